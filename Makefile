@@ -1,0 +1,83 @@
+# Two commands do everything, set-up included:  make test,  make reproduce
+# Variables to set by hand:  make test PYTHON=python3.12 JOBS=4 PYTEST_ARGS="-k urn"
+
+PYTHON      ?= python3
+JOBS        ?= 2
+PYTEST_ARGS ?=
+RESULTS     ?= results
+
+# What `make reproduce` runs; each name is an argument of `python -m analyses` or `python -m figures`.
+ANALYSES    ?= theory
+FIGURES     ?= construction_attention
+
+EXTRAS := dev,notebooks,cluster
+VENV   := .venv
+STAMP  := $(VENV)/.stamp
+LOG    := $(VENV)/install.log
+RUN    := $(VENV)/bin/python
+BENCHMARKS := $(filter-out __init__,$(basename $(notdir $(wildcard benchmarks/*.py))))
+
+# One thread per process: the matrices are small, and processes share the cores.
+export OMP_NUM_THREADS ?= 1
+export HF_HUB_OFFLINE ?= 1
+export MPLBACKEND ?= Agg
+
+.NOTPARALLEL:
+.PHONY: help setup test lint types pytest reproduce benchmarks format clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1@/p' $(MAKEFILE_LIST) | while IFS=@ read -r target text; do \
+		printf '  make %-11s %s\n' "$$target" "$$text"; done
+
+test: setup lint types pytest  ## set-up, then linters, type checks and tests
+	@echo "All checks passed."
+
+reproduce: setup  ## set-up, then every analysis and figure
+	@for name in $(ANALYSES); do \
+		echo "== analysis $$name"; $(RUN) -m analyses $$name --out "$(RESULTS)" || exit 1; done
+	@for name in $(FIGURES); do \
+		echo "== figure $$name"; $(RUN) -m figures $$name --out "$(RESULTS)/figures" || exit 1; done
+	@echo "Results are in $(RESULTS)/, pictures in $(RESULTS)/figures/."
+
+setup: $(STAMP)  ## the virtual environment .venv, with everything installed
+
+$(STAMP): pyproject.toml constraints.txt
+	@command -v "$(PYTHON)" > /dev/null || { \
+		echo "error: '$(PYTHON)' was not found; expected Python 3.11 or newer (make PYTHON=...)" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "error: $$("$(PYTHON)" --version 2>&1) is too old; expected 3.11 or newer (make PYTHON=...)" >&2; exit 1; }
+	@echo "== set-up 1/2: virtual environment in $(VENV)"
+	@"$(PYTHON)" -m venv $(VENV)
+	@echo "== set-up 2/2: installing the versions in constraints.txt (a few minutes the first time)"
+	@$(RUN) -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --editable '.[$(EXTRAS)]' > $(LOG) 2>&1 || { \
+		grep -v '^WARNING: Location' $(LOG) | tail -n 30 >&2; \
+		echo "error: the installation failed; the whole log is $(LOG)" >&2; exit 1; }
+	@touch $@
+
+lint: setup  ## ruff (lint and format) and import-linter
+	@echo "== ruff check"
+	@$(RUN) -m ruff check --quiet
+	@echo "== ruff format --check"
+	@$(RUN) -m ruff format --check --quiet
+	@echo "== lint-imports"
+	@$(VENV)/bin/lint-imports --no-logo
+
+types: setup  ## mypy, strict on interp
+	@echo "== mypy"
+	@$(RUN) -m mypy
+
+pytest: setup  ## the tests and doctests, on JOBS processes
+	@echo "== pytest"
+	@$(RUN) -m pytest -q -n $(JOBS) $(PYTEST_ARGS)
+
+benchmarks: setup  ## every speed and memory claim, measured here
+	@for name in $(BENCHMARKS); do echo "== $$name"; $(RUN) -m benchmarks.$$name || exit 1; done
+
+format: setup  ## fix what ruff can fix
+	@$(RUN) -m ruff check --fix
+	@$(RUN) -m ruff format
+
+clean:  ## remove .venv, results and caches
+	rm -rf $(VENV) "$(RESULTS)" build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,60 @@
+"""One line of the theory check: what was compared, how far apart it was, and a verdict that can fail."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A claim of the paper, checked on random cases.
+
+    label      the paper's label
+    claim      what was compared
+    cases      on how many cases
+    error      the largest error among them
+    tolerance  what counts as equal
+    holds      the verdict: error within the tolerance, and every control behaved
+    note       what else was found
+    """
+
+    label: str
+    claim: str
+    cases: int
+    error: float
+    tolerance: float
+    holds: bool
+    note: str
+
+
+def judge(
+    *,
+    label: str,
+    claim: str,
+    cases: int,
+    error: float,
+    tolerance: float,
+    controls: Mapping[str, bool] | None = None,
+    note: str = "",
+) -> Claim:
+    """The claim with its verdict. `controls` must be true besides; one that is not is named in the note.
+
+    An error of NaN, and a check that saw no case, fail.
+    """
+    broken = [name for name, passed in (controls or {}).items() if not passed]
+    if cases < 1:
+        broken.append("at least one case")
+    holds = math.isfinite(error) and error <= tolerance and not broken
+    if broken:
+        note = f"{note}; failed: {', '.join(broken)}".removeprefix("; ")
+    return Claim(
+        label=label,
+        claim=claim,
+        cases=cases,
+        error=float(error),
+        tolerance=tolerance,
+        holds=holds,
+        note=note,
+    )

@@ -1,0 +1,108 @@
+"""The two constructions at work: copy and match attention, and the weights by overlap.
+
+    python -m analyses construction_attention
+    python -m analyses construction_attention --length 128 --alpha 0.5
+
+One sequence from the independent prior, seen through three analytic models (fig:mech_indep): hard matching without BOS
+(beta = 100, counting), soft matching without BOS at the beta of lemma:optimal_beta (interpolation), and hard matching
+with BOS at kappa = k beta + ln(alpha |V|) (add-alpha). Of --batch sequences the first is taken whose last context has
+occurred at least twice, so that there is something to see.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Any
+
+from analyses.command import whole_number
+from analyses.subject import Study
+
+KIND = "study"
+
+HARD = 100.0
+LEAST_MATCHES = 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--order", metavar="K", type=whole_number(1), default=2, help="order of the chain (default: 2)")
+    parser.add_argument("--vocab", metavar="V", type=whole_number(2), default=5, help="vocabulary size (default: 5)")
+    parser.add_argument("--length", metavar="T", type=whole_number(2), default=64, help="tokens (default: 64)")
+    parser.add_argument("--alpha", type=float, default=1.0, help="concentration of the prior (default: 1)")
+
+
+def study(options: argparse.Namespace) -> Study:
+    """One row per construction, with the attention it paid."""
+    import numpy as np
+
+    from interp.chains import IndependentDirichlet
+    from interp.construction import construct
+    from interp.counts import match_masks
+    from interp.estimators import add_alpha, beta_for_add_alpha, maximum_likelihood
+    from interp.observe import capture, predict
+    from interp.plotting import OVERLAP_COLOURS, key_kinds
+    from interp.results import provenance
+
+    order, vocab, length, alpha = options.order, options.vocab, options.length, options.alpha
+    prior = IndependentDirichlet(order=order, vocab=vocab, alpha=alpha)
+    drawn = prior.sample(batch=options.batch, length=length, seed=options.seed).tokens
+    exact = (match_masks(drawn, order=order) == (1 << order) - 1).sum(-1)
+    if not (exact >= LEAST_MATCHES).any():
+        raise ValueError(
+            f"none of {options.batch} sequences of length {length} has met its last context {LEAST_MATCHES} times; "
+            "expected a larger --batch or --length"
+        )
+    chosen = int((exact >= LEAST_MATCHES).nonzero()[0])
+    tokens = drawn[chosen : chosen + 1]
+    masks = match_masks(tokens, order=order)[0].numpy()
+    counted = maximum_likelihood(tokens, order=order, vocab=vocab)
+    smoothed = add_alpha(tokens, order=order, vocab=vocab, alpha=alpha)
+
+    soft = beta_for_add_alpha(length=length, order=order, vocab=vocab, alpha=alpha)
+    models: list[tuple[str, float, float | None]] = [
+        ("hard", HARD, None),
+        ("adaptive", soft, None),
+        ("bos", HARD, order * HARD + math.log(alpha * vocab)),
+    ]
+    rows: list[dict[str, Any]] = []
+    for name, beta, kappa in models:
+        model = construct(order=order, vocab=vocab, length=length, beta=[beta] * order, kappa=kappa)
+        seen = capture(model, tokens, query="all")
+        law = predict(model, tokens)
+        kinds = key_kinds(masks, order=order, bos=seen.bos)
+        weights = seen.match_pattern[0, 0, -1].numpy()
+        mass = {kind: float(weights[np.array(kinds) == kind].sum()) for kind in OVERLAP_COLOURS}
+        rows.append(
+            {
+                "construction": name,
+                "order": order,
+                "vocab": vocab,
+                "length": length,
+                "alpha": alpha,
+                "bos": seen.bos,
+                "beta": [beta] * order,
+                "kappa": kappa,
+                **{f"mass_{kind}": share for kind, share in mass.items()},
+                "to_counting": float((law - counted).abs().max()),
+                "to_add_alpha": float((law - smoothed).abs().max()),
+                "law": law[0].tolist(),
+                "tokens": tokens[0].tolist(),
+                "kinds": kinds,
+                "weights": weights.tolist(),
+                "copy_pattern": seen.copy_pattern[0].tolist(),
+                "match_pattern": seen.match_pattern[0, 0].tolist(),
+            }
+        )
+    return Study(
+        rows=rows,
+        provenance=provenance(seed=options.seed, prior=prior.to_dict(), sequence=chosen),
+        shown=(
+            "construction",
+            "beta_1",
+            "kappa",
+            *(f"mass_{kind}" for kind in OVERLAP_COLOURS if kind != "early"),
+            "to_counting",
+            "to_add_alpha",
+        ),
+        notes=["to_counting, to_add_alpha: largest difference of the predicted law from that estimator's."],
+    )

@@ -1,0 +1,149 @@
+"""How results leave: tables that fit a terminal, CSV, and files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from analyses.command import BadInput
+
+WIDTH = 110
+NARROWEST_TEXT = 24  # a text column is wrapped to no less
+
+
+def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (), width: int = WIDTH) -> str:
+    """An aligned table of at most `width` characters: numbers rounded and to the right, long texts wrapped.
+
+    Shows `columns`, or all; those that do not fit are named below the table.
+    """
+    if not rows:
+        return "no rows"
+    known = list(dict.fromkeys(key for row in rows for key in row))
+    asked = [name for name in columns if name in known] or known
+    cells = {name: [cell(row.get(name)) for row in rows] for name in asked}
+    numeric = {name: not any(isinstance(row.get(name), str) for row in rows) for name in asked}
+    natural = {name: max(len(name), *map(len, cells[name])) for name in asked}
+    sizes = {
+        name: size if numeric[name] else min(size, max(len(name), NARROWEST_TEXT)) for name, size in natural.items()
+    }
+    shown = list(asked)
+    while len(shown) > 1 and sum(sizes[name] + 2 for name in shown) - 2 > width:
+        shown.pop()
+    for name in shown:  # the room that is left goes to the texts
+        room = width + 2 - sum(sizes[other] + 2 for other in shown)
+        sizes[name] += max(0, min(natural[name] - sizes[name], room))
+
+    def line(parts: dict[str, str]) -> str:
+        return "  ".join(
+            f"{parts[name]:>{sizes[name]}}" if numeric[name] else f"{parts[name]:<{sizes[name]}}" for name in shown
+        ).rstrip()
+
+    lines = [line({name: name for name in shown}), line({name: "-" * sizes[name] for name in shown})]
+    for place in range(len(rows)):
+        split = {name: textwrap.wrap(cells[name][place], sizes[name]) or [""] for name in shown}
+        for part in range(max(map(len, split.values()))):
+            lines.append(line({name: split[name][part] if part < len(split[name]) else "" for name in shown}))
+    if left_out := [name for name in asked if name not in shown]:
+        lines.append(clipped(f"(also in --json and --csv: {', '.join(left_out)})", width))
+    return "\n".join(lines)
+
+
+def cell(value: Any) -> str:
+    """A value as the table shows it: numbers with four significant digits."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    if isinstance(value, float):
+        return f"{value:.4g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.1e}"
+    return str(value)
+
+
+def clipped(line: str, width: int = WIDTH) -> str:
+    """The line, cut at the page's width."""
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def heading(text: str) -> str:
+    """The text, underlined."""
+    text = clipped(text)
+    return f"{text}\n{'-' * len(text)}"
+
+
+def indented(text: str) -> str:
+    """Two spaces before every line."""
+    return textwrap.indent(text, "  ")
+
+
+def wrapped(note: str) -> str:
+    """A paragraph of the page's width."""
+    return textwrap.fill(note, WIDTH, subsequent_indent="  ")
+
+
+def csv_text(name: str, rows: Sequence[dict[str, Any]]) -> str:
+    """The rows as CSV, with the analysis in the first column, so that a file says what it is."""
+    import pandas as pd
+
+    table = pd.DataFrame(rows)
+    if "analysis" in table.columns:
+        table.insert(0, "analysis", table.pop("analysis"))
+    else:
+        table.insert(0, "analysis", name)
+    buffer = io.StringIO()
+    table.to_csv(buffer, index=False, lineterminator="\n")
+    return buffer.getvalue()
+
+
+def check_table_target(file: Path, *, overwrite: bool) -> None:
+    """Refuse to put a table where something else lies; an earlier table may be refreshed."""
+    if file.is_dir():
+        raise BadInput(f"{file} is a directory, expected a file name")
+    if file.exists() and not overwrite:
+        with file.open(errors="replace") as stream:
+            if not stream.readline().startswith("analysis,"):
+                raise BadInput(f"{file} is no table of an analysis; --overwrite replaces it")
+
+
+def check_document_target(file: Path, *, key: str, name: str, overwrite: bool) -> None:
+    """Refuse to put a result where something else lies; one whose `key` says `name` may be refreshed."""
+    if file.is_dir():
+        raise BadInput(f"{file} is a directory, expected a file name")
+    if file.exists() and not overwrite:
+        try:
+            document = json.loads(file.read_text())
+        except (OSError, ValueError):
+            document = None
+        if not isinstance(document, dict) or document.get(key) != name:
+            raise BadInput(f"{file} is no result of {name}; --overwrite replaces it")
+
+
+def check_directory(directory: Path) -> None:
+    """A directory, or a place where one can be made."""
+    if directory.exists() and not directory.is_dir():
+        raise BadInput(f"--out {directory}: a file is in the way, expected a directory")
+
+
+def write_file(file: Path, content: str | bytes) -> None:
+    """Write all of it or nothing: a crash leaves the old file or the new one."""
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    except OSError as error:
+        raise BadInput(f"cannot write {file}: {error.strerror}") from error
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).chmod(0o644)  # mkstemp makes private files
+        os.replace(temporary, file)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,77 @@
+"""The theory check: every claim of the paper, measured, with a verdict that can fail.
+
+    python -m analyses theory                 a table, one row per claim; exits with 1 if one fails
+    python -m analyses theory --json          rows with label, claim, cases, error, tolerance, holds, note
+    python -m analyses theory --only lemma    the claims whose label contains "lemma"
+
+Models are real HookedTransformers in float64; what they are compared with is written from the paper's definitions,
+loop by loop (`analyses.claims.definitions`). --batch is the number of sequences in each random setting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from dataclasses import asdict
+
+from analyses.subject import Study
+
+KIND = "study"
+
+# module of analyses.claims, function, the paper's label; in the paper's order
+CLAIMS = [
+    ("estimators", "transformer_estimator", "prop:transformer_estimator"),
+    ("estimators", "add_constant", "prop:add_constant"),
+    ("estimators", "sub_ngrams", "lemma:transformer_estimator"),
+    ("estimators", "mixture", "corollary:mixture"),
+    ("estimators", "jelinek_mercer", "eq:jelinek_mercer"),
+    ("adaptive_beta", "closed_form", "lemma:optimal_beta"),
+    ("adaptive_beta", "three_methods", "lemma:optimal_beta"),
+    ("backoff", "katz_where_covered", "sec:interpretation"),
+    ("backoff", "hard_limit", "sec:interpretation"),
+    ("backoff", "lexicographic_limit", "sec:interpretation"),
+    ("priors", "independent_prior", "eq:label_symmetry"),
+    ("priors", "hierarchical_prior", "eq:label_symmetry"),
+    ("invariance", "gradient_equivariance", "theorem:invariance"),
+    ("invariance", "invariant_descent", "theorem:invariance"),
+    ("blocks", "invariant_matrix", "lemma:permutation_invariant_matrix"),
+    ("blocks", "inductive", "corollary:inductive"),
+]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(batch=8)
+    parser.add_argument("--only", metavar="TEXT", help="check only claims whose label contains TEXT")
+
+
+def study(options: argparse.Namespace) -> Study:
+    """All claims, one row each."""
+    from tqdm import tqdm
+
+    from interp.results import provenance
+
+    only = getattr(options, "only", None) or ""
+    chosen = [entry for entry in CLAIMS if only in entry[2]]
+    if not chosen:
+        labels = ", ".join(dict.fromkeys(label for _, _, label in CLAIMS))
+        raise ValueError(f"no claim's label contains {only!r}; there are {labels}")
+    claims = []
+    with tqdm(chosen, disable=not sys.stderr.isatty(), leave=False, file=sys.stderr) as bar:
+        for module, function, label in bar:
+            bar.set_description(label)
+            check = getattr(importlib.import_module(f"analyses.claims.{module}"), function)
+            claims.append(check(options.seed, options.batch))
+    failed = [claim for claim in claims if not claim.holds]
+    held = len(claims) - len(failed)
+    return Study(
+        rows=[asdict(claim) for claim in claims],
+        provenance=provenance(seed=options.seed),
+        shown=("label", "claim", "cases", "error", "tolerance", "holds"),
+        notes=[
+            *(f"{claim.label}: {claim.note}" for claim in claims if claim.note),
+            "",
+            f"{held} of {len(claims)} claims hold.",
+        ],
+        failures=[f"{claim.label}: {claim.claim} (error {claim.error:.2g}; {claim.note})" for claim in failed],
+    )

@@ -1,0 +1,174 @@
+"""Checkpoints: a directory with `config.json` and `model.safetensors`, and nothing that can run code.
+
+    save(model, path)
+    model = load(path)
+
+`config.json` is strict: an unknown or missing key is refused, as is a tensor that does not fit. Saving is atomic:
+the new directory is complete on disk before it takes the old one's place, and a crash in between leaves one that
+`load` finds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from interp.hooked import InductionTransformer
+
+FORMAT = "interp-checkpoint-1"
+CONFIG_FILE, TENSOR_FILE = "config.json", "model.safetensors"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that is missing, damaged or not one of ours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointInfo:
+    """What `config.json` says: the model's shape, and how it was trained (None for analytic weights)."""
+
+    path: Path
+    model: dict[str, Any]
+    training: dict[str, Any] | None
+
+
+def save(model: InductionTransformer, path: str | os.PathLike[str], *, training: dict[str, Any] | None = None) -> None:
+    """Write the model to the directory `path`, replacing a checkpoint there, but never a directory with other things
+    in it.
+
+    `training` is a JSON-able record of how the weights came about; it is kept in `config.json`.
+    """
+    from safetensors.torch import save_file
+
+    target = Path(path)
+    _check_replaceable(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent))
+    try:
+        document = {"format": FORMAT, "model": model.config.to_dict(), "training": training}
+        tensors = {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
+        save_file(tensors, staging / TENSOR_FILE)
+        (staging / CONFIG_FILE).write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
+        for file in (TENSOR_FILE, CONFIG_FILE):
+            (staging / file).chmod(0o644)  # mkdtemp and safetensors make private files
+            _flush(staging / file)
+        staging.chmod(0o755)
+        replace_directory(staging, target)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def load(path: str | os.PathLike[str]) -> InductionTransformer:
+    """The model saved at `path`, or a `CheckpointError` (a ValueError) that names what is wrong."""
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    from interp.hooked import InductionConfig, InductionTransformer
+
+    info = read_info(path)
+    try:
+        config = InductionConfig.from_dict(info.model)
+    except (ValueError, TypeError) as error:
+        raise CheckpointError(f"{info.path / CONFIG_FILE}: {error}") from error
+    file = info.path / TENSOR_FILE
+    if not file.is_file():
+        raise CheckpointError(f"{info.path}: no {TENSOR_FILE} in the checkpoint")
+    try:
+        tensors = load_file(file)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{file}: not a readable safetensors file ({error})") from error
+    model = InductionTransformer(config)
+    expected = dict(model.named_parameters())
+    if missing := sorted(set(expected) - set(tensors)):
+        raise CheckpointError(f"{file}: tensor {missing[0]} is missing")
+    if unknown := sorted(set(tensors) - set(expected)):
+        raise CheckpointError(f"{file}: tensor {unknown[0]} does not belong to a {config.family} model")
+    with torch.no_grad():
+        for name, parameter in expected.items():
+            tensor = tensors[name]
+            if tensor.shape != parameter.shape:
+                raise CheckpointError(
+                    f"{file}: tensor {name} has shape {list(tensor.shape)}, the config needs {list(parameter.shape)}"
+                )
+            if tensor.dtype != parameter.dtype:
+                raise CheckpointError(f"{file}: tensor {name} is {tensor.dtype}, the config needs {parameter.dtype}")
+            if not torch.isfinite(tensor).all():
+                raise CheckpointError(f"{file}: tensor {name} holds NaN or infinity")
+            parameter.copy_(tensor)
+    return model
+
+
+def read_info(path: str | os.PathLike[str]) -> CheckpointInfo:
+    """`config.json` alone, checked: quick, without torch."""
+    directory = _resolve(Path(path))
+    file = directory / CONFIG_FILE
+    if not file.is_file():
+        raise CheckpointError(f"{directory}: not a checkpoint, it has no {CONFIG_FILE}")
+    try:
+        document = json.loads(file.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{file}: not valid JSON ({error})") from error
+    if not isinstance(document, dict):
+        raise CheckpointError(f"{file}: expected a JSON object, got {type(document).__name__}")
+    if document.get("format") != FORMAT:
+        raise CheckpointError(f"{file}: format is {document.get('format')!r}, expected {FORMAT!r}")
+    keys = {"format", "model", "training"}
+    if unknown := sorted(set(document) - keys):
+        raise CheckpointError(f"{file}: unknown key {unknown[0]}")
+    if missing := sorted(keys - set(document)):
+        raise CheckpointError(f"{file}: missing key {missing[0]}")
+    return CheckpointInfo(path=directory, model=document["model"], training=document["training"])
+
+
+def replace_directory(staging: Path, target: Path) -> None:
+    """Put the finished directory `staging` in the place of `target`.
+
+    POSIX cannot swap two directories in one step. The old one first moves to a fixed name beside it, where `load`
+    looks if a crash comes before the new one has arrived.
+    """
+    previous = _previous(target)
+    if target.exists():
+        shutil.rmtree(previous, ignore_errors=True)
+        os.rename(target, previous)
+    os.rename(staging, target)
+    _flush(target.parent)
+    shutil.rmtree(previous, ignore_errors=True)
+
+
+def _previous(target: Path) -> Path:
+    return target.parent / f".{target.name}.previous"
+
+
+def _resolve(path: Path) -> Path:
+    if path.is_dir():
+        return path
+    if _previous(path).is_dir():
+        return _previous(path)
+    if path.exists():
+        raise CheckpointError(f"{path}: a checkpoint is a directory, this is a file")
+    raise CheckpointError(f"{path}: no such checkpoint")
+
+
+def _check_replaceable(target: Path) -> None:
+    if target.is_dir():
+        if other := sorted({entry.name for entry in target.iterdir()} - {CONFIG_FILE, TENSOR_FILE}):
+            raise CheckpointError(
+                f"{target}: will not replace a directory that also holds {other[0]!r}; choose another path"
+            )
+    elif target.exists():
+        raise CheckpointError(f"{target}: a file is in the way of the checkpoint directory")
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

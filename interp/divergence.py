@@ -1,0 +1,111 @@
+"""The one Kullback-Leibler divergence of the suite, with its one stated floor.
+
+    kl_divergence(chains.next_law, prediction).mean
+
+KL(truth || prediction) is infinite where a prediction gives nothing to a symbol that can come: maximum
+likelihood does so on every new successor, and soft matching without BOS on every symbol that has not occurred
+yet. Such predictions are raised to `KL_FLOOR` and the row is normalised again; rows without such a symbol are
+not touched. Every result says how often that was needed, because the mean then depends on the floor: each
+floored symbol of true probability p costs about p ln(p / floor), and a floor ten times lower 2.3 p more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float
+
+from interp.notation import check_positive
+from interp.results import Result, mean_stderr
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KL_FLOOR = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Divergence(Result):
+    """KL(truth || prediction) in nats.
+
+    values   one number per law: [batch], or [batch, length] where laws at every position were given
+    mean     over all of them
+    stderr   of the mean; positions of one sequence count as one cluster
+    floored  the share of laws where the floor was needed: a possible symbol had been given less than `floor`
+    n        number of sequences
+    """
+
+    values: Float[torch.Tensor, "*rows"]
+    mean: float
+    stderr: float
+    floored: float
+    floor: float
+    n: int
+
+    def table(self) -> pd.DataFrame:
+        """One row: mean, stderr, floored, floor, n."""
+        import pandas as pd
+
+        return pd.DataFrame([self.record()])
+
+    def record(self) -> dict[str, Any]:
+        """The summary; `values` stay in the object."""
+        return {name: getattr(self, name) for name in ("mean", "stderr", "floored", "floor", "n")}
+
+    def __str__(self) -> str:
+        needed = f", floor {self.floor:g} needed in {self.floored:.1%}" if self.floored else ""
+        return f"KL {self.mean:.4f} +- {self.stderr:.4f} nats over {self.n} sequences{needed}"
+
+    __repr__ = __str__
+
+
+def kl_divergence(
+    truth: Float[torch.Tensor, "*rows vocab"],
+    prediction: Float[torch.Tensor, "*rows vocab"],
+    *,
+    floor: float = KL_FLOOR,
+) -> Divergence:
+    """KL(truth || prediction) per law, its mean and standard error, and how often the floor was needed.
+
+    >>> truth = torch.tensor([[0.5, 0.5], [0.5, 0.5]], dtype=torch.float64)
+    >>> print(kl_divergence(truth, torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)))
+    KL 3.1073 +- 3.1073 nats over 2 sequences, floor 1e-06 needed in 50.0%
+    """
+    check_positive(floor, name="floor")
+    if truth.shape != prediction.shape or truth.ndim < 2:
+        raise ValueError(
+            "truth and prediction must share a shape [batch, ..., vocab], "
+            f"got {list(truth.shape)} and {list(prediction.shape)}"
+        )
+    if floor * truth.shape[-1] >= 1:
+        raise ValueError(f"floor must be far below 1/|V| = {1 / truth.shape[-1]:.3g}, got {floor}")
+    _check_laws(truth, name="truth")
+    _check_laws(prediction, name="prediction")
+    truth, prediction = truth.double(), prediction.double()
+    short = (prediction < floor) & (truth > 0)
+    needed = short.any(-1)
+    raised = torch.where(needed[..., None], prediction.clamp(min=floor), prediction)
+    raised = torch.where(needed[..., None], raised / raised.sum(-1, keepdim=True), raised)
+    # 0 log 0 = 0 on the side of the truth; a prediction of exactly 0 is left only where the truth is 0 too.
+    values = (torch.xlogy(truth, truth) - torch.xlogy(truth, raised)).sum(-1)
+    batch = truth.shape[0]
+    clusters = torch.arange(batch).repeat_interleave(values.numel() // batch).numpy()
+    mean, stderr = mean_stderr(values, clusters=clusters)
+    return Divergence(
+        values=values,
+        mean=mean,
+        stderr=stderr,
+        floored=float(needed.double().mean()),
+        floor=floor,
+        n=batch,
+    )
+
+
+def _check_laws(laws: torch.Tensor, *, name: str) -> None:
+    if not torch.isfinite(laws).all() or (laws < 0).any():
+        raise ValueError(f"{name} must hold probabilities, but has a negative or non-finite entry")
+    worst = float((laws.double().sum(-1) - 1).abs().max())
+    if worst > 1e-4:
+        raise ValueError(f"{name} must hold laws that sum to 1, but one is off by {worst:.2g}")

@@ -1,0 +1,315 @@
+"""The estimator of the paper and its classical relatives: tokens in, the law of the token after the last one out.
+
+    soft_matching(tokens, vocab=5, beta=(2.7, 1.2), kappa=3.3)     eq:transformer_estimator
+    maximum_likelihood, add_alpha                                  its limits
+    order_mixture                                                  eq:transformer_mixture, corollary:mixture
+    soft_matching_pairs                                            corollary:inductive
+    beta_for_add_alpha                                             lemma:optimal_beta
+
+Tokens are [batch, length] without BOS; results are [batch, vocab] float64, or [batch, length, vocab] with
+`every_position=True`, where row t uses tokens up to t only. Where nothing has been seen (no candidate and no BOS)
+the law is uniform.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from jaxtyping import Float, Shaped
+from numba import njit
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from interp.chains import IndependentDirichlet
+from interp.counts import mask_counts, superset_sum
+from interp.notation import (
+    Tokens,
+    as_beta,
+    as_kappa,
+    as_tokens,
+    check_order,
+    check_positive,
+    check_vocab,
+    mask_bits,
+    overlap,
+)
+
+Array: TypeAlias = NDArray[Any]
+Law: TypeAlias = Float[torch.Tensor, "batch vocab"] | Float[torch.Tensor, "batch length vocab"]
+
+CHUNK_BYTES = 64 << 20  # working memory of the every-position forms
+
+
+def soft_matching(
+    tokens: Tokens,
+    *,
+    vocab: int,
+    beta: Sequence[float] | Array | torch.Tensor,
+    kappa: float | None = None,
+    every_position: bool = False,
+) -> Law:
+    """The soft context-matching estimator, eq:transformer_estimator; the order is the length of beta.
+
+    Each candidate votes for its token with weight exp(|beta|_M); BOS adds exp(kappa) / |V| to every symbol. Weights
+    are taken relative to the largest one present, so any finite beta, of either sign, is safe.
+
+    >>> soft_matching([[0, 1, 0, 1]], vocab=2, beta=(100.0, 100.0))[0].tolist()
+    [1.0, 0.0]
+    """
+    check_vocab(vocab)
+    weights = as_beta(beta)
+    pseudo = as_kappa(kappa)
+
+    def estimate(counts: torch.Tensor) -> torch.Tensor:
+        return soft_matching_from_counts(counts, beta=torch.from_numpy(weights), kappa=pseudo)
+
+    return from_counts(estimate, tokens, order=weights.size, vocab=vocab, every_position=every_position)
+
+
+def soft_matching_from_counts(
+    counts: Shaped[torch.Tensor, "*rows mask vocab"],
+    *,
+    beta: Float[torch.Tensor, " lag"],
+    kappa: torch.Tensor | float | None = None,
+) -> Float[torch.Tensor, "*rows vocab"]:
+    """eq:transformer_estimator on counts N_M(m); differentiable in beta and kappa."""
+    vocab = counts.shape[-1]
+    bits = torch.from_numpy(mask_bits(beta.shape[0])).to(beta)
+    log_weights = bits @ beta
+    totals = counts.sum(-1)
+    seen = torch.where(totals > 0, log_weights, -torch.inf)
+    top = seen.max(dim=-1).values
+    if kappa is not None:
+        kappa = torch.as_tensor(kappa, dtype=beta.dtype)
+        top = torch.maximum(top, kappa)
+    top = torch.where(torch.isfinite(top), top, 0.0).detach()
+    # A mask that never occurs may weigh more than any that does: its weight would overflow, and multiplies zero.
+    weights = torch.exp(torch.where(totals > 0, log_weights - top[..., None], -torch.inf))
+    votes = torch.einsum("...m,...mv->...v", weights, counts.to(beta.dtype))
+    if kappa is not None:
+        votes = votes + (torch.exp(kappa - top) / vocab)[..., None]
+    return _normalised(votes)
+
+
+def soft_matching_pairs(
+    tokens: Tokens,
+    *,
+    vocab: int,
+    beta: Sequence[Sequence[float]] | Array | torch.Tensor,
+    kappa: float | None = None,
+    every_position: bool = False,
+) -> Law:
+    """The generalised estimator of corollary:inductive: every query lag may be compared with every key lag.
+
+    beta[r1-1][r2-1] weighs x_{t-r1+1} = x_{s-r2}, the alignment of def:match_mask, so that a diagonal beta is
+    `soft_matching`. (The corollary writes x_{t-r1}; it is the same matrix with the query lags renamed.)
+    """
+    check_vocab(vocab)
+    if isinstance(beta, torch.Tensor):
+        beta = beta.detach().cpu().numpy()
+    matrix = np.ascontiguousarray(beta, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
+        raise ValueError(f"beta must be a square matrix [query lag, key lag], got shape {matrix.shape}")
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"beta must be finite, got {matrix.tolist()}")
+    order = check_order(matrix.shape[0])
+    pseudo = as_kappa(kappa)
+    array = as_tokens(tokens, vocab=vocab, order=order)
+    batch, length = array.shape
+    first = 0 if every_position else length - 1
+    laws = np.empty((batch, length - first, vocab))
+    _pair_laws(array, matrix, -np.inf if pseudo is None else pseudo, first, laws)
+    result = torch.from_numpy(laws)
+    return result if every_position else result[:, 0]
+
+
+def maximum_likelihood(tokens: Tokens, *, order: int, vocab: int, every_position: bool = False) -> Law:
+    """Counting exact matches: N_[k](m) / N_[k], the hard-attention limit. Uniform where the context is new."""
+
+    def estimate(counts: torch.Tensor) -> torch.Tensor:
+        return _normalised(counts[..., -1, :].double())
+
+    return from_counts(estimate, tokens, order=order, vocab=vocab, every_position=every_position)
+
+
+def add_alpha(tokens: Tokens, *, order: int, vocab: int, alpha: float, every_position: bool = False) -> Law:
+    """(N_[k](m) + alpha) / (N_[k] + alpha |V|): Bayes-optimal for IndependentDirichlet (eq:bayes_optimal_markov)."""
+    check_positive(alpha, name="alpha")
+
+    def estimate(counts: torch.Tensor) -> torch.Tensor:
+        return _normalised(counts[..., -1, :].double() + alpha)
+
+    return from_counts(estimate, tokens, order=order, vocab=vocab, every_position=every_position)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderMixture:
+    """The estimator taken apart by context order (eq:transformer_mixture, corollary:mixture).
+
+    order_weights    [batch, k+1]          lambda_i
+    order_models     [batch, k+1, vocab]   q_i; NaN where K_i = 0 (its weight is then 0)
+    pattern_weights  [batch, mask]         lambda_M within its order: sums to 1 over the masks of one size
+    pattern_models   [batch, mask, vocab]  q_M = K_M(m) / K_M; NaN where K_M = 0
+    """
+
+    order_weights: Float[torch.Tensor, "batch order"]
+    order_models: Float[torch.Tensor, "batch order vocab"]
+    pattern_weights: Float[torch.Tensor, "batch mask"]
+    pattern_models: Float[torch.Tensor, "batch mask vocab"]
+    beta: float
+
+    def prediction(self) -> Float[torch.Tensor, "batch vocab"]:
+        """The mixture put together again: equals `soft_matching` at (beta, ..., beta) without BOS."""
+        return torch.einsum("bi,biv->bv", self.order_weights, torch.nan_to_num(self.order_models, nan=0.0))
+
+
+def order_mixture(tokens: Tokens, *, order: int, vocab: int, beta: float) -> OrderMixture:
+    """Mixture weights and models of every order 0..k at one beta for all lags, without BOS.
+
+    The weights sum to one; for beta < 0 (gamma < 0) they alternate in sign, and the identity still holds.
+    """
+    check_vocab(vocab)
+    check_order(order)
+    scale = float(as_beta([beta])[0])
+    exact = mask_counts(tokens, order=order, vocab=vocab)
+    cumulative = superset_sum(exact).double()
+    totals = cumulative.sum(-1)
+    sizes = torch.tensor([overlap(mask) for mask in range(1 << order)])
+    by_order = torch.nn.functional.one_hot(sizes, order + 1).double()
+    order_totals = totals @ by_order
+    # gamma^i K_i in logs: gamma overflows long before the ratio does.
+    log_gamma = (
+        scale + math.log(-math.expm1(-scale))
+        if scale > 0
+        else (math.log(-math.expm1(scale)) if scale < 0 else -math.inf)
+    )
+    orders = torch.arange(order + 1, dtype=torch.float64)
+    powers = torch.where(orders == 0, 0.0, orders * log_gamma)
+    logs = powers + torch.log(order_totals)
+    logs = torch.where(order_totals > 0, logs, -torch.inf)
+    signs = (-1.0) ** orders if scale < 0 else torch.ones_like(orders)
+    terms = signs * torch.exp(logs - logs.max(dim=-1, keepdim=True).values)
+    order_votes = torch.einsum("bmv,mi->biv", cumulative, by_order)
+    return OrderMixture(
+        order_weights=terms / terms.sum(-1, keepdim=True),
+        order_models=order_votes / torch.where(order_totals > 0, order_totals, torch.nan)[..., None],
+        pattern_weights=torch.nan_to_num(totals / (order_totals @ by_order.T), nan=0.0),
+        pattern_models=cumulative / torch.where(totals > 0, totals, torch.nan)[..., None],
+        beta=scale,
+    )
+
+
+def beta_for_add_alpha(
+    *,
+    length: int,
+    order: int,
+    vocab: int,
+    alpha: float,
+    method: Literal["closed_form", "line_search", "polynomial"] = "closed_form",
+    draws: int = 20_000,
+    seed: int = 0,
+) -> float:
+    """The beta at which partial matches stand in for add-alpha on average (lemma:optimal_beta).
+
+    closed_form   the lemma's formula; counts T - k - 1 candidates and takes eq:approx_expectation for E[K_M]
+    line_search   solves eq:sufficient_condition_higher with E[Z(gamma)] measured on `draws` sampled sequences
+    polynomial    the positive root of the same condition with E[K_M] measured on the same sequences
+
+    The last two agree up to rounding for one seed; their distance from the first is the approximation's error.
+    """
+    check_order(order)
+    check_vocab(vocab)
+    check_positive(alpha, name="alpha")
+    if method == "closed_form":
+        candidates = length - order - 1
+        if candidates < 1:
+            raise ValueError(f"length must be at least order + 2 = {order + 2} for the closed form, got {length}")
+        root = math.expm1(math.log1p(alpha * vocab ** (order + 1) / candidates) / order)
+        return math.log1p(vocab / root)
+    if method not in ("line_search", "polynomial"):
+        raise ValueError(f"method must be 'closed_form', 'line_search' or 'polynomial', got {method!r}")
+    prior = IndependentDirichlet(order=order, vocab=vocab, alpha=alpha)
+    chains = prior.sample(batch=draws, length=length, seed=seed, method="collapsed")
+    exact = mask_counts(chains.tokens, order=order, vocab=vocab)
+    sizes = np.array([overlap(mask) for mask in range(1 << order)])
+    if method == "line_search":
+        mean_exact = exact.sum(-1).double().mean(0).numpy()
+        full = mean_exact[-1]
+
+        def excess(log_gamma: float) -> float:
+            gamma = math.exp(log_gamma)
+            z = float(((1 + gamma) ** sizes * mean_exact).sum())
+            return math.log(z) - order * log_gamma - math.log(full + alpha * vocab)
+
+        return math.log1p(math.exp(brentq(excess, -30.0, 60.0 / order, xtol=1e-14)))
+    mean_cumulative = superset_sum(exact).sum(-1).double().mean(0).numpy()
+    coefficients = np.bincount(sizes, weights=mean_cumulative)[:-1]
+    # sum_{i<k} E[K_i] gamma^i = alpha |V| gamma^k has one sign change, hence exactly one positive root.
+    roots = np.polynomial.polynomial.polyroots([*coefficients, -alpha * vocab])
+    positive = roots[(np.abs(roots.imag) <= 1e-9 * np.abs(roots)) & (roots.real > 0)].real
+    return math.log1p(float(positive.max()))
+
+
+def from_counts(
+    estimate: Callable[[torch.Tensor], torch.Tensor],
+    tokens: Tokens,
+    *,
+    order: int,
+    vocab: int,
+    every_position: bool,
+) -> Law:
+    """Apply a function of the mask counts at the last or at every position, in chunks of bounded memory."""
+    check_order(order)
+    check_vocab(vocab)
+    array = as_tokens(tokens, vocab=vocab, order=order)
+    if not every_position:
+        return estimate(mask_counts(array, order=order, vocab=vocab))
+    batch, length = array.shape
+    per_sequence = 8 * length * (1 << order) * vocab
+    step = max(1, CHUNK_BYTES // (4 * per_sequence))  # about four arrays of that size live at once
+    laws = torch.empty(batch, length, vocab, dtype=torch.float64)
+    for start in range(0, batch, step):
+        counts = mask_counts(array[start : start + step], order=order, vocab=vocab, every_position=True)
+        laws[start : start + step] = estimate(counts)
+    return laws
+
+
+def _normalised(votes: torch.Tensor) -> torch.Tensor:
+    totals = votes.sum(-1, keepdim=True)
+    return torch.where(totals > 0, votes / torch.where(totals > 0, totals, 1.0), 1.0 / votes.shape[-1])
+
+
+@njit(cache=True)
+def _pair_laws(tokens: Array, beta: Array, kappa: float, first: int, laws: Array) -> None:
+    order = beta.shape[0]
+    vocab = laws.shape[2]
+    length = tokens.shape[1]
+    scores = np.empty(length)
+    for b in range(tokens.shape[0]):
+        for query in range(first, length):
+            law = laws[b, query - first]
+            top = kappa
+            for key in range(order, query + 1):
+                score = 0.0
+                for a in range(order):
+                    for c in range(order):
+                        if tokens[b, query - a] == tokens[b, key - c - 1]:
+                            score += beta[a, c]
+                scores[key] = score
+                top = max(top, score)
+            if top == -np.inf:
+                law[:] = 1.0 / vocab
+                continue
+            bos = np.exp(kappa - top)
+            law[:] = bos / vocab
+            total = bos
+            for key in range(order, query + 1):
+                weight = np.exp(scores[key] - top)
+                law[tokens[b, key]] += weight
+                total += weight
+            law /= total

@@ -1,0 +1,162 @@
+"""The glossary: read this file after the README. Every other module speaks these words.
+
+Axes, as they appear in jaxtyping annotations
+    batch   independent sequences                      vocab   a symbol m in V
+    length  token positions, BOS never among them      mask    a subset M of the lags [k], 2**k of them
+    query   the position that attends                  lag     r in [k]; 1 is the most recent token
+    key     the position attended to                   block   a |V|-wide slice of the residual stream
+    head    attention heads of one layer               order   0..k, the size of a sub-context
+
+Words
+    copy / match   the circuit's first and second attention layer (`blocks.0` / `blocks.1`)
+    mask           an int; bit r-1 is set when lag r matches: the query's x_{t-r+1} equals the key's x_{s-r}
+                   (def:match_mask). It prints as `{1,2}`; its popcount is the overlap |M|.
+    candidate      a key s in [k', T]: one that has k tokens before it. s = T itself is a candidate, as in
+                   def:match_mask and as a causal head sees it (lemma:optimal_beta counts one fewer).
+    early          a key with fewer than k tokens before it, which the construction shuts out
+    bos            the beginning-of-sequence key, always at model position 0 where the model has one
+    scores/pattern attention before / after the softmax
+    beta, kappa    match weight per lag, and the score of BOS relative to an empty match
+    next_law       pi_{u_T}, the true law of the token after the last one
+
+Token arrays never contain BOS: `length` is the number of real tokens, and a model with BOS sees length + 1
+positions. In arrays, lag r sits at index r - 1 and the context code puts lag 1 in the lowest digit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Float, Int64
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import torch
+
+    Tokens: TypeAlias = torch.Tensor | NDArray[Any] | Sequence[Sequence[int]]
+else:
+    Tokens = Any
+
+KEY_KINDS = ("bos", "early", "candidate")
+MAX_ORDER = 12  # 2**12 masks; beyond it, arrays over masks stop being small
+
+
+def as_tokens(
+    tokens: Tokens, *, vocab: int | None = None, order: int | None = None
+) -> Int64[np.ndarray, "batch length"]:
+    """The tokens as a checked int64 array, or a `ValueError` that names what is wrong.
+
+    >>> as_tokens([[0, 1, 2, 0]], vocab=3, order=2).shape
+    (1, 4)
+    """
+    if hasattr(tokens, "detach"):  # a torch tensor, recognised without importing torch
+        tokens = tokens.detach().cpu().numpy()
+    array = np.asarray(tokens)
+    if array.ndim != 2:
+        raise ValueError(f"tokens must have shape [batch, length], got {array.ndim} dimensions {array.shape}")
+    if array.shape[0] == 0:
+        raise ValueError("tokens hold no sequence: the batch is empty")
+    if not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"tokens must be integers, got {array.dtype}")
+    array = np.ascontiguousarray(array, dtype=np.int64)
+    if order is not None and array.shape[1] <= order:
+        raise ValueError(f"sequences must be longer than the order: length {array.shape[1]}, order {order}")
+    if array.shape[1] == 0:
+        raise ValueError("tokens hold no position: the length is 0")
+    if vocab is not None:
+        lowest, highest = int(array.min()), int(array.max())
+        if lowest < 0 or highest >= vocab:
+            bad = lowest if lowest < 0 else highest
+            raise ValueError(f"token {bad} is outside the vocabulary 0..{vocab - 1}")
+    return array
+
+
+def check_order(order: int) -> int:
+    """An order k >= 1 that this suite can hold masks for."""
+    if type(order) is bool or not isinstance(order, (int, np.integer)) or order < 1:
+        raise ValueError(f"order must be an integer >= 1, got {order!r}")
+    if order > MAX_ORDER:
+        raise ValueError(f"order must be at most {MAX_ORDER} (there are 2**order masks), got {order}")
+    return int(order)
+
+
+def check_vocab(vocab: int) -> int:
+    """A vocabulary size |V| >= 2."""
+    if type(vocab) is bool or not isinstance(vocab, (int, np.integer)) or vocab < 2:
+        raise ValueError(f"vocab must be an integer >= 2, got {vocab!r}")
+    return int(vocab)
+
+
+def check_positive(value: float, *, name: str) -> float:
+    """A finite number > 0."""
+    number = float(value)
+    if not math.isfinite(number) or number <= 0:
+        raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
+    return number
+
+
+def as_beta(beta: Any, *, order: int | None = None) -> Float[np.ndarray, " lag"]:
+    """One finite match weight per lag, lag 1 first."""
+    if hasattr(beta, "detach"):
+        beta = beta.detach().cpu().numpy()
+    array = np.asarray(beta, dtype=np.float64)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"beta must list one number per lag, e.g. (2.7, 1.2), got shape {array.shape}")
+    if order is not None and array.size != order:
+        raise ValueError(f"beta must have one number per lag: expected {order}, got {array.size}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"beta must be finite, got {array.tolist()}")
+    check_order(array.size)
+    return array
+
+
+def as_kappa(kappa: float | None) -> float | None:
+    """A finite BOS score, or None where there is no BOS (the paper's kappa = -inf)."""
+    if kappa is None:
+        return None
+    number = float(kappa)
+    if number == -math.inf:
+        return None
+    if not math.isfinite(number):
+        raise ValueError(f"kappa must be finite, or None where there is no BOS, got {kappa!r}")
+    return number
+
+
+def overlap(mask: int) -> int:
+    """|M|: how many lags match.
+
+    >>> overlap(0b101)
+    2
+    """
+    return int(mask).bit_count()
+
+
+def mask_name(mask: int) -> str:
+    """The mask as the paper writes it.
+
+    >>> mask_name(0b101), mask_name(0)
+    ('{1,3}', '{}')
+    """
+    return "{" + ",".join(str(lag + 1) for lag in range(int(mask).bit_length()) if mask >> lag & 1) + "}"
+
+
+def mask_bits(order: int) -> Int64[np.ndarray, "mask lag"]:
+    """Row M, column r-1: 1 where lag r belongs to mask M. So `mask_bits(k) @ beta` is |beta|_M for every M.
+
+    >>> mask_bits(2).tolist()
+    [[0, 0], [1, 0], [0, 1], [1, 1]]
+    """
+    masks = np.arange(1 << order, dtype=np.int64)
+    return (masks[:, None] >> np.arange(order, dtype=np.int64)[None, :]) & 1
+
+
+def is_contiguous(mask: int) -> bool:
+    """Whether the mask is a suffix of the context, {1..i}: the only partial matches that classical back-off knows.
+
+    >>> [is_contiguous(mask) for mask in range(4)]
+    [True, True, False, True]
+    """
+    return int(mask) & (int(mask) + 1) == 0

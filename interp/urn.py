@@ -1,0 +1,162 @@
+"""The collapsed samplers: both priors as urns, with the transition kernel integrated out.
+
+Contexts live in a suffix trie: the root is the empty context, and a step down adds the next older token. So a
+node's parent is its suffix, which is exactly the hierarchy of the hierarchical prior, and only contexts that
+occur are ever stored: the |V|^k table is never built.
+
+Customers of a node are draws from its law. A draw repeats an earlier one with probability n / (n + c), where n
+counts the node's customers and c is its concentration; otherwise it is a fresh draw from the node's base: the parent
+node (hierarchical: a Chinese-restaurant franchise) or the uniform law (independent, and the root of the
+franchise). One uniform per token decides everything: what is left of it after each choice, rescaled, is again uniform.
+
+The functions are compiled and shared by the samplers of `chains` and by the trainer's inner loop.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Urn: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
+
+
+@njit(cache=True)
+def new_urn(length: int, order: int, vocab: int) -> Urn:
+    """Room for one sequence: children and customers of every trie node, their totals, and the current path."""
+    nodes = 2 + order * (length + 1)
+    children = np.empty((nodes, vocab), dtype=np.int32)
+    customers = np.empty((nodes, vocab), dtype=np.int32)
+    totals = np.empty(nodes, dtype=np.int32)
+    path = np.empty(order + 2, dtype=np.int32)  # one node per depth, then the number of nodes in use
+    return children, customers, totals, path
+
+
+@njit(cache=True)
+def _open_node(urn: Urn, node: int, vocab: int) -> None:
+    children, customers, totals, _ = urn
+    totals[node] = 0
+    for m in range(vocab):
+        children[node, m] = -1
+        customers[node, m] = 0
+
+
+@njit(cache=True)
+def _walk_to_context(tokens: NDArray[Any], position: int, order: int, vocab: int, urn: Urn) -> None:
+    """Put into `path` the nodes of the context that ends just before `position`, opening those that are new."""
+    children, _, _, path = urn
+    node = 0
+    path[0] = 0
+    for depth in range(order):
+        token = tokens[position - 1 - depth]
+        child = children[node, token]
+        if child < 0:
+            child = path[order + 1]
+            path[order + 1] += 1
+            _open_node(urn, child, vocab)
+            children[node, token] = child
+        node = child
+        path[depth + 1] = node
+
+
+@njit(cache=True)
+def draw_token(
+    uniform: float, order: int, vocab: int, concentrations: NDArray[Any], independent: bool, urn: Urn
+) -> int:
+    """The next token after the context in `path`, by inverting the urn's choices at one uniform; seats it."""
+    _, customers, totals, path = urn
+    top = order if independent else 0
+    stop = top
+    token = -1
+    for depth in range(order, top - 1, -1):
+        node = path[depth]
+        n = totals[node]
+        uniform *= n + concentrations[depth]
+        if uniform < n:
+            for m in range(vocab):
+                uniform -= customers[node, m]
+                if uniform < 0:
+                    token = m
+                    break
+            stop = depth
+            break
+        uniform = (uniform - n) / concentrations[depth]
+    if token < 0:
+        token = min(int(uniform * vocab), vocab - 1)
+    for depth in range(stop, order + 1):
+        node = path[depth]
+        customers[node, token] += 1
+        totals[node] += 1
+    return token
+
+
+@njit(cache=True)
+def draw_chain(
+    uniforms: NDArray[Any],
+    tokens: NDArray[Any],
+    order: int,
+    vocab: int,
+    concentrations: NDArray[Any],
+    independent: bool,
+    urn: Urn,
+) -> None:
+    """Fill `tokens` from `uniforms` of the same length and leave `path` at the context of the token after the last.
+
+    `concentrations[d]` is the total concentration at depth d: (eta0 |V|, eta_1, ..., eta_k) for the hierarchical prior;
+    only the last entry, alpha |V|, counts for the independent one.
+    """
+    length = tokens.shape[0]
+    urn[3][order + 1] = 1
+    _open_node(urn, 0, vocab)
+    for t in range(min(order, length)):
+        tokens[t] = min(int(uniforms[t] * vocab), vocab - 1)
+    for t in range(order, length):
+        _walk_to_context(tokens, t, order, vocab, urn)
+        tokens[t] = draw_token(uniforms[t], order, vocab, concentrations, independent, urn)
+    _walk_to_context(tokens, length, order, vocab, urn)
+
+
+@njit(cache=True)
+def predictive_law(
+    law: NDArray[Any],
+    order: int,
+    vocab: int,
+    concentrations: NDArray[Any],
+    independent: bool,
+    urn: Urn,
+) -> None:
+    """Write into `law` the law of the token after the last one given the tokens and the seating.
+
+    It is E[pi_{u_T} | tokens, seating]: as a training target it has the same expected gradient as a sampled next
+    token, and less noise even than the true law.
+    """
+    _, customers, totals, path = urn
+    for m in range(vocab):
+        law[m] = 1.0 / vocab
+    for depth in range(order if independent else 0, order + 1):
+        node = path[depth]
+        total = totals[node] + concentrations[depth]
+        for m in range(vocab):
+            law[m] = (customers[node, m] + concentrations[depth] * law[m]) / total
+
+
+@njit(cache=True)
+def draw_batch(
+    uniforms: NDArray[Any],
+    tokens: NDArray[Any],
+    path_customers: NDArray[Any],
+    order: int,
+    vocab: int,
+    concentrations: NDArray[Any],
+    independent: bool,
+) -> None:
+    """Fill `tokens` [batch, length] and the customers along each last context's path [batch, order + 1, vocab]."""
+    urn = new_urn(tokens.shape[1], order, vocab)
+    _, customers, _, path = urn
+    for b in range(tokens.shape[0]):
+        draw_chain(uniforms[b], tokens[b], order, vocab, concentrations, independent, urn)
+        for depth in range(order + 1):
+            for m in range(vocab):
+                path_customers[b, depth, m] = customers[path[depth], m]

@@ -1,0 +1,1 @@
+"""The proof: the tests mirror the rooms of the house."""

@@ -1,0 +1,192 @@
+"""Masks and counts against their definitions, at the last and at every position."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interp import counts as module
+from interp.counts import (
+    NOT_A_CANDIDATE,
+    context_masks,
+    cumulative_counts,
+    mask_counts,
+    match_masks,
+    superset_difference,
+    superset_sum,
+)
+from tests import reference
+from tests.cases import CASES, Case, every_case
+
+# Counts know nothing of beta and kappa: one case for each shape.
+every_shape = pytest.mark.parametrize("case", CASES[::2], ids=str)
+
+
+def expected_counts(row: list[int], case: Case, *, t: int, cumulative: bool = False) -> np.ndarray:
+    count = reference.cumulative_count if cumulative else reference.mask_count
+    table = np.zeros((2**case.order, case.vocab), dtype=np.int64)
+    for mask in reference.all_masks(case.order):
+        for m in range(case.vocab):
+            table[reference.mask_index(mask), m] = count(row, t=t, k=case.order, mask=mask, m=m)
+    return table
+
+
+@every_shape
+def test_masks_are_the_papers(case: Case) -> None:
+    tokens = case.tokens()
+    masks = match_masks(tokens, order=case.order)
+    everywhere = match_masks(tokens, order=case.order, every_position=True)
+    assert masks.shape == tokens.shape
+    assert masks.dtype == torch.int64
+    assert torch.equal(everywhere[:, -1], masks)
+    for row, seen in zip(tokens.tolist(), everywhere.tolist(), strict=True):
+        for t in range(1, case.length + 1):
+            visible = reference.candidates(t, case.order)
+            for s in range(1, case.length + 1):
+                if s in visible:
+                    mask = reference.match_mask(row, t=t, s=s, k=case.order)
+                    assert seen[t - 1][s - 1] == reference.mask_index(mask)
+                else:
+                    assert seen[t - 1][s - 1] == NOT_A_CANDIDATE
+
+
+@every_shape
+def test_counts_at_the_last_position_are_the_papers(case: Case) -> None:
+    tokens = case.tokens(batch=2)
+    exact = mask_counts(tokens, order=case.order, vocab=case.vocab)
+    cumulative = cumulative_counts(tokens, order=case.order, vocab=case.vocab)
+    for b, row in enumerate(tokens.tolist()):
+        assert np.array_equal(exact[b], expected_counts(row, case, t=case.length))
+        assert np.array_equal(cumulative[b], expected_counts(row, case, t=case.length, cumulative=True))
+
+
+@every_shape
+def test_every_position_counts_its_own_prefix(case: Case) -> None:
+    tokens = case.tokens()
+    shape = {"order": case.order, "vocab": case.vocab}
+    everywhere = mask_counts(tokens, **shape, every_position=True)
+    assert everywhere.shape == (*tokens.shape, 2**case.order, case.vocab)
+    assert not everywhere[:, : case.order].any()  # no candidate before the (k+1)-th token
+    for t in range(case.order + 1, case.length + 1):
+        assert torch.equal(everywhere[:, t - 1], mask_counts(tokens[:, :t], **shape))
+    assert torch.equal(
+        cumulative_counts(tokens, **shape, every_position=True)[:, -1], cumulative_counts(tokens, **shape)
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES[::2] if case.vocab**case.order <= module.MAX_TABLE_CONTEXTS],
+    ids=str,
+)
+def test_table_and_pairs_agree(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to count everywhere, whichever of the two would have been chosen."""
+    tokens = case.tokens()
+    ways = []
+    for by_table in (True, False):
+        monkeypatch.setattr(module, "_table_is_cheaper", lambda *_, by_table=by_table: by_table)
+        ways.append(mask_counts(tokens, order=case.order, vocab=case.vocab, every_position=True))
+    assert torch.equal(*ways)
+
+
+def test_both_ways_are_chosen_somewhere() -> None:
+    chosen = {module._table_is_cheaper(case.length, case.order, case.vocab) for case in CASES}
+    assert chosen == {True, False}
+    assert not module._table_is_cheaper(10**6, 4, 9)  # 6561 contexts: the table of masks would be 344 MB
+    assert module._table_is_cheaper(1024, 2, 5)
+    assert not module._table_is_cheaper(8, 2, 5)
+
+
+@every_case
+def test_candidates_are_counted_once(case: Case) -> None:
+    """s = T is a candidate: T - k of them in all, and the exact counts partition them."""
+    exact = mask_counts(case.tokens(), order=case.order, vocab=case.vocab)
+    assert (exact.sum(dim=(1, 2)) == case.length - case.order).all()
+
+
+sequences = st.integers(1, 4).flatmap(
+    lambda order: st.tuples(
+        st.just(order),
+        st.integers(2, 5).flatmap(
+            lambda vocab: st.tuples(
+                st.just(vocab), st.lists(st.integers(0, vocab - 1), min_size=order + 1, max_size=30)
+            )
+        ),
+    )
+)
+
+
+@given(sequences)
+def test_inclusion_exclusion_is_the_inverse(drawn: tuple[int, tuple[int, list[int]]]) -> None:
+    order, (vocab, row) = drawn
+    exact = mask_counts([row], order=order, vocab=vocab)
+    cumulative = superset_sum(exact)
+    assert torch.equal(superset_difference(cumulative), exact)
+    for mask in reference.all_masks(order):  # the paper's alternating sum, term by term
+        total = torch.zeros(vocab, dtype=torch.int64)
+        for larger in reference.all_masks(order):
+            if larger >= mask:
+                total += (-1) ** (len(larger) - len(mask)) * cumulative[0, reference.mask_index(larger)]
+        assert torch.equal(total, exact[0, reference.mask_index(mask)])
+
+
+@given(st.integers(0, 4), st.integers(2, 5), st.integers(0, 2**31))
+def test_superset_transforms_undo_each_other_on_any_array(order: int, vocab: int, seed: int) -> None:
+    values = np.random.default_rng(seed).integers(-50, 50, size=(2, 3, 2**order, vocab))
+    array = torch.from_numpy(values)
+    assert torch.equal(superset_difference(superset_sum(array)), array)
+    assert torch.equal(superset_sum(superset_difference(array)), array)
+    assert torch.equal(array, torch.from_numpy(values))  # and leave their input alone
+
+
+@given(sequences)
+def test_cumulative_counts_are_nested(drawn: tuple[int, tuple[int, list[int]]]) -> None:
+    order, (vocab, row) = drawn
+    cumulative = cumulative_counts([row], order=order, vocab=vocab)[0]
+    for smaller in reference.all_masks(order):
+        for larger in reference.all_masks(order):
+            if smaller <= larger:
+                few, many = reference.mask_index(larger), reference.mask_index(smaller)
+                assert (cumulative[few] <= cumulative[many]).all()
+
+
+def test_masks_between_contexts_compare_their_digits() -> None:
+    masks = context_masks(order=2, vocab=3)
+    for a in range(9):
+        for b in range(9):
+            # Lag 1 is the lowest digit.
+            assert masks[a, b] == (a % 3 == b % 3) + 2 * (a // 3 == b // 3)
+
+
+def test_counting_leaves_the_tokens_alone() -> None:
+    tokens = CASES[20].tokens()
+    before = tokens.copy()
+    for every_position in (False, True):
+        mask_counts(tokens, order=2, vocab=9, every_position=every_position)
+        match_masks(tokens, order=2, every_position=every_position)
+    assert np.array_equal(tokens, before)
+
+
+@pytest.mark.parametrize("function", [mask_counts, cumulative_counts])
+def test_bad_input_is_named(function: object) -> None:
+    with pytest.raises(ValueError, match=r"token 5 is outside the vocabulary 0\.\.4"):
+        function([[0, 5, 1]], order=1, vocab=5)
+    with pytest.raises(ValueError, match="longer than the order: length 2, order 2"):
+        function([[0, 1]], order=2, vocab=5)
+    with pytest.raises(ValueError, match="integers, got float64"):
+        function([[0.5, 1.0, 2.0]], order=1, vocab=5)
+    with pytest.raises(ValueError, match="order must be an integer >= 1, got 0"):
+        function([[0, 1]], order=0, vocab=5)
+    with pytest.raises(ValueError, match="vocab must be an integer >= 2, got 1"):
+        function([[0, 0]], order=1, vocab=1)
+
+
+def test_bad_input_to_masks_and_transforms_is_named() -> None:
+    with pytest.raises(ValueError, match="longer than the order"):
+        match_masks([[0, 1]], order=2)
+    for transform in (superset_sum, superset_difference):
+        with pytest.raises(ValueError, match=r"2\*\*order entries, got 3"):
+            transform(torch.zeros(3, 2))

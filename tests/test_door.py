@@ -1,0 +1,374 @@
+"""The analyses door: listings without torch, one-line errors, JSON alone on stdout, and careful writing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import interp as ip
+from analyses import door, report
+from analyses.command import Entry, read_entries
+from analyses.subject import Study, Subject, flat_rows, parse_prior
+from interp.results import Result
+
+ROOT = Path(door.__file__).parent.parent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probed(Result):
+    """A result as an instrument makes it."""
+
+    beta: tuple[float, ...]
+    matrix: tuple[tuple[float, ...], ...]
+    n: int
+    success: bool
+
+    def table(self) -> pd.DataFrame:
+        return pd.DataFrame({"lag": range(1, len(self.beta) + 1), "beta": self.beta})
+
+    def __str__(self) -> str:
+        return f"Probed on {self.n} sequences"
+
+
+def analyse(subject: Subject, options: argparse.Namespace) -> Probed:
+    print("a library talks")  # must not reach stdout
+    if subject.info.model["length"] == 7:
+        raise ValueError("seven is\nnot for us")
+    beta = float(subject.model.blocks[1].attn.W_Q[0, 0, subject.prior.vocab])
+    assert options.scale == 1.0
+    return Probed(beta=(beta, beta), matrix=((1.0, float("nan")),), n=subject.chains.tokens.shape[0], success=True)
+
+
+def survey(subjects: list[Subject], options: argparse.Namespace) -> Study:
+    return Study(rows=[{"name": subject.name} for subject in subjects], provenance={})
+
+
+def study(options: argparse.Namespace) -> Study:
+    if options.batch == 13:
+        raise ValueError("13 is unlucky")
+    failures = ["it is wrong"] if options.batch == 14 else []
+    return Study(rows=[{"claim": "x", "error": 1e-12, "holds": not failures}], provenance={}, failures=failures)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scale", type=float, default=1.0)
+
+
+def applies(info: Any) -> str | None:
+    return None if info.model["bos"] else "it has no BOS"
+
+
+FAKES = {
+    "probe": (
+        Entry(name="probe", marker="checkpoint", document="Probes. Really.\n\nMore."),
+        SimpleNamespace(analyse=analyse, add_arguments=add_arguments, COLUMNS=("beta_1", "n")),
+    ),
+    "picky": (
+        Entry(name="picky", marker="checkpoint", document="Needs BOS."),
+        SimpleNamespace(analyse=analyse, add_arguments=add_arguments, applies=applies),
+    ),
+    "zoo": (Entry(name="zoo", marker="zoo", document="All of them."), SimpleNamespace(survey=survey)),
+    "own": (Entry(name="own", marker="study", document="By itself."), SimpleNamespace(study=study)),
+}
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs the door over the fake analyses: (exit code, stdout, stderr)."""
+    monkeypatch.setattr(door, "read_entries", lambda *_, **__: {name: fake[0] for name, fake in FAKES.items()})
+    monkeypatch.setattr(door, "load_module", lambda entry: FAKES[entry.name][1])
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        try:
+            code = door.main([str(argument) for argument in arguments])
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("checkpoints")
+    models = {
+        "plain": ip.construct(order=2, vocab=3, length=12, beta=(2.0, 1.0)),
+        "bos": ip.construct(order=2, vocab=3, length=12, beta=(1.5, 1.0), kappa=0.5),
+        "seven": ip.construct(order=2, vocab=3, length=7, beta=(1.5, 1.0)),
+    }
+    for name, model in models.items():
+        ip.save(model, folder / name)
+    broken = folder / "broken"
+    ip.save(models["plain"], broken)
+    (broken / "model.safetensors").write_bytes(b"no tensors")
+    return {name: folder / name for name in [*models, "broken", "absent"]}
+
+
+def test_listing_and_help_do_not_load_torch():
+    script = (
+        "import sys, importlib\n"
+        "from analyses import door\n"
+        "from analyses.command import read_entries\n"
+        "door.main([])\n"
+        "door.main(['--help'])\n"
+        "entries = read_entries(door.FOLDER, marker='KIND')\n"
+        "for entry in entries.values():\n"
+        "    door.make_parser(entry, door.load_module(entry)).format_help()\n"
+        "    heavy = {'torch', 'transformer_lens', 'matplotlib', 'numba'} & set(sys.modules)\n"
+        "    assert not heavy, (entry.name, heavy)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert "theory" in result.stdout
+
+
+def test_every_analysis_keeps_the_convention():
+    entries = read_entries(door.FOLDER, marker="KIND")
+    assert "theory" in entries
+    for entry in entries.values():
+        assert entry.marker in door.TITLES
+        assert 10 < len(entry.summary) < 110, entry.name
+        module = door.load_module(entry)
+        assert hasattr(module, {"checkpoint": "analyse", "zoo": "survey", "study": "study"}[entry.marker])
+        common = {"json": False, "csv": None, "seed": 0, "out": None, "overwrite": False}
+        arguments = [] if entry.marker == "study" else ["somewhere"]
+        options = vars(door.make_parser(entry, module).parse_args(arguments))
+        assert {key: options[key] for key in common} == common
+        assert options["batch"] >= 1
+
+
+def test_listing_names_every_analysis_once(run):
+    code, out, err = run()
+    assert code == 0
+    assert not err
+    assert "probe  Probes. Really" in out
+    assert all(len(line) <= report.WIDTH for line in out.splitlines())
+
+
+def test_help_of_one_analysis_has_examples_and_its_own_options(run):
+    code, out, _ = run("probe", "--help")
+    assert code == 0
+    for word in ("examples:", "--scale", "--json", "--csv", "--batch", "--seed", "--out", "--prior"):
+        assert word in out
+
+
+def test_json_is_alone_on_stdout(run, checkpoints):
+    code, out, err = run("probe", checkpoints["plain"], checkpoints["bos"], "--json", "--batch", 5)
+    assert code == 0
+    document = json.loads(out)
+    assert set(document) == {"analysis", "rows", "provenance"}
+    assert document["analysis"] == "probe"
+    assert [row["checkpoint"] for row in document["rows"]] == [str(checkpoints["plain"]), str(checkpoints["bos"])]
+    assert document["rows"][0]["beta"] == [2.0, 2.0]
+    assert document["rows"][0]["matrix"] == [[1.0, None]]
+    assert document["rows"][0]["n"] == 5
+    assert document["provenance"]["options"]["batch"] == 5
+    assert document["provenance"]["priors"][str(checkpoints["plain"])]["kind"] == "hierarchical"
+    assert "a library talks" in err
+
+
+def test_terminal_shows_one_page_or_one_row_each(run, checkpoints):
+    _, out, _ = run("probe", checkpoints["plain"])
+    assert "Probed on 512 sequences" in out
+    assert "construction, k = 2, |V| = 3, T = 12, no BOS, on hierarchical chains" in out
+    _, out, _ = run("probe", checkpoints["plain"], checkpoints["bos"], "--batch", 4)
+    header, _, first, second = (line.split() for line in out.splitlines() if line[:1].strip())
+    assert header == ["checkpoint", "beta_1", "n"]
+    assert first[-2:] == ["2", "4"]
+    assert second[-2:] == ["1.5", "4"]
+
+
+def test_one_bad_checkpoint_leaves_the_others_alone(run, checkpoints):
+    paths = [checkpoints[name] for name in ("absent", "plain", "seven", "broken")]
+    code, out, err = run("probe", *paths, "--json", "--batch", 2)
+    assert code == 2
+    document = json.loads(out)
+    assert [row["checkpoint"] for row in document["rows"]] == [str(checkpoints["plain"])]
+    assert len(document["errors"]) == 3
+    lines = [line for line in err.splitlines() if line.startswith("error:")]
+    assert len(lines) == 3
+    assert f"{checkpoints['absent']}: no such checkpoint" in lines[0]
+    assert f"{checkpoints['seven']}: seven is not for us" in err
+    assert "not a readable safetensors file" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nothing"], "no analysis 'nothing'"),
+        (["probe"], "CKPT"),
+        (["own", "--batch", "0"], "expected a whole number >= 1, got '0'"),
+        (["own", "--batch", "many"], "expected a whole number >= 1, got 'many'"),
+        (["own", "--seed", "-1"], "expected a whole number >= 0"),
+        (["own", "--nonsense"], "--nonsense"),
+        (["own", "--batch", "13"], "13 is unlucky"),
+        (["probe", "/nowhere/at/all"], "/nowhere/at/all: no such checkpoint"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(run, arguments, words):
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert not out
+    assert len(err.splitlines()) == 1
+    assert err.startswith("error: ")
+    assert words in err
+
+
+def test_a_bug_keeps_its_traceback(run, monkeypatch):
+    def fails(options: argparse.Namespace) -> Study:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(FAKES["own"][1], "study", fails)
+    with pytest.raises(RuntimeError, match="a bug"):
+        run("own")
+
+
+def test_a_failed_verdict_is_exit_code_1(run):
+    code, out, err = run("own", "--batch", 14)
+    assert code == 1
+    assert "NO" in out
+    assert err == "failed: it is wrong\n"
+    assert run("own")[0] == 0
+
+
+def test_applies_is_respected(run, checkpoints):
+    code, _, err = run("picky", checkpoints["plain"])
+    assert code == 2
+    assert err == f"error: {checkpoints['plain']}: picky does not apply: it has no BOS\n"
+    assert run("picky", checkpoints["bos"], "--batch", 2)[0] == 0
+
+
+def test_all_runs_what_applies(run, checkpoints):
+    code, out, _ = run("all", checkpoints["plain"], "--batch", 2)
+    assert code == 0
+    assert "probe: Probes. Really\n  Probed on 2 sequences" in out
+    assert "not applicable\n  picky: it has no BOS" in out
+    code, out, _ = run("all", checkpoints["bos"], "--batch", 2, "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert [row["analysis"] for row in document["rows"]] == ["probe", "picky"]
+    code, out, err = run("all", checkpoints["seven"], "--batch", 2)
+    assert code == 2
+    assert "error: probe: " in err
+
+
+def test_zoo_leaves_out_what_cannot_be_read(run, checkpoints):
+    code, out, err = run("zoo", checkpoints["plain"], checkpoints["broken"], checkpoints["bos"], "--json")
+    assert code == 2
+    assert [row["name"] for row in json.loads(out)["rows"]] == ["plain", "bos"]
+    assert "broken" in err
+
+
+def test_tables_have_one_line_per_checkpoint(run, checkpoints, tmp_path):
+    file = tmp_path / "new" / "table.csv"
+    run("probe", checkpoints["plain"], checkpoints["bos"], "--csv", file, "--batch", 2)
+    table = pd.read_csv(file)
+    assert list(table.columns) == ["analysis", "checkpoint", "beta_1", "beta_2", "n", "success"]
+    assert table["beta_1"].tolist() == [2.0, 1.5]
+
+
+def test_out_writes_both_files_and_refreshes_only_its_own(run, checkpoints, tmp_path):
+    arguments = ("probe", checkpoints["plain"], "--out", tmp_path, "--batch", 2)
+    assert run(*arguments)[0] == 0
+    assert json.loads((tmp_path / "probe.json").read_text())["analysis"] == "probe"
+    assert len(pd.read_csv(tmp_path / "probe.csv")) == 1
+    assert pd.read_csv(tmp_path / "probe_tidy.csv")["lag"].tolist() == [1, 2]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["probe.csv", "probe.json", "probe_tidy.csv"]
+    assert run(*arguments)[0] == 0  # an earlier result may be refreshed
+    for name, content in (("probe.json", '{"analysis": "other"}'), ("probe.csv", "a,b\n1,2\n")):
+        kept = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(content)
+        code, out, err = run(*arguments)
+        assert code == 2
+        assert not out  # refused before any work
+        assert name in err
+        assert (tmp_path / name).read_text() == content
+        assert run(*arguments, "--overwrite")[0] == 0
+        assert (tmp_path / name).read_text() == kept
+
+
+def test_a_crash_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
+    file = tmp_path / "result.json"
+    report.write_file(file, "old")
+
+    def crash(*_: object) -> None:
+        raise OSError("disk on fire")
+
+    monkeypatch.setattr(report.os, "replace", crash)
+    with pytest.raises(OSError, match="fire"):
+        report.write_file(file, "new")
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_out_must_be_a_directory(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, err = run("own", "--out", tmp_path / "file")
+    assert code == 2
+    assert "a file is in the way" in err
+
+
+def test_rendered_tables_fit_and_align():
+    rows = [{"name": "a", "value": 0.123456, "text": "word " * 40}, {"name": "bb", "value": 2e-9, "text": ""}]
+    lines = report.render_table(rows, width=60).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert lines[2].startswith("a      0.1235  word")
+    assert "2.0e-09" in lines[-1]
+    narrow = report.render_table([{f"column{number}": number for number in range(30)}], width=60)
+    assert "also in --json and --csv" in narrow
+    assert max(map(len, narrow.splitlines())) <= 60
+
+
+def test_flat_rows_keep_scalars_and_short_vectors():
+    row = {"a": 1, "b": [1.0, 2.0], "c": {"d": True}, "e": [[1]], "f": list(range(99)), "provenance": {"seed": 0}}
+    assert flat_rows([row]) == [{"a": 1, "b_1": 1.0, "b_2": 2.0, "c.d": True}]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("independent", {"kind": "independent", "alpha": 1.0}),
+        ("independent:0.5", {"kind": "independent", "alpha": 0.5}),
+        ("hierarchical", {"kind": "hierarchical", "eta": [5.0, 5.0], "eta0": 1.0}),
+        ("hierarchical:3,4:2", {"kind": "hierarchical", "eta": [3.0, 4.0], "eta0": 2.0}),
+    ],
+)
+def test_priors_by_name(text, expected):
+    described = parse_prior(text, order=2, vocab=3).to_dict()
+    assert described == {**expected, "order": 2, "vocab": 3}
+
+
+@pytest.mark.parametrize("text", ["", "uniform", "independent:x", "independent:1,2", "hierarchical:1:2:3"])
+def test_bad_priors_are_refused(text):
+    with pytest.raises(ValueError, match="bad prior"):
+        parse_prior(text, order=2, vocab=3)
+
+
+def test_a_subject_takes_its_prior_from_the_training_record(tmp_path):
+    model = ip.construct(order=2, vocab=3, length=12, beta=(2.0, 1.0))
+    prior = ip.IndependentDirichlet(order=2, vocab=3, alpha=0.7)
+    options = argparse.Namespace(batch=3, seed=1)
+    ip.save(model, tmp_path / "good", training={"prior": prior.to_dict()})
+    subject = Subject.open(tmp_path / "good", options)
+    assert subject.prior == prior
+    assert subject.chains.tokens.shape == (3, 12)
+    assert subject.chains.laws().shape == (3, 12, 3)
+    other = ip.IndependentDirichlet(order=2, vocab=4, alpha=0.7)
+    ip.save(model, tmp_path / "bad", training={"prior": other.to_dict()})
+    with pytest.raises(ValueError, match=r"vocabulary 3, its data order 2 and vocabulary 4"):
+        _ = Subject.open(tmp_path / "bad", options).prior
+    config = json.loads((tmp_path / "good" / "config.json").read_text())
+    config["model"]["order"] = "two"
+    (tmp_path / "good" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="order in the model config must be int, got 'two'"):
+        Subject.open(tmp_path / "good", options)

@@ -1,0 +1,477 @@
+"""The estimators against their definitions, their identities and their limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interp import estimators as module
+from interp.chains import IndependentDirichlet
+from interp.counts import cumulative_counts, mask_counts
+from interp.estimators import (
+    add_alpha,
+    beta_for_add_alpha,
+    maximum_likelihood,
+    order_mixture,
+    soft_matching,
+    soft_matching_from_counts,
+    soft_matching_pairs,
+)
+from interp.notation import mask_bits, overlap
+from tests import reference
+from tests.cases import CASES, Case, every_case
+
+TOLERANCE = 1e-12
+every_shape = pytest.mark.parametrize("case", CASES[::2], ids=str)  # for what knows nothing of kappa
+
+
+def largest_error(found: torch.Tensor, expected: object) -> float:
+    return float(np.abs(found.numpy() - np.asarray(expected)).max())
+
+
+def is_law(law: torch.Tensor) -> bool:
+    return bool((law >= 0).all()) and float((law.sum(-1) - 1).abs().max()) < 1e-12
+
+
+# ---- against the double loops
+
+
+@every_case
+def test_soft_matching_is_the_double_loop(case: Case) -> None:
+    tokens = case.tokens()
+    law = soft_matching(tokens, vocab=case.vocab, beta=case.beta, kappa=case.kappa)
+    expected = [
+        reference.soft_matching(row, vocab=case.vocab, beta=case.beta, kappa=case.kappa) for row in tokens.tolist()
+    ]
+    assert law.dtype == torch.float64
+    assert law.shape == (3, case.vocab)
+    assert largest_error(law, expected) < TOLERANCE
+
+
+@every_case
+def test_every_position_is_the_prefix_computed_alone(case: Case) -> None:
+    tokens = case.tokens()
+    setting = {"vocab": case.vocab, "beta": case.beta, "kappa": case.kappa}
+    everywhere = soft_matching(tokens, **setting, every_position=True)
+    assert everywhere.shape == (*tokens.shape, case.vocab)
+    assert largest_error(everywhere[:, : case.order], 1 / case.vocab) < TOLERANCE  # no candidate: uniform
+    for t in range(case.order + 1, case.length + 1, 1 + case.length // 12):
+        alone = soft_matching(tokens[:, :t], **setting)
+        assert largest_error(everywhere[:, t - 1], alone) < TOLERANCE
+    expected = [
+        [reference.soft_matching(row, **setting, t=t) for t in range(1, case.length + 1, 7)] for row in tokens.tolist()
+    ]
+    assert largest_error(everywhere[:, ::7], expected) < TOLERANCE
+
+
+@every_case
+def test_pairs_are_the_double_loop(case: Case) -> None:
+    tokens = case.tokens(batch=2)
+    rng = np.random.default_rng(case.order)
+    beta = rng.uniform(-3, 8, size=(case.order, case.order))
+    setting = {"vocab": case.vocab, "beta": beta, "kappa": case.kappa}
+    expected = [reference.soft_matching_pairs(row, **setting) for row in tokens.tolist()]
+    assert largest_error(soft_matching_pairs(tokens, **setting), expected) < TOLERANCE
+    everywhere = soft_matching_pairs(tokens, **setting, every_position=True)
+    assert everywhere.shape == (*tokens.shape, case.vocab)
+    for t in range(case.order + 1, case.length + 1, 5):
+        alone = soft_matching_pairs(tokens[:, :t], **setting)
+        assert largest_error(everywhere[:, t - 1], alone) < TOLERANCE
+
+
+@every_case
+def test_a_diagonal_of_pairs_is_soft_matching(case: Case) -> None:
+    tokens = case.tokens()
+    everywhere = {"vocab": case.vocab, "kappa": case.kappa, "every_position": True}
+    aligned = soft_matching(tokens, beta=case.beta, **everywhere)
+    diagonal = soft_matching_pairs(tokens, beta=np.diag(case.beta), **everywhere)
+    assert largest_error(diagonal, aligned) < TOLERANCE
+
+
+@every_shape
+def test_classical_estimators_are_their_definitions(case: Case) -> None:
+    tokens = case.tokens()
+    shape = {"order": case.order, "vocab": case.vocab}
+    rows = tokens.tolist()
+    likelihood = [reference.maximum_likelihood(row, k=case.order, vocab=case.vocab) for row in rows]
+    assert largest_error(maximum_likelihood(tokens, **shape), likelihood) < TOLERANCE
+    for alpha in (0.05, 1.0, 30.0):
+        smoothed = [reference.add_alpha(row, k=case.order, vocab=case.vocab, alpha=alpha) for row in rows]
+        assert largest_error(add_alpha(tokens, **shape, alpha=alpha), smoothed) < TOLERANCE
+
+
+@every_shape
+def test_order_mixture_is_its_definition(case: Case) -> None:
+    tokens = case.tokens(batch=2)
+    k, vocab, beta = case.order, case.vocab, min(case.beta[0], 30.0)
+    mixture = order_mixture(tokens, order=k, vocab=vocab, beta=beta)
+    for b, row in enumerate(tokens.tolist()):
+        weights = np.array(reference.order_weights(row, k=k, vocab=vocab, beta=beta))
+        # Below beta = 0 the weights alternate and may be large: compare to their own size.
+        assert largest_error(mixture.order_weights[b], weights) < 1e-9 * max(1.0, np.abs(weights).max())
+        for order in range(k + 1):
+            votes = np.array(reference.order_votes(row, k=k, vocab=vocab, order=order))
+            if votes.sum():
+                assert largest_error(mixture.order_models[b, order], votes / votes.sum()) < TOLERANCE
+            else:
+                assert mixture.order_models[b, order].isnan().all()
+                assert mixture.order_weights[b, order] == 0
+        for mask in reference.all_masks(k):
+            index = reference.mask_index(mask)
+            votes = np.array([reference.cumulative_count(row, t=len(row), k=k, mask=mask, m=m) for m in range(vocab)])
+            siblings = sum(reference.order_votes(row, k=k, vocab=vocab, order=len(mask)))
+            if votes.sum():
+                assert largest_error(mixture.pattern_models[b, index], votes / votes.sum()) < TOLERANCE
+                assert largest_error(mixture.pattern_weights[b, index], votes.sum() / siblings) < TOLERANCE
+            else:
+                assert mixture.pattern_models[b, index].isnan().all()
+                assert mixture.pattern_weights[b, index] == 0
+
+
+# ---- no estimator sees the future
+
+
+ESTIMATORS: dict[str, Callable[..., torch.Tensor]] = {
+    "soft_matching": lambda tokens, **more: soft_matching(tokens, vocab=4, beta=(2.0, 0.7), **more),
+    "soft_matching_bos": lambda tokens, **more: soft_matching(tokens, vocab=4, beta=(2.0, 0.7), kappa=1.0, **more),
+    "soft_matching_pairs": lambda tokens, **more: soft_matching_pairs(
+        tokens, vocab=4, beta=[[2.0, 0.3], [-0.4, 0.7]], **more
+    ),
+    "maximum_likelihood": lambda tokens, **more: maximum_likelihood(tokens, order=2, vocab=4, **more),
+    "add_alpha": lambda tokens, **more: add_alpha(tokens, order=2, vocab=4, alpha=0.5, **more),
+}
+every_estimator = pytest.mark.parametrize("estimate", ESTIMATORS.values(), ids=ESTIMATORS)
+
+
+@every_estimator
+def test_the_future_changes_nothing(estimate: Callable[..., torch.Tensor]) -> None:
+    rng = np.random.default_rng(3)
+    tokens = rng.integers(4, size=(5, 40))
+    before = estimate(tokens, every_position=True)
+    for t in (2, 3, 17, 39):
+        changed = tokens.copy()
+        changed[:, t:] = (changed[:, t:] + rng.integers(1, 4, size=(5, 40 - t))) % 4
+        after = estimate(changed, every_position=True)
+        assert torch.equal(after[:, :t], before[:, :t])
+        assert not torch.equal(after[:, t:], before[:, t:])  # the change itself was seen
+
+
+@every_estimator
+def test_estimators_give_laws_and_leave_the_tokens_alone(estimate: Callable[..., torch.Tensor]) -> None:
+    tokens = np.random.default_rng(4).integers(4, size=(5, 30))
+    tensor = torch.from_numpy(tokens.copy())
+    law, everywhere = estimate(tokens), estimate(tensor, every_position=True)
+    assert law.shape == (5, 4)
+    assert everywhere.shape == (5, 30, 4)
+    assert law.dtype == everywhere.dtype == torch.float64
+    assert is_law(law)
+    assert is_law(everywhere)
+    assert torch.equal(tensor, torch.from_numpy(tokens))
+    assert largest_error(everywhere[:, -1], law) < TOLERANCE
+    assert largest_error(everywhere[:, 0], 0.25) < TOLERANCE  # one token, no candidate: uniform
+
+
+def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Working memory is bounded by going through the batch in parts; the parts agree with the whole."""
+    tokens = np.random.default_rng(5).integers(5, size=(7, 33))
+    setting = {"vocab": 5, "beta": (1.5, 0.4), "kappa": 2.0, "every_position": True}
+    whole = soft_matching(tokens, **setting)
+    sizes: list[int] = []
+
+    def counting(part: np.ndarray, **more: object) -> torch.Tensor:
+        sizes.append(len(part))
+        return mask_counts(part, **more)
+
+    monkeypatch.setattr(module, "mask_counts", counting)
+    monkeypatch.setattr(module, "CHUNK_BYTES", 4 * 3 * 8 * 33 * 4 * 5)
+    assert torch.equal(soft_matching(tokens, **setting), whole)
+    assert sizes == [3, 3, 1]
+
+
+# ---- identities, as properties
+
+
+@st.composite
+def situations(draw: st.DrawFn, *, lowest: float = -3.0, highest: float = 20.0) -> tuple:
+    """(order, vocab, tokens [2, length], beta) small enough to be read when one fails."""
+    order, vocab = draw(st.integers(1, 3)), draw(st.integers(2, 5))
+    length = draw(st.integers(order + 1, 20))
+    symbols = st.lists(st.integers(0, vocab - 1), min_size=length, max_size=length)
+    tokens = np.array([draw(symbols), draw(symbols)])
+    beta = tuple(draw(st.floats(lowest, highest)) for _ in range(order))
+    return order, vocab, tokens, beta
+
+
+kappas = st.none() | st.floats(-20.0, 40.0)
+
+
+@settings(max_examples=40)
+@given(situations(highest=100.0), kappas)
+def test_it_is_always_a_law_and_always_the_double_loop(setting: tuple, kappa: float | None) -> None:
+    _, vocab, tokens, beta = setting
+    law = soft_matching(tokens, vocab=vocab, beta=beta, kappa=kappa)
+    assert is_law(law)
+    for b, row in enumerate(tokens.tolist()):
+        expected = reference.soft_matching(row, vocab=vocab, beta=beta, kappa=kappa)
+        assert largest_error(law[b], expected) < TOLERANCE
+
+
+@settings(max_examples=40)
+@given(situations())
+def test_sub_ngram_interpolation(setting: tuple) -> None:
+    """lemma:transformer_estimator: sum of gamma^|M| K_M(m), normalised, is the estimator at (beta, ..., beta)."""
+    order, vocab, tokens, (beta, *_) = setting
+    sizes = torch.tensor([overlap(mask) for mask in range(2**order)])
+    powers = torch.tensor(math.expm1(beta), dtype=torch.float64) ** sizes  # torch has 0 ** 0 = 1, as the paper
+    votes = torch.einsum("m,bmv->bv", powers, cumulative_counts(tokens, order=order, vocab=vocab).double())
+    law = soft_matching(tokens, vocab=vocab, beta=(beta,) * order)
+    # At beta = -3 and k = 3 the alternating sum cancels five digits.
+    assert largest_error(votes / votes.sum(-1, keepdim=True), law) < 1e-9
+
+
+@settings(max_examples=40)
+@given(situations())
+def test_the_mixture_puts_the_estimator_together(setting: tuple) -> None:
+    """corollary:mixture and eq:transformer_mixture, over orders and over patterns."""
+    order, vocab, tokens, (beta, *_) = setting
+    mixture = order_mixture(tokens, order=order, vocab=vocab, beta=beta)
+    law = soft_matching(tokens, vocab=vocab, beta=(beta,) * order)
+    assert largest_error(mixture.prediction(), law) < 1e-9
+    assert largest_error(mixture.order_weights.sum(-1), 1.0) < 1e-9
+    if beta >= 0:
+        assert (mixture.order_weights >= 0).all()
+    bits = torch.from_numpy(mask_bits(order).sum(-1))
+    for i in range(order + 1):
+        ours = bits == i
+        if (present := mixture.order_weights[:, i] != 0).any():
+            weights = mixture.pattern_weights[present][:, ours]
+            assert largest_error(weights.sum(-1), 1.0) < TOLERANCE
+            models = torch.nan_to_num(mixture.pattern_models[present][:, ours])
+            together = torch.einsum("bm,bmv->bv", weights, models)
+            assert largest_error(together, mixture.order_models[present, i]) < TOLERANCE
+
+
+def test_the_mixture_at_beta_zero_is_the_unigram() -> None:
+    """gamma = 0 with 0^0 = 1."""
+    tokens = CASES[30].tokens()
+    mixture = order_mixture(tokens, order=2, vocab=9, beta=0.0)
+    assert mixture.order_weights.tolist() == [[1.0, 0.0, 0.0]] * 3
+    unigram = np.stack([np.bincount(row[2:], minlength=9) / (len(row) - 2) for row in tokens])
+    assert largest_error(mixture.prediction(), unigram) < TOLERANCE
+
+
+def test_at_order_one_the_mixture_is_jelinek_mercer() -> None:
+    """Bigram and unigram models, weighted per sequence (sec:interpretation)."""
+    tokens = np.random.default_rng(0).integers(4, size=(6, 30))
+    mixture = order_mixture(tokens, order=1, vocab=4, beta=1.3)
+    bigram = maximum_likelihood(tokens, order=1, vocab=4)
+    unigram = np.stack([np.bincount(row[1:], minlength=4) / 29 for row in tokens])
+    assert largest_error(mixture.order_models[:, 0], unigram) < TOLERANCE
+    assert largest_error(mixture.order_models[:, 1], bigram) < TOLERANCE
+
+
+@settings(max_examples=40)
+@given(situations(highest=100.0), kappas, st.randoms(use_true_random=False))
+def test_labels_do_not_matter(setting: tuple, kappa: float | None, random: object) -> None:
+    """Relabelling the tokens relabels the law (eq:permuted_transformer)."""
+    order, vocab, tokens, beta = setting
+    names = list(range(vocab))
+    random.shuffle(names)
+    sigma = np.array(names)
+    pair_beta = np.outer(beta, np.linspace(1, -1, order))
+    for estimate in (
+        lambda x: soft_matching(x, vocab=vocab, beta=beta, kappa=kappa),
+        lambda x: soft_matching_pairs(x, vocab=vocab, beta=pair_beta, kappa=kappa),
+        lambda x: maximum_likelihood(x, order=order, vocab=vocab),
+        lambda x: add_alpha(x, order=order, vocab=vocab, alpha=0.3),
+    ):
+        assert largest_error(estimate(sigma[tokens])[:, sigma], estimate(tokens)) < TOLERANCE
+
+
+@settings(max_examples=40)
+@given(situations(), st.floats(-20.0, 20.0), st.integers(0, 2**31))
+def test_only_score_differences_matter(setting: tuple, shift: float, seed: int) -> None:
+    """A constant added to every score of a query, BOS included, is invisible: what a fit's intercept must absorb."""
+    order, vocab, tokens, beta = setting
+    counts = mask_counts(tokens, order=order, vocab=vocab).double()
+    kappa = float(np.random.default_rng(seed).uniform(-5, 5))
+    weights = torch.exp(torch.from_numpy(mask_bits(order).astype(float) @ np.array(beta)) + shift)
+    votes = torch.einsum("m,bmv->bv", weights, counts) + math.exp(kappa + shift) / vocab
+    law = soft_matching(tokens, vocab=vocab, beta=beta, kappa=kappa)
+    assert largest_error(votes / votes.sum(-1, keepdim=True), law) < 1e-11
+
+
+@settings(max_examples=40)
+@given(situations(), st.floats(0.1, 5.0))
+def test_bos_adds_pseudo_counts(setting: tuple, alpha: float) -> None:
+    """kappa = |beta|_[k] + ln(alpha |V|) adds alpha exact matches to every symbol: prop:add_constant at any beta."""
+    order, vocab, tokens, beta = setting
+    full = sum(beta)
+    votes = torch.einsum(
+        "m,bmv->bv",
+        torch.exp(torch.from_numpy(mask_bits(order).astype(float) @ np.array(beta)) - full),
+        mask_counts(tokens, order=order, vocab=vocab).double(),
+    )
+    law = soft_matching(tokens, vocab=vocab, beta=beta, kappa=full + math.log(alpha * vocab))
+    assert largest_error((votes + alpha) / (votes + alpha).sum(-1, keepdim=True), law) < 1e-9
+
+
+# ---- limits and stability
+
+
+def test_the_limit_with_bos_is_add_alpha() -> None:
+    """prop:add_constant: the error falls with beta."""
+    tokens = np.random.default_rng(1).integers(3, size=(20, 50))
+    target = add_alpha(tokens, order=2, vocab=3, alpha=0.7)
+    errors = []
+    for beta in (2.0, 6.0, 12.0, 60.0):
+        law = soft_matching(tokens, vocab=3, beta=(beta, beta), kappa=2 * beta + math.log(0.7 * 3))
+        errors.append(largest_error(law, target))
+    assert errors == sorted(errors, reverse=True)
+    assert errors[0] > 1e-3
+    assert errors[-1] < TOLERANCE
+
+
+def test_the_limit_without_bos_is_counting_where_the_context_was_seen() -> None:
+    tokens = np.random.default_rng(2).integers(3, size=(40, 30))
+    seen = mask_counts(tokens, order=2, vocab=3)[:, -1].sum(-1) > 0
+    assert seen.any()
+    law = soft_matching(tokens, vocab=3, beta=(200.0, 200.0))
+    assert largest_error(law[seen], maximum_likelihood(tokens, order=2, vocab=3)[seen]) < TOLERANCE
+
+
+@pytest.mark.parametrize("scale", [1e4, 1e300])
+def test_any_finite_beta_is_safe(scale: float) -> None:
+    tokens = np.random.default_rng(6).integers(3, size=(6, 25))
+    for signs in ((1, 1), (-1, -1), (1, -1), (-1, 1)):
+        beta = tuple(scale * sign for sign in signs)
+        for kappa in (None, scale, -scale, 0.0):
+            law = soft_matching(tokens, vocab=3, beta=beta, kappa=kappa)
+            everywhere = soft_matching(tokens, vocab=3, beta=beta, kappa=kappa, every_position=True)
+            pairs = soft_matching_pairs(tokens, vocab=3, beta=np.diag(beta), kappa=kappa)
+            assert is_law(law)
+            assert is_law(everywhere)
+            assert largest_error(pairs, law) < TOLERANCE
+            if scale == 1e4:
+                expected = [reference.soft_matching(row, vocab=3, beta=beta, kappa=kappa) for row in tokens.tolist()]
+                assert largest_error(law, expected) < TOLERANCE
+
+
+def test_a_heavy_mask_that_never_occurs_does_not_drown_the_rest() -> None:
+    """No exact match among the candidates, beta = 1e4: the weights are relative to the largest one present."""
+    tokens = [[0, 1, 2, 2, 1, 0]]
+    assert mask_counts(tokens, order=2, vocab=3)[0, -1].sum() == 0
+    law = soft_matching(tokens, vocab=3, beta=(1e4, 1e4))
+    assert largest_error(law, [reference.soft_matching(tokens[0], vocab=3, beta=(1e4, 1e4), kappa=None)]) == 0
+
+
+def test_the_law_is_differentiable_in_beta_and_kappa() -> None:
+    counts = mask_counts(np.random.default_rng(7).integers(3, size=(4, 12)), order=2, vocab=3)
+    beta = torch.tensor([1.2, -0.3], dtype=torch.float64, requires_grad=True)
+    kappa = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda b, c: soft_matching_from_counts(counts, beta=b, kappa=c), (beta, kappa))
+    assert torch.autograd.gradcheck(lambda b: soft_matching_from_counts(counts, beta=b), (beta,))
+
+
+def test_gradients_stay_finite_at_large_beta() -> None:
+    counts = mask_counts(np.random.default_rng(8).integers(3, size=(50, 12)), order=2, vocab=3)
+    assert (counts[:, -1].sum(-1) == 0).any()
+    beta = torch.tensor([400.0, 500.0], dtype=torch.float64, requires_grad=True)
+    kappa = torch.tensor(-300.0, dtype=torch.float64, requires_grad=True)
+    law = soft_matching_from_counts(counts, beta=beta, kappa=kappa)
+    law[:, 0].sum().backward()
+    assert beta.grad.isfinite().all()
+    assert kappa.grad.isfinite()
+
+
+def test_counting_a_new_context_is_uniform() -> None:
+    law = maximum_likelihood([[0, 1, 2, 3]], order=2, vocab=4)
+    assert law.tolist() == [[0.25] * 4]
+
+
+# ---- lemma:optimal_beta
+
+
+@pytest.mark.parametrize(("length", "order", "vocab", "alpha"), [(64, 1, 5, 1.0), (64, 2, 5, 0.5), (200, 3, 3, 2.0)])
+def test_the_closed_form_solves_its_own_equation(length: int, order: int, vocab: int, alpha: float) -> None:
+    """eq:sufficient_condition_higher with E[K_M] = (T-k-1) / |V|^|M| (eq:approx_expectation)."""
+    gamma = math.expm1(beta_for_add_alpha(length=length, order=order, vocab=vocab, alpha=alpha))
+    candidates = length - order - 1
+    expected = {i: math.comb(order, i) * candidates / vocab**i for i in range(order + 1)}
+    pseudo = sum(expected[i] * gamma ** (i - order) for i in range(order))
+    assert pseudo == pytest.approx(alpha * vocab, rel=1e-10)
+
+
+def test_the_closed_form_at_order_one_is_the_papers() -> None:
+    beta = beta_for_add_alpha(length=64, order=1, vocab=5, alpha=0.7)
+    assert beta == pytest.approx(math.log(1 + (64 - 2) / (0.7 * 5)), rel=1e-12)
+
+
+@pytest.mark.parametrize(("order", "vocab", "alpha"), [(1, 4, 1.0), (2, 3, 0.5), (3, 2, 1.5)])
+def test_line_search_and_polynomial_find_the_same_root(order: int, vocab: int, alpha: float) -> None:
+    setting = {"length": 40, "order": order, "vocab": vocab, "alpha": alpha, "draws": 500, "seed": 3}
+    line, root = (beta_for_add_alpha(**setting, method=way) for way in ("line_search", "polynomial"))
+    assert line == pytest.approx(root, rel=1e-8)
+    # The defining property, on the very sequences that were drawn: the mean pseudo-count is alpha.
+    prior = IndependentDirichlet(order=order, vocab=vocab, alpha=alpha)
+    tokens = prior.sample(batch=500, length=40, seed=3, method="collapsed").tokens
+    pseudo = np.mean([reference.pseudo_counts(row, k=order, vocab=vocab, beta=root) for row in tokens[:500].tolist()])
+    assert pseudo == pytest.approx(alpha, rel=1e-8)
+    # At k = 1 only the candidate s = T separates them from the closed form: T - k against T - k - 1.
+    if order == 1:
+        assert root == pytest.approx(math.log(1 + 39 / (alpha * vocab)), rel=1e-8)
+
+
+def test_more_smoothing_needs_a_smaller_beta() -> None:
+    for method in ("closed_form", "line_search", "polynomial"):
+        betas = [
+            beta_for_add_alpha(length=40, order=2, vocab=4, alpha=alpha, method=method, draws=200)
+            for alpha in (0.1, 1.0, 10.0)
+        ]
+        assert betas == sorted(betas, reverse=True)
+        assert len(set(betas)) == 3
+
+
+# ---- bad input
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: soft_matching([[0, 1, 5]], vocab=5, beta=(1.0,)), r"token 5 is outside the vocabulary 0\.\.4"),
+        (lambda: soft_matching([[0, 1, -1]], vocab=5, beta=(1.0,)), "token -1 is outside"),
+        (lambda: soft_matching([[0, 1]], vocab=5, beta=(1.0, 1.0)), "longer than the order: length 2, order 2"),
+        (lambda: soft_matching([[0.0, 1.5, 2.0]], vocab=5, beta=(1.0,)), "integers, got float64"),
+        (lambda: soft_matching([[0, 1, 1]], vocab=5, beta=(math.nan,)), "beta must be finite"),
+        (lambda: soft_matching([[0, 1, 1]], vocab=5, beta=()), "one number per lag"),
+        (lambda: soft_matching([[0, 1, 1]], vocab=5, beta=(1.0,), kappa=math.nan), "kappa must be finite"),
+        (lambda: soft_matching([[0, 1, 1]], vocab=5, beta=(1.0,), kappa=math.inf), "kappa must be finite"),
+        (lambda: soft_matching([[0, 1, 1]], vocab=1, beta=(1.0,)), "vocab must be an integer >= 2"),
+        (lambda: soft_matching([0, 1, 1], vocab=5, beta=(1.0,)), r"shape \[batch, length\]"),
+        (lambda: soft_matching_pairs([[0, 1, 1]], vocab=5, beta=[[1.0, 2.0]]), "square matrix"),
+        (lambda: soft_matching_pairs([[0, 1, 1]], vocab=5, beta=[[math.nan]]), "beta must be finite"),
+        (lambda: soft_matching_pairs([[0, 9, 1]], vocab=5, beta=[[1.0]]), "token 9 is outside"),
+        (lambda: maximum_likelihood([[0, 1]], order=2, vocab=5), "longer than the order"),
+        (lambda: maximum_likelihood([[0, 1]], order=0, vocab=5), "order must be an integer >= 1"),
+        (lambda: add_alpha([[0, 1]], order=1, vocab=5, alpha=0.0), "alpha must be a finite number > 0"),
+        (lambda: add_alpha([[0, 1]], order=1, vocab=5, alpha=math.nan), "alpha must be a finite number > 0"),
+        (lambda: order_mixture([[0, 1]], order=1, vocab=5, beta=math.nan), "beta must be finite"),
+        (lambda: order_mixture([[0, 7]], order=1, vocab=5, beta=1.0), "token 7 is outside"),
+        (lambda: beta_for_add_alpha(length=3, order=2, vocab=5, alpha=1.0), "at least order . 2 = 4"),
+        (lambda: beta_for_add_alpha(length=9, order=2, vocab=5, alpha=-1.0), "alpha must be a finite"),
+        (
+            lambda: beta_for_add_alpha(length=2, order=2, vocab=5, alpha=1.0, method="line_search"),
+            "length must exceed the order",
+        ),
+    ],
+)
+def test_bad_input_is_named_in_one_line(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)

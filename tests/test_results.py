@@ -1,0 +1,141 @@
+"""Results: the one standard error, JSON-able records, provenance."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import FrozenInstanceError, dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interp import results as module
+from interp.results import Result, git_commit, jsonable, mean_stderr, provenance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example(Result):
+    values: torch.Tensor
+    n: int
+    provenance: dict
+
+    def table(self) -> pd.DataFrame:
+        return pd.DataFrame({"value": self.values.numpy()})
+
+
+def test_the_standard_error_is_the_textbooks() -> None:
+    values = np.random.default_rng(0).normal(size=50)
+    mean, stderr = mean_stderr(values)
+    assert mean == pytest.approx(values.mean())
+    assert stderr == pytest.approx(values.std(ddof=1) / math.sqrt(50))
+    assert mean_stderr(torch.from_numpy(values)) == (mean, stderr)
+    assert mean_stderr(values.reshape(5, 10)) == pytest.approx((mean, stderr))
+
+
+def test_one_value_cannot_show_its_spread() -> None:
+    mean, stderr = mean_stderr([2.0])
+    assert mean == 2.0
+    assert math.isnan(stderr)
+    assert all(map(math.isnan, mean_stderr([])))
+    assert math.isnan(mean_stderr([1.0, 2.0], clusters=[7, 7])[1])
+
+
+def test_clusters_of_one_change_nothing() -> None:
+    values = np.random.default_rng(1).normal(size=30)
+    assert mean_stderr(values, clusters=np.arange(30)) == pytest.approx(mean_stderr(values))
+
+
+@settings(max_examples=40)
+@given(st.integers(2, 8), st.integers(1, 6), st.integers(0, 2**31))
+def test_repeating_values_within_clusters_adds_no_information(groups: int, copies: int, seed: int) -> None:
+    """The control for ignoring clusters: each value given `copies` times has the error of the values given once."""
+    values = np.random.default_rng(seed).normal(size=groups)
+    once = mean_stderr(values)
+    repeated = mean_stderr(np.repeat(values, copies), clusters=np.repeat(np.arange(groups), copies))
+    assert repeated == pytest.approx(once, rel=1e-9)
+    if copies > 1:
+        assert mean_stderr(np.repeat(values, copies))[1] < once[1]
+
+
+def test_the_standard_error_is_calibrated() -> None:
+    """Clustered samples with a known mean: the z-scores have unit variance."""
+    rng = np.random.default_rng(2)
+    scores = []
+    for _ in range(400):
+        shared = rng.normal(size=40)
+        values = shared[:, None] + rng.normal(size=(40, 5))
+        mean, stderr = mean_stderr(values, clusters=np.repeat(np.arange(40), 5))
+        scores.append(mean / stderr)
+    assert np.std(scores) == pytest.approx(1.0, abs=0.15)
+
+
+def test_records_are_json() -> None:
+    result = Example(values=torch.tensor([1.0, math.nan, math.inf]), n=3, provenance={"seed": np.int64(4)})
+    record = json.loads(json.dumps(result.record(), allow_nan=False))
+    assert record == {"values": [1.0, None, None], "n": 3, "provenance": {"seed": 4}}
+
+
+def test_jsonable_takes_everything_results_hold() -> None:
+    inner = Example(values=torch.zeros(1), n=0, provenance={})
+    values = {
+        "array": np.array([[1, 2], [3, 4]]),
+        "scalar": np.float32(0.5),
+        "flag": np.bool_(True),
+        3: (1, "x", None, True),
+        "path": Path("a") / "b",
+        "nested": [inner],
+        "grad": torch.ones(2, requires_grad=True),
+        "minus": -math.inf,
+    }
+    found = json.loads(json.dumps(jsonable(values), allow_nan=False))
+    assert found == {
+        "array": [[1, 2], [3, 4]],
+        "scalar": 0.5,
+        "flag": True,
+        "3": [1, "x", None, True],
+        "path": str(Path("a") / "b"),
+        "nested": [{"values": [0.0], "n": 0, "provenance": {}}],
+        "grad": [1.0, 1.0],
+        "minus": None,
+    }
+
+
+def test_results_are_frozen_keyword_only_and_need_a_table() -> None:
+    result = Example(values=torch.zeros(2), n=2, provenance={})
+    with pytest.raises(FrozenInstanceError):
+        result.n = 3
+    with pytest.raises(TypeError):
+        Example(torch.zeros(2), 2, {})
+    with pytest.raises(TypeError, match="abstract"):
+        Result()
+    assert list(result.table()["value"]) == [0.0, 0.0]
+
+
+def test_provenance_says_where_a_number_comes_from() -> None:
+    record = provenance(seed=3, checkpoint="zoo/model", draws=200)
+    assert record["seed"] == 3
+    assert record["checkpoint"] == "zoo/model"
+    assert record["draws"] == 200
+    assert set(record["versions"]) >= {"python", "torch", "transformer-lens", "numpy"}
+    assert torch.__version__.startswith(record["versions"]["torch"].split("+")[0])
+    assert "commit" in record
+    json.dumps(record, allow_nan=False)
+
+
+def test_outside_a_checkout_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "interp").mkdir()
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "interp" / "results.py"))
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    git_commit.cache_clear()
+    try:
+        assert git_commit() is None
+        monkeypatch.setenv("PATH", str(tmp_path))  # no git at all
+        git_commit.cache_clear()
+        assert git_commit() is None
+    finally:
+        git_commit.cache_clear()
