@@ -47,6 +47,15 @@ class ChainBatch:
     seed: int
     method: Method
 
+    def __str__(self) -> str:
+        batch, length = self.tokens.shape
+        return (
+            f"ChainBatch of {batch} sequences of {length} tokens\n"
+            f"  order {self.order}, vocabulary {self.vocab}, seed {self.seed}, {self.method} sampler"
+        )
+
+    __repr__ = __str__
+
     def laws(self) -> Float[torch.Tensor, "batch length vocab"]:
         """The true law of the token after each position; uniform while fewer than k tokens have been seen."""
         if self.kernel is None:
@@ -155,7 +164,7 @@ class IndependentDirichlet(Prior):
     def __post_init__(self) -> None:
         check_order(self.order)
         check_vocab(self.vocab)
-        check_positive(self.alpha, name="alpha")
+        object.__setattr__(self, "alpha", check_positive(self.alpha, name="alpha"))
 
     @property
     def independent(self) -> bool:
@@ -184,11 +193,13 @@ class HierarchicalDirichlet(Prior):
     def __post_init__(self) -> None:
         check_order(self.order)
         check_vocab(self.vocab)
-        eta = (self.eta,) if isinstance(self.eta, (int, float)) else tuple(self.eta)
+        if isinstance(self.eta, (str, bytes)) or not hasattr(self.eta, "__len__"):
+            raise ValueError(f"eta must list one number per level 1..{self.order}, got {self.eta!r}")
+        eta = tuple(self.eta)
         if len(eta) != self.order:
             raise ValueError(f"eta must list one number per level 1..{self.order}, got {len(eta)}: {list(eta)}")
         object.__setattr__(self, "eta", tuple(check_positive(value, name="eta") for value in eta))
-        check_positive(self.eta0, name="eta0")
+        object.__setattr__(self, "eta0", check_positive(self.eta0, name="eta0"))
 
     @property
     def independent(self) -> bool:
@@ -222,8 +233,10 @@ def prior_from_dict(values: dict[str, Any]) -> Prior:
         "independent": IndependentDirichlet,
         "hierarchical": HierarchicalDirichlet,
     }
+    if not isinstance(values, dict):
+        raise ValueError(f"a prior's description must be a dict, got {type(values).__name__}")
     kind = values.get("kind")
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
         raise ValueError(f"prior kind must be one of {', '.join(kinds)}, got {kind!r}")
     try:
         return kinds[kind](**{name: value for name, value in values.items() if name != "kind"})

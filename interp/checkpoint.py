@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interp.results import jsonable
+
 if TYPE_CHECKING:
     from interp.hooked import InductionTransformer
 
@@ -46,12 +48,12 @@ def save(model: InductionTransformer, path: str | os.PathLike[str], *, training:
     """
     from safetensors.torch import save_file
 
-    target = Path(path)
+    target = Path(path).resolve()  # through links: the directory itself is replaced
     _check_replaceable(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent))
     try:
-        document = {"format": FORMAT, "model": model.config.to_dict(), "training": training}
+        document = {"format": FORMAT, "model": model.config.to_dict(), "training": jsonable(training)}
         tensors = {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
         save_file(tensors, staging / TENSOR_FILE)
         (staging / CONFIG_FILE).write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
@@ -119,6 +121,8 @@ def read_info(path: str | os.PathLike[str]) -> CheckpointInfo:
         raise CheckpointError(f"{file}: expected a JSON object, got {type(document).__name__}")
     if document.get("format") != FORMAT:
         raise CheckpointError(f"{file}: format is {document.get('format')!r}, expected {FORMAT!r}")
+    if not isinstance(document.get("training"), (dict, type(None))):
+        raise CheckpointError(f"{file}: training must be a JSON object or null")
     keys = {"format", "model", "training"}
     if unknown := sorted(set(document) - keys):
         raise CheckpointError(f"{file}: unknown key {unknown[0]}")
@@ -162,6 +166,11 @@ def _check_replaceable(target: Path) -> None:
             raise CheckpointError(
                 f"{target}: will not replace a directory that also holds {other[0]!r}; choose another path"
             )
+        if any(target.iterdir()):
+            try:
+                read_info(target)
+            except CheckpointError as error:
+                raise CheckpointError(f"{error}; will not replace what is not one of ours") from error
     elif target.exists():
         raise CheckpointError(f"{target}: a file is in the way of the checkpoint directory")
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy.typing import NDArray
 
 from interp.hooked import Dtype, InductionConfig, InductionTransformer
@@ -48,14 +47,21 @@ def construct(
         dtype=dtype,
     )
     model = InductionTransformer(config)
-    write_construction(model, beta=as_beta(beta, order=order), kappa=pseudo)
+    write_construction(model, beta=beta, kappa=pseudo)
     return model
 
 
 @torch.no_grad()
-def write_construction(model: InductionTransformer, *, beta: Float[np.ndarray, " lag"], kappa: float | None) -> None:
+def write_construction(
+    model: InductionTransformer,
+    *,
+    beta: Sequence[float] | NDArray[Any] | torch.Tensor,
+    kappa: float | None,
+) -> None:
     """Write copy heads, match weights, relative biases and readout into a construction or disentangled model."""
     config = model.config
+    beta = as_beta(beta, order=config.order)
+    kappa = as_kappa(kappa)
     if config.family == "standard":
         raise ValueError("a standard transformer has no analytic weights; use a construction or disentangled model")
     if config.bos and kappa is None:

@@ -106,6 +106,6 @@ def kl_divergence(
 def _check_laws(laws: torch.Tensor, *, name: str) -> None:
     if not torch.isfinite(laws).all() or (laws < 0).any():
         raise ValueError(f"{name} must hold probabilities, but has a negative or non-finite entry")
-    worst = float((laws.double().sum(-1) - 1).abs().max())
+    worst = float((laws.detach().double().sum(-1) - 1).abs().max())
     if worst > 1e-4:
         raise ValueError(f"{name} must hold laws that sum to 1, but one is off by {worst:.2g}")

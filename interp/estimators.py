@@ -163,6 +163,14 @@ class OrderMixture:
     pattern_models: Float[torch.Tensor, "batch mask vocab"]
     beta: float
 
+    def __str__(self) -> str:
+        mean = ", ".join(f"{value:.3f}" for value in self.order_weights.mean(0))
+        return (
+            f"OrderMixture of {len(self.order_weights)} sequences at beta {self.beta:g}\n  mean order weights ({mean})"
+        )
+
+    __repr__ = __str__
+
     def prediction(self) -> Float[torch.Tensor, "batch vocab"]:
         """The mixture put together again: equals `soft_matching` at (beta, ..., beta) without BOS."""
         return torch.einsum("bi,biv->bv", self.order_weights, torch.nan_to_num(self.order_models, nan=0.0))
@@ -171,7 +179,8 @@ class OrderMixture:
 def order_mixture(tokens: Tokens, *, order: int, vocab: int, beta: float) -> OrderMixture:
     """Mixture weights and models of every order 0..k at one beta for all lags, without BOS.
 
-    The weights sum to one; for beta < 0 (gamma < 0) they alternate in sign, and the identity still holds.
+    The weights sum to one. For beta < 0 (gamma < 0) they alternate in sign: the identity still holds, but it is no
+    mixture, and for very negative beta its terms are large and cancel.
     """
     check_vocab(vocab)
     check_order(order)
@@ -193,10 +202,11 @@ def order_mixture(tokens: Tokens, *, order: int, vocab: int, beta: float) -> Ord
     logs = powers + torch.log(order_totals)
     logs = torch.where(order_totals > 0, logs, -torch.inf)
     signs = (-1.0) ** orders if scale < 0 else torch.ones_like(orders)
-    terms = signs * torch.exp(logs - logs.max(dim=-1, keepdim=True).values)
+    # The normaliser from the exact counts, where every term is positive: no cancellation whatever the sign of gamma.
+    log_z = torch.logsumexp(scale * sizes + torch.log(exact.sum(-1).double()), dim=-1, keepdim=True)
     order_votes = torch.einsum("bmv,mi->biv", cumulative, by_order)
     return OrderMixture(
-        order_weights=terms / terms.sum(-1, keepdim=True),
+        order_weights=signs * torch.exp(logs - log_z),
         order_models=order_votes / torch.where(order_totals > 0, order_totals, torch.nan)[..., None],
         pattern_weights=torch.nan_to_num(totals / (order_totals @ by_order.T), nan=0.0),
         pattern_models=cumulative / torch.where(totals > 0, totals, torch.nan)[..., None],
@@ -246,7 +256,7 @@ def beta_for_add_alpha(
             z = float(((1 + gamma) ** sizes * mean_exact).sum())
             return math.log(z) - order * log_gamma - math.log(full + alpha * vocab)
 
-        return math.log1p(math.exp(brentq(excess, -30.0, 60.0 / order, xtol=1e-14)))
+        return math.log1p(math.exp(brentq(excess, -100.0, 200.0 / order, xtol=1e-14, rtol=1e-15)))
     mean_cumulative = superset_sum(exact).sum(-1).double().mean(0).numpy()
     coefficients = np.bincount(sizes, weights=mean_cumulative)[:-1]
     # sum_{i<k} E[K_i] gamma^i = alpha |V| gamma^k has one sign change, hence exactly one positive root.

@@ -19,11 +19,13 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypeAlias, cast, get_args
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import nn
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 from transformer_lens.components.attention import Attention
+from transformer_lens.components.embed import Embed
 from transformer_lens.components.transformer_block import TransformerBlock
 from transformer_lens.components.unembed import Unembed
 
@@ -70,9 +72,12 @@ class InductionConfig:
             raise ValueError(f"readout must be one of {', '.join(get_args(Readout))}, got {self.readout!r}")
         if self.dtype not in get_args(Dtype):
             raise ValueError(f"dtype must be one of {', '.join(get_args(Dtype))}, got {self.dtype!r}")
-        check_order(self.order)
-        check_vocab(self.vocab)
-        check_positive(self.floor, name="floor")
+        # Plain numbers only, whatever kind was given: the config is written as JSON.
+        object.__setattr__(self, "order", check_order(self.order))
+        object.__setattr__(self, "vocab", check_vocab(self.vocab))
+        object.__setattr__(self, "floor", check_positive(self.floor, name="floor"))
+        if isinstance(self.length, np.integer):
+            object.__setattr__(self, "length", int(self.length))
         if not isinstance(self.bos, bool):
             raise ValueError(f"bos must be true or false, got {self.bos!r}")
         if type(self.length) is not int or self.length <= self.order:
@@ -174,6 +179,17 @@ class RelativeBiasAttention(Attention):
         return scores + self.rel_bias[:, distance]
 
 
+class FixedBosEmbed(Embed):
+    """Learned embeddings whose BOS row takes no gradient."""
+
+    def __init__(self, cfg: HookedTransformerConfig, vocab: int) -> None:
+        super().__init__(cfg)
+        self.vocab = vocab
+
+    def forward(self, tokens: Int[torch.Tensor, "batch pos"]) -> Float[torch.Tensor, "batch pos d_model"]:
+        return torch.cat([self.W_E[: self.vocab], self.W_E[self.vocab :].detach()])[tokens]
+
+
 class ProbabilityUnembed(Unembed):
     """W_U h read as shares of votes: its logits are the log of their non-negative part plus a floor, normalised.
 
@@ -215,6 +231,8 @@ class InductionTransformer(HookedTransformer):
         self.blocks[1] = TransformerBlock(match_cfg, 1)
         self.blocks[0].attn = RelativeBiasAttention(cfg, 0)
         self.blocks[1].attn = RelativeBiasAttention(match_cfg, 1)
+        if config.family == "standard" and config.bos:
+            self.embed = FixedBosEmbed(cfg, config.vocab)
         if config.readout == "probability":
             self.unembed = ProbabilityUnembed(cfg, config.floor)
         self._write_fixed_weights()
@@ -244,8 +262,6 @@ class InductionTransformer(HookedTransformer):
             self._write_selectors()
         for name in self.free_parameters():
             self.get_parameter(name).requires_grad_(True)
-        if config.family == "standard" and config.bos:
-            self.embed.W_E.register_hook(self._keep_bos_fixed)  # type: ignore[no-untyped-call]
 
     def _write_selectors(self) -> None:
         """One-hot embedding, and the K, V and O matrices that read whole blocks and write them to their places."""
@@ -262,16 +278,11 @@ class InductionTransformer(HookedTransformer):
         match.W_V[0, :half] = torch.eye(half)
         match.W_O[0, :, half:] = torch.eye(half)
 
-    def _keep_bos_fixed(self, gradient: torch.Tensor) -> torch.Tensor:
-        gradient = gradient.clone()
-        gradient[self.config.vocab] = 0.0
-        return gradient
-
     def free_parameters(self) -> list[str]:
         """Names of the parameters that training may change.
 
         The construction has none here: its free numbers, beta and kappa, are written into the weights by `construct`.
-        The standard family's W_E is free except for its BOS row, whose gradient is zeroed.
+        The standard family's W_E is free except for its BOS row, whose gradient is zero.
         """
         if self.config.family == "construction":
             return []

@@ -61,7 +61,7 @@ def as_tokens(
         raise ValueError("tokens hold no sequence: the batch is empty")
     if not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"tokens must be integers, got {array.dtype}")
-    array = np.ascontiguousarray(array, dtype=np.int64)
+    array = np.array(array, dtype=np.int64, order="C")  # a copy: results must not share memory with the caller
     if order is not None and array.shape[1] <= order:
         raise ValueError(f"sequences must be longer than the order: length {array.shape[1]}, order {order}")
     if array.shape[1] == 0:
@@ -92,10 +92,9 @@ def check_vocab(vocab: int) -> int:
 
 def check_positive(value: float, *, name: str) -> float:
     """A finite number > 0."""
-    number = float(value)
-    if not math.isfinite(number) or number <= 0:
+    if isinstance(value, (str, bytes)) or not math.isfinite(value) or value <= 0:
         raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
-    return number
+    return float(value)
 
 
 def as_beta(beta: Any, *, order: int | None = None) -> Float[np.ndarray, " lag"]:
@@ -107,8 +106,8 @@ def as_beta(beta: Any, *, order: int | None = None) -> Float[np.ndarray, " lag"]
         raise ValueError(f"beta must list one number per lag, e.g. (2.7, 1.2), got shape {array.shape}")
     if order is not None and array.size != order:
         raise ValueError(f"beta must have one number per lag: expected {order}, got {array.size}")
-    if not np.isfinite(array).all():
-        raise ValueError(f"beta must be finite, got {array.tolist()}")
+    if not math.isfinite(math.fsum(np.abs(array)) if np.isfinite(array).all() else math.inf):
+        raise ValueError(f"beta must be finite, and so must its sum, got {array.tolist()}")
     check_order(array.size)
     return array
 

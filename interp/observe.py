@@ -26,9 +26,9 @@ from interp.notation import Tokens, as_tokens, check_order
 
 Query: TypeAlias = Literal["last", "all"]
 
-BATCH_BYTES = 64 << 20  # attention held at once while running
+BATCH_BYTES = 8 << 20  # attention held at once while running
 COPY_BYTES = 256 << 20  # copy patterns kept in a capture
-MATCH_BYTES = 1 << 30  # match attention kept in a capture
+MATCH_BYTES = 256 << 20  # match attention kept in a capture; twice that while it is put together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,14 +74,24 @@ class Capture:
     __repr__ = __str__
 
 
-def predict(model: HookedTransformer, tokens: Tokens) -> Float[torch.Tensor, "batch vocab"]:
-    """The model's law of the token after the last one. Prepends BOS where the model has it."""
-    setting = _setting(model)
+def predict(
+    model: HookedTransformer,
+    tokens: Tokens,
+    *,
+    order: int | None = None,
+    bos: int | bool | None = None,
+    vocab: int | None = None,
+) -> Float[torch.Tensor, "batch vocab"]:
+    """The model's law of the token after the last one. Prepends BOS where the model has it.
+
+    `order`, `bos` and `vocab` are for a HookedTransformer of your own, as in `capture`.
+    """
+    setting = setting_of(model, order=order, bos=bos, vocab=vocab)
     array = torch.from_numpy(as_tokens(tokens, vocab=setting.vocab, order=setting.order))
-    _check_length(model, array.shape[1], setting)
+    check_length(model, array.shape[1], setting)
     laws = []
     with torch.no_grad():
-        for part in _batches(array, model, setting):
+        for part in batches(array, model, setting):
             logits = model(setting.with_bos(part), prepend_bos=False)
             laws.append(torch.softmax(logits[:, -1, : setting.vocab].double(), dim=-1))
     return torch.cat(laws)
@@ -108,27 +118,23 @@ def capture(
     """
     if query not in ("last", "all"):
         raise ValueError(f"query must be 'last' or 'all', got {query!r}")
-    setting = _setting(model, order=order, bos=bos, vocab=vocab)
-    copy_layer = 0 if copy_layer is None else copy_layer
-    match_layer = 1 if match_layer is None else match_layer
-    match_head = 0 if match_head is None else match_head
-    for name, layer in (("copy_layer", copy_layer), ("match_layer", match_layer)):
-        if not 0 <= layer < len(model.blocks):
-            raise ValueError(f"{name}={layer}, but the model has layers 0..{len(model.blocks) - 1}")
-    heads = model.blocks[match_layer].attn.cfg.n_heads
-    if not 0 <= match_head < heads:
-        raise ValueError(f"match_head={match_head}, but layer {match_layer} has heads 0..{heads - 1}")
+    setting = setting_of(model, order=order, bos=bos, vocab=vocab)
+    copy_layer, match_layer, match_head = check_place(
+        model, copy_layer=copy_layer, match_layer=match_layer, match_head=match_head
+    )
     array = torch.from_numpy(as_tokens(tokens, vocab=setting.vocab, order=setting.order))
-    _check_length(model, array.shape[1], setting)
+    check_length(model, array.shape[1], setting)
     keys = array.shape[1] + (setting.bos_id is not None)
     rows = keys if query == "all" else 1
     kept = 2 * 8 * array.shape[0] * rows * keys
     if kept > MATCH_BYTES:
         raise ValueError(
-            f"query='all' on {array.shape[0]} sequences would keep {kept / 2**30:.1f} GiB of attention; "
-            f"use at most {max(1, MATCH_BYTES // (16 * rows * keys))} sequences, or query='last'"
+            f"query={query!r} on {array.shape[0]} sequences would keep {kept >> 20} MiB of attention; "
+            f"use at most {max(1, MATCH_BYTES // (16 * rows * keys))} sequences"
+            + (", or query='last'" if query == "all" else "")
         )
-    copy_room = max(1, COPY_BYTES // (4 * model.blocks[copy_layer].attn.cfg.n_heads * keys * keys))
+    number = 8 if model.cfg.dtype == torch.float64 else 4
+    copy_room = max(1, COPY_BYTES // (number * model.blocks[copy_layer].attn.cfg.n_heads * keys * keys))
     copied: list[torch.Tensor] = []
     scores: list[torch.Tensor] = []
     patterns: list[torch.Tensor] = []
@@ -147,7 +153,7 @@ def capture(
         (f"blocks.{match_layer}.attn.hook_pattern", partial(keep_match, patterns)),
     ]
     with torch.no_grad():
-        for part in _batches(array, model, setting):
+        for part in batches(array, model, setting):
             model.run_with_hooks(setting.with_bos(part), prepend_bos=False, return_type=None, fwd_hooks=hooks)
     return Capture(
         tokens=array,
@@ -162,8 +168,23 @@ def capture(
     )
 
 
+def check_place(
+    model: HookedTransformer, *, copy_layer: int | None, match_layer: int | None, match_head: int | None
+) -> tuple[int, int, int]:
+    """The copy layer, match layer and match head, 0, 1 and 0 unless given; refused where the model has none such."""
+    places = (0 if copy_layer is None else copy_layer, 1 if match_layer is None else match_layer)
+    for name, layer in zip(("copy_layer", "match_layer"), places, strict=True):
+        if not 0 <= layer < len(model.blocks):
+            raise ValueError(f"{name}={layer}, but the model has layers 0..{len(model.blocks) - 1}")
+    head = 0 if match_head is None else match_head
+    heads = int(model.blocks[places[1]].attn.cfg.n_heads)
+    if not 0 <= head < heads:
+        raise ValueError(f"match_head={head}, but layer {places[1]} has heads 0..{heads - 1}")
+    return (*places, head)
+
+
 @dataclass(frozen=True, kw_only=True)
-class _Setting:
+class Setting:
     """How tokens enter a model: its order, its real symbols, and its BOS id if it has one."""
 
     order: int
@@ -178,30 +199,34 @@ class _Setting:
         return packed
 
 
-def _setting(
+def setting_of(
     model: HookedTransformer,
     *,
     order: int | None = None,
     bos: int | bool | None = None,
     vocab: int | None = None,
-) -> _Setting:
+) -> Setting:
     if isinstance(model, InductionTransformer):
         config = model.config
         given = {"order": (order, config.order), "vocab": (vocab, config.vocab)}
         for name, (asked, real) in given.items():
             if asked is not None and asked != real:
                 raise ValueError(f"{name}={asked}, but the model has {name} {real}")
-        return _Setting(order=config.order, vocab=config.vocab, bos_id=config.vocab if config.bos else None)
+        if bos is not None and (bos is True or (bos is not False and bos == config.vocab)) != config.bos:
+            raise ValueError(f"bos={bos}, but the model {'has a BOS token' if config.bos else 'has no BOS token'}")
+        return Setting(order=config.order, vocab=config.vocab, bos_id=config.vocab if config.bos else None)
     if order is None:
         raise ValueError("give order=k: a HookedTransformer from elsewhere does not say how long its contexts are")
     symbols = int(model.cfg.d_vocab_out) if vocab is None else vocab
+    if symbols > model.cfg.d_vocab:
+        raise ValueError(f"vocab={symbols}, but the model's input vocabulary has {model.cfg.d_vocab} symbols")
     bos_id = None if bos is None or bos is False else symbols if bos is True else int(bos)
     if bos_id is not None and not 0 <= bos_id < model.cfg.d_vocab:
         raise ValueError(f"BOS id {bos_id} is outside the model's input vocabulary 0..{model.cfg.d_vocab - 1}")
-    return _Setting(order=check_order(order), vocab=symbols, bos_id=bos_id)
+    return Setting(order=check_order(order), vocab=symbols, bos_id=bos_id)
 
 
-def _check_length(model: HookedTransformer, length: int, setting: _Setting) -> None:
+def check_length(model: HookedTransformer, length: int, setting: Setting) -> None:
     room = model.cfg.n_ctx - (setting.bos_id is not None)
     if length > room:
         raise ValueError(f"sequences have {length} tokens, but the model's context holds {room}")
@@ -209,8 +234,8 @@ def _check_length(model: HookedTransformer, length: int, setting: _Setting) -> N
         raise ValueError(f"this construction is tied to length {room}, got sequences of {length} tokens")
 
 
-def _batches(
-    tokens: Int64[torch.Tensor, "batch length"], model: HookedTransformer, setting: _Setting
+def batches(
+    tokens: Int64[torch.Tensor, "batch length"], model: HookedTransformer, setting: Setting
 ) -> Iterator[Int64[torch.Tensor, "part length"]]:
     """Parts small enough that one layer's attention stays within `BATCH_BYTES`."""
     keys = tokens.shape[1] + (setting.bos_id is not None)

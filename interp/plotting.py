@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int64
+from numpy.typing import NDArray
 
 from interp.notation import overlap
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 else:
     Artist = Axes = Any  # so that reading this module does not load matplotlib
 
-Array: TypeAlias = np.ndarray[Any, Any]
+Array: TypeAlias = NDArray[Any]
 
 OVERLAP_COLOURS = {
     "full": "#f2b701",

@@ -34,7 +34,7 @@ def new_urn(length: int, order: int, vocab: int) -> Urn:
     return children, customers, totals, path
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always", error_model="numpy")
 def _open_node(urn: Urn, node: int, vocab: int) -> None:
     children, customers, totals, _ = urn
     totals[node] = 0
@@ -43,7 +43,7 @@ def _open_node(urn: Urn, node: int, vocab: int) -> None:
         customers[node, m] = 0
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always", error_model="numpy")
 def _walk_to_context(tokens: NDArray[Any], position: int, order: int, vocab: int, urn: Urn) -> None:
     """Put into `path` the nodes of the context that ends just before `position`, opening those that are new."""
     children, _, _, path = urn
@@ -61,7 +61,7 @@ def _walk_to_context(tokens: NDArray[Any], position: int, order: int, vocab: int
         path[depth + 1] = node
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always", error_model="numpy")
 def draw_token(
     uniform: float, order: int, vocab: int, concentrations: NDArray[Any], independent: bool, urn: Urn
 ) -> int:
@@ -75,11 +75,11 @@ def draw_token(
         n = totals[node]
         uniform *= n + concentrations[depth]
         if uniform < n:
+            # Counted rather than searched: the branch of a search is mispredicted at every other token.
+            token = 0
             for m in range(vocab):
                 uniform -= customers[node, m]
-                if uniform < 0:
-                    token = m
-                    break
+                token += uniform >= 0
             stop = depth
             break
         uniform = (uniform - n) / concentrations[depth]
@@ -92,7 +92,7 @@ def draw_token(
     return token
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def draw_chain(
     uniforms: NDArray[Any],
     tokens: NDArray[Any],

@@ -173,7 +173,6 @@ STEPS = (
     (module, "replace_directory"),
     (os, "rename"),
     (os, "fsync"),
-    (os, "open"),
     (pathlib.Path, "chmod"),
     (pathlib.Path, "write_text"),
     (pathlib.Path, "mkdir"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interp import counts as module
@@ -119,6 +119,7 @@ sequences = st.integers(1, 4).flatmap(
 )
 
 
+@settings(max_examples=40)
 @given(sequences)
 def test_inclusion_exclusion_is_the_inverse(drawn: tuple[int, tuple[int, list[int]]]) -> None:
     order, (vocab, row) = drawn
@@ -133,6 +134,7 @@ def test_inclusion_exclusion_is_the_inverse(drawn: tuple[int, tuple[int, list[in
         assert torch.equal(total, exact[0, reference.mask_index(mask)])
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 4), st.integers(2, 5), st.integers(0, 2**31))
 def test_superset_transforms_undo_each_other_on_any_array(order: int, vocab: int, seed: int) -> None:
     values = np.random.default_rng(seed).integers(-50, 50, size=(2, 3, 2**order, vocab))
@@ -142,6 +144,7 @@ def test_superset_transforms_undo_each_other_on_any_array(order: int, vocab: int
     assert torch.equal(array, torch.from_numpy(values))  # and leave their input alone
 
 
+@settings(max_examples=40)
 @given(sequences)
 def test_cumulative_counts_are_nested(drawn: tuple[int, tuple[int, list[int]]]) -> None:
     order, (vocab, row) = drawn

@@ -276,7 +276,7 @@ def test_at_order_one_the_mixture_is_jelinek_mercer() -> None:
     assert largest_error(mixture.order_models[:, 1], bigram) < TOLERANCE
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(situations(highest=100.0), kappas, st.randoms(use_true_random=False))
 def test_labels_do_not_matter(setting: tuple, kappa: float | None, random: object) -> None:
     """Relabelling the tokens relabels the law (eq:permuted_transformer)."""

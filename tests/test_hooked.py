@@ -41,6 +41,11 @@ SHAPES = [
 ]
 
 
+def name_of(config: InductionConfig) -> str:
+    bos = "bos" if config.bos else "nobos"
+    return f"{config.family}-k{config.order}-V{config.vocab}-{bos}-{config.readout}"
+
+
 def live_blocks(model: InductionTransformer) -> dict[str, tuple[slice, ...]]:
     """Where the paper's free matrices sit inside the model's parameters; everything else there must stay zero."""
     vocab, half = model.config.vocab, model.config.blocks * model.config.vocab
@@ -96,7 +101,7 @@ def dense(model: InductionTransformer, row: list[int]) -> dict[str, np.ndarray]:
 # ---- the disentangled transformer is exactly the paper's
 
 
-@pytest.mark.parametrize("config", SHAPES, ids=str)
+@pytest.mark.parametrize("config", SHAPES, ids=name_of)
 def test_the_hooked_model_is_the_papers_forward(config: InductionConfig) -> None:
     model = randomised(config)
     tokens = inputs(config)
@@ -375,7 +380,7 @@ def test_building_does_not_change_the_default_dtype_or_grad_mode() -> None:
     assert torch.is_grad_enabled()
 
 
-@pytest.mark.parametrize("config", [DISENTANGLED, STANDARD, *SHAPES[:2]], ids=str)
+@pytest.mark.parametrize("config", [DISENTANGLED, STANDARD, *SHAPES[:2]], ids=name_of)
 def test_configs_round_trip(config: InductionConfig) -> None:
     assert InductionConfig.from_dict(config.to_dict()) == config
 

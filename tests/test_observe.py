@@ -289,10 +289,22 @@ def test_a_capture_that_would_not_fit_is_refused(model: InductionTransformer, mo
     assert capture(model, tokens).match_scores.shape[0] == 8
 
 
-def test_a_last_query_capture_keeps_only_the_last_query(trained: InductionTransformer) -> None:
-    """Not a view that holds the whole attention alive."""
+def test_a_last_query_capture_keeps_only_the_last_query(
+    trained: InductionTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither at the end nor between parts a view that holds the whole attention alive."""
+    parts: list[torch.Tensor] = []
+    cat = torch.cat
+
+    def watched(tensors: list[torch.Tensor], *args: object, **keywords: object) -> torch.Tensor:
+        parts.extend(part for part in tensors if part.ndim == 4 and part.shape[2] == 1)
+        return cat(tensors, *args, **keywords)
+
+    monkeypatch.setattr(torch, "cat", watched)
+    monkeypatch.setattr(module, "BATCH_BYTES", 5 * 8 * 2 * 13 * 13)
     seen = capture(trained, tokens_of(3, 12, batch=20))
-    for kept in (seen.match_scores, seen.match_pattern):
+    assert len(parts) == 2 * 4
+    for kept in (seen.match_scores, seen.match_pattern, *parts):
         assert kept.untyped_storage().nbytes() == kept.nbytes
 
 

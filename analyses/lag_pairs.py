@@ -1,0 +1,27 @@
+"""Does the match head compare the right tokens with each other?
+
+The full matrix of weights beta_{a,b}, query block a (x_{t-a}) against key block b (x_{s-b}), from the scores
+(corollary:inductive), and the share of the explained score that the aligned pairs b = a + 1 carry on their own.
+
+    python -m analyses lag_pairs CKPT
+    python -m analyses lag_pairs CKPT --out results       every pair, in results/lag_pairs_tidy.csv
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from analyses.subject import Subject
+    from interp.pairs import PairFit
+
+KIND = "checkpoint"
+COLUMNS = ("success", "aligned_share", "aligned_share_stderr", "r2")
+
+
+def analyse(subject: Subject, options: argparse.Namespace) -> PairFit:
+    from interp.observe import capture
+    from interp.pairs import fit_score_pairs
+
+    return fit_score_pairs(capture(subject.model, subject.chains.tokens, checkpoint=str(subject.path)))

@@ -1,0 +1,45 @@
+"""Which estimator does the model compute?
+
+KL from the model's predictions to each estimator, the nearest first: soft matching at the parameters fitted to the
+scores and at its own best ones, add-alpha, maximum likelihood, Jelinek-Mercer, Katz, Witten-Bell and Kneser-Ney.
+
+    python -m analyses nearest_estimator CKPT
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from analyses.subject import Subject
+    from interp.nearest import NearestEstimator
+
+KIND = "checkpoint"
+COLUMNS = (
+    "nearest",
+    "kl.soft_matching_fitted",
+    "kl.soft_matching_best",
+    "kl.add_alpha_best",
+    "kl.jelinek_mercer_best",
+)
+
+
+def analyse(subject: Subject, options: argparse.Namespace) -> NearestEstimator:
+    from interp.fits import fit_scores
+    from interp.nearest import nearest_estimator
+    from interp.observe import capture
+
+    fit = fit_scores(capture(subject.model, subject.chains.tokens))
+    near = nearest_estimator(
+        subject.model,
+        subject.chains.tokens,
+        beta=fit.beta if fit.success else None,
+        kappa=fit.kappa if fit.success else None,
+        checkpoint=str(subject.path),
+    )
+    if fit.success:
+        return near
+    reason = f"no soft_matching_fitted: {fit.message}"
+    return dataclasses.replace(near, message="; ".join(filter(None, (near.message, reason))))

@@ -1,0 +1,31 @@
+"""Where does the smoothing come from: partial matches, BOS or the readout?
+
+Each source is switched off, alone and together with the others, and the change in KL to the truth reported: partial
+matches (finite beta), BOS (kappa), and the readout W_O, through which a constant can pass because every block of the
+final stream sums to one.
+
+    python -m analyses smoothing_source CKPT
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from analyses.subject import Subject
+    from interp.smoothing import SmoothingSource
+
+KIND = "checkpoint"
+COLUMNS = ("change.partial", "change.bos", "change.readout", "readout_uniform", "contribution.readout")
+
+
+def analyse(subject: Subject, options: argparse.Namespace) -> SmoothingSource:
+    from interp.smoothing import smoothing_source
+
+    return smoothing_source(
+        subject.model,
+        subject.chains.tokens,
+        next_law=subject.chains.next_law,
+        checkpoint=str(subject.path),
+    )

@@ -1,0 +1,340 @@
+"""The Bayes predictor E[pi_{u_T} | tokens] of both priors: the best that any estimator can do on average.
+
+    bayes_predictive(tokens, prior=prior, draws=200, seed=0).mean        [batch, vocab]
+
+Independent prior: add-alpha, in closed form (eq:bayes_optimal_markov). The hierarchical prior has no closed
+form; its posterior is sampled by a blocked Gibbs sampler on the context tree, compiled, one sequence at a
+time:
+
+    up    Tokens are customers of their order-k context. Of the n customers of a context who chose m, a random
+          number t sat down at tables of their own, each table being one draw m from the context's suffix: given
+          the suffix's law, t has Antoniak's distribution, a sum of Bernoullis theta / (theta + i), i < n, with
+          theta = eta pi_suffix(m). The tables are the customers of the suffix, and so on to the root, each
+          level's law integrated out.
+    down  Given the customers, every law of order < k is Dirichlet around its suffix's law, and is drawn anew.
+
+The laws of order k are never drawn. What is averaged is not a drawn law either but E[pi_{u_T} | customers],
+which is explicit (Rao-Blackwell): from the root down, (customers + eta law_of_suffix) / (total + eta). The
+first k tokens are uniform by definition: nobody's customers, context only.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import einops
+import numpy as np
+import torch
+from jaxtyping import Float
+from numba import njit
+from numpy.typing import NDArray
+
+from interp.chains import Prior
+from interp.estimators import add_alpha
+from interp.notation import Tokens, as_tokens
+from interp.results import Result, provenance
+from interp.suffixes import new_trie, plant, walk
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array: TypeAlias = NDArray[Any]
+
+MAX_RHAT = 1.1  # of all sequences together
+MAX_RHAT_ONE = 1.5  # of single sequences: with few draws their R-hat is a noisy number
+MAX_APART = 0.001  # the share of sequences that may exceed it by chance; none, in batches below 1000
+NEGLIGIBLE = 1e-12  # a variance of 1e-12 is an error of 1e-6 in a probability, and close to rounding
+MIN_PER_CHAIN = 4  # two draws in each half of a chain, or R-hat is undefined
+
+
+@dataclass(frozen=True, kw_only=True)
+class BayesPredictive(Result):
+    """The posterior mean of the next law, and how well it is known.
+
+    mean     [batch, vocab]; each row sums to one
+    mcse     [batch, vocab]: Monte Carlo standard error, from the spread between independent chains; 0 in closed form
+    rhat     [batch]: the largest split R-hat of a sequence's entries; 1 in closed form
+    error    root mean square of mcse: the typical error of one probability
+    success  False if the chains disagree more than their draws explain, with the reason in `message`
+    """
+
+    mean: Float[torch.Tensor, "batch vocab"]
+    mcse: Float[torch.Tensor, "batch vocab"]
+    rhat: Float[torch.Tensor, " batch"]
+    error: float
+    draws: int
+    chains: int
+    n: int
+    success: bool
+    message: str
+    provenance: dict[str, Any]
+
+    def table(self) -> pd.DataFrame:
+        """One row per sequence and symbol: sequence, symbol, mean, mcse, rhat."""
+        import pandas as pd
+
+        batch, vocab = self.mean.shape
+        return pd.DataFrame(
+            {
+                "sequence": np.repeat(np.arange(batch), vocab),
+                "symbol": np.tile(np.arange(vocab), batch),
+                "mean": self.mean.numpy().ravel(),
+                "mcse": self.mcse.numpy().ravel(),
+                "rhat": np.repeat(self.rhat.numpy(), vocab),
+            }
+        )
+
+    def __str__(self) -> str:
+        how = f"{self.draws} draws in {self.chains} chains" if self.draws else "closed form"
+        return (
+            f"Bayes predictive of {self.n} sequences ({how})\n"
+            f"  Monte Carlo error {self.error:.2g}, largest R-hat {float(self.rhat.max()):.3f}\n"
+            f"  {self.message}"
+        )
+
+    __repr__ = __str__
+
+
+def bayes_predictive(
+    tokens: Tokens,
+    *,
+    prior: Prior,
+    draws: int = 200,
+    seed: int = 0,
+    chains: int = 4,
+    burn_in: int = 20,
+    error: float | None = None,
+) -> BayesPredictive:
+    """E[pi_{u_T} | tokens] under the prior, exact or with a Monte Carlo error that it states.
+
+    draws    kept sweeps of the sampler, in all chains together (rounded up to two equal halves per chain)
+    chains   independent chains, started from draws of the prior
+    burn_in  sweeps thrown away at the start of each chain
+    error    the Monte Carlo error asked for, as root mean square over all entries; too few draws for it are an error
+    """
+    array = as_tokens(tokens, vocab=prior.vocab, order=prior.order)
+    if prior.independent:
+        return _closed_form(array, prior, seed=seed)
+    if chains < 2:
+        raise ValueError(f"chains must be at least 2 to tell the Monte Carlo error, got {chains}")
+    per_chain = -(-draws // chains)
+    if per_chain < MIN_PER_CHAIN:
+        raise ValueError(f"draws must be at least {MIN_PER_CHAIN} per chain, got {draws} for {chains} chains")
+    if burn_in < 0:
+        raise ValueError(f"burn_in must not be negative, got {burn_in}")
+    if error is not None and not error > 0:
+        raise ValueError(f"error must be a number > 0, got {error!r}")
+    batch = array.shape[0]
+    half = -(-per_chain // 2)
+    halves = np.zeros((2, batch, chains, 2, prior.vocab))
+    concentrations = prior.concentrations()
+    for chain, child in enumerate(np.random.SeedSequence(seed).spawn(chains)):
+        rng = np.random.Generator(np.random.PCG64(child))
+        _run_chain(array, prior.order, prior.vocab, concentrations, burn_in, half, rng, halves[:, :, chain])
+    means, squares = halves / half
+    within = (squares - means**2).clip(min=0.0) * half / (half - 1)
+    return _summary(means, within, half=half, error=error, seed=seed, prior=prior)
+
+
+def _closed_form(array: Array, prior: Prior, *, seed: int) -> BayesPredictive:
+    alpha = float(prior.concentrations()[-1]) / prior.vocab
+    mean = add_alpha(array, order=prior.order, vocab=prior.vocab, alpha=alpha)
+    return BayesPredictive(
+        mean=mean,
+        mcse=torch.zeros_like(mean),
+        rhat=torch.ones(len(mean), dtype=torch.float64),
+        error=0.0,
+        draws=0,
+        chains=0,
+        n=len(mean),
+        success=True,
+        message="closed form",
+        provenance=provenance(seed=seed, prior=prior.to_dict()),
+    )
+
+
+def _summary(
+    means: Array, within: Array, *, half: int, error: float | None, seed: int, prior: Prior
+) -> BayesPredictive:
+    """From the mean and variance of each half chain, [batch, chain, half, vocab], to the result."""
+    batch, chains = means.shape[:2]
+    chain_means = means.mean(2)
+    mean = chain_means.mean(1)
+    mcse = np.sqrt(chain_means.var(1, ddof=1) / chains)
+    typical = float(np.sqrt((mcse**2).mean()))
+    draws = 2 * half * chains
+    if error is not None and typical > error:
+        needed = math.ceil(draws * (typical / error) ** 2)
+        raise ValueError(
+            f"{draws} draws leave a Monte Carlo error of {typical:.2g}, more than the {error:g} asked for; "
+            f"about {needed} draws are needed"
+        )
+    between = einops.rearrange(means, "batch chain half vocab -> batch (chain half) vocab").var(1, ddof=1)
+    inside = within.mean((1, 2))
+    rhat = _rhat(between, inside, half).max(1)
+    pooled = float(_rhat(between.mean(), inside.mean(), half))
+    if pooled > MAX_RHAT:
+        success, message = False, f"not converged: R-hat {pooled:.2f} over all sequences, above {MAX_RHAT}"
+    elif (apart := int((rhat > MAX_RHAT_ONE).sum())) > MAX_APART * batch:
+        success = False
+        message = f"not converged: chains disagree on {apart} of {batch} sequences, R-hat up to {rhat.max():.2f}"
+    else:
+        success, message = True, f"converged: R-hat {pooled:.3f} over all sequences"
+    return BayesPredictive(
+        mean=torch.from_numpy(mean / mean.sum(-1, keepdims=True)),
+        mcse=torch.from_numpy(mcse),
+        rhat=torch.from_numpy(rhat),
+        error=typical,
+        draws=draws,
+        chains=chains,
+        n=batch,
+        success=success,
+        message=message,
+        provenance=provenance(seed=seed, prior=prior.to_dict()),
+    )
+
+
+def _rhat(between: Any, inside: Any, half: int) -> Any:
+    """R-hat from the variance of the half chains' means and the mean variance within; 1 where both are nothing."""
+    between, inside = np.asarray(between), np.asarray(inside)
+    settled = between < NEGLIGIBLE
+    ratio = np.divide(between, inside, out=np.full(between.shape, np.inf), where=inside > NEGLIGIBLE)
+    return np.where(settled, 1.0, np.sqrt((half - 1) / half + ratio))
+
+
+@njit(cache=True)
+def _run_chain(
+    tokens: Array,
+    order: int,
+    vocab: int,
+    concentrations: Array,
+    burn_in: int,
+    half: int,
+    rng: np.random.Generator,
+    sums: Array,
+) -> None:
+    """One chain for every sequence; adds each draw, and its square, to the sums of its half of the chain."""
+    length = tokens.shape[1]
+    trie = new_trie(length, order, vocab)
+    path = trie[1]
+    most = trie[0].shape[0]
+    parents = np.zeros(most, dtype=np.int64)
+    depths = np.zeros(most, dtype=np.int64)
+    customers = np.empty((most, vocab), dtype=np.int64)
+    laws = np.empty((most, vocab))
+    law = np.empty(vocab)
+    scratch = np.empty(vocab)
+    for b in range(tokens.shape[0]):
+        plant(trie)
+        customers[0] = 0
+        for t in range(order, length + 1):
+            opened = walk(tokens[b], t, order, trie)
+            for depth in range(order - opened + 1, order + 1):
+                node = path[depth]
+                parents[node] = path[depth - 1]
+                depths[node] = depth
+                customers[node] = 0
+            if t < length:
+                customers[path[order], tokens[b, t]] += 1
+        nodes = path[order + 1]
+        for sweep in range(-burn_in - 1, 2 * half):
+            if sweep >= -burn_in:
+                _seat(customers, laws, parents, depths, nodes, order, vocab, concentrations, rng)
+            # The first time round nobody is seated above the tokens: the laws start as draws from the prior.
+            _draw_laws(laws, customers, parents, depths, nodes, order, vocab, concentrations, scratch, rng)
+            if sweep >= 0:
+                _law_given_customers(law, customers, path, order, vocab, concentrations)
+                part = sweep // half
+                for m in range(vocab):
+                    sums[0, b, part, m] += law[m]
+                    sums[1, b, part, m] += law[m] * law[m]
+
+
+@njit(cache=True)
+def _seat(
+    customers: Array,
+    laws: Array,
+    parents: Array,
+    depths: Array,
+    nodes: int,
+    order: int,
+    vocab: int,
+    concentrations: Array,
+    rng: np.random.Generator,
+) -> None:
+    """Draw all tables, from the order-k contexts to the root; tables are the customers of the suffix."""
+    for node in range(nodes):
+        if depths[node] < order:
+            customers[node] = 0
+    for node in range(nodes - 1, 0, -1):  # children have higher numbers: a node is complete when its turn comes
+        parent = parents[node]
+        concentration = concentrations[depths[node]]
+        for m in range(vocab):
+            n = customers[node, m]
+            if n == 0:
+                continue
+            theta = concentration * laws[parent, m]
+            tables = 1
+            for i in range(1, n):
+                if rng.random() * (theta + i) < theta:
+                    tables += 1
+            customers[parent, m] += tables
+
+
+@njit(cache=True)
+def _draw_laws(
+    laws: Array,
+    customers: Array,
+    parents: Array,
+    depths: Array,
+    nodes: int,
+    order: int,
+    vocab: int,
+    concentrations: Array,
+    scratch: Array,
+    rng: np.random.Generator,
+) -> None:
+    """Draw the law of every context of order < k, from the root down."""
+    for node in range(nodes):
+        depth = depths[node]
+        if depth == order:
+            continue
+        largest = 0.0
+        for m in range(vocab):
+            base = 1.0 / vocab if node == 0 else laws[parents[node], m]
+            scratch[m] = concentrations[depth] * base + customers[node, m]
+            largest = max(largest, scratch[m])
+        _draw_dirichlet(scratch, largest, laws[node], rng)
+
+
+@njit(cache=True)
+def _draw_dirichlet(shapes: Array, largest: float, law: Array, rng: np.random.Generator) -> None:
+    vocab = len(shapes)
+    if largest >= 0.5:  # the sum cannot underflow; a single entry may, to a zero that is as good as 1e-300
+        for m in range(vocab):
+            law[m] = rng.standard_gamma(shapes[m]) if shapes[m] > 0.0 else 0.0
+    else:
+        top = -np.inf
+        for m in range(vocab):
+            law[m] = -np.inf
+            if shapes[m] > 0.0:
+                law[m] = np.log(rng.standard_gamma(shapes[m] + 1.0)) + np.log(rng.random()) / shapes[m]
+            top = max(top, law[m])
+        for m in range(vocab):
+            law[m] = np.exp(law[m] - top)
+    law /= law.sum()
+
+
+@njit(cache=True)
+def _law_given_customers(
+    law: Array, customers: Array, path: Array, order: int, vocab: int, concentrations: Array
+) -> None:
+    for m in range(vocab):
+        law[m] = 1.0 / vocab
+    for depth in range(order + 1):
+        node = path[depth]
+        total = customers[node].sum() + concentrations[depth]
+        for m in range(vocab):
+            law[m] = (customers[node, m] + concentrations[depth] * law[m]) / total

@@ -1,0 +1,369 @@
+"""The match weights, block by block: is each |V| x |V| comparison a multiple of the identity (corollary:inductive)?
+
+    blocks = identity_blocks(model)                       the weights of a disentangled model
+    blocks = identity_blocks(model, chains.tokens)        and what the scores on these sequences say
+    blocks.beta, blocks.table()
+
+Block (a, b) compares the query's token at lag a, x_{t-a}, with the key's token at lag b, x_{s-b}, for a, b in 0..k;
+so beta_r sits at block (r-1, r). By lemma:permutation_invariant_matrix a label-symmetric block is a I + b J. Any block
+is the orthogonal sum of
+
+    identity   a (I - J/|V|), a = mean of the diagonal - mean of the rest
+    constant   m J, m the mean of all entries; the part in span{I, J} is then a I + b J with b = m - a/|V|
+    query      u 1', what depends on the query's token alone
+    key        1 v', what depends on the key's token alone
+    rest       what is left: its rows, its columns and its diagonal sum to zero
+
+The softmax over keys does not see the constant and the query part: every block of the stream sums to one, so they add
+the same number to all keys. That is the gauge. So b = 0 is never tested, only the distance from span{I, J}:
+`residual_share` is the share of squared norm outside it, `visible_residual_share` the same once the gauge is fixed,
+that is (key + rest) / (identity + key + rest).
+
+Routes (`block_routes` says how they work)
+    weights   W_A itself: exact, for construction and disentangled models. Its blocks belong to copy heads; which head
+              serves which lag is read off their attention.
+    scores    regression of the match scores on pairs of tokens: what the head does on data. It cannot tell the key
+              parts of blocks with one key lag apart; its blocks are identity and rest only.
+    circuit   W_E and the copy heads' OV circuits through the match head's QK circuit: what the weights say, with
+              LayerNorm made linear and MLPs left out. Its blocks, too, are identity and rest only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from numpy.typing import NDArray
+from transformer_lens import HookedTransformer
+
+from interp.block_routes import FoundBlocks, circuit_blocks, doubly_centred, score_blocks, weight_blocks
+from interp.hooked import InductionTransformer
+from interp.intervene import locate
+from interp.notation import Tokens
+from interp.observe import Query
+from interp.results import Result, jsonable, provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Route: TypeAlias = Literal["weights", "scores", "circuit"]
+Array: TypeAlias = NDArray[Any]
+
+ALL_RELABELINGS = 5040  # enumerate |V|! up to here, sample beyond
+NOTHING = 1e-20  # a smaller part of the whole squared norm is rounding: that block is zero
+COPY_SEQUENCES = 64  # enough to see which head copies which lag
+CARRIES = 0.05  # a block that holds this share of the visible squared norm carries weight
+GRIDS = (
+    "identity",
+    "identity_stderr",
+    "constant",
+    "norm",
+    "identity_share",
+    "constant_share",
+    "residual_share",
+    "visible_residual_share",
+    "weight_share",
+    "p_value",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockMap:
+    """All blocks by one route. Arrays are [block, block], query lag first, except `blocks`.
+
+    blocks           [block, block, vocab, vocab], rows are the query's token, columns the key's
+    identity         a, and `constant` b, of the part in span{I, J}
+    identity_stderr  cluster-robust by sequence; NaN for routes that read weights
+    norm             Frobenius norm of the block
+    identity_share, constant_share, residual_share   of the squared norm; they sum to 1, and are NaN for a zero block
+    visible_residual_share   outside span{I, J} once the gauge is fixed
+    weight_share     the block map: this block's part of the visible squared norm of all
+    p_value          permutation test: how often a random relabeling of the query side has an |a| as large, the true
+                     labels counted in, so at least 1 / |V|!. Norm and mean do not change under relabelings, so this is
+                     also the test of the residual share.
+    r2               of the regression, for `scores`
+    """
+
+    route: Route
+    blocks: Float[np.ndarray, "block block vocab vocab"]
+    identity: Float[np.ndarray, "block block"]
+    identity_stderr: Float[np.ndarray, "block block"]
+    constant: Float[np.ndarray, "block block"]
+    norm: Float[np.ndarray, "block block"]
+    identity_share: Float[np.ndarray, "block block"]
+    constant_share: Float[np.ndarray, "block block"]
+    residual_share: Float[np.ndarray, "block block"]
+    visible_residual_share: Float[np.ndarray, "block block"]
+    weight_share: Float[np.ndarray, "block block"]
+    p_value: Float[np.ndarray, "block block"]
+    r2: float
+    n: int
+    success: bool
+    message: str
+
+    @property
+    def beta(self) -> Float[np.ndarray, " lag"]:
+        """The identity coefficients of the aligned blocks (r-1, r)."""
+        return np.diagonal(self.identity, offset=1).copy()
+
+    @property
+    def aligned_share(self) -> float:
+        """The aligned blocks' part of the visible squared norm."""
+        return float(np.diagonal(self.weight_share, offset=1).sum())
+
+    @property
+    def carriers(self) -> list[tuple[int, int]]:
+        """The blocks with at least 5% of the visible squared norm, heaviest first."""
+        heaviest = np.argsort(-self.weight_share, axis=None)
+        pairs = [divmod(int(index), self.weight_share.shape[1]) for index in heaviest]
+        return [pair for pair in pairs if self.weight_share[pair] >= CARRIES]
+
+    @property
+    def worst_residual(self) -> float:
+        """The largest visible residual share among the blocks that carry weight."""
+        return float(max((self.visible_residual_share[pair] for pair in self.carriers), default=math.nan))
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentityBlocks(Result):
+    """The blocks by every route that was taken.
+
+    agreement   between the first two routes: the cosine of the angle between their blocks, all together, rows and
+                columns centred; NaN for a single route
+    n           sequences that were measured on; 0 where weights alone were read
+    """
+
+    maps: tuple[BlockMap, ...]
+    agreement: float
+    order: int
+    vocab: int
+    n: int
+    success: bool
+    message: str
+    provenance: dict[str, Any]
+
+    def __getitem__(self, route: str) -> BlockMap:
+        """The blocks by that route."""
+        for found in self.maps:
+            if found.route == route:
+                return found
+        raise KeyError(f"no route {route!r}; there are {', '.join(found.route for found in self.maps)}")
+
+    @property
+    def beta(self) -> Float[np.ndarray, " lag"]:
+        """The identity coefficients of the aligned blocks (r-1, r), by the first route."""
+        return self.maps[0].beta
+
+    def table(self) -> pd.DataFrame:
+        """One row per route and block: route, query_lag, key_lag, aligned, the fields of `BlockMap`, r2."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [
+                {"route": found.route, "query_lag": a, "key_lag": b, "aligned": b == a + 1}
+                | {name: float(getattr(found, name)[a, b]) for name in GRIDS}
+                | {"r2": found.r2}
+                for found in self.maps
+                for a, b in itertools.product(range(self.order + 1), repeat=2)
+            ]
+        )
+
+    def record(self) -> dict[str, Any]:
+        """The fields, after a summary of each route: beta, the aligned blocks' share, the worst residual, r2."""
+        summary: dict[str, Any] = {
+            found.route: {
+                "beta": found.beta.tolist(),
+                "aligned": found.aligned_share,
+                "residual": jsonable(found.worst_residual),
+                "r2": jsonable(found.r2),
+            }
+            for found in self.maps
+        }
+        return {**summary, **super().record()}
+
+    def __str__(self) -> str:
+        lines = [f"Match blocks, order {self.order}, vocabulary {self.vocab}"]
+        for found in self.maps:
+            beta = ", ".join(f"{value:.3f}" for value in found.beta)
+            r2 = f", R2 {found.r2:.3f}" if math.isfinite(found.r2) else ""
+            lines.append(
+                f"  {found.route}: beta ({beta}), {found.aligned_share:.1%} of the weight in the aligned blocks, "
+                f"residual of the heavy ones <= {found.worst_residual:.2g}{r2}"
+            )
+        if math.isfinite(self.agreement):
+            lines.append(f"  {self.maps[0].route} and {self.maps[1].route} agree to cosine {self.agreement:.3f}")
+        if not self.success:
+            lines.append(f"  not to be trusted: {self.message}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def identity_blocks(
+    model: HookedTransformer,
+    tokens: Tokens | None = None,
+    *,
+    routes: Sequence[str] | None = None,
+    query: Query = "last",
+    draws: int = 4999,
+    batch: int = 512,
+    seed: int = 0,
+    order: int | None = None,
+    copy_layer: int | None = None,
+    match_layer: int | None = None,
+    match_head: int | None = None,
+    bos: int | bool | None = None,
+    vocab: int | None = None,
+    checkpoint: str | None = None,
+) -> IdentityBlocks:
+    """Every block of the match weights as a I + b J + residual, by each route that applies.
+
+    By default a construction or disentangled model is read from its weights, and from its scores too if tokens are
+    given; any other model from its scores and from its circuit. Without `tokens`, `batch` sequences of independent
+    uniform tokens take their place. `draws` relabelings test each block where |V|! is above 5040. `query` says
+    where the scores are read; models of this suite are trained at the last query only.
+    """
+    circuit = locate(
+        model,
+        order=order,
+        copy_layer=copy_layer,
+        match_layer=match_layer,
+        match_head=match_head,
+        bos=bos,
+        vocab=vocab,
+    )
+    taken = _routes(model, routes, data=tokens is not None)
+    rng = np.random.default_rng(seed)
+    if tokens is None:
+        length = int(model.cfg.n_ctx) - circuit.bos
+        tokens = torch.from_numpy(rng.integers(circuit.vocab, size=(batch, length)))
+    array = circuit.check(tokens)
+    found: dict[Route, FoundBlocks] = {}
+    if "weights" in taken:
+        found["weights"] = weight_blocks(circuit, array[:COPY_SEQUENCES])
+    if "scores" in taken:
+        found["scores"] = score_blocks(circuit, array, query=query)
+    if "circuit" in taken:
+        found["circuit"] = circuit_blocks(circuit, array)
+    relabelings, exhaustive = _relabelings(circuit.vocab, draws=draws, rng=rng)
+    maps = [_decomposed(route, found[route], relabelings=relabelings, exhaustive=exhaustive) for route in taken]
+    return IdentityBlocks(
+        maps=tuple(maps),
+        agreement=_cosine(maps[0].blocks, maps[1].blocks) if len(maps) > 1 else math.nan,
+        order=circuit.order,
+        vocab=circuit.vocab,
+        n=max(each.n for each in maps),
+        success=all(each.success for each in maps),
+        message="; ".join(f"{each.route}: {each.message}" for each in maps if each.message),
+        provenance=provenance(seed=seed, checkpoint=checkpoint),
+    )
+
+
+def decompose(block: Float[np.ndarray, "vocab vocab"]) -> dict[str, float]:
+    """One block in span{I, J} and outside it: a, b, the squared norm and its five orthogonal parts.
+
+    >>> parts = decompose(2.0 * np.eye(3) + 0.5)
+    >>> parts["identity"], parts["constant"], round(parts["rest_part"], 12)
+    (2.0, 0.5, 0.0)
+    """
+    vocab = len(block)
+    mean, diagonal = block.mean(), np.trace(block) / vocab
+    off_diagonal = (vocab * mean - diagonal) / (vocab - 1)
+    identity = diagonal - off_diagonal
+    query, key = block.mean(axis=1) - mean, block.mean(axis=0) - mean
+    rest = block - mean - query[:, None] - key[None, :] - identity * (np.eye(vocab) - 1 / vocab)
+    return {
+        "identity": float(identity),
+        "constant": float(off_diagonal),
+        "squared_norm": float((block**2).sum()),
+        "identity_part": float(identity**2 * (vocab - 1)),
+        "constant_part": float(vocab**2 * mean**2),
+        "query_part": float(vocab * (query**2).sum()),
+        "key_part": float(vocab * (key**2).sum()),
+        "rest_part": float((rest**2).sum()),
+    }
+
+
+def permutation_test(
+    block: Float[np.ndarray, "vocab vocab"],
+    relabelings: Int64[np.ndarray, "relabeling vocab"],
+    *,
+    exhaustive: bool,
+) -> float:
+    """The share of relabelings of the rows that have an identity coefficient as large, the true labels counted in."""
+    vocab = len(block)
+    own = abs(decompose(block)["identity"])
+    diagonals = block[relabelings, np.arange(vocab)].mean(axis=1)
+    sizes = np.abs(diagonals - block.mean()) * vocab / (vocab - 1)
+    as_large = int((sizes >= own * (1 - 1e-9)).sum())
+    return as_large / len(relabelings) if exhaustive else (1 + as_large) / (1 + len(relabelings))
+
+
+def _routes(model: HookedTransformer, asked: Sequence[str] | None, *, data: bool) -> list[Route]:
+    if asked is None:
+        if not isinstance(model, InductionTransformer) or model.config.family == "standard":
+            return ["scores", "circuit"]
+        return ["weights", "scores"] if data else ["weights"]
+    if not asked:
+        raise ValueError("routes must name at least one route")
+    known: dict[str, Route] = {route: route for route in get_args(Route)}
+    for route in asked:
+        if route not in known:
+            raise ValueError(f"a route must be one of {', '.join(known)}, got {route!r}")
+    return [known[route] for route in asked]
+
+
+def _relabelings(
+    vocab: int, *, draws: int, rng: np.random.Generator
+) -> tuple[Int64[np.ndarray, "relabeling vocab"], bool]:
+    """All permutations, the identity among them, or random ones; and whether these are all."""
+    if draws < 1:
+        raise ValueError(f"draws must be at least 1, got {draws}")
+    if math.factorial(vocab) <= ALL_RELABELINGS:
+        return np.array(list(itertools.permutations(range(vocab))), dtype=np.int64), True
+    return rng.permuted(np.tile(np.arange(vocab), (draws, 1)), axis=1), False
+
+
+def _decomposed(route: Route, found: FoundBlocks, *, relabelings: Array, exhaustive: bool) -> BlockMap:
+    size = found.blocks.shape[0]
+    parts = [[decompose(block) for block in row] for row in found.blocks]
+
+    def grid(name: str) -> Array:
+        return np.array([[cell[name] for cell in row] for row in parts])
+
+    squared = grid("squared_norm")
+    whole = np.where(squared > NOTHING * squared.sum(), squared, np.nan)
+    residual = grid("key_part") + grid("rest_part")
+    visible = grid("identity_part") + residual
+    unknown = np.full((size, size), np.nan)
+    tests = [[permutation_test(block, relabelings, exhaustive=exhaustive) for block in row] for row in found.blocks]
+    return BlockMap(
+        route=route,
+        blocks=found.blocks,
+        identity=grid("identity"),
+        identity_stderr=unknown if found.identity_stderr is None else found.identity_stderr,
+        constant=grid("constant"),
+        norm=np.sqrt(squared),
+        identity_share=grid("identity_part") / whole,
+        constant_share=grid("constant_part") / whole,
+        residual_share=(grid("query_part") + residual) / whole,
+        visible_residual_share=residual / np.where(visible > NOTHING * visible.sum(), visible, np.nan),
+        weight_share=visible / (visible.sum() if visible.sum() > 0 else np.nan),
+        p_value=np.array(tests),
+        r2=found.r2,
+        n=found.n,
+        success=found.success,
+        message=found.message,
+    )
+
+
+def _cosine(first: Array, second: Array) -> float:
+    a, b = doubly_centred(first).ravel(), doubly_centred(second).ravel()
+    norms = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(a @ b) / norms if norms > 0 else math.nan

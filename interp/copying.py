@@ -1,0 +1,213 @@
+"""Which copy head attends to which lag, how sharply, and whether it looks at positions or at tokens (sec:copying).
+
+    heads = copy_heads(capture(model, tokens))
+    heads.lag, heads.mass, heads.verdict        # e.g. [1 2], [0.998 0.931], ('copies lag 1', 'copies lag 2')
+
+Lag r of token t is the key t - r, where that is a token: BOS is never a lag. Mass on a lag is averaged over the
+sequences and over the positions that have it. Heads and lags are matched by the Hungarian method, so that the total
+mass is largest and no two heads get the same lag; the verdict on a head goes by its own heaviest lag r:
+
+    copies lag r    most of its attention (`copies`) is on lag r, and of what is on lags 1..k nearly all (`pure`):
+                    a copy may be diluted by a thin spread over far tokens, but not by another lag
+    mixed           not that, but lags 1..k get more than an even pattern gives them, by at least `some` of the rest
+    none            attention goes elsewhere
+
+A head that copies attends by position alone. Its pattern varies over keys (sum of squares around 1/n, n the visible
+keys), and of that variation the part that is there in every sequence alike is `position_share`; the rest depends on the
+tokens. A head with an even pattern has nothing to share out: its position_share is 1.
+
+TransformerLens' previous-token score (`detect_head`) is the same average for lag 1, taken over all positions, the first
+included, and with BOS counted as a token.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float, Int64
+from scipy.optimize import linear_sum_assignment
+from scipy.special import xlogy
+
+from interp.observe import Capture
+from interp.results import Result, mean_stderr, provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COPIES = 0.5  # mass on one lag that makes a head a copy head
+PURE = 0.75  # and its share of the mass on lags 1..k
+SOME = 0.2  # of the mass that an even pattern puts elsewhere, the part on lags 1..k that makes a head mixed
+PART_BYTES = 32 << 20  # of one head's pattern held in float64
+EVEN = 1e-12  # mean squared deviation from an even pattern that is rounding
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyHeads(Result):
+    """The copy layer's heads.
+
+    lag               the lag assigned to each head; 0 where there are more heads than lags
+    mass, stderr      mean attention on the assigned lag, and its standard error over sequences; NaN where there is none
+    spread            standard deviation over positions of the mean attention on the assigned lag
+    masses            [head, lag] mean attention on each lag 1..k
+    self_mass         mean attention on the token itself (lag 0)
+    bos_mass          mean attention on BOS; 0 without BOS
+    entropy           of the pattern in nats, averaged over tokens
+    position_share    see the module; NaN with a single sequence
+    profile           [head, position] mean attention of token t on its assigned lag; NaN where t has no such lag
+    verdict           per head: 'copies lag r', 'mixed' or 'none'
+    n                 sequences whose copy pattern was kept
+    success           every lag has a head that copies it
+    """
+
+    lag: Int64[np.ndarray, " head"]
+    mass: Float[np.ndarray, " head"]
+    stderr: Float[np.ndarray, " head"]
+    spread: Float[np.ndarray, " head"]
+    masses: Float[np.ndarray, "head lag"]
+    self_mass: Float[np.ndarray, " head"]
+    bos_mass: Float[np.ndarray, " head"]
+    entropy: Float[np.ndarray, " head"]
+    position_share: Float[np.ndarray, " head"]
+    profile: Float[np.ndarray, "head position"]
+    verdict: tuple[str, ...]
+    n: int
+    success: bool
+    message: str
+    provenance: dict[str, Any] = field(repr=False)
+
+    def table(self) -> pd.DataFrame:
+        """One row per head: head, lag, mass, stderr, spread, entropy, position_share, self, bos, verdict."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "head": np.arange(len(self.lag)),
+                "lag": self.lag,
+                "mass": self.mass,
+                "stderr": self.stderr,
+                "spread": self.spread,
+                "entropy": self.entropy,
+                "position_share": self.position_share,
+                "self_mass": self.self_mass,
+                "bos_mass": self.bos_mass,
+                "verdict": self.verdict,
+            }
+        )
+
+    def __str__(self) -> str:
+        lines = [f"copy heads on {self.n} sequences: {'ok' if self.success else 'FAILED'}"]
+        for head in range(min(len(self.lag), 5)):
+            where = f"lag {self.lag[head]} mass {self.mass[head]:.3f}" if self.lag[head] else "no lag left"
+            lines.append(
+                f"  head {head}: {self.verdict[head]} ({where}, sd over positions {self.spread[head]:.3f}, "
+                f"entropy {self.entropy[head]:.2f}, by position {self.position_share[head]:.1%})"
+            )
+        if len(self.lag) > 5:
+            lines.append(f"  and {len(self.lag) - 5} more heads")
+        if self.message:
+            lines.append(f"  {self.message}")
+        return "\n".join(lines)
+
+
+def copy_heads(cap: Capture, *, copies: float = COPIES, pure: float = PURE, some: float = SOME) -> CopyHeads:
+    """Attention of every copy head by lag, the matching of heads to lags, and a verdict on each head."""
+    for name, value in (("copies", copies), ("pure", pure), ("some", some)):
+        if not 0 < value <= 1:
+            raise ValueError(f"{name} must be a share in (0, 1], got {value}")
+    order, bos = cap.order, int(cap.bos)
+    sequences, heads, keys, _ = cap.copy_pattern.shape
+    length = keys - bos
+    per_sequence = np.zeros((sequences, heads, order))
+    by_position = np.full((heads, order, length), np.nan)
+    self_mass, bos_mass, entropy, share = (np.zeros(heads) for _ in range(4))
+    for head in range(heads):
+        at_lag = np.zeros((order, length))
+        total = np.zeros((length, keys))
+        squares = 0.0
+        for part, pattern in _parts(cap, head):
+            for lag in range(1, order + 1):
+                on_lag = np.diagonal(pattern, offset=bos - lag, axis1=1, axis2=2)
+                # Row t of the pattern is token t; key t - lag + bos. The first `lag` rows have no such token.
+                on_lag = on_lag[:, -(length - lag) :]
+                per_sequence[part, head, lag - 1] = on_lag.mean(axis=1)
+                at_lag[lag - 1, lag:] += on_lag.sum(axis=0)
+            self_mass[head] += np.diagonal(pattern, offset=bos, axis1=1, axis2=2).sum() / (sequences * length)
+            if bos:
+                bos_mass[head] += pattern[:, :, 0].sum() / (sequences * length)
+            entropy[head] -= xlogy(pattern, pattern).sum() / (sequences * length)
+            total += pattern.sum(axis=0)
+            squares += float((pattern**2).sum())
+        for lag in range(1, order + 1):
+            by_position[head, lag - 1, lag:] = at_lag[lag - 1, lag:] / sequences
+        share[head] = _position_share(total / sequences, squares, sequences=sequences, bos=bos)
+    masses = per_sequence.mean(axis=0)
+    assigned = np.zeros(heads, dtype=np.int64)
+    rows, columns = linear_sum_assignment(masses, maximize=True)
+    assigned[rows] = columns + 1
+    mass, stderr, spread = (np.full(heads, np.nan) for _ in range(3))
+    profile = np.full((heads, length), np.nan)
+    for head in rows.tolist():
+        lag = int(assigned[head])
+        mass[head], stderr[head] = mean_stderr(per_sequence[:, head, lag - 1])
+        profile[head] = by_position[head, lag - 1]
+        spread[head] = np.nanstd(profile[head])
+    even = np.array([(1.0 / np.arange(lag + 1 + bos, keys + 1)).mean() for lag in range(1, order + 1)])
+    verdicts = tuple(_verdict(row, even, copies=copies, pure=pure, some=some) for row in masses)
+    missing = [lag for lag in range(1, order + 1) if f"copies lag {lag}" not in verdicts]
+    return CopyHeads(
+        lag=assigned,
+        mass=mass,
+        stderr=stderr,
+        spread=spread,
+        masses=masses,
+        self_mass=self_mass,
+        bos_mass=bos_mass,
+        entropy=entropy,
+        position_share=share,
+        profile=profile,
+        verdict=verdicts,
+        n=sequences,
+        success=not missing,
+        message=f"no head copies lag {', '.join(map(str, missing))}" if missing else "",
+        provenance=provenance(checkpoint=cap.checkpoint),
+    )
+
+
+def _parts(cap: Capture, head: int) -> Iterator[tuple[slice, Float[np.ndarray, "part token key"]]]:
+    """One head's pattern at the tokens (not at BOS), some sequences at a time, in float64."""
+    sequences, _, keys, _ = cap.copy_pattern.shape
+    step = max(1, PART_BYTES // (8 * keys * keys))
+    for start in range(0, sequences, step):
+        part = slice(start, min(start + step, sequences))
+        yield part, cap.copy_pattern[part, head, int(cap.bos) :].detach().cpu().double().numpy()
+
+
+def _position_share(mean: Float[np.ndarray, "token key"], squares: float, *, sequences: int, bos: int) -> float:
+    """Share of the pattern's variation over keys that is the same in every sequence, corrected for its own noise."""
+    if sequences < 2:
+        return math.nan
+    visible = np.arange(len(mean)) + 1 + bos
+    # Each row sums to one over its visible keys, so the squares around 1/n are the plain squares minus 1/n.
+    variation = squares / sequences - float((1.0 / visible).sum())
+    if variation <= EVEN * len(mean):
+        return 1.0
+    content = (squares / sequences - float((mean**2).sum())) * sequences / (sequences - 1)
+    return float(np.clip(1.0 - content / variation, 0.0, 1.0))
+
+
+def _verdict(
+    masses: Float[np.ndarray, " lag"],
+    even: Float[np.ndarray, " lag"],
+    *,
+    copies: float,
+    pure: float,
+    some: float,
+) -> str:
+    """By the mass on each lag, beside what an even pattern would put there."""
+    if masses.max() >= copies and masses.max() >= pure * masses.sum():
+        return f"copies lag {int(masses.argmax()) + 1}"
+    return "mixed" if masses.sum() - even.sum() >= some * (1.0 - even.sum()) else "none"

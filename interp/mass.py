@@ -1,0 +1,280 @@
+"""Where the match head's attention goes: by overlap, by mask, on BOS and on early keys, beside what the law predicts.
+
+    mass = overlap_mass(capture(model, tokens))
+    mass.by_overlap, mass.predicted_by_overlap, mass.distance
+    mass.order_weights                       # lambda_i per sequence: how far back the estimate interpolates
+
+Observed mass is the pattern summed over the keys of a group. Predicted mass is that of eq:transformer_estimator with
+the fitted beta and kappa, N_M e^{|beta|_M} / Z for a mask and e^kappa / Z for BOS, computed for each sequence and query
+from its own counts and then averaged. The law gives early keys nothing, and knows no position.
+
+The groups {overlap 0..k, bos, early} share out all attention, so that their masses sum to one. `distance` is the total
+variation distance between mean observed and mean predicted mass over these groups; `distance_each` is the mean of the
+same distance taken query by query, where errors cannot cancel; `largest_gap` is the largest difference of a mean.
+Partial matches (0 < |M| < k) are contiguous if M is {1..i}, the only ones that back-off knows.
+
+Order weights generalise corollary:mixture to one beta per lag. With gamma_r = e^{beta_r} - 1,
+
+    sum_M e^{|beta|_M} N_M = sum_M gamma_M K_M,    gamma_M = product of gamma_r over r in M,
+
+so lambda_i is the share of the masks of size i in the right-hand sum: the paper's gamma^i K_i / sum_j gamma^j K_j where
+all betas are equal. BOS is left out: it mixes the uniform law in with weight e^kappa / Z, and the lambda_i sum to one
+beside it. A negative beta makes some weights negative; the identity still holds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+
+from interp.candidates import Array, QueryView, candidate_rows, query_views
+from interp.counts import superset_sum
+from interp.fits import MatchFit, fit_scores
+from interp.notation import is_contiguous, mask_bits, mask_name, overlap
+from interp.observe import Capture
+from interp.results import Result, jsonable, mean_stderr, provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverlapMass(Result):
+    """Attention mass by group, averaged over sequences and queries. Groups: overlap 0..k, then BOS, then early.
+
+    by_mask, by_overlap, bos, early, contiguous, noncontiguous     observed; the last two are the partial matches
+    predicted_...                    the same from the law; NaN without a fit to trust
+    stderr_by_mask, stderr_by_group  standard errors of the observed means over sequences
+    observed_by_query                [query, group] means over sequences, and predicted_by_query
+    queries                          the token index t of each of these queries
+    order_weights                    [batch, order] lambda_0 .. lambda_k of each sequence at the last query
+    distance, distance_each, largest_gap     see the module
+    total                            observed mass of all groups together: 1 up to rounding
+    beta, kappa                      the parameters behind the prediction
+    n                                sequences
+    success                          the prediction rests on a fit to trust
+    """
+
+    by_mask: Float[np.ndarray, " mask"]
+    by_overlap: Float[np.ndarray, " order"]
+    bos: float
+    early: float
+    contiguous: float
+    noncontiguous: float
+    predicted_by_mask: Float[np.ndarray, " mask"]
+    predicted_by_overlap: Float[np.ndarray, " order"]
+    predicted_bos: float
+    predicted_contiguous: float
+    predicted_noncontiguous: float
+    stderr_by_mask: Float[np.ndarray, " mask"]
+    stderr_by_group: Float[np.ndarray, " group"]
+    observed_by_query: Float[np.ndarray, "query group"]
+    predicted_by_query: Float[np.ndarray, "query group"]
+    queries: Int64[np.ndarray, " query"]
+    order_weights: Float[np.ndarray, "batch order"]
+    distance: float
+    distance_each: float
+    largest_gap: float
+    total: float
+    beta: Float[np.ndarray, " lag"]
+    kappa: float | None
+    n: int
+    success: bool
+    message: str
+    provenance: dict[str, Any] = field(repr=False)
+
+    @property
+    def mean_order_weights(self) -> Float[np.ndarray, " order"]:
+        """lambda_i averaged over sequences."""
+        return np.asarray(self.order_weights.mean(axis=0))
+
+    def table(self) -> pd.DataFrame:
+        """One row per group, then one per mask: kind, group, overlap, contiguous, observed, predicted, stderr."""
+        import pandas as pd
+
+        order = len(self.by_overlap) - 1
+        rows = [
+            {
+                "kind": "overlap",
+                "group": f"|M|={size}",
+                "overlap": size,
+                "observed": self.by_overlap[size],
+                "predicted": self.predicted_by_overlap[size],
+                "stderr": self.stderr_by_group[size],
+            }
+            for size in range(order + 1)
+        ]
+        rows += [
+            {
+                "kind": name,
+                "group": name,
+                "observed": observed,
+                "predicted": predicted,
+                "stderr": self.stderr_by_group[place],
+            }
+            for name, observed, predicted, place in (
+                ("bos", self.bos, self.predicted_bos, order + 1),
+                ("early", self.early, 0.0 if self.success else math.nan, order + 2),
+            )
+        ]
+        rows += [
+            {
+                "kind": "mask",
+                "group": mask_name(mask),
+                "overlap": overlap(mask),
+                "contiguous": is_contiguous(mask),
+                "observed": self.by_mask[mask],
+                "predicted": self.predicted_by_mask[mask],
+                "stderr": self.stderr_by_mask[mask],
+            }
+            for mask in range(1 << order)
+        ]
+        columns = ["kind", "group", "overlap", "contiguous", "observed", "predicted", "stderr"]
+        return pd.DataFrame(rows, columns=columns).astype({"overlap": "Int64", "contiguous": "boolean"})
+
+    def record(self) -> dict[str, Any]:
+        """The fields as JSON-able values: masks and overlaps by name, order weights averaged over sequences."""
+        record = super().record() | {"order_weights": jsonable(self.mean_order_weights)}
+        for name in ("by_mask", "predicted_by_mask", "stderr_by_mask"):
+            record[name] = {mask_name(mask): value for mask, value in enumerate(record[name])}
+        for name in ("by_overlap", "predicted_by_overlap", "order_weights"):
+            record[name] = {str(size): value for size, value in enumerate(record[name])}
+        return record
+
+    def __str__(self) -> str:
+        def row(values: Array) -> str:
+            return ", ".join(f"{value:.3f}" for value in values)
+
+        queries = "1 query" if len(self.queries) == 1 else f"{len(self.queries)} queries"
+        outside = f"BOS {self.bos:.3f} ({self.predicted_bos:.3f}), early {self.early:.3f} (0)"
+        lines = [
+            f"overlap mass over {self.n} sequences, {queries}: {'ok' if self.success else 'FAILED'}",
+            f"  |M| = 0..{len(self.by_overlap) - 1}   {row(self.by_overlap)} (law: {row(self.predicted_by_overlap)})",
+            f"  outside      {outside}",
+            f"  partial      contiguous {self.contiguous:.3f} ({self.predicted_contiguous:.3f}), "
+            f"other {self.noncontiguous:.3f} ({self.predicted_noncontiguous:.3f})",
+            f"  distance     {self.distance:.4f} of the means, {self.distance_each:.4f} query by query, "
+            f"largest gap {self.largest_gap:.4f}",
+            f"  lambda       {row(self.mean_order_weights)}",
+        ]
+        if self.message:
+            lines.append(f"  {self.message}")
+        return "\n".join(lines)
+
+
+def overlap_mass(cap: Capture, fit: MatchFit | None = None) -> OverlapMass:
+    """Observed and predicted attention mass at the capture's queries; without `fit`, it is made from the capture.
+
+    Queries before the first candidate have nothing to match and are left out.
+    """
+    fit = fit_scores(cap) if fit is None else fit
+    order, sequences = cap.order, int(cap.tokens.shape[0])
+    if len(fit.beta) != order or (fit.kappa is None) == cap.bos:
+        raise ValueError(
+            f"the fit is of order {len(fit.beta)} {'without' if fit.kappa is None else 'with'} BOS, "
+            f"the capture of order {order} {'with' if cap.bos else 'without'} BOS"
+        )
+    masks, rows = 1 << order, candidate_rows(cap)
+    # Columns: every mask, then BOS, then early.
+    observed, predicted = (np.zeros((sequences, len(rows), masks + 2)) for _ in range(2))
+    order_weights = np.full((sequences, order + 1), np.nan)
+    for view in query_views(cap):
+        place = (view.sequences, rows.index(view.row))
+        counts = _by_mask(view.masks, None, masks)
+        observed[place] = np.column_stack([_by_mask(view.masks, view.pattern, masks), *_outside(view)])
+        predicted[place] = _law(counts, fit.beta, fit.kappa) if fit.success else np.nan
+        if view.row == rows[-1] and fit.success:
+            order_weights[view.sequences] = _order_weights(counts, fit.beta)
+    sizes = np.array([overlap(mask) for mask in range(masks)])
+    into_groups = np.zeros((masks + 2, order + 3))
+    into_groups[np.arange(masks), sizes] = 1.0
+    into_groups[[masks, masks + 1], [order + 1, order + 2]] = 1.0
+    observed_groups, predicted_groups = observed @ into_groups, predicted @ into_groups
+    mean_observed, mean_predicted = observed.mean(axis=(0, 1)), predicted.mean(axis=(0, 1))
+    gap = (mean_observed - mean_predicted) @ into_groups
+    partial = (sizes > 0) & (sizes < order)
+    suffix = partial & np.array([is_contiguous(mask) for mask in range(masks)])
+    inside, law = mean_observed[:masks], mean_predicted[:masks]
+    return OverlapMass(
+        by_mask=inside,
+        by_overlap=(mean_observed @ into_groups)[: order + 1],
+        bos=float(mean_observed[masks]),
+        early=float(mean_observed[masks + 1]),
+        contiguous=float(inside[suffix].sum()),
+        noncontiguous=float(inside[partial & ~suffix].sum()),
+        predicted_by_mask=law,
+        predicted_by_overlap=(mean_predicted @ into_groups)[: order + 1],
+        predicted_bos=float(mean_predicted[masks]),
+        predicted_contiguous=float(law[suffix].sum()),
+        predicted_noncontiguous=float(law[partial & ~suffix].sum()),
+        stderr_by_mask=_stderr(observed[..., :masks]),
+        stderr_by_group=_stderr(observed_groups),
+        observed_by_query=observed_groups.mean(axis=0),
+        predicted_by_query=predicted_groups.mean(axis=0),
+        queries=cap.queries.cpu().numpy()[rows] - int(cap.bos),
+        order_weights=order_weights,
+        distance=float(np.abs(gap).sum() / 2),
+        distance_each=float(np.abs(observed_groups - predicted_groups).sum(axis=-1).mean() / 2),
+        largest_gap=float(np.abs(gap).max()),
+        total=float(mean_observed.sum()),
+        beta=fit.beta,
+        kappa=fit.kappa,
+        n=sequences,
+        success=fit.success,
+        message="" if fit.success else f"no law to compare with: {fit.message}",
+        provenance=provenance(checkpoint=cap.checkpoint),
+    )
+
+
+def _outside(view: QueryView) -> tuple[Array, Array]:
+    """Mass on BOS and on the early keys."""
+    bos = np.zeros(len(view.pattern)) if view.bos_pattern is None else view.bos_pattern
+    return bos, view.early_pattern.sum(axis=1)
+
+
+def _by_mask(
+    masks: Int64[np.ndarray, "batch key"], weights: Array | None, size: int
+) -> Float[np.ndarray, "batch mask"]:
+    """Sum of the weights (or the number) of the keys of each mask, row by row."""
+    batch = len(masks)
+    codes = masks + size * np.arange(batch)[:, None]
+    flat = None if weights is None else weights.ravel()
+    return np.bincount(codes.ravel(), weights=flat, minlength=batch * size).astype(np.float64).reshape(batch, size)
+
+
+def _law(counts: Float[np.ndarray, "batch mask"], beta: Array, kappa: float | None) -> Float[np.ndarray, "batch group"]:
+    """N_M e^{|beta|_M} / Z for every mask, e^kappa / Z for BOS, nothing for early keys."""
+    batch, masks = counts.shape
+    scores = np.full((batch, masks + 2), -np.inf)
+    with np.errstate(divide="ignore"):
+        scores[:, :masks] = mask_bits(len(beta)) @ beta + np.log(counts)
+    if kappa is not None:
+        scores[:, masks] = kappa
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _order_weights(counts: Float[np.ndarray, "batch mask"], beta: Array) -> Float[np.ndarray, "batch order"]:
+    """lambda_i: the share of the masks of size i in sum_M gamma_M K_M; in logs, because gamma overflows first."""
+    order = len(beta)
+    cumulative = superset_sum(torch.from_numpy(counts[..., None])).numpy()[..., 0]
+    bits = mask_bits(order)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # log |e^b - 1| = max(b, 0) + log(1 - e^{-|b|}), and -inf at b = 0, where only the empty mask keeps its weight.
+        log_gamma = np.maximum(beta, 0.0) + np.log(-np.expm1(-np.abs(beta)))
+        log_terms = np.where(bits, log_gamma, 0.0).sum(axis=1) + np.log(cumulative)
+    signs = np.where(bits & (beta < 0), -1.0, 1.0).prod(axis=1)
+    terms = signs * np.exp(log_terms - log_terms.max(axis=1, keepdims=True))
+    sizes = np.array([overlap(mask) for mask in range(1 << order)])
+    by_order = terms @ (sizes[:, None] == np.arange(order + 1)).astype(np.float64)
+    return np.asarray(by_order / by_order.sum(axis=1, keepdims=True))
+
+
+def _stderr(values: Float[np.ndarray, "batch query group"]) -> Float[np.ndarray, " group"]:
+    """Standard errors over sequences: queries of one sequence are not independent, so each sequence counts once."""
+    return np.array([mean_stderr(column)[1] for column in values.mean(axis=1).T])

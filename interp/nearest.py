@@ -1,0 +1,300 @@
+"""Which estimator does the model compute? KL from its predictions to each candidate, the nearest first.
+
+    near = nearest_estimator(model, chains.tokens, beta=fit.beta, kappa=fit.kappa)
+    near.nearest, near.table()
+
+    soft_matching_fitted     eq:transformer_estimator at the beta and kappa read off the scores (where given)
+    soft_matching_best       the same estimator at the parameters that come nearest to the predictions; kappa only where
+                             the model has BOS
+    soft_matching_best_bos   without BOS: what pseudo-counts would add, although the attention cannot make them
+    add_alpha_1, add_alpha_best, maximum_likelihood, jelinek_mercer_best, katz, witten_bell, kneser_ney
+
+"best" means the least KL(model || estimator). Parameters are tuned on one half of the sequences and judged on the
+other, both ways round, so that tuning gives no advantage; the parameters reported are those of all sequences.
+Predictions and estimators are raised to the suite's floor (`divergence`); `floored` says how often that mattered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from transformer_lens import HookedTransformer
+
+from interp.classical import jelinek_mercer, katz, kneser_ney, witten_bell
+from interp.counts import mask_counts
+from interp.divergence import KL_FLOOR
+from interp.estimators import add_alpha, maximum_likelihood, soft_matching, soft_matching_from_counts
+from interp.intervene import Circuit, check_parameters, kl_between, locate
+from interp.notation import Tokens
+from interp.results import Result, mean_stderr, provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Parameters and rows of the batch -> the laws of those rows; differentiable in the parameters.
+Family: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+WIDEST = 200.0  # no parameter leaves [-200, 200]: exp(200) is hard attention in any precision
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimatorDistance:
+    """KL(model || estimator) of one estimator.
+
+    parameters  what the estimator was run at; empty if it has none
+    kl, stderr  mean over sequences
+    behind      mean difference to the nearest estimator, paired by sequence, with `behind_stderr`; 0 for the nearest
+    floored     share of sequences where a symbol that the model gives at least the floor gets less from the estimator
+    tuned       the parameters were chosen to come near the model
+    """
+
+    estimator: str
+    parameters: dict[str, Any]
+    kl: float
+    stderr: float
+    behind: float
+    behind_stderr: float
+    floored: float
+    tuned: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestEstimator(Result):
+    """The estimators by their distance from the model, the nearest first."""
+
+    estimators: tuple[EstimatorDistance, ...]
+    floor: float
+    n: int
+    success: bool
+    message: str
+    provenance: dict[str, Any]
+
+    @property
+    def nearest(self) -> str:
+        """The name of the nearest estimator."""
+        return self.estimators[0].estimator
+
+    def __getitem__(self, estimator: str) -> EstimatorDistance:
+        """The row of that estimator."""
+        for row in self.estimators:
+            if row.estimator == estimator:
+                return row
+        raise KeyError(f"no estimator {estimator!r}; there are {', '.join(row.estimator for row in self.estimators)}")
+
+    def table(self) -> pd.DataFrame:
+        """One row per estimator, nearest first; parameters as text."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [
+                {
+                    "estimator": row.estimator,
+                    "kl": row.kl,
+                    "stderr": row.stderr,
+                    "behind": row.behind,
+                    "behind_stderr": row.behind_stderr,
+                    "floored": row.floored,
+                    "tuned": row.tuned,
+                    "parameters": _text(row.parameters),
+                }
+                for row in self.estimators
+            ]
+        )
+
+    def record(self) -> dict[str, Any]:
+        """The fields, after the nearest estimator and the KL of each."""
+        distances = {row.estimator: row.kl for row in self.estimators}
+        return {"nearest": self.nearest, "kl": distances, **super().record()}
+
+    def __str__(self) -> str:
+        lines = [f"Nearest estimators on {self.n} sequences, KL(model || estimator) in nats"]
+        for row in self.estimators[:6]:
+            needed = f", floored {row.floored:.0%}" if row.floored else ""
+            lines.append(f"  {row.estimator:22} {row.kl:.5f} +- {row.stderr:.5f}{needed}  {_text(row.parameters)}")
+        if not self.success:
+            lines.append(f"  not to be trusted: {self.message}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def nearest_estimator(
+    model: HookedTransformer,
+    tokens: Tokens,
+    *,
+    beta: Any | None = None,
+    kappa: float | None = None,
+    floor: float = KL_FLOOR,
+    order: int | None = None,
+    bos: int | bool | None = None,
+    vocab: int | None = None,
+    checkpoint: str | None = None,
+) -> NearestEstimator:
+    """KL from the model's predictions after the last token to every estimator.
+
+    beta and kappa are those of `fit_scores`; without them, soft matching is judged at its own best only. For a model
+    from elsewhere give `order`, and `bos` and `vocab` as for `capture`.
+    """
+    circuit = locate(model, order=order, bos=bos, vocab=vocab, copy_layer=0, match_layer=0)
+    array = circuit.check(tokens)
+    if array.shape[0] < 2:
+        raise ValueError("tuning and judging take different sequences: give at least 2")
+    bench = _Bench(circuit, array, floor=floor)
+    if beta is not None:
+        weights, pseudo = check_parameters(circuit, beta=beta, kappa=kappa)
+        bench.judge(
+            "soft_matching_fitted",
+            soft_matching(array, vocab=circuit.vocab, beta=weights, kappa=pseudo),
+            beta=weights.tolist(),
+            kappa=pseudo,
+        )
+    bench.tune_soft_matching("soft_matching_best", pseudo_counts=circuit.bos)
+    if not circuit.bos:
+        bench.tune_soft_matching("soft_matching_best_bos", pseudo_counts=True)
+    bench.tune_add_alpha("add_alpha_best")
+    bench.tune_jelinek_mercer("jelinek_mercer_best")
+    symbols, lags = circuit.vocab, circuit.order
+    bench.judge("add_alpha_1", add_alpha(array, order=lags, vocab=symbols, alpha=1.0), alpha=1.0)
+    bench.judge("maximum_likelihood", maximum_likelihood(array, order=lags, vocab=symbols))
+    bench.judge("katz", katz(array, order=lags, vocab=symbols))
+    bench.judge("witten_bell", witten_bell(array, order=lags, vocab=symbols))
+    bench.judge("kneser_ney", kneser_ney(array, order=lags, vocab=symbols))
+    return NearestEstimator(
+        estimators=bench.ranking(),
+        floor=floor,
+        n=array.shape[0],
+        success=not bench.troubles,
+        message="; ".join(bench.troubles),
+        provenance=provenance(checkpoint=checkpoint),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judged:
+    estimator: str
+    parameters: dict[str, Any]
+    values: torch.Tensor
+    floored: float
+    tuned: bool
+
+
+class _Bench:
+    """The model's predictions, and the estimators that were measured against them."""
+
+    def __init__(self, circuit: Circuit, tokens: torch.Tensor, *, floor: float) -> None:
+        self.order, self.vocab, self.tokens, self.floor = circuit.order, circuit.vocab, tokens, floor
+        self.model_laws = circuit.laws(tokens)
+        self.counts = mask_counts(tokens, order=circuit.order, vocab=circuit.vocab)
+        self.everyone = torch.arange(tokens.shape[0])
+        self.judged: list[_Judged] = []
+        self.troubles: list[str] = []
+
+    def judge(self, name: str, laws: torch.Tensor, *, tuned: bool = False, **parameters: Any) -> None:
+        short = (laws < self.floor) & (self.model_laws >= self.floor)
+        self.judged.append(
+            _Judged(
+                estimator=name,
+                parameters=parameters,
+                values=kl_between(self.model_laws, laws, floor=self.floor),
+                floored=float(short.any(-1).double().mean()),
+                tuned=tuned,
+            )
+        )
+
+    def tune_soft_matching(self, name: str, *, pseudo_counts: bool) -> None:
+        def family(parameters: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+            kappa = parameters[self.order] if pseudo_counts else None
+            return soft_matching_from_counts(self.counts[rows], beta=parameters[: self.order], kappa=kappa)
+
+        starts = [[beta] * self.order + [kappa] * pseudo_counts for beta, kappa in ((1.0, 0.0), (3.0, 3.0))]
+        best, laws = self._tuned(name, family, starts)
+        kappa = {"kappa": float(best[self.order])} if pseudo_counts else {}
+        self.judge(name, laws, tuned=True, beta=best[: self.order].tolist(), **kappa)
+
+    def tune_add_alpha(self, name: str) -> None:
+        full = self.counts[:, -1].double()
+
+        def family(parameters: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+            votes = full[rows] + torch.exp(parameters[0])
+            return votes / votes.sum(-1, keepdim=True)
+
+        best, laws = self._tuned(name, family, [[0.0]])
+        self.judge(name, laws, tuned=True, alpha=float(np.exp(best[0])))
+
+    def tune_jelinek_mercer(self, name: str) -> None:
+        # The mixture is linear in its weights: the corners of the simplex are the models of each order.
+        corners = np.eye(self.order + 1)
+        models = torch.stack(
+            [jelinek_mercer(self.tokens, vocab=self.vocab, weights=corner) for corner in corners], dim=1
+        )
+
+        def family(parameters: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+            return torch.einsum("i,biv->bv", torch.softmax(parameters, dim=0), models[rows])
+
+        best, laws = self._tuned(name, family, [[0.0] * (self.order + 1)])
+        self.judge(name, laws, tuned=True, weights=torch.softmax(torch.from_numpy(best), dim=0).tolist())
+
+    def ranking(self) -> tuple[EstimatorDistance, ...]:
+        order = sorted(self.judged, key=lambda row: float(row.values.mean()))
+        rows = []
+        for row in order:
+            kl, stderr = mean_stderr(row.values)
+            behind, behind_stderr = mean_stderr(row.values - order[0].values)
+            rows.append(
+                EstimatorDistance(
+                    estimator=row.estimator,
+                    parameters=row.parameters,
+                    kl=kl,
+                    stderr=stderr,
+                    behind=behind,
+                    behind_stderr=behind_stderr,
+                    floored=row.floored,
+                    tuned=row.tuned,
+                )
+            )
+        return tuple(rows)
+
+    def _tuned(
+        self, name: str, family: Family, starts: list[list[float]]
+    ) -> tuple[Float[np.ndarray, " parameter"], Float[torch.Tensor, "batch vocab"]]:
+        """The best parameters on all sequences, and laws for each half at the parameters of the other half."""
+        best = self._minimum(name, family, self.everyone, starts)
+        laws = torch.empty_like(self.model_laws)
+        for half in (self.everyone[::2], self.everyone[1::2]):
+            other = self.everyone[~torch.isin(self.everyone, half)]
+            found = self._minimum(name, family, other, [best.tolist()])
+            laws[half] = family(torch.from_numpy(found), half)
+        return best, laws
+
+    def _minimum(
+        self, name: str, family: Family, rows: torch.Tensor, starts: list[list[float]]
+    ) -> Float[np.ndarray, " parameter"]:
+        target = self.model_laws[rows]
+
+        def loss(point: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+            parameters = torch.tensor(point, dtype=torch.float64, requires_grad=True)
+            with torch.enable_grad():
+                value = kl_between(target, family(parameters, rows), floor=self.floor).mean()
+                (gradient,) = torch.autograd.grad(value, parameters)
+            return float(value.detach()), gradient.numpy()
+
+        bounds = [(-WIDEST, WIDEST)] * len(starts[0])
+        found = [minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds) for start in starts]
+        best = min(found, key=lambda result: float(result.fun))
+        if not best.success and len(rows) == len(self.everyone):
+            self.troubles.append(f"{name}: the search for its parameters ended early ({best.message})")
+        return np.asarray(best.x, dtype=np.float64)
+
+
+def _text(parameters: dict[str, Any]) -> str:
+    def show(value: Any) -> str:
+        return "(" + ", ".join(map(show, value)) + ")" if isinstance(value, (list, tuple)) else f"{value:.4g}"
+
+    return ", ".join(f"{name} {show(value)}" for name, value in parameters.items() if value is not None)

@@ -1,0 +1,183 @@
+"""Which tokens the match head compares: a weight for every pair of query block and key block (corollary:inductive).
+
+    pairs = fit_score_pairs(capture(model, tokens))
+    pairs.beta                      # [k+1, k+1]: row a is the query's x_{t-a}, column b the key's x_{s-b}
+    pairs.aligned_share             # how much of the explained score the aligned pairs explain on their own
+
+Under label symmetry the most general score is a sum of beta_{a,b} [x_{t-a} = x_{s-b}] over all pairs of blocks. The
+claim of prop:transformer_estimator is that only the super-diagonal b = a + 1 carries weight, beta_{r-1,r} = beta_r:
+the query's context against the context of the key's own token. Blocks 0..k are those of the residual stream, so key
+block 0 (x_s itself) and query block k (x_{t-k}) are part of the matrix and should be empty. The corollary numbers its
+query lags differently; the alignment here is that of def:match_mask.
+
+The fit is that of `fits`: candidate keys, a free intercept per query, the same smooth function of the distance, errors
+clustered by sequence. The aligned share is
+
+    (SSE_position - SSE_aligned) / (SSE_position - SSE_all)
+
+with the sums of squares of three nested fits: position alone, with the aligned pairs, with all pairs. It is 1 where
+the other pairs add nothing. Coefficients are not simply squared and added, because the indicators overlap: successive
+tokens of a chain are correlated.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import einops
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from interp.candidates import QueryView, count_distances, query_views
+from interp.fits import MIN_R2, MIN_SEQUENCES
+from interp.observe import Capture
+from interp.regression import SPLINE_TERMS, NormalEquations, centred, clustered, distance_basis
+from interp.results import Result, provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairFit(Result):
+    """Weights of all block pairs.
+
+    beta, stderr     [query block, key block]; NaN where the fit failed
+    aligned_share    of the explained squared score, the part that the aligned pairs explain alone
+    aligned_share_stderr   its standard error
+    r2               within-query R2 of all pairs and position together
+    r2_pairs         of what position alone leaves unexplained, the part that the pairs explain; success is judged on it
+    n, sequences     candidate keys, and sequences (clusters)
+    """
+
+    beta: Float[np.ndarray, "block block"]
+    stderr: Float[np.ndarray, "block block"]
+    aligned_share: float
+    aligned_share_stderr: float
+    r2: float
+    r2_pairs: float
+    n: int
+    sequences: int
+    success: bool
+    message: str
+    provenance: dict[str, Any] = field(repr=False)
+
+    @property
+    def aligned(self) -> Float[np.ndarray, " lag"]:
+        """The super-diagonal: beta_r for r = 1..k with every other pair controlled for."""
+        return np.diagonal(self.beta, offset=1).copy()
+
+    def table(self) -> pd.DataFrame:
+        """One row per pair: query_block, key_block, aligned, beta, stderr."""
+        import pandas as pd
+
+        query, key = np.indices(self.beta.shape)
+        return pd.DataFrame(
+            {
+                "query_block": query.ravel(),
+                "key_block": key.ravel(),
+                "aligned": (key == query + 1).ravel(),
+                "beta": self.beta.ravel(),
+                "stderr": self.stderr.ravel(),
+            }
+        )
+
+    def __str__(self) -> str:
+        lines = [
+            f"lag pairs of {self.n} keys, {self.sequences} sequences: {'ok' if self.success else 'FAILED'}",
+            f"  aligned pairs carry {self.aligned_share:.2%} ± {self.aligned_share_stderr:.2%} of the explained score",
+            f"  R2 {self.r2:.4f}; of what position leaves {self.r2_pairs:.4f}",
+        ]
+        if self.message:
+            lines.append(f"  {self.message}")
+        if self.success and len(self.beta) <= 4:
+            lines += ["  " + " ".join(f"{value:8.3f}" for value in row) for row in self.beta]
+        elif self.success:
+            lines.append("  aligned    " + ", ".join(f"{value:.4g}" for value in self.aligned))
+        return "\n".join(lines)
+
+
+def fit_score_pairs(
+    cap: Capture,
+    *,
+    position: bool = True,
+    min_r2: float = MIN_R2,
+    min_sequences: int = MIN_SEQUENCES,
+) -> PairFit:
+    """The [k+1, k+1] matrix of pair weights from the match scores, and how far it is aligned."""
+    blocks, sequences = cap.order + 1, int(cap.tokens.shape[0])
+    basis = distance_basis(count_distances(cap), terms=SPLINE_TERMS if position else 0)
+    pairs = list(range(blocks * blocks))
+    aligned = [a * blocks + a + 1 for a in range(cap.order)]
+    places = list(range(len(pairs), len(pairs) + basis.shape[1]))
+    size = len(pairs) + len(places)
+    equations = NormalEquations(columns=size, epsilon=torch.finfo(cap.match_scores.dtype).eps)
+    for view in query_views(cap, columns=size + 1):
+        equations.add(_design(view, basis, order=cap.order), view.scores, view.known)
+
+    def result(*, failure: str | None = None, found: dict[str, Any]) -> PairFit:
+        matrix = np.full((blocks, blocks), np.nan)
+        numbers = ("aligned_share", "aligned_share_stderr", "r2", "r2_pairs")
+        blank: dict[str, Any] = {"beta": matrix, "stderr": matrix, **dict.fromkeys(numbers, math.nan)}
+        return PairFit(
+            **blank | found,
+            n=equations.n,
+            sequences=sequences,
+            success=failure is None,
+            message=failure or "",
+            provenance=provenance(checkpoint=cap.checkpoint),
+        )
+
+    if count_distances(cap) < 2:
+        return result(failure="a query needs at least two candidate keys: the sequences are too short", found={})
+    if reason := equations.trouble():
+        return result(failure=reason, found={})
+    place_only, aligned_only, everything = map(equations.solve, (places, aligned + places, pairs + places))
+    r2_pairs = 1.0 - everything.sse / place_only.sse if place_only.sse > equations.noise else 0.0
+    quality = {"r2": 1.0 - everything.sse / equations.total, "r2_pairs": r2_pairs}
+    if not everything.full_rank:
+        reason = "the match indicators of the block pairs are collinear on these tokens: use more or longer sequences"
+        return result(failure=reason, found=quality)
+    if sequences < min_sequences:
+        return result(failure=f"{sequences} sequences; standard errors need at least {min_sequences}", found=quality)
+    if r2_pairs < min_r2:
+        reason = f"matches of any pair explain {r2_pairs:.1%} of the scores; below {min_r2:.0%} no beta is trusted"
+        return result(failure=reason, found=quality)
+
+    pull = np.zeros((sequences, size))
+    squares = np.zeros((sequences, 3))
+    for view in query_views(cap, columns=size + 1):
+        columns, y = centred(_design(view, basis, order=cap.order), view.known), centred(view.scores, view.known)
+        errors = [y - columns @ fit.coefficients for fit in (place_only, aligned_only, everything)]
+        squares[view.sequences] += np.stack([(error**2).sum(axis=1) for error in errors], axis=1)
+        pull[view.sequences] += np.einsum("bkc,bk->bc", columns, errors[-1])
+    variance = np.diag(clustered(pull @ everything.inverse))[pairs]
+    by_aligned, by_all = squares[:, 0] - squares[:, 1], squares[:, 0] - squares[:, 2]
+    share = float(by_aligned.sum() / by_all.sum())
+    # Each fit minimises its sum of squares, so to first order errors of its coefficients do not enter: a plain ratio.
+    influence = (by_aligned - share * by_all) / by_all.sum()
+    found = {
+        "beta": einops.rearrange(everything.coefficients[pairs], "(a b) -> a b", b=blocks),
+        "stderr": einops.rearrange(np.sqrt(variance), "(a b) -> a b", b=blocks),
+        "aligned_share": share,
+        "aligned_share_stderr": float(np.sqrt(clustered(influence[:, None])[0, 0])),
+    }
+    return result(found=found | quality)
+
+
+def _design(
+    view: QueryView, basis: Float[np.ndarray, "distance term"], *, order: int
+) -> Float[np.ndarray, "batch key column"]:
+    """Equality of every query block with every key block, then the functions of distance."""
+    lags = np.arange(order + 1)
+    t = view.tokens.shape[1] - 1
+    query_blocks = view.tokens[:, t - lags]
+    key_blocks = view.tokens[:, np.arange(order, t + 1)[:, None] - lags]
+    equal = query_blocks[:, None, :, None] == key_blocks[:, :, None, :]
+    places = np.broadcast_to(basis[view.distance], (*view.masks.shape, basis.shape[1]))
+    return np.concatenate(
+        [einops.rearrange(equal, "batch key a b -> batch key (a b)"), places], axis=-1, dtype=np.float64
+    )

@@ -1,0 +1,60 @@
+"""Partial matches as pseudo-counts: the additive reading of soft matching without BOS (eq:pseudo_count).
+
+    pseudo_counts(tokens, order=2, vocab=5, beta=1.5)       alpha~_m(gamma), [batch, vocab]
+    expected_cumulative_count(length=64, order=2, vocab=5, overlap=1)    eq:approx_expectation
+
+At one beta for all lags, soft matching equals (K_[k](m) + alpha~_m) / (K_[k] + sum alpha~): counting exact
+matches, plus a pseudo-count that depends on the data. lemma:optimal_beta takes it for the constant alpha.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from interp.counts import superset_sum
+from interp.estimators import Law, from_counts
+from interp.notation import Tokens, as_beta, check_order, check_vocab, overlap
+
+
+def pseudo_counts(tokens: Tokens, *, order: int, vocab: int, beta: float, every_position: bool = False) -> Law:
+    """alpha~_m(gamma) = gamma^-k times the sum over M, a proper subset of [k], of gamma^|M| K_M(m), gamma = e^beta - 1.
+
+    beta must be positive: at 0 gamma vanishes and the pseudo-count is infinite, below 0 it changes sign with |M|.
+
+    >>> pseudo_counts([[0, 1, 0, 1]], order=2, vocab=2, beta=math.log(2.0))[0].tolist()  # gamma = 1
+    [3.0, 1.0]
+    """
+    check_order(order)
+    scale = float(as_beta([beta])[0])
+    if scale <= 0:
+        raise ValueError(f"beta must be > 0 for pseudo-counts (gamma = e^beta - 1 > 0), got {beta!r}")
+    log_gamma = scale + math.log(-math.expm1(-scale))
+    if -order * log_gamma > 700:
+        raise ValueError(f"beta = {beta!r} is too small: gamma^-{order} overflows")
+    sizes = torch.tensor([overlap(mask) for mask in range(1 << order)], dtype=torch.float64)
+    weights = torch.where(sizes < order, torch.exp((sizes - order) * log_gamma), 0.0)  # the full mask is left out
+
+    def estimate(counts: torch.Tensor) -> torch.Tensor:
+        return torch.einsum("m,...mv->...v", weights, superset_sum(counts).double())
+
+    return from_counts(estimate, tokens, order=order, vocab=vocab, every_position=every_position)
+
+
+def expected_cumulative_count(*, length: int, order: int, vocab: int, overlap: int) -> float:
+    """(T - k - 1) / |V|^|M|: what eq:approx_expectation takes for E[K_M], |M| = overlap.
+
+    It counts the candidates before the query and treats contexts as uniform and independent. K_M itself, as in
+    def:occurrences and everywhere in this suite, also counts the candidate T.
+
+    >>> expected_cumulative_count(length=64, order=2, vocab=5, overlap=1)
+    12.2
+    """
+    check_order(order)
+    check_vocab(vocab)
+    if not 0 <= overlap <= order:
+        raise ValueError(f"overlap must lie in 0..{order}, got {overlap}")
+    if length <= order:
+        raise ValueError(f"length must exceed the order: length {length}, order {order}")
+    return (length - order - 1) / float(vocab**overlap)

@@ -1,0 +1,350 @@
+"""Where does a model's smoothing come from: partial matches, BOS, or the readout?
+
+    source = smoothing_source(model, chains.tokens, next_law=chains.next_law)
+    source.table(), source.shares
+
+Counting exact matches gives nothing to a successor that has not been seen. Three things can soften that, and each
+can be switched off in the live model, alone and together with the others:
+
+    partial   finite beta: off, the match head keeps only full matches (and BOS), with the model's own scores
+    bos       kappa: off, BOS gets no attention and the rest is renormalised
+    readout   W_O: off, the law is block 0 of the match head's output, as in the construction. Every block of the
+              final stream sums to one, so that any constant in W_O passes a uniform share into the law, with no
+              BOS needed; and W_O may read other blocks too.
+
+Where nothing is left to attend to, the head attends to nothing, and its votes are empty (uniform through the floor of
+the probability readout). The readout can be taken apart only where it is linear in the votes: under the
+probability readout of a construction or a disentangled model. Elsewhere that source is reported as not applicable.
+
+KL(truth || prediction) is floored as everywhere (`divergence`). Without smoothing the floor is needed often, so that
+the size of the changes depends on it; `floored` says how often.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float
+from transformer_lens import HookedTransformer
+
+from interp.causal import full_matches, keep_keys
+from interp.divergence import KL_FLOOR, kl_divergence
+from interp.hooked import MATCH, InductionTransformer
+from interp.intervene import Circuit, Hook, Hooks, check_next_law, key_masks, locate
+from interp.notation import Tokens
+from interp.results import Result, jsonable, mean_stderr, provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SOURCES = ("partial", "bos", "readout")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switched:
+    """The model with some sources off.
+
+    off            which sources are off, joined by "+"; "none" is the model as it is
+    kl             mean KL(truth || prediction), with its standard error
+    change         mean increase over the model as it is, with its standard error (paired by sequence)
+    floored        share of sequences where the floor was needed
+    empty          share of sequences where the match head has nothing left to attend to
+    """
+
+    off: str
+    kl: float
+    kl_stderr: float
+    change: float
+    change_stderr: float
+    floored: float
+    empty: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceShare:
+    """One source's part in the increase from everything on to everything off.
+
+    contribution   its Shapley value in nats: the mean increase when it is switched off, over all orders of
+                   switching; contributions add up to the whole increase. Sources stand in for each other, so that one
+                   can have a large part in the whole and yet not be missed while the others are there: then its
+                   change alone is small.
+    share          contribution over the whole increase; NaN where there is no increase
+    applies        False where the model does not have this source, or it cannot be isolated; `reason` says why
+    """
+
+    source: str
+    contribution: float
+    stderr: float
+    share: float
+    applies: bool
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothingSource(Result):
+    """How much of the smoothing each source does.
+
+    switched         the model with every combination of applicable sources off
+    shares           each source's part
+    readout_uniform  1 - a, where the law is regressed on block 0 of the match head's output: p - 1/|V| = a (z - 1/|V|).
+                     It is the uniform share that the readout mixes in (0 for the construction); NaN where the readout
+                     cannot be taken apart
+    readout_r2       how well that one number describes the readout
+    """
+
+    switched: tuple[Switched, ...]
+    shares: tuple[SourceShare, ...]
+    readout_uniform: float
+    readout_uniform_stderr: float
+    readout_r2: float
+    floor: float
+    n: int
+    success: bool
+    message: str
+    provenance: dict[str, Any]
+
+    def __getitem__(self, off: str) -> Switched:
+        """The row with these sources off, for instance "partial+bos"."""
+        for row in self.switched:
+            if row.off == off:
+                return row
+        raise KeyError(f"no combination {off!r}; there are {', '.join(row.off for row in self.switched)}")
+
+    def share(self, source: str) -> SourceShare:
+        """The part of one source."""
+        for row in self.shares:
+            if row.source == source:
+                return row
+        raise KeyError(f"source must be one of {', '.join(SOURCES)}, got {source!r}")
+
+    def record(self) -> dict[str, Any]:
+        """The fields, after the contribution of each source and the change of KL in each combination."""
+        contribution = {part.source: jsonable(part.contribution) for part in self.shares}
+        change = {row.off: row.change for row in self.switched}
+        return {"contribution": contribution, "change": change, **super().record()}
+
+    def table(self) -> pd.DataFrame:
+        """One row per combination of sources that are off; the columns are the fields of `Switched`.
+
+        A source switched off alone also has its `contribution` and `share`. A source that does not apply has a row
+        of its own, without numbers, and with the `reason`.
+        """
+        import pandas as pd
+
+        names = [field.name for field in fields(Switched)]
+        rows: list[dict[str, Any]] = []
+        by_source = {row.source: row for row in self.shares}
+        for row in self.switched:
+            values = {name: getattr(row, name) for name in names}
+            part = by_source.get(row.off)
+            values |= {
+                "contribution": part.contribution if part else math.nan,
+                "share": part.share if part else math.nan,
+                "reason": "",
+            }
+            rows.append(values)
+        rows += [{"off": part.source, "reason": part.reason} for part in self.shares if not part.applies]
+        return pd.DataFrame(rows, columns=[*names, "contribution", "share", "reason"])
+
+    def __str__(self) -> str:
+        base, bare = self.switched[0], self.switched[-1]
+        lines = [
+            f"Sources of smoothing on {self.n} sequences: KL {base.kl:.4f} +- {base.kl_stderr:.4f} nats, "
+            f"{bare.change:+.4f} with all off (floor needed in {bare.floored:.0%})"
+        ]
+        for part in self.shares:
+            if part.applies:
+                alone = self[part.source]
+                lines.append(
+                    f"  {part.source:8} off alone {alone.change:+.4f} +- {alone.change_stderr:.4f}; "
+                    f"part in the whole {part.contribution:+.4f} +- {part.stderr:.4f}"
+                )
+            else:
+                lines.append(f"  {part.source:8} not applicable: {part.reason}")
+        if math.isfinite(self.readout_uniform):
+            lines.append(
+                f"  the readout mixes in {self.readout_uniform:.4f} +- {self.readout_uniform_stderr:.4f} of the "
+                f"uniform law (R2 {self.readout_r2:.3f})"
+            )
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def smoothing_source(
+    model: HookedTransformer,
+    tokens: Tokens,
+    *,
+    next_law: Float[torch.Tensor, "batch vocab"],
+    floor: float = KL_FLOOR,
+    order: int | None = None,
+    copy_layer: int | None = None,
+    match_layer: int | None = None,
+    match_head: int | None = None,
+    bos: int | bool | None = None,
+    vocab: int | None = None,
+    checkpoint: str | None = None,
+) -> SmoothingSource:
+    """Switch the sources of smoothing off, alone and together; the module's docstring says how.
+
+    The mask of a key decides what is a partial match, not beta: no fit is needed.
+    """
+    circuit = locate(
+        model,
+        order=order,
+        copy_layer=copy_layer,
+        match_layer=match_layer,
+        match_head=match_head,
+        bos=bos,
+        vocab=vocab,
+    )
+    array = circuit.check(tokens)
+    truth = check_next_law(next_law, array, vocab=circuit.vocab)
+    reasons = _reasons_against(circuit)
+    sources = [source for source in SOURCES if not reasons[source]]
+    scores = circuit.capture(array).match_scores[:, 0, 0].double()
+    masks = key_masks(array, order=circuit.order, bos=circuit.bos)
+    base = circuit.laws(array)
+    values: dict[frozenset[str], torch.Tensor] = {}
+    switched = []
+    for size in range(len(sources) + 1):
+        for off in itertools.combinations(sources, size):
+            kept = _visible(masks, order=circuit.order, bos=circuit.bos, off=off)
+            rows = keep_keys(scores, kept)
+            laws = base if not off else _laws(circuit, array, rows, off=off)
+            divergence = kl_divergence(truth, laws, floor=floor)
+            values[frozenset(off)] = divergence.values
+            change, change_stderr = mean_stderr(divergence.values - values[frozenset()])
+            switched.append(
+                Switched(
+                    off="+".join(off) or "none",
+                    kl=divergence.mean,
+                    kl_stderr=divergence.stderr,
+                    change=change,
+                    change_stderr=change_stderr,
+                    floored=divergence.floored,
+                    empty=float((rows.sum(-1) == 0).double().mean()),
+                )
+            )
+    uniform, uniform_stderr, r2 = _readout_line(circuit, array, base, applies=not reasons["readout"])
+    return SmoothingSource(
+        switched=tuple(switched),
+        shares=tuple(_share(source, sources, values, reason=reasons[source]) for source in SOURCES),
+        readout_uniform=uniform,
+        readout_uniform_stderr=uniform_stderr,
+        readout_r2=r2,
+        floor=floor,
+        n=array.shape[0],
+        success=True,
+        message="",
+        provenance=provenance(checkpoint=checkpoint),
+    )
+
+
+def _reasons_against(circuit: Circuit) -> dict[str, str]:
+    """Why a source cannot be switched off in this model; empty where it can."""
+    model = circuit.model
+    reasons = dict.fromkeys(SOURCES, "")
+    if not circuit.bos:
+        reasons["bos"] = "the model has no BOS"
+    if not isinstance(model, InductionTransformer) or model.config.family == "standard":
+        reasons["readout"] = "the final stream has no block that holds the votes"
+    elif model.config.readout != "probability":
+        reasons["readout"] = "a logit readout is not linear in the votes"
+    return reasons
+
+
+def _visible(masks: torch.Tensor, *, order: int, bos: bool, off: tuple[str, ...]) -> torch.Tensor:
+    """Which keys the match head may still attend to. Early keys hold no full match: they go with the partial ones."""
+    if "partial" in off:
+        return full_matches(masks, order=order, bos=bos and "bos" not in off)
+    kept = torch.ones_like(masks, dtype=torch.bool)
+    if "bos" in off:
+        kept[:, 0] = False
+    return kept
+
+
+def _laws(
+    circuit: Circuit, tokens: torch.Tensor, rows: torch.Tensor, *, off: tuple[str, ...]
+) -> Float[torch.Tensor, "batch vocab"]:
+    """Predictions with the match head's attention overwritten, through the model's own or the pure readout."""
+    attention = circuit.write_pattern(rows)
+    pure = _read_votes(circuit) if "readout" in off else None
+
+    def hooks(part: slice) -> list[Hook]:
+        return attention(part) + ([] if pure is None else pure(part))
+
+    return circuit.laws(tokens, hooks=hooks)
+
+
+def _read_votes(circuit: Circuit, kept: list[torch.Tensor] | None = None) -> Hooks:
+    """Hooks that read block 0 of the match head's output and predict it; with `kept` they only collect it."""
+    model = circuit.model
+    assert isinstance(model, InductionTransformer)
+    start, vocab = model.config.blocks * model.config.vocab, model.config.vocab
+    votes: list[torch.Tensor] = [] if kept is None else kept
+
+    def read(stream: torch.Tensor, hook: Any) -> None:
+        votes.append(stream[:, -1, start : start + vocab].detach().clone())
+
+    def predict(logits: torch.Tensor, hook: Any) -> torch.Tensor:
+        shares = torch.relu(votes.pop()) + model.config.floor
+        edited = logits.clone()
+        edited[:, -1] = torch.log(shares / shares.sum(-1, keepdim=True))
+        return edited
+
+    reading: Hook = (f"{MATCH}.hook_resid_post", read)
+    return lambda part: [reading] if kept is not None else [reading, ("unembed.hook_out", predict)]
+
+
+def _readout_line(
+    circuit: Circuit, tokens: torch.Tensor, laws: torch.Tensor, *, applies: bool
+) -> tuple[float, float, float]:
+    """1 - a with its standard error, and R2, for the line p - 1/|V| = a (z - 1/|V|) through the readout."""
+    if not applies:
+        return math.nan, math.nan, math.nan
+    kept: list[torch.Tensor] = []
+    circuit.run(tokens, hooks=_read_votes(circuit, kept))
+    votes = torch.cat(kept).double() - 1 / circuit.vocab
+    target = laws - 1 / circuit.vocab
+    bottom = float(votes.square().sum(-1).mean())
+    total = float(target.square().sum())
+    if bottom == 0 or total == 0:
+        return math.nan, math.nan, math.nan
+    slope = float((votes * target).sum(-1).mean()) / bottom
+    residual = target - slope * votes
+    _, spread = mean_stderr((votes * residual).sum(-1))
+    return 1 - slope, spread / bottom, 1 - float(residual.square().sum()) / total
+
+
+def _share(source: str, sources: list[str], values: dict[frozenset[str], torch.Tensor], *, reason: str) -> SourceShare:
+    if reason:
+        return SourceShare(
+            source=source,
+            contribution=math.nan,
+            stderr=math.nan,
+            share=math.nan,
+            applies=False,
+            reason=reason,
+        )
+    others = [other for other in sources if other != source]
+    per_sequence = torch.zeros_like(values[frozenset()])
+    for size in range(len(others) + 1):
+        weight = math.factorial(size) * math.factorial(len(others) - size) / math.factorial(len(sources))
+        for already in itertools.combinations(others, size):
+            off = frozenset(already)
+            per_sequence += weight * (values[off | {source}] - values[off])
+    contribution, stderr = mean_stderr(per_sequence)
+    whole = float((values[frozenset(sources)] - values[frozenset()]).mean())
+    return SourceShare(
+        source=source,
+        contribution=contribution,
+        stderr=stderr,
+        share=contribution / whole if whole > 0 else math.nan,
+        applies=True,
+        reason="",
+    )

@@ -1,0 +1,166 @@
+"""Does the model care what the symbols are called? KL between a model and its relabelings (app:symmetry).
+
+    symmetry = label_symmetry(model, chains.tokens)
+    symmetry.kl, symmetry.stderr, symmetry.max
+
+T^(sigma)(x) = sigma^{-1}(T(sigma(x))) renames the symbols, predicts, and renames back (eq:permuted_transformer). A
+label-permutation invariant model has KL(T || T^(sigma)) = 0 for every sigma; by theorem:invariance gradient flow keeps
+a symmetric start symmetric. Random starts and minibatches break the symmetry. What counts as little is told by the KL
+between models trained from different seeds, which `other_models` gives.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from tqdm import tqdm
+from transformer_lens import HookedTransformer
+
+from interp.divergence import KL_FLOOR
+from interp.intervene import kl_between, locate
+from interp.notation import Tokens
+from interp.results import Result, mean_stderr, provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelSymmetry(Result):
+    """KL(T || T^(sigma)) in nats over relabelings and sequences.
+
+    kl, stderr      mean over both; relabelings of one sequence count as one cluster
+    max             the largest over all relabelings and sequences
+    worst           the relabeling with the largest mean, as the list of new names, and `worst_kl`, that mean
+    relabelings     [relabeling, vocab], `by_relabeling` the mean KL of each; the identity is not among them
+    exhaustive      all |V|! - 1 were tried
+    seeds_kl        mean KL(T || other model), the scale; NaN where no other model was given
+    ratio           kl / seeds_kl
+    n               number of sequences
+    """
+
+    kl: float
+    stderr: float
+    max: float
+    worst: tuple[int, ...]
+    worst_kl: float
+    relabelings: Int64[np.ndarray, "relabeling vocab"]
+    by_relabeling: Float[np.ndarray, " relabeling"]
+    exhaustive: bool
+    seeds_kl: float
+    seeds_stderr: float
+    ratio: float
+    other_models: int
+    n: int
+    success: bool
+    message: str
+    provenance: dict[str, Any]
+
+    def table(self) -> pd.DataFrame:
+        """One row for the relabelings, and one for the other models if any: between, kl, stderr, max, pairs, n."""
+        import pandas as pd
+
+        rows = [("relabelings", self.kl, self.stderr, self.max, len(self.relabelings), self.n)]
+        if self.other_models:
+            rows.append(("seeds", self.seeds_kl, self.seeds_stderr, math.nan, self.other_models, self.n))
+        return pd.DataFrame(rows, columns=["between", "kl", "stderr", "max", "pairs", "n"])
+
+    def __str__(self) -> str:
+        count = f"all {len(self.relabelings)}" if self.exhaustive else f"{len(self.relabelings)} sampled"
+        lines = [
+            f"Label symmetry on {self.n} sequences, {count} relabelings",
+            f"  KL to the relabeled model {self.kl:.3g} +- {self.stderr:.2g} nats, largest {self.max:.3g}",
+            f"  worst relabeling {list(self.worst)}: {self.worst_kl:.3g}",
+        ]
+        if self.other_models:
+            lines.append(
+                f"  KL to {self.other_models} other models {self.seeds_kl:.3g} +- {self.seeds_stderr:.2g}; "
+                f"ratio {self.ratio:.3g}"
+            )
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def label_symmetry(
+    model: HookedTransformer,
+    tokens: Tokens,
+    *,
+    draws: int = 120,
+    seed: int = 0,
+    other_models: Sequence[HookedTransformer] = (),
+    floor: float = KL_FLOOR,
+    order: int | None = None,
+    bos: int | bool | None = None,
+    vocab: int | None = None,
+    checkpoint: str | None = None,
+    progress: bool = False,
+) -> LabelSymmetry:
+    """Compare the model with its relabelings: all of them if they are at most `draws`, else `draws` random ones.
+
+    BOS, where there is one, keeps its name. `other_models` are models of the same shape from other seeds. For a
+    model from elsewhere give `order`, and `bos` and `vocab` as for `capture`.
+    """
+    circuit = locate(model, order=order, bos=bos, vocab=vocab, copy_layer=0, match_layer=0)
+    array = circuit.check(tokens)
+    others = [locate(other, order=order, bos=bos, vocab=vocab, match_layer=0) for other in other_models]
+    for other in others:
+        if other.vocab != circuit.vocab:
+            raise ValueError(
+                f"other_models must share the vocabulary of {circuit.vocab} symbols, one has {other.vocab}"
+            )
+    relabelings, exhaustive = _relabelings(circuit.vocab, draws=draws, seed=seed)
+    base = circuit.laws(array)
+    values = torch.empty(len(relabelings), array.shape[0], dtype=torch.float64)
+    for row, names in enumerate(tqdm(relabelings, desc="relabelings", disable=None if progress else True, leave=False)):
+        new_names = torch.from_numpy(names)
+        # T^(sigma)(x)(m) = T(sigma(x))(sigma(m)): the column of the new name holds the old name's probability.
+        values[row] = kl_between(base, circuit.laws(new_names[array])[:, new_names], floor=floor)
+    by_relabeling = values.mean(-1).numpy()
+    worst = int(by_relabeling.argmax())
+    sequences = np.broadcast_to(np.arange(array.shape[0]), values.shape)
+    kl, stderr = mean_stderr(values, clusters=sequences)
+    between = [kl_between(base, other.laws(other.check(tokens)), floor=floor) for other in others]
+    seeds_kl, seeds_stderr = mean_stderr(
+        torch.stack(between).mean(0) if between else torch.empty(0, dtype=torch.float64)
+    )
+    return LabelSymmetry(
+        kl=kl,
+        stderr=stderr,
+        max=float(values.max()),
+        worst=tuple(relabelings[worst].tolist()),
+        worst_kl=float(by_relabeling[worst]),
+        relabelings=relabelings,
+        by_relabeling=by_relabeling,
+        exhaustive=exhaustive,
+        seeds_kl=seeds_kl,
+        seeds_stderr=seeds_stderr,
+        ratio=kl / seeds_kl if seeds_kl > 0 else math.nan,
+        other_models=len(others),
+        n=array.shape[0],
+        success=True,
+        message="",
+        provenance=provenance(seed=seed, checkpoint=checkpoint),
+    )
+
+
+def _relabelings(vocab: int, *, draws: int, seed: int) -> tuple[Int64[np.ndarray, "relabeling vocab"], bool]:
+    """All permutations but the identity, or distinct random ones; and whether these are all."""
+    if draws < 1:
+        raise ValueError(f"draws must be at least 1, got {draws}")
+    if math.factorial(vocab) - 1 <= draws:
+        return np.array(list(itertools.permutations(range(vocab)))[1:], dtype=np.int64), True
+    rng = np.random.default_rng(seed)
+    found: dict[tuple[int, ...], None] = {}
+    while len(found) < draws:
+        names = tuple(rng.permutation(vocab).tolist())
+        if names != tuple(range(vocab)):
+            found[names] = None
+    return np.array(list(found), dtype=np.int64), False

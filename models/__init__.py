@@ -1,0 +1,1 @@
+"""What is studied: one config per family and study, training, and the trained checkpoints."""

@@ -1,0 +1,271 @@
+"""The models door.
+
+python -m models                                    families, studies and the shipped checkpoints
+python -m models train --family disentangled --prior hierarchical --eta 5,5 --bos --length 64 --seed 0 --out runs/a
+python -m models train ... --out runs/a --resume    go on after a kill
+python -m models construct --length 64 --beta 2.7,1.2 --kappa 3.3 --out runs/b
+python -m models sweep smoke --out runs/smoke       a whole study, one process per core
+python -m models zoo                                the table of the shipped checkpoints
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from models.protocols import PROTOCOLS
+from models.spec import FAMILIES, SAVE_SECONDS, RunSpec, make_spec
+
+ROOT = Path(__file__).parent
+CHECKPOINTS = ROOT / "checkpoints"
+STUDIES = ROOT / "studies"
+
+
+def main(argv: list[str] | None = None) -> int:
+    # Two torch threads on a busy two-core machine can be 50 times slower than one.
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    options = parser().parse_args(argv)
+    try:
+        return int(options.command(options))
+    except (ValueError, RuntimeError, OSError) as error:
+        print(f"python -m models: {_one_line(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("python -m models: interrupted; --resume goes on from the last save", file=sys.stderr)
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="python -m models",
+        description="Train, build and list the models under study.",
+        epilog=(__doc__ or "").partition("\n\n")[2],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.set_defaults(command=show_everything, json=False)
+    commands = top.add_subparsers(title="commands", metavar="")
+
+    train = commands.add_parser(
+        "train",
+        help="train one model",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="example:\n  python -m models train --family disentangled --prior hierarchical --eta 5,5 --bos "
+        "--length 64 --out runs/a",
+    )
+    train.add_argument("--family", choices=list(FAMILIES), default="disentangled")
+    add_prior_arguments(train)
+    train.add_argument("--bos", action=argparse.BooleanOptionalAction, default=True, help="a BOS token (default: yes)")
+    train.add_argument("--length", type=int, default=64, help="tokens per sequence, T (default 64)")
+    train.add_argument("--seed", type=int, default=0)
+    train.add_argument("--protocol", choices=list(PROTOCOLS), default="annealed")
+    train.add_argument("--steps", type=int, help="instead of the protocol's number")
+    train.add_argument("--learning-rate", type=float, help="instead of the protocol's rate")
+    train.add_argument("--batch", type=int, help="sequences per step (default 32)")
+    train.add_argument("--target", choices=["token", "law"], help="a sampled next token, or the urn's law of it")
+    train.add_argument("--init", help="random(STD) or copy(STRENGTH)")
+    train.add_argument("--snapshots", action="store_true", help="keep checkpoints at log-spaced steps")
+    train.add_argument(
+        "--spec", type=Path, metavar="FILE", help="a run's description as JSON, instead of the options above"
+    )
+    train.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the checkpoint goes")
+    train.add_argument("--resume", action="store_true", help="go on with the run in DIR, or start it")
+    add_save_argument(train)
+    train.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
+    train.set_defaults(command=train_one)
+
+    construct = commands.add_parser("construct", help="write a construction with given beta and kappa")
+    construct.add_argument("--order", type=int, default=2)
+    construct.add_argument("--vocab", type=int, default=5)
+    construct.add_argument("--length", type=int, default=64)
+    construct.add_argument("--beta", type=number_list, required=True, help="one number per lag, e.g. 2.7,1.2")
+    construct.add_argument("--kappa", type=float, help="the score of BOS; without it the model has no BOS")
+    construct.add_argument("--out", type=Path, required=True, metavar="DIR")
+    construct.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
+    construct.set_defaults(command=construct_one)
+
+    sweep = commands.add_parser("sweep", help="train every run of a study")
+    sweep.add_argument("study", help="a name from `python -m models`, or the path of a .toml file")
+    sweep.add_argument("--engine", choices=["local", "ray"], default="local")
+    sweep.add_argument("--address", help="of an existing Ray cluster (default: start or find one here)")
+    sweep.add_argument("--jobs", type=int, help="processes at once (default: one per core)")
+    sweep.add_argument("--only", metavar="TEXT", help="only runs whose name contains TEXT")
+    sweep.add_argument("--out", type=Path, metavar="DIR", help="where the runs go (default: models/checkpoints)")
+    add_save_argument(sweep)
+    sweep.add_argument("--dry-run", action="store_true", help="list the runs and what is left to do")
+    sweep.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
+    sweep.set_defaults(command=sweep_study)
+
+    zoo = commands.add_parser("zoo", help="the table of the checkpoints, measured anew where needed")
+    zoo.add_argument("--checkpoints", type=Path, default=CHECKPOINTS, metavar="DIR")
+    zoo.add_argument("--write", action="store_true", help="write it to README.md beside the checkpoints")
+    zoo.add_argument("--json", action="store_true", help="print the rows as one JSON object")
+    zoo.set_defaults(command=show_zoo)
+    return top
+
+
+def add_prior_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--prior", choices=["hierarchical", "independent"], default="hierarchical")
+    command.add_argument("--order", type=int, default=2, help="k (default 2)")
+    command.add_argument("--vocab", type=int, default=5, help="|V| (default 5)")
+    command.add_argument("--eta", type=number_list, help="hierarchical: eta_1,...,eta_k (default 5 each)")
+    command.add_argument(
+        "--eta0", type=float, default=1.0, help="hierarchical: concentration of the base law (default 1)"
+    )
+    command.add_argument("--alpha", type=float, default=1.0, help="independent: Dirichlet concentration (default 1)")
+
+
+def add_save_argument(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--save-seconds",
+        type=float,
+        default=SAVE_SECONDS,
+        metavar="S",
+        help=f"save the state this often, at least (default {SAVE_SECONDS:g})",
+    )
+
+
+def prior_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The prior's description, checked by building it."""
+    from interp.chains import HierarchicalDirichlet, IndependentDirichlet
+
+    if options.prior == "independent":
+        if options.eta is not None:
+            raise ValueError("--eta belongs to the hierarchical prior; the independent one takes --alpha")
+        return IndependentDirichlet(order=options.order, vocab=options.vocab, alpha=options.alpha).to_dict()
+    eta = options.eta if options.eta is not None else [5.0] * options.order
+    return HierarchicalDirichlet(order=options.order, vocab=options.vocab, eta=eta, eta0=options.eta0).to_dict()
+
+
+def number_list(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected numbers separated by commas, got {text!r}") from None
+
+
+def show_everything(options: argparse.Namespace) -> int:
+    from models.sweep import study_summaries
+    from models.zoo import find_checkpoints
+
+    print("Families (models/FAMILY.py)")
+    for name, summary in FAMILIES.items():
+        print(f"  {name:14} {summary}")
+    print("\nStudies (python -m models sweep NAME)")
+    for name, summary in study_summaries(STUDIES).items():
+        print(f"  {name:14} {summary}")
+    found = find_checkpoints(CHECKPOINTS)
+    print(f"\nCheckpoints ({len(found)} in models/checkpoints; the table: python -m models zoo)")
+    groups: dict[str, list[str]] = {}
+    for path in found:
+        relative = path.relative_to(CHECKPOINTS)
+        groups.setdefault(str(relative.parent), []).append(relative.name)
+    for group, names in groups.items():
+        print(f"  {group:34} {' '.join(names)}")
+    return 0
+
+
+def train_one(options: argparse.Namespace) -> int:
+    if options.spec is not None:
+        try:
+            spec = RunSpec.from_dict(json.loads(options.spec.read_text()))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{options.spec}: not valid JSON ({error})") from None
+    else:
+        spec = make_spec(
+            family=options.family,
+            prior=prior_of(options),
+            length=options.length,
+            bos=options.bos,
+            seed=options.seed,
+            protocol=options.protocol,
+            steps=options.steps,
+            learning_rate=options.learning_rate,
+            batch=options.batch,
+            target=options.target,
+            init=options.init,
+            snapshots=options.snapshots,
+        )
+    from models.run import AlreadyFinished, run
+
+    try:
+        finished = run(spec, options.out, resume=options.resume, save_seconds=options.save_seconds)
+    except AlreadyFinished as note:
+        print(note, file=sys.stderr)
+        if options.json:
+            print(json.dumps({"path": str(options.out), "status": "finished"}))
+        return 0
+    if options.json:
+        from interp.results import jsonable
+
+        document = {
+            "path": str(finished.path),
+            "status": "finished",
+            "kl": finished.held_out.mean,
+            "kl_stderr": finished.held_out.stderr,
+            "beta": finished.beta,
+            "kappa": finished.kappa,
+            "seconds": finished.seconds,
+        }
+        print(json.dumps(jsonable(document)))
+    else:
+        beta = ", ".join(f"{value:.2f}" for value in finished.beta)
+        kappa = "" if finished.kappa is None else f", kappa {finished.kappa:.2f}"
+        print(f"{finished.path}: held-out {finished.held_out}")
+        print(f"  weights read beta ({beta}){kappa}; {finished.seconds:.0f} s")
+        print(f"  next: python -m analyses all {finished.path}")
+    return 0
+
+
+def construct_one(options: argparse.Namespace) -> int:
+    import interp as ip
+
+    if options.out.exists():
+        raise ValueError(f"{options.out}: already there; choose another --out")
+    model = ip.construct(
+        order=options.order, vocab=options.vocab, length=options.length, beta=options.beta, kappa=options.kappa
+    )
+    ip.save(model, options.out)
+    if options.json:
+        print(json.dumps({"path": str(options.out), "beta": options.beta, "kappa": options.kappa}))
+    else:
+        print(f"{options.out}: construction of order {options.order}, |V| = {options.vocab}, T = {options.length}")
+    return 0
+
+
+def sweep_study(options: argparse.Namespace) -> int:
+    from models.sweep import load_study, sweep
+
+    runs = load_study(options.study, studies=STUDIES, out=options.out or CHECKPOINTS)
+    if options.only:
+        runs = [run for run in runs if options.only in run.name]
+        if not runs:
+            raise ValueError(f"no run of {options.study} has {options.only!r} in its name")
+    return sweep(
+        runs,
+        engine=options.engine,
+        address=options.address,
+        jobs=options.jobs,
+        save_seconds=options.save_seconds,
+        dry_run=options.dry_run,
+        as_json=options.json,
+    )
+
+
+def show_zoo(options: argparse.Namespace) -> int:
+    from models.zoo import zoo_command
+
+    return zoo_command(options.checkpoints, write=options.write, as_json=options.json)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+if __name__ == "__main__":
+    sys.exit(main())

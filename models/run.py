@@ -1,0 +1,285 @@
+"""One training run: resumable, logged, and safe against a kill at any moment.
+
+    DIR/                     the checkpoint (config.json, model.safetensors), refreshed whenever the state is saved
+    DIR.run/state/           arrays and generator of the trainer, replaced as a whole
+    DIR.run/log.jsonl        one line per logging interval
+    DIR.run/snapshots/NAME/  intermediate checkpoints at log-spaced steps, where asked
+
+The trainer's state is a function of the spec and the step alone. So a run that is killed and resumed loses at most
+the work since its last save, and ends in the same weights as one that was never disturbed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from tqdm import tqdm
+
+from interp.checkpoint import load, read_info, replace_directory, save
+from interp.divergence import Divergence, kl_divergence
+from interp.results import jsonable
+from models.spec import SAVE_SECONDS, RunSpec
+from models.trainers import Trainer, make_trainer
+
+HELD_OUT_SEQUENCES = 4096
+HELD_OUT_SEED = 1_000_003
+LOG_POINTS = 100
+SNAPSHOTS_PER_DECADE = 6
+
+
+class RunError(RuntimeError):
+    """A run that cannot start or go on; its message is one line for the user."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """How a run ended."""
+
+    path: Path
+    held_out: Divergence
+    beta: list[float]
+    kappa: float | None
+    seconds: float
+
+
+def run(
+    spec: RunSpec, out: Path, *, resume: bool = False, progress: bool = True, save_seconds: float = SAVE_SECONDS
+) -> Finished:
+    """Train to the end, or go on from where an earlier call stopped; the checkpoint is left in `out`."""
+    work = work_directory(out)
+    _check_start(spec, out, work, resume=resume)
+    with _locked(work):
+        trainer = make_trainer(spec)
+        seconds = _restore(trainer, spec, work)
+        return _train(trainer, spec, out, work, seconds=seconds, progress=progress, save_seconds=save_seconds)
+
+
+def work_directory(out: Path) -> Path:
+    """Where a run keeps what is not the checkpoint itself."""
+    return out.parent / f"{out.name}.run"
+
+
+def is_finished(out: Path) -> bool:
+    """Whether `out` holds the checkpoint of a run that came to its end."""
+    try:
+        info = read_info(out)
+    except ValueError:
+        return False
+    return (info.training or {}).get("status") == "finished"
+
+
+def _train(
+    trainer: Trainer, spec: RunSpec, out: Path, work: Path, *, seconds: float, progress: bool, save_seconds: float
+) -> Finished:
+    schedule = spec.schedule
+    held_out = spec.build_prior().sample(batch=HELD_OUT_SEQUENCES, length=spec.length, seed=HELD_OUT_SEED)
+    snapshots = snapshot_steps(spec.steps) if spec.snapshots else []
+    stops = sorted({*np.linspace(0, spec.steps, LOG_POINTS + 1).astype(int).tolist(), *snapshots} - {0})
+    started = time.monotonic() - seconds
+    saved = time.monotonic()
+    _trim_log(work, trainer.step)
+    if spec.snapshots and trainer.step == 0:
+        save(trainer.hooked(), _snapshot_path(work, 0), training=_record(spec, 0, 0.0, "running"))
+    bar = tqdm(
+        total=spec.steps,
+        initial=trainer.step,
+        disable=None if progress else True,
+        unit="step",
+        desc=out.name,
+        smoothing=0.05,
+    )
+    with bar:
+        for stop in (stop for stop in stops if stop > trainer.step):
+            # A good state to fall back on if this stretch diverges.
+            before = trainer.dump()
+            start = trainer.step
+            losses = trainer.advance(schedule.learning_rates(start, stop))
+            if not np.isfinite(losses).all():
+                bad = start + int(np.flatnonzero(~np.isfinite(losses))[0])
+                trainer.restore(*before)
+                _save_state(trainer, spec, out, work, seconds=time.monotonic() - started, status="diverged")
+                raise RunError(
+                    f"{out}: the loss stopped being finite at step {bad}; the weights of step {start} are kept "
+                    f"(a smaller --learning-rate than {spec.learning_rate:g} may help)"
+                )
+            divergence = _evaluate(trainer, held_out)
+            beta, kappa = trainer.reading()
+            elapsed = time.monotonic() - started
+            _log(
+                work,
+                step=trainer.step,
+                loss=float(losses.mean()),
+                kl=divergence.mean,
+                kl_stderr=divergence.stderr,
+                beta=beta,
+                kappa=kappa,
+                seconds=round(elapsed, 2),
+            )
+            bar.update(stop - start)
+            bar.set_postfix_str(_reading_line(float(losses.mean()), divergence.mean, beta, kappa))
+            if stop in snapshots:
+                training = _record(spec, trainer.step, elapsed, "running", divergence)
+                save(trainer.hooked(), _snapshot_path(work, stop), training=training)
+            if time.monotonic() - saved > save_seconds and stop < spec.steps:
+                _save_state(trainer, spec, out, work, seconds=elapsed, status="running", divergence=divergence)
+                saved = time.monotonic()
+    seconds = time.monotonic() - started
+    divergence = _evaluate(trainer, held_out)
+    _save_state(trainer, spec, out, work, seconds=seconds, status="finished", divergence=divergence)
+    beta, kappa = trainer.reading()
+    return Finished(path=out, held_out=divergence, beta=beta, kappa=kappa, seconds=seconds)
+
+
+def snapshot_steps(steps: int) -> list[int]:
+    """Log-spaced steps 1..steps at which a snapshot is kept.
+
+    >>> snapshot_steps(10)
+    [1, 2, 3, 5, 7, 10]
+    """
+    count = max(2, round(SNAPSHOTS_PER_DECADE * np.log10(steps)) + 1)
+    return sorted({int(step) for step in np.round(np.geomspace(1, steps, count))})
+
+
+def _evaluate(trainer: Trainer, held_out: Any) -> Divergence:
+    import torch
+
+    return kl_divergence(held_out.next_law, torch.from_numpy(trainer.predict(held_out.tokens.numpy())).double())
+
+
+def _record(
+    spec: RunSpec, step: int, seconds: float, status: str, divergence: Divergence | None = None
+) -> dict[str, Any]:
+    """The training record of the checkpoint: the spec, how far it got, and how well it predicts."""
+    record = spec.to_dict()
+    record.update(step=step, status=status, seconds=round(seconds, 1))
+    record["held_out"] = None if divergence is None else {
+        **divergence.record(),
+        "seed": HELD_OUT_SEED,
+    }  # fmt: skip
+    return jsonable(record)
+
+
+def _save_state(
+    trainer: Trainer,
+    spec: RunSpec,
+    out: Path,
+    work: Path,
+    *,
+    seconds: float,
+    status: str,
+    divergence: Divergence | None = None,
+) -> None:
+    arrays, rest = trainer.dump()
+    staging = Path(tempfile.mkdtemp(prefix=".state.", suffix=".new", dir=work))
+    try:
+        save_file(arrays, staging / "arrays.safetensors")
+        document = {"spec": spec.to_dict(), "trainer": rest, "seconds": seconds, "status": status}
+        (staging / "state.json").write_text(json.dumps(document))
+        replace_directory(staging, work / "state")
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    save(trainer.hooked(), out, training=_record(spec, trainer.step, seconds, status, divergence))
+
+
+def _restore(trainer: Trainer, spec: RunSpec, work: Path) -> float:
+    """Bring the trainer to the saved state, if there is one; seconds already spent."""
+    state = work / "state"
+    if not state.is_dir() and (work / ".state.previous").is_dir():  # killed between two renames
+        os.rename(work / ".state.previous", state)
+    if not state.is_dir():
+        return 0.0
+    try:
+        document = json.loads((state / "state.json").read_text())
+        arrays = load_file(state / "arrays.safetensors")
+    except (OSError, ValueError, SafetensorError) as error:
+        raise RunError(f"{state}: cannot be read ({error}); remove {work} to start anew") from error
+    if document["spec"] != spec.to_dict():
+        different = [name for name, value in spec.to_dict().items() if document["spec"].get(name) != value]
+        raise RunError(f"{work}: was started with other settings ({', '.join(different)}); use another --out")
+    if document["status"] == "diverged":
+        raise RunError(f"{work}: this run diverged; use another --out and other settings")
+    trainer.restore(arrays, document["trainer"])
+    return float(document["seconds"])
+
+
+def _check_start(spec: RunSpec, out: Path, work: Path, *, resume: bool) -> None:
+    if not resume and (out.exists() or work.exists()):
+        raise RunError(f"{out}: a run is already there; --resume continues it, another --out starts a new one")
+    if resume and is_finished(out):
+        training = read_info(out).training or {}
+        if all(training.get(name) == value for name, value in spec.to_dict().items()) and load(out):
+            raise AlreadyFinished(f"{out}: already finished")
+        raise RunError(f"{out}: holds a finished run with other settings; use another --out")
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=work) as probe:
+            probe.write(b"0" * 4096)
+    except OSError as error:
+        raise RunError(f"{out}: cannot be written ({error.strerror or error})") from error
+    need = 64 << 20
+    if (free := shutil.disk_usage(work).free) < need:
+        raise RunError(f"{out}: only {free >> 20} MiB free on the disk, a run wants at least {need >> 20} MiB")
+
+
+class AlreadyFinished(RunError):
+    """Nothing to do: the run has ended before."""
+
+
+@contextmanager
+def _locked(work: Path) -> Iterator[None]:
+    """Two processes must not write one run. The lock goes with the process, however it ends."""
+    import fcntl
+
+    with open(work / "lock", "a+") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            handle.seek(0)
+            raise RunError(f"{work}: another process ({handle.read().strip()}) is training here") from None
+        handle.truncate(0)
+        handle.write(f"{os.getpid()}\n")
+        handle.flush()
+        yield
+
+
+def _log(work: Path, **entry: Any) -> None:
+    with open(work / "log.jsonl", "a") as handle:
+        handle.write(json.dumps(jsonable(entry)) + "\n")
+
+
+def _trim_log(work: Path, step: int) -> None:
+    """Drop what was logged after the state that the run resumes from (and a last line cut off by a kill)."""
+    file = work / "log.jsonl"
+    if not file.exists():
+        return
+    kept = []
+    for line in file.read_text().splitlines():
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(line + "\n")
+        except (ValueError, KeyError):
+            continue
+    staging = file.with_suffix(".new")
+    staging.write_text("".join(kept))
+    os.replace(staging, file)
+
+
+def _snapshot_path(work: Path, step: int) -> Path:
+    return work / "snapshots" / f"step_{step:08d}"
+
+
+def _reading_line(loss: float, kl: float, beta: list[float], kappa: float | None) -> str:
+    line = f"loss {loss:.4f} KL {kl:.4f} beta ({', '.join(f'{value:.2f}' for value in beta)})"
+    return line if kappa is None else f"{line} kappa {kappa:.2f}"

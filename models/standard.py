@@ -1,0 +1,81 @@
+"""The standard family: d_model 64, LayerNorm, MLP, learned embeddings and relative biases, k heads then one.
+
+    config = standard.config(order=2, vocab=5, length=64, bos=True)
+    trainer = StandardTrainer(spec)
+
+The BOS embedding is fixed at 1/|V| in every coordinate, the construction's neutral vector; LayerNorm takes it to zero,
+so that BOS has no content of its own. `models.stacked` holds the fast trainer.
+
+Initialisations
+    random(std)      matrices and embeddings normal(0, std); random(0) stands for 1/sqrt(fan-in) each, embeddings at 1
+    copy(strength)   random(0), and `strength` added to copy head h's relative bias at lag h
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from interp.hooked import InductionTransformer
+from models.disentangled import parse_init
+from models.spec import RunSpec
+from models.stacked import StackedState, predict, standard_config, to_hooked, train_chunk
+
+config = standard_config
+READING_SEQUENCES = 64
+
+
+class StandardTrainer:
+    """One seed of the standard family behind the run loop's common face."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self.spec = spec
+        self.prior = spec.build_prior()
+        self.config = config(order=self.prior.order, vocab=self.prior.vocab, length=spec.length, bos=spec.bos)
+        kind, size = parse_init(spec.init)
+        self.state = StackedState.start(
+            self.config,
+            seeds=(spec.seed,),
+            std=size if kind == "random" and size > 0 else None,
+            copy=size if kind == "copy" else 0.0,
+        )
+        self._reading_tokens = self.prior.sample(batch=READING_SEQUENCES, length=spec.length, seed=1).tokens
+
+    @property
+    def step(self) -> int:
+        return self.state.step
+
+    def advance(self, learning_rates: np.ndarray) -> np.ndarray:
+        losses = train_chunk(
+            self.config,
+            self.state,
+            self.prior,
+            learning_rates,
+            target=self.spec.schedule.target,
+            batch=self.spec.batch,
+        )
+        return losses[:, 0]
+
+    def predict(self, tokens: np.ndarray) -> np.ndarray:
+        return predict(self.config, self.state.params, torch.from_numpy(tokens))[0].numpy()
+
+    def reading(self) -> tuple[list[float], float | None]:
+        """beta and kappa from the match scores of a few sequences: these weights have no blocks to read them from."""
+        from interp.fits import fit_scores
+        from interp.observe import capture
+
+        fit = fit_scores(capture(self.hooked(), self._reading_tokens))
+        return [float(value) for value in fit.beta], None if fit.kappa is None else float(fit.kappa)
+
+    def hooked(self) -> InductionTransformer:
+        return to_hooked(self.config, self.state.params, 0)
+
+    def dump(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        state = self.state.dump()
+        arrays = {name: state.pop(name) for name in ("params", "first_moment", "second_moment")}
+        return arrays, state
+
+    def restore(self, arrays: dict[str, np.ndarray], rest: dict[str, Any]) -> None:
+        self.state = StackedState.restore({**arrays, **rest})

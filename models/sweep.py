@@ -1,0 +1,217 @@
+"""Studies: many runs from one small file, on this machine's cores or on a Ray cluster.
+
+A study is a TOML file. Each [[runs]] entry gives a run's settings; where a setting is a list, the entry stands for
+all combinations. Runs are independent, resumable and skipped once finished.
+
+    summary = "what the study is for"
+
+    [[runs]]
+    family = "disentangled"
+    prior = { kind = "hierarchical", order = 2, vocab = 5, eta = [5.0, 5.0], eta0 = 1.0 }
+    bos = true
+    length = [32, 64]
+    seed = [0, 1, 2]
+    protocol = "annealed"
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from models.spec import SAVE_SECONDS, RunSpec, make_spec
+
+PROJECT = Path(__file__).parent.parent
+RETRIES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun:
+    """One run of a study: its name under the output directory, its spec and its place."""
+
+    name: str
+    spec: RunSpec
+    out: Path
+
+
+def study_summaries(studies: Path) -> dict[str, str]:
+    """Name and one-line summary of every shipped study."""
+    return {file.stem: _read(file).get("summary", "") for file in sorted(studies.glob("*.toml"))}
+
+
+def load_study(study: str, *, studies: Path, out: Path) -> list[PlannedRun]:
+    """The runs of a shipped study, by name, or of a file of your own, by path."""
+    file = Path(study)
+    if not file.suffix:
+        file = studies / f"{study}.toml"
+    if not file.is_file():
+        raise ValueError(f"no study {study!r}; there are {', '.join(study_summaries(studies))}, or give a .toml file")
+    document = _read(file)
+    if unknown := sorted(set(document) - {"summary", "runs"}):
+        raise ValueError(f"{file}: unknown key {unknown[0]}; a study has summary and [[runs]]")
+    runs = []
+    for number, entry in enumerate(document.get("runs", []), start=1):
+        for values in _combinations(entry):
+            try:
+                spec = make_spec(**values)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{file}: run {number}: {error}") from None
+            name = run_name(spec)
+            runs.append(PlannedRun(name=name, spec=spec, out=out / name))
+    if not runs:
+        raise ValueError(f"{file}: the study has no [[runs]]")
+    names = [run.name for run in runs]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{file}: two runs would be written to {twice[0]}")
+    return runs
+
+
+def run_name(spec: RunSpec) -> str:
+    """Where a run lives below the output directory: task / family / length and seed. The rest is in its config.json."""
+    task = f"{spec.prior['kind']}_{'bos' if spec.bos else 'nobos'}"
+    suffix = "" if spec.protocol == "annealed" else f"_{spec.protocol}"
+    return f"{task}/{spec.family}/T{spec.length}_seed{spec.seed}{suffix}"
+
+
+def sweep(
+    runs: list[PlannedRun],
+    *,
+    engine: str = "local",
+    address: str | None = None,
+    jobs: int | None = None,
+    save_seconds: float = SAVE_SECONDS,
+    dry_run: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Train what is not finished; 0 if all runs end well, 1 if some failed."""
+    from models.run import is_finished
+
+    finished = [run for run in runs if is_finished(run.out)]
+    todo = [run for run in runs if run not in finished]
+    if dry_run:
+        for run in runs:
+            print(f"{'done' if run in finished else 'to do':6} {run.name}", file=sys.stderr if as_json else sys.stdout)
+        if as_json:
+            print(json.dumps({"done": [run.name for run in finished], "todo": [run.name for run in todo]}))
+        return 0
+    print(f"{len(runs)} runs, {len(finished)} finished, {len(todo)} to do", file=sys.stderr)
+    outcomes = _local(todo, jobs, save_seconds) if engine == "local" else _ray(todo, address, save_seconds)
+    failures = {}
+    for count, (run, error) in enumerate(outcomes, start=1):
+        print(f"[{count}/{len(todo)}] {run.name}: {error or 'finished'}", file=sys.stderr, flush=True)
+        if error:
+            failures[run.name] = error
+    if as_json:
+        print(json.dumps({"runs": len(runs), "skipped": len(finished), "failed": failures}))
+    return 1 if failures else 0
+
+
+def _local(runs: list[PlannedRun], jobs: int | None, save_seconds: float) -> Iterator[tuple[PlannedRun, str | None]]:
+    """One single-threaded process per run, as many at once as there are cores."""
+    workers = jobs or os.cpu_count() or 1
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        futures = {pool.submit(_run_in_process, run, save_seconds): run for run in runs}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+
+def _run_in_process(run: PlannedRun, save_seconds: float) -> str | None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(run.spec.to_dict(), file)
+        file.flush()
+        command = [
+            sys.executable,
+            "-m",
+            "models",
+            "train",
+            "--spec",
+            file.name,
+            "--out",
+            str(run.out.resolve()),
+            "--resume",
+            "--save-seconds",
+            str(save_seconds),
+        ]
+        done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True)
+    if done.returncode == 0:
+        return None
+    lines = done.stderr.strip().splitlines()
+    return lines[-1] if lines else f"exit code {done.returncode}"
+
+
+def _ray(runs: list[PlannedRun], address: str | None, save_seconds: float) -> Iterator[tuple[PlannedRun, str | None]]:
+    """One Ray task per run, retried when its worker dies.
+
+    A run writes where it runs, so that on a shared file system a retry resumes from the last save; its checkpoint
+    also comes back to the driver, which writes it where it is missing.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise ValueError("the ray engine needs Ray: pip install 'interp[cluster]'") from None
+    excludes = [".git", ".venv", "results", "models/checkpoints", "*.run"]
+    if not ray.is_initialized():
+        ray.init(
+            address=address,
+            runtime_env={"working_dir": str(PROJECT), "excludes": excludes, "env_vars": {"OMP_NUM_THREADS": "1"}},
+            log_to_driver=False,
+        )
+    task = ray.remote(num_cpus=1, max_retries=RETRIES)(_run_on_worker)
+    pending = {task.remote(run.spec.to_dict(), str(run.out.resolve()), save_seconds): run for run in runs}
+    while pending:
+        ready, _ = ray.wait(list(pending), num_returns=1)
+        run = pending.pop(ready[0])
+        try:
+            files = ray.get(ready[0])
+        except ray.exceptions.RayError as error:
+            yield run, str(error).strip().splitlines()[-1]
+            continue
+        _write_missing(run.out, files)
+        yield run, None
+
+
+def _run_on_worker(spec: dict[str, Any], out: str, save_seconds: float) -> dict[str, bytes]:
+    from models.run import AlreadyFinished, run
+
+    with contextlib.suppress(AlreadyFinished):
+        run(RunSpec.from_dict(spec), Path(out), resume=True, progress=False, save_seconds=save_seconds)
+    return {file.name: file.read_bytes() for file in Path(out).iterdir() if file.is_file()}
+
+
+def _write_missing(out: Path, files: dict[str, bytes]) -> None:
+    if out.is_dir():
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent) as staging:
+        whole = Path(staging) / out.name
+        whole.mkdir()
+        for name, content in files.items():
+            (whole / name).write_bytes(content)
+        os.rename(whole, out)
+
+
+def _combinations(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """All ways to pick one value from each list-valued setting (the prior, a table, is one value)."""
+    names = list(entry)
+    choices = [value if isinstance(value, list) else [value] for value in entry.values()]
+    for values in itertools.product(*choices):
+        yield dict(zip(names, values, strict=True))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{file}: not valid TOML ({error})") from None

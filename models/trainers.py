@@ -1,0 +1,133 @@
+"""One face for the families' trainers: advance, predict, save, restore, and become a HookedTransformer.
+
+A trainer's whole state is `dump()`: arrays, and a JSON-able dict with the step and the generator. Restored from it,
+a trainer goes on bit for bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from interp.hooked import InductionConfig, InductionTransformer
+from models import compiled, construction, disentangled
+from models.spec import RunSpec
+
+Arrays = dict[str, np.ndarray]
+
+
+class Trainer(Protocol):
+    """What the run loop asks of a family."""
+
+    @property
+    def step(self) -> int:
+        """Steps taken so far."""
+
+    def advance(self, learning_rates: np.ndarray) -> np.ndarray:
+        """One step per rate; the loss of each. A loss that is not finite says that the run has diverged."""
+
+    def predict(self, tokens: np.ndarray) -> np.ndarray:
+        """[batch, vocab] laws of the next token, by the current weights."""
+
+    def reading(self) -> tuple[list[float], float | None]:
+        """beta per lag and kappa as the weights tell them now; NaN where they do not tell."""
+
+    def hooked(self) -> InductionTransformer:
+        """The current weights as a HookedTransformer."""
+
+    def dump(self) -> tuple[Arrays, dict[str, Any]]:
+        """The whole state."""
+
+    def restore(self, arrays: Arrays, rest: dict[str, Any]) -> None:
+        """Go back to a dumped state."""
+
+
+class _CompiledTrainer:
+    """What the two compiled families share: a flat parameter vector, Adam's moments and a numpy generator."""
+
+    def __init__(self, spec: RunSpec, config: InductionConfig, params: np.ndarray) -> None:
+        self.spec = spec
+        self.config = config
+        self.prior = spec.build_prior()
+        self.state = compiled.TrainState(params=params, generator=np.random.default_rng([spec.seed, 0]))
+
+    @property
+    def step(self) -> int:
+        return self.state.step
+
+    def dump(self) -> tuple[Arrays, dict[str, Any]]:
+        state = self.state.dump()
+        arrays = {name: state.pop(name) for name in ("params", "first_moment", "second_moment")}
+        return arrays, state
+
+    def restore(self, arrays: Arrays, rest: dict[str, Any]) -> None:
+        self.state = compiled.TrainState.restore({**arrays, **rest})
+
+
+class DisentangledTrainer(_CompiledTrainer):
+    def __init__(self, spec: RunSpec) -> None:
+        config = disentangled.config(
+            order=spec.prior["order"], vocab=spec.prior["vocab"], length=spec.length, bos=spec.bos
+        )
+        super().__init__(spec, config, disentangled.initial(config, init=spec.init, seed=spec.seed))
+        self.shape = disentangled.shape_of(config)
+
+    def advance(self, learning_rates: np.ndarray) -> np.ndarray:
+        return compiled.train_chunk(
+            self.shape,
+            self.state,
+            self.prior,
+            learning_rates,
+            target=self.spec.schedule.target,
+            batch=self.spec.batch,
+        )
+
+    def predict(self, tokens: np.ndarray) -> np.ndarray:
+        return compiled.predict(self.shape, self.state.params, tokens)
+
+    def reading(self) -> tuple[list[float], float | None]:
+        return disentangled.read_weights(self.config, self.state.params)
+
+    def hooked(self) -> InductionTransformer:
+        return disentangled.to_hooked(self.config, self.state.params)
+
+
+class ConstructionTrainer(_CompiledTrainer):
+    def __init__(self, spec: RunSpec) -> None:
+        config = construction.config(
+            order=spec.prior["order"], vocab=spec.prior["vocab"], length=spec.length, bos=spec.bos
+        )
+        super().__init__(spec, config, construction.initial(config))
+
+    def advance(self, learning_rates: np.ndarray) -> np.ndarray:
+        return construction.train_chunk(
+            self.config,
+            self.state,
+            self.prior,
+            learning_rates,
+            target=self.spec.schedule.target,
+            batch=self.spec.batch,
+        )
+
+    def predict(self, tokens: np.ndarray) -> np.ndarray:
+        from interp.estimators import soft_matching
+
+        beta, kappa = self.reading()
+        return soft_matching(tokens, vocab=self.config.vocab, beta=beta, kappa=kappa).numpy()
+
+    def reading(self) -> tuple[list[float], float | None]:
+        params = self.state.params.tolist()
+        return params[: self.config.order], params[self.config.order] if self.config.bos else None
+
+    def hooked(self) -> InductionTransformer:
+        return construction.to_hooked(self.config, self.state.params)
+
+
+def make_trainer(spec: RunSpec) -> Trainer:
+    """A trainer at step 0 of the run."""
+    if spec.family == "standard":
+        from models.standard import StandardTrainer  # torch's own machinery: only where it is needed
+
+        return StandardTrainer(spec)
+    return DisentangledTrainer(spec) if spec.family == "disentangled" else ConstructionTrainer(spec)

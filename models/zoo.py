@@ -1,0 +1,198 @@
+"""The shipped checkpoints and their table (`python -m models zoo`).
+
+Every row is measured: the checkpoint's KL to the true next law on common held-out sequences, beside that of the best
+construction at that length on the same sequences, so that their difference is far less noisy than either. Measurements
+are kept in `zoo.json` beside the checkpoints, by the digest of the weights, and made again only where the weights
+have changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+CACHE_FILE, TABLE_FILE = "zoo.json", "README.md"
+HELD_OUT_SEQUENCES, HELD_OUT_SEED = 20_000, 2_000_003
+COLUMNS = (
+    "checkpoint", "family", "prior", "bos", "length", "seed", "protocol", "target", "steps", "init", "kl", "stderr",
+    "best_construction", "ratio", "ratio_stderr", "copies", "seconds",
+)  # fmt: skip
+
+
+def find_checkpoints(root: Path) -> list[Path]:
+    """Every checkpoint below `root`, shortest sequences first; snapshots and work directories are not among them."""
+    found = [file.parent for file in root.rglob("config.json") if not any(part.endswith(".run") for part in file.parts)]
+    return sorted(found, key=_reading_order)
+
+
+def zoo_command(root: Path, *, write: bool, as_json: bool) -> int:
+    """Print the table of the checkpoints, or write it to README.md beside them."""
+    rows = zoo_rows(root)
+    if not rows:
+        raise ValueError(f"{root}: no checkpoints there; `python -m models sweep zoo` trains them")
+    if write:
+        text = (Path(__file__).parent / "zoo_readme.md").read_text()
+        _replace(root / TABLE_FILE, text.replace("{table}", _markdown(rows)))
+        print(f"{root / TABLE_FILE}: {len(rows)} checkpoints", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"rows": rows, "sequences": HELD_OUT_SEQUENCES, "seed": HELD_OUT_SEED}))
+    elif not write:
+        import pandas as pd
+
+        frame = pd.DataFrame(rows)[
+            ["checkpoint", "protocol", "steps", "kl", "stderr", "best_construction", "ratio", "copies"]
+        ]
+        print(frame.to_string(index=False, float_format=lambda value: f"{value:.4f}"))
+    return 0
+
+
+def zoo_rows(root: Path) -> list[dict[str, Any]]:
+    """One row per checkpoint below `root`, from the cache where its weights have not changed."""
+    from tqdm import tqdm
+
+    file = root / CACHE_FILE
+    known: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    rows = {}
+    for path in tqdm(find_checkpoints(root), desc="measuring", disable=None):
+        name = str(path.relative_to(root))
+        digest = hashlib.sha256((path / "model.safetensors").read_bytes()).hexdigest()[:16]
+        row = known.get(name)
+        rows[name] = row if row and row["digest"] == digest else {"digest": digest, **measure(path, name)}
+    if rows and rows != known:
+        _replace(file, json.dumps(rows, indent=1) + "\n")
+    return [{column: row[column] for column in COLUMNS} for row in rows.values()]
+
+
+def measure(path: Path, name: str) -> dict[str, Any]:
+    """The row of one checkpoint."""
+    import torch
+
+    from interp.chains import prior_from_dict
+    from interp.checkpoint import load, read_info
+    from interp.copying import copy_heads
+    from interp.divergence import kl_divergence
+    from interp.observe import capture
+    from interp.results import jsonable, mean_stderr
+
+    torch.set_num_threads(1)
+    info = read_info(path)
+    model = load(path)
+    training = info.training or {}
+    prior = prior_from_dict(training["prior"])
+    held_out = _held_out(json.dumps(training["prior"]), model.config.length)
+    ours = kl_divergence(held_out.next_law, fast_predict(model, held_out.tokens)).values
+    best = _best_construction_values(json.dumps(training["prior"]), model.config.length, model.config.bos)
+    # The ratio of two means over the same sequences: its error comes from the paired residuals.
+    kl, stderr = mean_stderr(ours)
+    reference, _ = mean_stderr(best)
+    ratio = kl / reference
+    _, ratio_stderr = mean_stderr((ours - ratio * best) / reference)
+    heads = copy_heads(capture(model, held_out.tokens[:64]))
+    return jsonable(
+        {
+            "checkpoint": name,
+            "family": model.config.family,
+            "prior": training["prior"]["kind"],
+            "bos": model.config.bos,
+            "length": model.config.length,
+            "seed": training["seed"],
+            "protocol": training["protocol"],
+            "target": training["target"],
+            "steps": training["steps"],
+            "init": training["init"],
+            "kl": kl,
+            "stderr": stderr,
+            "best_construction": reference,
+            "ratio": ratio,
+            "ratio_stderr": ratio_stderr,
+            "copies": heads.verdict,
+            "seconds": training["seconds"],
+            "order": prior.order,
+        }
+    )
+
+
+def fast_predict(model: Any, tokens: Any) -> Any:
+    """`interp.predict` by the family's own fast forward: the same numbers, thousands of long sequences in seconds."""
+    import torch
+
+    from models import compiled, disentangled, stacked
+
+    if model.config.family == "standard":
+        return stacked.predict(model.config, stacked.from_hooked([model]), tokens)[0]
+    flat = disentangled.from_hooked(model)
+    return torch.from_numpy(compiled.predict(disentangled.shape_of(model.config), flat, tokens.numpy())).double()
+
+
+@cache
+def _held_out(prior: str, length: int) -> Any:
+    from interp.chains import prior_from_dict
+
+    return prior_from_dict(json.loads(prior)).sample(batch=HELD_OUT_SEQUENCES, length=length, seed=HELD_OUT_SEED)
+
+
+@cache
+def _best_construction_values(prior: str, length: int, bos: bool) -> Any:
+    """KL per held-out sequence of soft matching at the population optimum: attention alone, no readout to help."""
+    from interp.chains import prior_from_dict
+    from interp.divergence import kl_divergence
+    from interp.estimators import add_alpha, soft_matching
+    from interp.optimal import optimal_parameters
+
+    law = prior_from_dict(json.loads(prior))
+    held_out = _held_out(prior, length)
+    if law.independent and bos:
+        # beta -> infinity with kappa - sum(beta) = ln(alpha |V|): the optimum is add-alpha itself (prop:add_constant).
+        alpha = json.loads(prior)["alpha"]
+        prediction = add_alpha(held_out.tokens, order=law.order, vocab=law.vocab, alpha=alpha)
+    else:
+        best = optimal_parameters(law, length=length, bos=bos)
+        prediction = soft_matching(held_out.tokens, vocab=law.vocab, beta=best.beta, kappa=best.kappa)
+    return kl_divergence(held_out.next_law, prediction).values
+
+
+def _markdown(rows: list[dict[str, Any]]) -> str:
+    head = [
+        "checkpoint",
+        "protocol",
+        "target",
+        "steps",
+        "init",
+        "held-out KL",
+        "best construction",
+        "ratio",
+        "copy heads",
+        "s",
+    ]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in rows:
+        cells = [
+            f"`{row['checkpoint']}`",
+            row["protocol"],
+            row["target"],
+            f"{row['steps']:,}",
+            row["init"],
+            f"{row['kl']:.4f} ± {row['stderr']:.4f}",
+            f"{row['best_construction']:.4f}",
+            f"{row['ratio']:.3f} ± {row['ratio_stderr']:.3f}",
+            row["copies"],
+            f"{row['seconds']:.0f}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _replace(file: Path, text: str) -> None:
+    staging = file.with_name(f".{file.name}.new")
+    staging.write_text(text)
+    os.replace(staging, file)
+
+
+def _reading_order(path: Path) -> tuple[str, int, str]:
+    digits = path.name.removeprefix("T").split("_")[0]
+    return str(path.parent), int(digits) if digits.isdigit() else 0, path.name

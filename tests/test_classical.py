@@ -1,0 +1,360 @@
+"""The classical smoothers against their definitions, written out as loops, and against NLTK."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from functools import partial
+
+import jaxtyping
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interp.chains import HierarchicalDirichlet
+from interp.classical import (
+    FALLBACK_DISCOUNT,
+    context_tree_weighting,
+    jelinek_mercer,
+    katz,
+    kneser_ney,
+    tune_jelinek_mercer,
+    witten_bell,
+)
+from interp.counts import cumulative_counts
+from interp.divergence import kl_divergence
+from interp.estimators import add_alpha, maximum_likelihood
+from interp.suffixes import suffix_counts
+from tests.cases import CASES, every_case
+
+WITHOUT_REPEATS = CASES[::2]  # the table lists every setting without and with BOS, which these do not have
+
+
+def jelinek_mercer_of(tokens, *, order, vocab, every_position=False):
+    weights = np.arange(1.0, order + 2) / np.arange(1.0, order + 2).sum()
+    return jelinek_mercer(tokens, vocab=vocab, weights=weights, every_position=every_position)
+
+
+SMOOTHERS = {
+    "jelinek_mercer": jelinek_mercer_of,
+    "katz": katz,
+    "katz absolute": partial(katz, discount="absolute"),
+    "katz good_turing": partial(katz, discount="good_turing"),
+    "witten_bell": witten_bell,
+    "kneser_ney": kneser_ney,
+    "kneser_ney fixed": partial(kneser_ney, discount=0.75),
+    "context_tree_weighting": context_tree_weighting,
+}
+every_smoother = pytest.mark.parametrize("smoother", SMOOTHERS.values(), ids=SMOOTHERS.keys())
+
+
+# ---- definitions, over Python lists and dictionaries
+
+
+def ngrams(x: list[int], k: int, order: int) -> Counter:
+    """(suffix of length `order`, symbol) at every candidate, suffix as (older, ..., recent)."""
+    return Counter((tuple(x[s - order : s]), x[s]) for s in range(k, len(x)))
+
+
+def continuations(x: list[int], k: int, order: int) -> Counter:
+    """In how many distinct contexts one token longer each (suffix, symbol) occurs."""
+    return Counter((context[1:], symbol) for context, symbol in ngrams(x, k, order + 1))
+
+
+def suffix(x: list[int], order: int) -> tuple[int, ...]:
+    return tuple(x[len(x) - order :])
+
+
+def discount(counts: Counter) -> float:
+    tally = Counter(counts.values())
+    return tally[1] / (tally[1] + 2 * tally[2]) if tally[1] and tally[2] else FALLBACK_DISCOUNT
+
+
+def plain_jelinek_mercer(x, k, vocab):
+    weights = [(i + 1) / sum(range(1, k + 2)) for i in range(k + 1)]
+    law = [0.0] * vocab
+    model = [1 / vocab] * vocab
+    for i in range(k + 1):
+        counts = [ngrams(x, k, i)[suffix(x, i), m] for m in range(vocab)]
+        if sum(counts):
+            model = [count / sum(counts) for count in counts]
+        law = [p + weights[i] * q for p, q in zip(law, model, strict=True)]
+    return law
+
+
+def plain_katz(x, k, vocab):
+    for i in range(k, -1, -1):
+        counts = [ngrams(x, k, i)[suffix(x, i), m] for m in range(vocab)]
+        if sum(counts):
+            return [count / sum(counts) for count in counts]
+    return [1 / vocab] * vocab
+
+
+def plain_discounted_katz(x, k, vocab, good_turing):
+    law = [1 / vocab] * vocab
+    for i in range(k + 1):
+        table = ngrams(x, k, i)
+        counts = [table[suffix(x, i), m] for m in range(vocab)]
+        total, tally, step = sum(counts), Counter(table.values()), discount(table)
+        unseen = sum(p for p, count in zip(law, counts, strict=True) if not count)
+        if not total:
+            continue
+        if not unseen:
+            law = [count / total for count in counts]
+            continue
+        kept = []
+        for r in counts:
+            share = (r - step) / r if r else 0.0
+            if good_turing and r > 5:
+                share = 1.0
+            elif good_turing and r and tally[1]:
+                adjusted, tail = (r + 1) * tally[r + 1] / tally[r] / r, 6 * tally[6] / tally[1]
+                if tail != 1 and 0 < (adjusted - tail) / (1 - tail) < 1:
+                    share = (adjusted - tail) / (1 - tail)
+            kept.append(r * share / total)
+        left = 1 - sum(kept)
+        law = [share if count else left * p / unseen for share, count, p in zip(kept, counts, law, strict=True)]
+    return law
+
+
+def plain_witten_bell(x, k, vocab):
+    law = [1 / vocab] * vocab
+    for i in range(k + 1):
+        counts = [ngrams(x, k, i)[suffix(x, i), m] for m in range(vocab)]
+        distinct = sum(count > 0 for count in counts)
+        if distinct:
+            law = [(c + distinct * p) / (sum(counts) + distinct) for c, p in zip(counts, law, strict=True)]
+    return law
+
+
+def plain_kneser_ney(x, k, vocab, fixed):
+    law = [1 / vocab] * vocab
+    for i in range(k + 1):
+        table = ngrams(x, k, i) if i == k else continuations(x, k, i)
+        counts = [table[suffix(x, i), m] for m in range(vocab)]
+        total, distinct = sum(counts), sum(count > 0 for count in counts)
+        step = discount(table) if fixed is None else fixed
+        if total:
+            law = [max(c - step, 0) / total + step * distinct / total * p for c, p in zip(counts, law, strict=True)]
+    return law
+
+
+def tree_block(x: list[int], k: int, vocab: int, context: tuple[int, ...] = ()) -> Fraction:
+    """P_c of context tree weighting: the block probability of what followed the context, by its definition."""
+    followers = [x[s] for s in range(k, len(x)) if tuple(x[s - len(context) : s]) == context]
+    leaf, seen = Fraction(1), [0] * vocab
+    for symbol in followers:
+        leaf *= (seen[symbol] + Fraction(1, 2)) / (sum(seen) + Fraction(vocab, 2))
+        seen[symbol] += 1
+    if len(context) == k:
+        return leaf
+    split = Fraction(1)
+    for older in range(vocab):
+        split *= tree_block(x, k, vocab, (older, *context))
+    return (leaf + split) / 2
+
+
+def plain_tree_weighting(x, k, vocab):
+    past = tree_block(x, k, vocab)
+    return [float(tree_block([*x, m], k, vocab) / past) for m in range(vocab)]
+
+
+PLAIN = {
+    "jelinek_mercer": plain_jelinek_mercer,
+    "katz": plain_katz,
+    "katz absolute": partial(plain_discounted_katz, good_turing=False),
+    "katz good_turing": partial(plain_discounted_katz, good_turing=True),
+    "witten_bell": plain_witten_bell,
+    "kneser_ney": partial(plain_kneser_ney, fixed=None),
+    "kneser_ney fixed": partial(plain_kneser_ney, fixed=0.75),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("case", WITHOUT_REPEATS, ids=str)
+def test_equals_its_definition(name, case):
+    tokens = case.tokens()
+    ours = SMOOTHERS[name](tokens, order=case.order, vocab=case.vocab)
+    expected = [PLAIN[name](row.tolist(), case.order, case.vocab) for row in tokens]
+    np.testing.assert_allclose(ours.numpy(), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(("order", "vocab", "length"), [(1, 2, 30), (2, 2, 30), (3, 2, 20), (2, 3, 16), (1, 5, 12)])
+def test_tree_weighting_equals_its_block_probabilities(order, vocab, length):
+    tokens = np.random.default_rng(order).integers(vocab, size=(3, length))
+    ours = context_tree_weighting(tokens, order=order, vocab=vocab)
+    expected = [plain_tree_weighting(row.tolist(), order, vocab) for row in tokens]
+    np.testing.assert_allclose(ours.numpy(), expected, atol=1e-12)
+
+
+# ---- what all have in common
+
+
+@every_smoother
+@pytest.mark.parametrize("case", WITHOUT_REPEATS[::3], ids=str)
+def test_is_a_law_everywhere_and_never_sees_the_future(smoother, case):
+    tokens = case.tokens()
+    everywhere = smoother(tokens, order=case.order, vocab=case.vocab, every_position=True)
+    assert everywhere.shape == (*tokens.shape, case.vocab)
+    assert everywhere.dtype == torch.float64
+    assert float((everywhere.sum(-1) - 1).abs().max()) < 1e-12
+    assert float(everywhere.min()) >= 0
+    np.testing.assert_allclose(everywhere[:, : case.order].numpy(), 1 / case.vocab)
+    last = smoother(tokens, order=case.order, vocab=case.vocab)
+    torch.testing.assert_close(last, everywhere[:, -1], rtol=0, atol=1e-14)
+    cut = max(case.order + 1, case.length // 2)
+    other = tokens.copy()
+    other[:, cut:] = (other[:, cut:] + 1) % case.vocab
+    changed = smoother(other, order=case.order, vocab=case.vocab, every_position=True)
+    torch.testing.assert_close(changed[:, :cut], everywhere[:, :cut], rtol=0, atol=0)
+
+
+@every_smoother
+@settings(max_examples=25)
+@given(data=st.data())
+def test_relabelled_tokens_give_the_relabelled_law(smoother, data):
+    vocab = data.draw(st.integers(2, 5))
+    order = data.draw(st.integers(1, 3))
+    row = data.draw(st.lists(st.integers(0, vocab - 1), min_size=order + 1, max_size=30))
+    names = np.array(data.draw(st.permutations(range(vocab))))
+    law = smoother([row], order=order, vocab=vocab)[0]
+    renamed = smoother(names[row][None], order=order, vocab=vocab)[0]
+    torch.testing.assert_close(renamed[names], law, rtol=0, atol=1e-12)
+    assert abs(float(law.sum()) - 1) < 1e-12
+
+
+@every_case
+def test_suffix_counts_are_the_contiguous_cumulative_counts(case):
+    contiguous = [2**i - 1 for i in range(case.order + 1)]
+    for every_position in (False, True):
+        options = {"order": case.order, "vocab": case.vocab, "every_position": every_position}
+        ours = suffix_counts(case.tokens(), **options).counts
+        assert torch.equal(ours, cumulative_counts(case.tokens(), **options)[..., contiguous, :])
+
+
+def test_weight_on_the_highest_order_alone_is_back_off():
+    tokens = HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0)).sample(batch=50, length=40, seed=0).tokens
+    backed_off = katz(tokens, order=2, vocab=4)
+    torch.testing.assert_close(jelinek_mercer(tokens, vocab=4, weights=(0.0, 0.0, 1.0)), backed_off)
+    seen = suffix_counts(tokens, order=2, vocab=4).counts[:, 2].sum(-1) > 0
+    assert seen.any()
+    assert not seen.all()
+    torch.testing.assert_close(backed_off[seen], maximum_likelihood(tokens, order=2, vocab=4)[seen])
+
+
+def test_kneser_ney_falls_back_where_no_ngram_is_rare():
+    # Every pair of 0 and 1 occurs many times: n_1 = n_2 = 0 at the top order.
+    tokens = [[0, 0, 1, 1] * 10]
+    tallies = suffix_counts(tokens, order=1, vocab=2).tallies[0, 1]
+    assert tallies[:2].tolist() == [0, 0]
+    law = kneser_ney(tokens, order=1, vocab=2)
+    fixed = kneser_ney(tokens, order=1, vocab=2, discount=FALLBACK_DISCOUNT)
+    torch.testing.assert_close(law, fixed)
+    assert float(law.min()) > 0
+
+
+# ---- NLTK
+
+
+def words(symbols):
+    return tuple(str(symbol) for symbol in symbols)
+
+
+def nltk_model(kind, x, k, vocab, **options):
+    """An nltk.lm model fed with the n-grams of every order at the paper's candidates."""
+    from nltk.lm import Vocabulary
+
+    model = kind(order=k + 1, vocabulary=Vocabulary(words(range(vocab)), unk_cutoff=1), **options)
+    grams = [words(x[s - i : s + 1]) for s in range(k, len(x)) for i in range(k + 1)]
+    model.counts.update([grams])
+    return model
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1.0])
+def test_add_alpha_is_nltk_lidstone(alpha):
+    from nltk.lm import Lidstone
+
+    rng = np.random.default_rng(0)
+    for order, vocab in [(1, 3), (2, 4), (3, 2)]:
+        x = rng.integers(vocab, size=40).tolist()
+        model = nltk_model(Lidstone, x, order, vocab, gamma=alpha)
+        # NLTK counts a symbol <UNK> in its vocabulary, which has no probability here: compare odds, not shares.
+        expected = np.array([model.score(str(m), words(suffix(x, order))) for m in range(vocab)])
+        ours = add_alpha([x], order=order, vocab=vocab, alpha=alpha)[0].numpy()
+        np.testing.assert_allclose(ours, expected / expected.sum(), atol=1e-12)
+
+
+def test_witten_bell_is_nltk_witten_bell():
+    from nltk.lm import WittenBellInterpolated
+    from nltk.lm.smoothing import WittenBell
+
+    class DownToUniform(WittenBell):
+        """NLTK stops at the plain unigram; ours goes one step further, by the same rule, to the uniform law."""
+
+        def unigram_score(self, word):
+            unigrams = self.counts.unigrams
+            distinct = len(unigrams)
+            return (unigrams[word] + distinct / vocab) / (unigrams.N() + distinct)
+
+    rng = np.random.default_rng(1)
+    for order, vocab in [(1, 3), (2, 4), (3, 2)]:
+        x = rng.integers(vocab, size=40).tolist()
+        model = nltk_model(WittenBellInterpolated, x, order, vocab)
+        model.estimator = DownToUniform(model.vocab, model.counts)
+        expected = [model.score(str(m), words(suffix(x, order))) for m in range(vocab)]
+        np.testing.assert_allclose(witten_bell([x], order=order, vocab=vocab)[0].numpy(), expected, atol=1e-12)
+
+
+# ---- tuning
+
+
+def test_tuned_weights_are_the_best_on_fresh_sequences():
+    prior = HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
+    fit = tune_jelinek_mercer(prior, length=64, draws=5000, seed=1)
+    assert fit.success
+    assert sum(fit.weights) == pytest.approx(1)
+    chains = prior.sample(batch=5000, length=64, seed=2)
+    tuned = kl_divergence(chains.next_law, jelinek_mercer(chains.tokens, vocab=5, weights=fit.weights)).values
+    for shift in [(0.1, -0.1, 0.0), (-0.1, 0.0, 0.1), (0.0, 0.15, -0.15)]:
+        weights = np.array(fit.weights) + shift
+        other = kl_divergence(chains.next_law, jelinek_mercer(chains.tokens, vocab=5, weights=weights)).values
+        gain = other - tuned
+        assert float(gain.mean()) > 3 * float(gain.std()) / len(gain) ** 0.5
+    again = tune_jelinek_mercer(prior, length=64, draws=5000, seed=3)
+    apart = np.array(again.weights) - fit.weights
+    assert (np.abs(apart) < 4 * np.hypot(fit.stderr, again.stderr)).all()
+
+
+# ---- bad input
+
+
+@pytest.fixture
+def as_users_run_it():
+    """Without the tests' run-time type checks, which would speak first."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: jelinek_mercer(x, vocab=2, weights=(0.5, 0.4)), "sum to one"),
+        (lambda x: jelinek_mercer(x, vocab=2, weights=(1.5, -0.5)), "not negative"),
+        (lambda x: jelinek_mercer(x, vocab=2, weights=(1.0,)), "lambda_0"),
+        (lambda x: jelinek_mercer(x, vocab=2, weights=(np.nan, 1.0)), "finite"),
+        (lambda x: katz(x, order=4, vocab=2), "longer than the order"),
+        (lambda x: katz(x, order=1, vocab=2, discount="other"), "good_turing"),
+        (lambda x: kneser_ney(x, order=1, vocab=2, discount=0.0), "discount"),
+        (lambda x: witten_bell(x, order=0, vocab=2), "order"),
+        (lambda x: context_tree_weighting(x, order=1, vocab=2, alpha=0.0), "alpha"),
+        (lambda x: context_tree_weighting(x, order=1, vocab=1), "vocab"),
+    ],
+)
+@pytest.mark.usefixtures("as_users_run_it")
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        call([[0, 1, 0, 1]])
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,331 @@
+"""Runs and sweeps: resumable bit for bit, whatever kills them; one-line errors before training rather than after."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+import interp as ip
+from models import construction, disentangled
+from models import run as runs
+from models.__main__ import main
+from models.protocols import PROTOCOLS
+from models.run import AlreadyFinished, RunError, is_finished, run, snapshot_steps, work_directory
+from models.spec import RunSpec, make_spec
+from models.sweep import load_study, run_name
+from models.trainers import make_trainer
+
+HIERARCHICAL = ip.HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0)).to_dict()
+
+
+def tiny(**changes: object) -> RunSpec:
+    settings: dict[str, object] = {
+        "family": "disentangled",
+        "prior": HIERARCHICAL,
+        "length": 10,
+        "bos": True,
+        "steps": 300,
+    }
+    return make_spec(**{**settings, **changes})  # type: ignore[arg-type]
+
+
+def weights(path: Path) -> dict[str, np.ndarray]:
+    return load_file(path / "model.safetensors")
+
+
+def assert_same_weights(first: Path, second: Path) -> None:
+    ours, theirs = weights(first), weights(second)
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
+
+
+@pytest.mark.parametrize("family", ["construction", "disentangled", "standard"])
+def test_a_run_leaves_a_loadable_checkpoint_that_predicts_as_the_trainer_does(tmp_path: Path, family: str) -> None:
+    spec = tiny(family=family, steps=40)
+    finished = run(spec, tmp_path / "a", progress=False)
+    assert is_finished(tmp_path / "a")
+    info = ip.read_info(tmp_path / "a")
+    assert info.training is not None
+    assert {name: info.training[name] for name in spec.to_dict()} == spec.to_dict()
+    tokens = spec.build_prior().sample(batch=16, length=10, seed=5).tokens
+    trainer = make_trainer(spec)
+    trainer.advance(spec.schedule.learning_rates(0, 40))
+    np.testing.assert_allclose(ip.predict(ip.load(finished.path), tokens), trainer.predict(tokens.numpy()), atol=2e-6)
+    log = [json.loads(line) for line in (work_directory(tmp_path / "a") / "log.jsonl").read_text().splitlines()]
+    assert [entry["step"] for entry in log] == sorted(entry["step"] for entry in log)
+    assert log[-1]["step"] == 40
+    assert log[-1]["kl"] == pytest.approx(finished.held_out.mean)
+
+
+@pytest.mark.parametrize("family", ["construction", "disentangled", "standard"])
+def test_the_loss_of_a_short_run_falls(tmp_path: Path, family: str) -> None:
+    steps = 150 if family == "standard" else 600
+    run(tiny(family=family, steps=steps), tmp_path / "a", progress=False)
+    log = [json.loads(line) for line in (work_directory(tmp_path / "a") / "log.jsonl").read_text().splitlines()]
+    assert log[-1]["kl"] < 0.9 * log[0]["kl"]
+
+
+@pytest.mark.parametrize("family", ["construction", "disentangled", "standard"])
+def test_an_interrupted_run_ends_in_the_same_weights(
+    tmp_path: Path, family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = tiny(family=family, steps=60)
+    run(spec, tmp_path / "whole", progress=False)
+    calls = 0
+    log = runs._log
+
+    def interrupt(work: Path, **entry: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 23:
+            raise KeyboardInterrupt
+        log(work, **entry)
+
+    monkeypatch.setattr(runs, "_log", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, tmp_path / "cut", progress=False, save_seconds=0.0)
+    monkeypatch.setattr(runs, "_log", log)
+    assert not is_finished(tmp_path / "cut")
+    assert ip.read_info(tmp_path / "cut").training is not None
+    run(spec, tmp_path / "cut", resume=True, progress=False)
+    assert_same_weights(tmp_path / "whole", tmp_path / "cut")
+    steps = [json.loads(line)["step"] for line in (tmp_path / "cut.run" / "log.jsonl").read_text().splitlines()]
+    assert len(steps) == len(set(steps))
+
+
+def test_a_run_killed_with_sigkill_and_resumed_is_bit_identical(tmp_path: Path) -> None:
+    spec = tiny(steps=60_000, length=12)
+    (tmp_path / "spec.json").write_text(json.dumps(spec.to_dict()))
+    script = (
+        "import json, sys; from pathlib import Path; from models.run import run; from models.spec import RunSpec;"
+        "spec = RunSpec.from_dict(json.load(open(sys.argv[1])));"
+        "run(spec, Path(sys.argv[2]), resume=True, progress=False, save_seconds=0.2)"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "spec.json")]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "OMP_NUM_THREADS": "1"}
+    victim = subprocess.Popen([*command, str(tmp_path / "killed")], env=environment)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "killed.run" / "state").is_dir() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    victim.send_signal(signal.SIGKILL)
+    assert victim.wait() == -signal.SIGKILL, "the run ended before it could be killed"
+    step = json.loads((tmp_path / "killed.run" / "state" / "state.json").read_text())["trainer"]["step"]
+    assert 0 < step < 60_000
+    subprocess.run([*command, str(tmp_path / "killed")], env=environment, check=True)
+    run(spec, tmp_path / "whole", progress=False)
+    assert_same_weights(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_snapshots_are_checkpoints_and_do_not_change_the_run(tmp_path: Path) -> None:
+    run(tiny(steps=100, snapshots=True), tmp_path / "with", progress=False)
+    run(tiny(steps=100), tmp_path / "without", progress=False)
+    assert_same_weights(tmp_path / "with", tmp_path / "without")
+    found = sorted((tmp_path / "with.run" / "snapshots").iterdir())
+    assert [int(path.name.removeprefix("step_")) for path in found] == [0, *snapshot_steps(100)]
+    assert all(ip.load(path).config.length == 10 for path in found)
+
+
+def test_divergence_stops_the_run_and_keeps_the_last_good_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = tiny(steps=100)
+    trainer = make_trainer(spec)
+    advance = type(trainer).advance
+
+    def explode(self: object, rates: np.ndarray) -> np.ndarray:
+        losses = advance(self, rates)  # type: ignore[arg-type]
+        if self.step > 50:  # type: ignore[attr-defined]
+            losses[-1] = np.nan
+        return losses
+
+    monkeypatch.setattr(type(trainer), "advance", explode)
+    with pytest.raises(RunError, match="stopped being finite at step 50"):
+        run(spec, tmp_path / "a", progress=False)
+    info = ip.read_info(tmp_path / "a")
+    assert info.training is not None
+    assert (info.training["status"], info.training["step"]) == ("diverged", 50)
+    monkeypatch.undo()
+    good = make_trainer(spec)
+    good.advance(spec.schedule.learning_rates(0, 50))
+    np.testing.assert_array_equal(
+        weights(tmp_path / "a")["blocks.1.attn.W_Q"], good.hooked().match_attention.W_Q.detach().numpy()
+    )
+    with pytest.raises(RunError, match="diverged"):
+        run(spec, tmp_path / "a", resume=True, progress=False)
+
+
+def test_nothing_is_overwritten_without_being_asked(tmp_path: Path) -> None:
+    run(tiny(steps=10), tmp_path / "a", progress=False)
+    before = (tmp_path / "a" / "model.safetensors").read_bytes()
+    with pytest.raises(RunError, match="already there"):
+        run(tiny(steps=10), tmp_path / "a", progress=False)
+    with pytest.raises(AlreadyFinished):
+        run(tiny(steps=10), tmp_path / "a", resume=True, progress=False)
+    with pytest.raises(RunError, match="other settings"):
+        run(tiny(steps=11), tmp_path / "a", resume=True, progress=False)
+    assert (tmp_path / "a" / "model.safetensors").read_bytes() == before
+
+
+def test_an_unwritable_place_is_an_error_before_training(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot be written"):
+        run(tiny(), tmp_path / "file" / "a", progress=False)
+
+
+def test_a_full_disk_is_an_error_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = type("usage", (), {"free": 1 << 20})
+    monkeypatch.setattr(runs.shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(RunError, match="1 MiB free"):
+        run(tiny(), tmp_path / "a", progress=False)
+
+
+def test_two_processes_do_not_train_one_run(tmp_path: Path) -> None:
+    work = work_directory(tmp_path / "a")
+    work.mkdir()
+    with runs._locked(work), pytest.raises(RunError, match="another process"):
+        run(tiny(), tmp_path / "a", resume=True, progress=False)
+
+
+def test_learning_rates_depend_on_the_step_alone() -> None:
+    for name, protocol in PROTOCOLS.items():
+        whole = protocol.learning_rates(0, 1000)
+        parts = np.concatenate([protocol.learning_rates(0, 300), protocol.learning_rates(300, 1000)])
+        np.testing.assert_array_equal(whole, parts, err_msg=name)
+    assert PROTOCOLS["paper"].learning_rates(0, 5).tolist() == [1e-3] * 5
+    annealed = PROTOCOLS["annealed"]
+    assert annealed.learning_rates(annealed.steps - 1, annealed.steps)[0] < 1e-3 * annealed.learning_rate
+
+
+@pytest.mark.parametrize("bos", [True, False])
+@pytest.mark.parametrize("kind", ["token", "law"])
+def test_the_construction_gradient_is_autograds(bos: bool, kind: str) -> None:
+    prior = ip.HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0))
+    chains = prior.sample(batch=12, length=14, seed=3)
+    config = construction.config(order=2, vocab=3, length=14, bos=bos)
+    target = chains.next_law if kind == "law" else torch.eye(3, dtype=torch.float64)[chains.next_law.argmax(-1)]
+    params = np.array([1.3, -0.4, 0.7][: 2 + bos])
+    loss, gradient = construction.loss_and_gradient(config, params, chains.tokens.numpy(), target.numpy())
+    free = torch.tensor(params, requires_grad=True)
+    law = ip.soft_matching_from_counts(
+        ip.mask_counts(chains.tokens, order=2, vocab=3), beta=free[:2], kappa=free[2] if bos else None
+    )
+    law = (law + construction.FLOOR) / (1 + 3 * construction.FLOOR)
+    expected = -(target * law.log()).sum(-1).mean()
+    expected.backward()
+    assert loss == pytest.approx(expected.item(), abs=1e-12)
+    assert free.grad is not None
+    np.testing.assert_allclose(gradient, free.grad.numpy(), atol=1e-6 if kind == "token" and not bos else 1e-10)
+
+
+def test_disentangled_parameters_survive_the_hooked_transformer() -> None:
+    config = disentangled.config(order=2, vocab=3, length=9, bos=True)
+    flat = disentangled.initial(config, init="random(0.7)", seed=4)
+    np.testing.assert_array_equal(disentangled.from_hooked(disentangled.to_hooked(config, flat)), flat)
+
+
+def test_weights_of_a_construction_read_as_its_beta_and_kappa() -> None:
+    model = ip.construct(order=2, vocab=5, length=20, beta=(2.7, 1.2), kappa=3.3)
+    beta, kappa = disentangled.read_weights(model.config, disentangled.from_hooked(model))
+    np.testing.assert_allclose(beta, (2.7, 1.2), atol=1e-12)
+    assert kappa == pytest.approx(3.3)
+
+
+def test_a_study_is_the_product_of_its_lists(tmp_path: Path) -> None:
+    text = """
+        summary = "two by two"
+        [[runs]]
+        family = "construction"
+        prior = { kind = "independent", order = 2, vocab = 3, alpha = 1.0 }
+        bos = [true, false]
+        length = 8
+        seed = [0, 1]
+        steps = 5
+    """
+    (tmp_path / "mine.toml").write_text(text)
+    planned = load_study(str(tmp_path / "mine.toml"), studies=tmp_path, out=tmp_path)
+    assert [plan.name for plan in planned] == [
+        f"independent_{bos}/construction/T8_seed{seed}" for bos in ("bos", "nobos") for seed in (0, 1)
+    ]
+    assert all(plan.out == tmp_path / run_name(plan.spec) for plan in planned)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[runs]\n", "not valid TOML"),
+        ("summary = 'x'", "no \\[\\[runs\\]\\]"),
+        ("typo = 1", "unknown key typo"),
+        ("[[runs]]\nfamily = 'construction'\nlenght = 3", "run 1: .*lenght"),
+    ],
+)
+def test_a_bad_study_is_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "bad.toml").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        load_study(str(tmp_path / "bad.toml"), studies=tmp_path, out=tmp_path)
+
+
+def test_a_local_sweep_trains_every_run_and_skips_what_is_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+        [[runs]]
+        family = ["construction", "disentangled"]
+        prior = { kind = "hierarchical", order = 2, vocab = 3, eta = [5.0, 5.0], eta0 = 1.0 }
+        bos = true
+        length = 8
+        steps = 20
+    """
+    (tmp_path / "s.toml").write_text(text)
+    arguments = ["sweep", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out"), "--json"]
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out) == {"runs": 2, "skipped": 0, "failed": {}}
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out) == {"runs": 2, "skipped": 2, "failed": {}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--init", "magic(3)", "--out", "x"], "init must be"),
+        (["train", "--eta", "5", "--out", "x"], "eta must list"),
+        (["train", "--length", "2", "--out", "x"], "length must exceed"),
+        (["train", "--steps", "0", "--out", "x"], "steps must be"),
+        (["sweep", "nonesuch"], "no study"),
+        (["construct", "--beta", "1,2,3", "--out", "x"], "expected 2, got 3"),
+        (["construct", "--beta", "nan,1", "--out", "x"], "finite"),
+    ],
+)
+def test_bad_input_exits_2_with_one_line(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.strip().splitlines()) == 1
+    assert message in captured.err
+    assert not (tmp_path / "x").exists()
+
+
+def test_the_listing_does_not_load_torch() -> None:
+    code = "import sys; from models.__main__ import main; main([]); assert 'torch' not in sys.modules, 'slow listing'"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parent.parent
+    )
+    assert done.returncode == 0, done.stderr
+    assert "disentangled" in done.stdout
