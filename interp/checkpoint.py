@@ -53,10 +53,10 @@ def save(model: InductionTransformer, path: str | os.PathLike[str], *, training:
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent))
     try:
-        document = {"format": FORMAT, "model": model.config.to_dict(), "training": jsonable(training)}
+        document = {"format": FORMAT, "model": model.config.to_dict(), "training": training}
         tensors = {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
         save_file(tensors, staging / TENSOR_FILE)
-        (staging / CONFIG_FILE).write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
+        (staging / CONFIG_FILE).write_text(json.dumps(document, indent=2, allow_nan=False, default=jsonable) + "\n")
         for file in (TENSOR_FILE, CONFIG_FILE):
             (staging / file).chmod(0o644)  # mkdtemp and safetensors make private files
             _flush(staging / file)

@@ -203,7 +203,7 @@ def order_mixture(tokens: Tokens, *, order: int, vocab: int, beta: float) -> Ord
     logs = torch.where(order_totals > 0, logs, -torch.inf)
     signs = (-1.0) ** orders if scale < 0 else torch.ones_like(orders)
     # The normaliser from the exact counts, where every term is positive: no cancellation whatever the sign of gamma.
-    log_z = torch.logsumexp(scale * sizes + torch.log(exact.sum(-1).double()), dim=-1, keepdim=True)
+    log_z = torch.logsumexp(scale * sizes.double() + torch.log(exact.sum(-1).double()), dim=-1, keepdim=True)
     order_votes = torch.einsum("bmv,mi->biv", cumulative, by_order)
     return OrderMixture(
         order_weights=signs * torch.exp(logs - log_z),

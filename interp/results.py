@@ -66,8 +66,8 @@ def mean_stderr(values: Any, *, clusters: Any | None = None) -> tuple[float, flo
 
     One cluster or one value cannot show its spread: the error is then NaN.
 
-    >>> mean_stderr([1.0, 2.0, 3.0])
-    (2.0, 0.5773502691896258)
+    >>> mean_stderr([1.0, 3.0])
+    (2.0, 1.0)
     """
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()

@@ -110,7 +110,7 @@ def measure(path: Path, name: str) -> dict[str, Any]:
             "best_construction": reference,
             "ratio": ratio,
             "ratio_stderr": ratio_stderr,
-            "copies": heads.verdict,
+            "copies": "; ".join(heads.verdict),
             "seconds": training["seconds"],
             "order": prior.order,
         }

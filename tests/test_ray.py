@@ -20,7 +20,7 @@ from models.spec import make_spec
 from models.sweep import PlannedRun, sweep
 
 PRIOR = {"kind": "hierarchical", "order": 2, "vocab": 3, "eta": [5.0, 5.0], "eta0": 1.0}
-STEPS = 60_000
+STEPS = 200_000
 
 
 @pytest.fixture
@@ -40,21 +40,24 @@ def test_a_killed_worker_does_not_change_the_weights(tmp_path: Path, no_ray_left
         for seed, steps in ((0, STEPS), (1, 50))
     ]
     killed: list[int] = []
+    finished = threading.Event()
 
     def kill_when_under_way() -> None:
+        """Kill the first run's worker as soon as it has saved something to resume from."""
         work = tmp_path / "seed0.run"
-        deadline = time.monotonic() + 240
-        while time.monotonic() < deadline:
+        deadline = time.monotonic() + 600  # the worker compiles its kernels first
+        while time.monotonic() < deadline and not finished.is_set():
             if (work / "state" / "state.json").is_file():
                 pid = int((work / "lock").read_text())
                 os.kill(pid, signal.SIGKILL)
                 killed.append(pid)
                 return
-            time.sleep(0.05)
+            time.sleep(0.02)
 
     killer = threading.Thread(target=kill_when_under_way)
     killer.start()
     status = sweep(planned, engine="ray", address="local", save_seconds=0.2)
+    finished.set()
     killer.join()
     assert status == 0
     assert killed, "the run ended before its worker could be killed"
