@@ -52,13 +52,16 @@ def zoo_command(root: Path, *, write: bool, as_json: bool) -> int:
 
 
 def zoo_rows(root: Path) -> list[dict[str, Any]]:
-    """One row per checkpoint below `root`, from the cache where its weights have not changed."""
+    """One row per finished checkpoint below `root`, from the cache where its weights have not changed."""
     from tqdm import tqdm
+
+    from models.run import is_finished
 
     file = root / CACHE_FILE
     known: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
     rows = {}
-    for path in tqdm(find_checkpoints(root), desc="measuring", disable=None):
+    finished = [path for path in find_checkpoints(root) if is_finished(path)]
+    for path in tqdm(finished, desc="measuring", disable=None):
         name = str(path.relative_to(root))
         digest = hashlib.sha256((path / "model.safetensors").read_bytes()).hexdigest()[:16]
         row = known.get(name)

@@ -1,0 +1,70 @@
+"""The table of the checkpoints: measured, cached by the weights, finished runs only."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import interp as ip
+from models import zoo
+from models.run import run
+from models.spec import make_spec
+from models.zoo import fast_predict, find_checkpoints, zoo_command, zoo_rows
+
+PRIOR = ip.HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0)).to_dict()
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(zoo, "HELD_OUT_SEQUENCES", 400)
+    zoo._held_out.cache_clear()
+    zoo._best_construction_values.cache_clear()
+    for family, steps in (("construction", 1500), ("disentangled", 30), ("standard", 3)):
+        # LayerNorm takes the BOS vector to zero: until biases have grown, float32 leaves only rounding of it to compare.
+        spec = make_spec(family=family, prior=PRIOR, length=9, bos=family != "standard", steps=steps)
+        run(spec, tmp_path / "zoo" / family / "T9_seed0", progress=False)
+    model = ip.construct(order=2, vocab=3, length=9, beta=(1.0, 1.0), kappa=0.0)
+    record = {**make_spec(family="construction", prior=PRIOR, length=9, bos=True).to_dict(), "status": "running"}
+    ip.save(model, tmp_path / "zoo" / "construction" / "T9_seed1", training=record)
+    return tmp_path / "zoo"
+
+
+def test_the_table_measures_every_finished_checkpoint(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(find_checkpoints(root)) == 4
+    rows = {row["family"]: row for row in zoo_rows(root)}
+    assert set(rows) == {"construction", "disentangled", "standard"}
+    chains = ip.prior_from_dict(PRIOR).sample(batch=400, length=9, seed=zoo.HELD_OUT_SEED)
+    for family, row in rows.items():
+        model = ip.load(root / row["checkpoint"])
+        expected = ip.kl_divergence(chains.next_law, ip.predict(model, chains.tokens))
+        assert row["kl"] == pytest.approx(expected.mean, abs=1e-5), family
+        assert row["stderr"] == pytest.approx(expected.stderr, abs=1e-5), family
+    assert rows["construction"]["ratio"] == pytest.approx(1.0, abs=0.02)
+    assert rows["disentangled"]["ratio"] > 1.05  # thirty steps do not train it
+
+    def refuse(path: Path, name: str) -> dict[str, object]:
+        raise AssertionError(f"{name} was measured again")
+
+    monkeypatch.setattr(zoo, "measure", refuse)
+    assert zoo_rows(root) == list(rows.values())
+    assert zoo_command(root, write=True, as_json=True) == 0
+    assert len(json.loads(capsys.readouterr().out)["rows"]) == 3
+    assert (root / "README.md").read_text().count("T9_seed0") == 3
+
+
+@pytest.mark.parametrize("family", ["construction", "disentangled", "standard"])
+def test_the_fast_forward_is_the_hooked_one(family: str) -> None:
+    if family == "construction":
+        model = ip.construct(order=2, vocab=3, length=9, beta=(2.0, 1.0), kappa=1.0)
+    else:
+        from models.trainers import make_trainer
+
+        model = make_trainer(make_spec(family=family, prior=PRIOR, length=9, bos=False, seed=3)).hooked()
+    tokens = torch.from_numpy(np.random.default_rng(0).integers(0, 3, (20, 9)))
+    np.testing.assert_allclose(fast_predict(model, tokens), ip.predict(model, tokens), atol=2e-6)
