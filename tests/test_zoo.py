@@ -24,7 +24,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     zoo._held_out.cache_clear()
     zoo._best_construction_values.cache_clear()
     for family, steps in (("construction", 1500), ("disentangled", 30), ("standard", 3)):
-        # LayerNorm takes the BOS vector to zero: until biases have grown, float32 leaves only rounding of it to compare.
+        # LayerNorm takes the BOS vector to zero: until biases have grown, float32 leaves only rounding of it.
         spec = make_spec(family=family, prior=PRIOR, length=9, bos=family != "standard", steps=steps)
         run(spec, tmp_path / "zoo" / family / "T9_seed0", progress=False)
     model = ip.construct(order=2, vocab=3, length=9, beta=(1.0, 1.0), kappa=0.0)
