@@ -123,7 +123,8 @@ def _table_is_cheaper(length: int, order: int, vocab: int) -> bool:
 
 
 @njit(cache=True)
-def _mask_between(row: Array, order: int, query: int, key: int) -> int:
+def mask_between(row: Array, order: int, query: int, key: int) -> int:
+    """M_s^(t) of one pair of positions (def:match_mask); compiled loops elsewhere call it too."""
     mask = 0
     for lag in range(1, order + 1):
         if row[query - lag + 1] == row[key - lag]:
@@ -136,7 +137,7 @@ def _masks_from_query(tokens: Array, order: int, query: int, masks: Array) -> No
     for b in range(tokens.shape[0]):
         for key in range(tokens.shape[1]):
             if order <= key <= query:
-                masks[b, key] = _mask_between(tokens[b], order, query, key)
+                masks[b, key] = mask_between(tokens[b], order, query, key)
             else:
                 masks[b, key] = NOT_A_CANDIDATE
 
@@ -146,7 +147,7 @@ def _last_counts(tokens: Array, order: int, counts: Array) -> None:
     last = tokens.shape[1] - 1
     for b in range(tokens.shape[0]):
         for key in range(order, last + 1):
-            counts[b, _mask_between(tokens[b], order, last, key), tokens[b, key]] += 1
+            counts[b, mask_between(tokens[b], order, last, key), tokens[b, key]] += 1
 
 
 @njit(cache=True)
@@ -154,7 +155,7 @@ def _every_counts_by_pairs(tokens: Array, order: int, counts: Array) -> None:
     for b in range(tokens.shape[0]):
         for query in range(order, tokens.shape[1]):
             for key in range(order, query + 1):
-                counts[b, query, _mask_between(tokens[b], order, query, key), tokens[b, key]] += 1
+                counts[b, query, mask_between(tokens[b], order, query, key), tokens[b, key]] += 1
 
 
 @njit(cache=True)

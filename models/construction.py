@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from interp.chains import Prior
 from interp.construction import construct
-from interp.counts import _mask_between
+from interp.counts import mask_between
 from interp.hooked import InductionConfig, InductionTransformer
 from interp.urn import draw_chain, new_urn, predictive_law
 from models.compiled import TargetKind, TrainState
@@ -106,7 +106,7 @@ def _add_gradient(
     counts[:] = 0.0
     last = tokens.shape[0] - 1
     for key in range(order, last + 1):
-        counts[_mask_between(tokens, order, last, key), tokens[key]] += 1.0
+        counts[mask_between(tokens, order, last, key), tokens[key]] += 1.0
     top = params[order] if bos else -np.inf
     for mask in range(masks):
         if counts[mask].sum() > 0:
