@@ -6,11 +6,7 @@ JOBS        ?= 2
 PYTEST_ARGS ?=
 RESULTS     ?= results
 
-# What `make reproduce` runs; each name is an argument of `python -m analyses` or `python -m figures`.
-ANALYSES    ?= theory
-FIGURES     ?= construction_attention
-
-EXTRAS := dev,notebooks,cluster
+EXTRAS := dev,notebooks,cluster,docs
 VENV   := .venv
 STAMP  := $(VENV)/.stamp
 LOG    := $(VENV)/install.log
@@ -21,9 +17,10 @@ BENCHMARKS := $(filter-out __init__,$(basename $(notdir $(wildcard benchmarks/*.
 export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
 export MPLBACKEND ?= Agg
+export NO_MKDOCS_2_WARNING ?= 1
 
 .NOTPARALLEL:
-.PHONY: help setup test lint types pytest reproduce benchmarks format clean
+.PHONY: help setup test lint types pytest reproduce docs benchmarks format clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1@/p' $(MAKEFILE_LIST) | while IFS=@ read -r target text; do \
@@ -32,12 +29,9 @@ help:  ## this list
 test: setup lint types pytest  ## set-up, then linters, type checks and tests
 	@echo "All checks passed."
 
-reproduce: setup  ## set-up, then every analysis and figure
-	@for name in $(ANALYSES); do \
-		echo "== analysis $$name"; $(RUN) -m analyses $$name --out "$(RESULTS)" || exit 1; done
-	@for name in $(FIGURES); do \
-		echo "== figure $$name"; $(RUN) -m figures $$name --out "$(RESULTS)/figures" || exit 1; done
-	@echo "Results are in $(RESULTS)/, pictures in $(RESULTS)/figures/."
+reproduce: setup  ## set-up, then every analysis and figure of the shipped checkpoints, and results/index.html
+	@$(RUN) -m figures reproduce --out "$(RESULTS)" --cache "$(RESULTS)/cache" --jobs $(JOBS)
+	@echo "Open $(RESULTS)/index.html; tables are in $(RESULTS)/, pictures in $(RESULTS)/figures/."
 
 setup: $(STAMP)  ## the virtual environment .venv, with everything installed
 
@@ -69,7 +63,11 @@ types: setup  ## mypy, strict on interp
 
 pytest: setup  ## the tests and doctests, on JOBS processes
 	@echo "== pytest"
-	@$(RUN) -m pytest -q -n $(JOBS) $(PYTEST_ARGS)
+	@$(RUN) -m pytest -q -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
+
+docs: setup  ## the documentation, into build/docs
+	@$(RUN) -m mkdocs build --strict --quiet
+	@echo "Open build/docs/index.html."
 
 benchmarks: setup  ## every speed and memory claim, measured here
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(RUN) -m benchmarks.$$name || exit 1; done

@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from interp.fits import MatchFit
 
 KIND = "checkpoint"
-COLUMNS = ("success", "beta_1", "stderr_1", "beta_2", "stderr_2", "kappa", "kappa_stderr", "r2", "position_share")
+COLUMNS = (
+    "success",
+    "beta_1",
+    "stderr_1",
+    "beta_2",
+    "stderr_2",
+    "kappa",
+    "kappa_stderr",
+    "r2",
+    "position_share",
+    "token_share",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,5 +51,5 @@ def analyse(subject: Subject, options: argparse.Namespace) -> MatchFit:
     from interp.fits import fit_scores
     from interp.observe import capture
 
-    cap = capture(subject.model, subject.chains.tokens, query=options.query, checkpoint=str(subject.path))
+    cap = capture(subject.model, subject.chains.tokens, query=options.query, copies=False, checkpoint=str(subject.path))
     return fit_scores(cap, source=options.source, position=not options.no_position)

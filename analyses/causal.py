@@ -35,7 +35,7 @@ def analyse(subject: Subject, options: argparse.Namespace) -> CausalTests:
     from interp.fits import fit_scores
     from interp.observe import capture
 
-    fit = fit_scores(capture(subject.model, subject.chains.tokens))
+    fit = fit_scores(capture(subject.model, subject.chains.tokens, copies=False))
     tests = causal_tests(
         subject.model,
         subject.chains.tokens,

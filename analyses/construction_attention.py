@@ -21,7 +21,6 @@ from analyses.subject import Study
 KIND = "study"
 
 HARD = 100.0
-LEAST_MATCHES = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,28 +32,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def study(options: argparse.Namespace) -> Study:
     """One row per construction, with the attention it paid."""
-    import numpy as np
-
+    from analyses.attention import first_with_matches, one_sequence
     from interp.chains import IndependentDirichlet
     from interp.construction import construct
-    from interp.counts import match_masks
     from interp.estimators import add_alpha, beta_for_add_alpha, maximum_likelihood
-    from interp.observe import capture, predict
-    from interp.plotting import OVERLAP_COLOURS, key_kinds
+    from interp.observe import predict
     from interp.results import provenance
 
     order, vocab, length, alpha = options.order, options.vocab, options.length, options.alpha
     prior = IndependentDirichlet(order=order, vocab=vocab, alpha=alpha)
     drawn = prior.sample(batch=options.batch, length=length, seed=options.seed).tokens
-    exact = (match_masks(drawn, order=order) == (1 << order) - 1).sum(-1)
-    if not (exact >= LEAST_MATCHES).any():
-        raise ValueError(
-            f"none of {options.batch} sequences of length {length} has met its last context {LEAST_MATCHES} times; "
-            "expected a larger --batch or --length"
-        )
-    chosen = int((exact >= LEAST_MATCHES).nonzero()[0])
+    chosen = first_with_matches(drawn, order=order)
     tokens = drawn[chosen : chosen + 1]
-    masks = match_masks(tokens, order=order)[0].numpy()
     counted = maximum_likelihood(tokens, order=order, vocab=vocab)
     smoothed = add_alpha(tokens, order=order, vocab=vocab, alpha=alpha)
 
@@ -67,11 +56,7 @@ def study(options: argparse.Namespace) -> Study:
     rows: list[dict[str, Any]] = []
     for name, beta, kappa in models:
         model = construct(order=order, vocab=vocab, length=length, beta=[beta] * order, kappa=kappa)
-        seen = capture(model, tokens, query="all")
         law = predict(model, tokens)
-        kinds = key_kinds(masks, order=order, bos=seen.bos)
-        weights = seen.match_pattern[0, 0, -1].numpy()
-        mass = {kind: float(weights[np.array(kinds) == kind].sum()) for kind in OVERLAP_COLOURS}
         rows.append(
             {
                 "construction": name,
@@ -79,18 +64,12 @@ def study(options: argparse.Namespace) -> Study:
                 "vocab": vocab,
                 "length": length,
                 "alpha": alpha,
-                "bos": seen.bos,
+                "bos": kappa is not None,
                 "beta": [beta] * order,
                 "kappa": kappa,
-                **{f"mass_{kind}": share for kind, share in mass.items()},
                 "to_counting": float((law - counted).abs().max()),
                 "to_add_alpha": float((law - smoothed).abs().max()),
-                "law": law[0].tolist(),
-                "tokens": tokens[0].tolist(),
-                "kinds": kinds,
-                "weights": weights.tolist(),
-                "copy_pattern": seen.copy_pattern[0].tolist(),
-                "match_pattern": seen.match_pattern[0, 0].tolist(),
+                **one_sequence(model, tokens),
             }
         )
     return Study(
@@ -100,7 +79,7 @@ def study(options: argparse.Namespace) -> Study:
             "construction",
             "beta_1",
             "kappa",
-            *(f"mass_{kind}" for kind in OVERLAP_COLOURS if kind != "early"),
+            *(f"mass.{kind}" for kind in ("full", "partial", "none", "bos")),
             "to_counting",
             "to_add_alpha",
         ),

@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -51,6 +50,7 @@ from analyses.report import (
     csv_text,
     heading,
     indented,
+    json_text,
     render_table,
     wrapped,
     write_file,
@@ -354,7 +354,7 @@ def row_of(subject: Subject, result: Result) -> dict[str, Any]:
     """The JSON row of one checkpoint."""
     from interp.results import jsonable
 
-    return {"checkpoint": str(subject.path), **jsonable(result.record())}
+    return {"checkpoint": str(subject.path), "subject": subject.summary(), **jsonable(result.record())}
 
 
 def origin(options: argparse.Namespace, subjects: Sequence[Subject]) -> dict[str, Any]:
@@ -399,12 +399,12 @@ def deliver(name: str, outcome: Outcome, options: argparse.Namespace) -> int:
     """Print the result, write the files, and say in the exit code how it went."""
     document = document_of(name, outcome, options)
     if outcome.rows:
-        print(json.dumps(document, indent=2, allow_nan=False) if options.json else outcome.text)
+        print(json_text(document) if options.json else outcome.text)
         table = csv_text(name, flat_rows(outcome.rows))
         if options.csv:
             write_file(options.csv, table)
         if options.out:
-            write_file(options.out / f"{name}.json", json.dumps(document, indent=1, allow_nan=False) + "\n")
+            write_file(options.out / f"{name}.json", json_text(document) + "\n")
             write_file(options.out / f"{name}.csv", table)
             if outcome.tidy is not None:
                 tidy = [{str(key): value for key, value in row.items()} for row in outcome.tidy.to_dict("records")]

@@ -6,9 +6,9 @@
 
 One row per prior, length and predictor (fig:kl_vs_position): KL(truth || prediction) in nats at the last
 position, its standard error, and its excess over the Bayes predictor on the same sequences, in nats and as a
-share of Bayes' own KL. The floor for infinite KLs is stated and so is how often it was needed: where that is
-often, the number is about the floor. Checkpoints are measured at the length they were trained on. Results are
-cached by content: a second run is instant.
+share of Bayes' own KL; also how far it lies below the best of the add-alphas. The floor for infinite KLs is stated
+and so is how often it was needed: where that is often, the number is about the floor. Checkpoints are measured at
+the length they were trained on. Results are cached by content: a second run is instant.
 """
 
 from __future__ import annotations
@@ -114,17 +114,26 @@ def curves(options: argparse.Namespace, checkpoints: list[Trained]) -> dict[str,
         bayes = measure_bayes(sequences, cache, draws=options.draws)
         if not bayes.converged:
             failures.append(f"{text}, T = {length}: the Bayes predictor did not converge; try more --draws")
-        place = {"prior": text, "length": length}
-        rows.append({**place, "predictor": "bayes", "group": "bayes", **columns(bayes, bayes)})
+        place = {"prior": text, "order": prior.order, "vocab": prior.vocab, "length": length}
+        named: list[tuple[dict[str, Any], Measured]] = [
+            ({"predictor": "bayes", "group": "bayes", "subject": None}, bayes)
+        ]
         others = estimators(
             prior, length=length, alphas=options.alphas, draws=TUNING_DRAWS, seed=options.seed, cache=cache
         )
         models = (checkpoint.predictor() for checkpoint in checkpoints if checkpoint.fits(prior, length=length))
         for predictor in itertools.chain(others, models):
             bar.set_postfix_str(f"{text} T={length}: {predictor.name}")
-            measured = measure(sequences, predictor, cache)
-            named = {"predictor": predictor.name, "group": predictor.group}
-            rows.append({**place, **named, **columns(measured, bayes)})
+            names = {"predictor": predictor.name, "group": predictor.group, "subject": predictor.subject}
+            named.append((names, measure(sequences, predictor, cache)))
+        wanted = {f"add-{alpha:g}" for alpha in options.alphas}
+        rival, best = min(
+            ((names["predictor"], measured) for names, measured in named if names["predictor"] in wanted),
+            key=lambda pair: pair[1].values.mean(),
+        )
+        for names, measured in named:
+            beside = {"best_add_alpha": rival, **below_columns(measured, best)}
+            rows.append({**place, **names, **columns(measured, bayes), **beside})
     return {"rows": rows, "failures": failures, "priors": [prior.to_dict() for prior in priors.values()]}
 
 
@@ -139,6 +148,14 @@ def columns(measured: Measured, bayes: Measured) -> dict[str, Any]:
         "monte_carlo_error": measured.monte_carlo,
         "n": len(measured.values),
     }
+
+
+def below_columns(measured: Measured, rival: Measured) -> dict[str, float]:
+    """How far it lies below the best add-alpha on the same sequences, in nats; negative if above."""
+    from interp.results import mean_stderr
+
+    gain, stderr = mean_stderr(rival.values - measured.values)
+    return {"below_add_alpha": gain, "below_add_alpha_stderr": stderr}
 
 
 def notes(rows: list[dict[str, Any]], checkpoints: int) -> list[str]:

@@ -2,15 +2,18 @@
 
 KL between the model and its relabelings, over all |V|! of them or a random sample (eq:permuted_transformer,
 theorem:invariance). Models of other seeds, given with --against, set the scale: how far apart are two models that
-were trained alike?
+were trained alike? --siblings takes those that lie beside the checkpoint under the same name.
 
     python -m analyses label_symmetry CKPT
+    python -m analyses label_symmetry models/checkpoints/hierarchical_bos/disentangled/T64_seed0 --siblings
     python -m analyses label_symmetry CKPT --against OTHER_SEED_1 OTHER_SEED_2
 """
 
 from __future__ import annotations
 
 import argparse
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analyses.command import whole_number
@@ -32,18 +35,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="try all relabelings up to this number, else this many (default: %(default)s)",
     )
     parser.add_argument("--against", metavar="CKPT", nargs="+", default=(), help="models of other seeds, as the scale")
+    parser.add_argument("--siblings", action="store_true", help="compare with the other seeds beside the checkpoint")
+
+
+def siblings_of(path: Path) -> list[Path]:
+    """The checkpoints beside this one whose names differ in the seed alone."""
+    whole = path.resolve()
+    name = re.sub(r"_seed\d+", "_seed*", whole.name)
+    return sorted(other for other in whole.parent.glob(name) if other != whole and (other / "config.json").is_file())
 
 
 def analyse(subject: Subject, options: argparse.Namespace) -> LabelSymmetry:
     from interp.checkpoint import load
     from interp.symmetry import label_symmetry
 
+    others = [*map(Path, options.against), *(siblings_of(subject.path) if options.siblings else [])]
     return label_symmetry(
         subject.model,
         subject.chains.tokens,
         draws=options.draws,
         seed=options.seed,
-        other_models=[load(path) for path in options.against],
+        other_models=[load(path) for path in others],
         checkpoint=str(subject.path),
         progress=True,
     )

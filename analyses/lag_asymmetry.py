@@ -52,7 +52,7 @@ def _row(subject: Subject) -> dict[str, Any]:
 
     if subject.info.model["order"] < 2:
         raise ValueError(f"{subject.path}: order 1 has one lag, so there is nothing to compare")
-    fit = fit_scores(capture(subject.model, subject.chains.tokens, checkpoint=str(subject.path)))
+    fit = fit_scores(capture(subject.model, subject.chains.tokens, copies=False, checkpoint=str(subject.path)))
     difference = stderr = math.nan
     asymmetric = None
     if fit.success:
@@ -65,6 +65,7 @@ def _row(subject: Subject) -> dict[str, Any]:
     row: dict[str, Any] = jsonable(
         {
             "checkpoint": str(subject.path),
+            "subject": subject.summary(),
             "family": subject.info.model["family"],
             "prior": "independent" if subject.prior.independent else "hierarchical",
             "length": subject.info.model["length"],

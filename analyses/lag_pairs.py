@@ -24,4 +24,4 @@ def analyse(subject: Subject, options: argparse.Namespace) -> PairFit:
     from interp.observe import capture
     from interp.pairs import fit_score_pairs
 
-    return fit_score_pairs(capture(subject.model, subject.chains.tokens, checkpoint=str(subject.path)))
+    return fit_score_pairs(capture(subject.model, subject.chains.tokens, copies=False, checkpoint=str(subject.path)))

@@ -31,7 +31,7 @@ def analyse(subject: Subject, options: argparse.Namespace) -> NearestEstimator:
     from interp.nearest import nearest_estimator
     from interp.observe import capture
 
-    fit = fit_scores(capture(subject.model, subject.chains.tokens))
+    fit = fit_scores(capture(subject.model, subject.chains.tokens, copies=False))
     near = nearest_estimator(
         subject.model,
         subject.chains.tokens,

@@ -88,6 +88,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=50_000,
         help="sequences that the optimum is found on (default: %(default)s)",
     )
+    parser.add_argument(
+        "--models",
+        choices=("all", "swept"),
+        default="all",
+        help="trained models: all of the zoo, or those of the --lengths alone (default: all)",
+    )
     add_zoo_argument(parser)
     add_common_arguments(parser)
 
@@ -107,6 +113,8 @@ def study(options: argparse.Namespace) -> Study:
     from interp.results import provenance
 
     checkpoints = trained_checkpoints(options.zoo)
+    if options.models == "swept":
+        checkpoints = [one for one in checkpoints if one.model["length"] in options.lengths]
     digests = {checkpoint.name: checkpoint.digest for checkpoint in checkpoints}
     found = remembered("optimal", options, lambda: table(options, checkpoints), checkpoints=digests)
     return Study(
@@ -231,14 +239,15 @@ def trained_row(checkpoint: Trained, options: argparse.Namespace, cache: Cache) 
     setting = Setting(sweep="zoo", prior=prior, length=checkpoint.model["length"], bos=checkpoint.model["bos"])
     best = find(setting, options, cache)
     fit = cache.value(
-        {"what": "fit", "digest": checkpoint.digest, "keys": FITTED_KEYS}, lambda: fitted(checkpoint, prior)
+        {"what": "fit", "digest": checkpoint.digest, "keys": FITTED_KEYS, "covariance": True},
+        lambda: fitted(checkpoint, prior),
     )
     sequences = Sequences(prior=prior, batch=options.batch, length=setting.length, seed=options.seed + 1)
     bayes = measure_bayes(sequences, cache, draws=BAYES_DRAWS)
     columns = excess_columns(measure(sequences, checkpoint.predictor(), cache).values, bayes.values)
     columns["kl_stderr"] = columns.pop("stderr")
     flat = [lag for lag, is_flat in enumerate(best.flat) if is_flat]
-    learned = fit["kappa"] - sum(fit["beta"][lag] for lag in flat) if flat and fit["kappa"] is not None else None
+    learned, learned_stderr = learned_combination(fit, flat)
     return {
         **place(setting, "trained"),
         **numbers(best, prior),
@@ -249,8 +258,9 @@ def trained_row(checkpoint: Trained, options: argparse.Namespace, cache: Cache) 
         "kappa": fit["kappa"],
         "stderr": fit["stderr"],
         "combination": learned,
-        "combination_stderr": None,
+        "combination_stderr": learned_stderr,
         "checkpoint": checkpoint.name,
+        "subject": checkpoint.summary(),
         "family": checkpoint.model["family"],
         "seed": checkpoint.training.get("seed"),
         "gap_beta": [value - other for value, other in zip(fit["beta"], best.beta, strict=True)],
@@ -261,6 +271,18 @@ def trained_row(checkpoint: Trained, options: argparse.Namespace, cache: Cache) 
     }
 
 
+def learned_combination(fit: dict[str, Any], flat: list[int]) -> tuple[float | None, float | None]:
+    """kappa less the betas of the flat lags, with the error that their joint covariance gives; None without BOS."""
+    import numpy as np
+
+    if not flat or fit["kappa"] is None:
+        return None, None
+    signs = np.zeros(len(fit["beta"]) + 1)
+    signs[flat], signs[-1] = -1.0, 1.0
+    variance = signs @ np.array(fit["covariance"]) @ signs
+    return float(signs @ [*fit["beta"], fit["kappa"]]), float(np.sqrt(np.maximum(variance, 0.0)))  # keeps NaN
+
+
 def fitted(checkpoint: Trained, prior: Prior) -> dict[str, Any]:
     """beta and kappa as the match head's scores show them."""
     from interp.checkpoint import load
@@ -269,12 +291,13 @@ def fitted(checkpoint: Trained, prior: Prior) -> dict[str, Any]:
 
     length = checkpoint.model["length"]
     tokens = prior.sample(batch=max(32, FITTED_KEYS // length), length=length, seed=0, method="collapsed").tokens
-    fit = fit_scores(capture(load(checkpoint.path), tokens))
+    fit = fit_scores(capture(load(checkpoint.path), tokens, copies=False))
     errors = [*fit.stderr.tolist(), *([] if fit.kappa_stderr is None else [fit.kappa_stderr])]
     return {
         "beta": fit.beta.tolist(),
         "kappa": fit.kappa,
         "stderr": errors,
+        "covariance": fit.covariance.tolist(),
         "success": fit.success,
         "message": fit.message,
     }

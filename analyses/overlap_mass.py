@@ -33,5 +33,5 @@ def analyse(subject: Subject, options: argparse.Namespace) -> OverlapMass:
     from interp.mass import overlap_mass
     from interp.observe import capture
 
-    cap = capture(subject.model, subject.chains.tokens, query=options.query, checkpoint=str(subject.path))
+    cap = capture(subject.model, subject.chains.tokens, query=options.query, copies=False, checkpoint=str(subject.path))
     return overlap_mass(cap)

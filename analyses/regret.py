@@ -117,6 +117,9 @@ def table(options: argparse.Namespace, checkpoints: list[Trained]) -> dict[str, 
                 if inside.any():
                     rows.append(bin_row(by, label, name, values, bayes.values, inside))
     rows += position_rows(options, prior, models, cache)
+    subjects = {model.name: model.summary() for model in models}
+    place = {"prior": options.prior, "order": prior.order, "vocab": prior.vocab, "length": options.length}
+    rows = [{**place, **row, "subject": subjects.get(row["predictor"])} for row in rows]
     whole = {name: excess_columns(values, bayes.values) for name, values in measured.items()}
     parts = [f"{name} {c['excess']:.4f} ({c['excess_share']:+.1%})" for name, c in whole.items()]
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import tempfile
 import textwrap
 from collections.abc import Sequence
@@ -98,6 +99,12 @@ def csv_text(name: str, rows: Sequence[dict[str, Any]]) -> str:
     buffer = io.StringIO()
     table.to_csv(buffer, index=False, lineterminator="\n")
     return buffer.getvalue()
+
+
+def json_text(document: dict[str, Any]) -> str:
+    """Indented JSON with every list of plain values on one line, so that matrices stay readable and small."""
+    text = json.dumps(document, indent=1, allow_nan=False)
+    return re.sub(r'\[[^][{}"]*\]', lambda found: " ".join(found[0].split()), text)
 
 
 def check_table_target(file: Path, *, overwrite: bool) -> None:

@@ -64,6 +64,10 @@ class Subject:
         """The directory's own name, short enough for tables."""
         return self.path.resolve().name
 
+    def summary(self) -> dict[str, Any]:
+        """What it is, for the rows of a table: see `summary_of`."""
+        return summary_of(self.info.model, self.info.training, prior=self.prior)
+
     @cached_property
     def model(self) -> InductionTransformer:
         """The model, loaded on first use."""
@@ -101,6 +105,21 @@ class Subject:
             seed=self.options.seed,
             method="explicit",
         )
+
+
+def summary_of(model: dict[str, Any], training: dict[str, Any] | None, *, prior: Prior) -> dict[str, Any]:
+    """The few words by which figures and readers tell checkpoints apart; None where there is no training record."""
+    record = training or {}
+    return {
+        "family": model["family"],
+        "prior": "independent" if prior.independent else "hierarchical",
+        "bos": model["bos"],
+        "length": model["length"],
+        "order": model["order"],
+        "vocab": model["vocab"],
+        "seed": record.get("seed"),
+        "protocol": record.get("protocol"),
+    }
 
 
 def parse_prior(text: str, *, order: int, vocab: int) -> Prior:

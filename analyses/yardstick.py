@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from analyses.command import whole_number
 from analyses.report import write_file
+from analyses.subject import summary_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -152,12 +153,13 @@ class Sequences:
 
 @dataclass(frozen=True, kw_only=True)
 class Predictor:
-    """name and group for the table; key: all that the law depends on beside the sequences."""
+    """name and group for the table; key: all that the law depends on beside the sequences; subject: the checkpoint."""
 
     name: str
     group: str
     key: dict[str, Any]
     law: Callable[[torch.Tensor], torch.Tensor]
+    subject: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,7 +340,13 @@ class Trained:
             return fast_predict(load(self.path), tokens)
 
         key = {"name": "checkpoint", "digest": self.digest}
-        return Predictor(name=self.name, group="trained", key=key, law=law)
+        return Predictor(name=self.name, group="trained", key=key, law=law, subject=self.summary())
+
+    def summary(self) -> dict[str, Any]:
+        """What it is, for the rows of a table."""
+        from interp.chains import prior_from_dict
+
+        return summary_of(self.model, self.training, prior=prior_from_dict(self.training["prior"]))
 
 
 def trained_checkpoints(zoo: Path | None) -> list[Trained]:

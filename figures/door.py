@@ -1,32 +1,39 @@
 """The door to the figures: lists them by the paper's label, and draws one or all.
 
     python -m figures                                      what there is, a line each
-    python -m figures construction_attention --out DIR     DIR/construction_attention.{pdf,png,json}
+    python -m figures kl_vs_position --out DIR             DIR/kl_vs_position.{pdf,png,json}
+    python -m figures all --checkpoints runs --out DIR     every figure, of the checkpoints below a directory
     python -m figures all --results results --out DIR      every figure, from results made before
+    python -m figures reproduce --out results              every analysis, every figure, and results/index.html
 
 A figure draws results and computes nothing. A module of this package is a figure if it says `LABEL = "fig:..."`. It
-names the analyses whose results it draws in `ANALYSES`, draws them in `draw(results)`, where results[analysis] is a
-list of rows, and describes them in `caption(results)`. Results come from --results DIR, as `python -m analyses NAME
---out DIR` leaves them; without it, studies that need no checkpoint are run on the spot.
+names the analyses whose results it draws in `ANALYSES`, picks the rows it needs in `chosen(results)`, where
+results[analysis] is a list of rows, draws them in `draw(results)`, describes them in `caption(results)`, says in
+`CLAIM` what the paper claims and judges it in `verdict(results)`. Results come from --results DIR, as `python -m
+analyses NAME --out DIR` leaves them; without it they are made as `analyses.plan` says, from the checkpoints below
+--checkpoints, and kept by content in --cache, so that the second run reads them. What is missing is left out, with a
+note in the picture and a warning.
 
-Beside each picture lies a JSON file with its caption, the numbers that were drawn, and where they come from.
-Exit codes: 0 all is well, 2 bad input (one line on stderr; other figures are still drawn).
+Beside each picture lies a JSON file with its caption, claim and verdict, the numbers that were drawn, and where they
+come from. Exit codes: 0 all is well, 2 bad input (one line on stderr; other figures are still drawn).
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import importlib
 import io
 import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from analyses import door as analyses_door
 from analyses.command import (
     BAD_INPUT,
     OK,
@@ -39,7 +46,10 @@ from analyses.command import (
     say,
     whole_number,
 )
-from analyses.report import check_directory, check_document_target, clipped, write_file
+from analyses.door import progress
+from analyses.report import check_directory, check_document_target, clipped, json_text, write_file
+from analyses.yardstick import CACHE, ZOO
+from figures.panels import MissingPanel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,6 +58,11 @@ FOLDER = Path(__file__).parent
 STYLE = FOLDER / "house.mplstyle"
 FORMATS = ("pdf", "png", "svg")
 ALL = Entry(name="all", marker="", document="Every figure.")
+REPRODUCE = Entry(
+    name="reproduce",
+    marker="",
+    document="Every analysis of the plan, every figure, and index.html with the paper's claims and our verdicts.",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,26 +83,21 @@ def run(argv: list[str]) -> int:
     if name in ("-h", "--help"):
         print(f"{__doc__}\n{listing(entries)}")
         return OK
-    if name != ALL.name and name not in entries:
-        raise BadInput(f"no figure {name!r}; there are {', '.join([*entries, ALL.name])}")
-    options = make_parser(entries.get(name, ALL)).parse_args(rest)
+    extra = {entry.name: entry for entry in (ALL, REPRODUCE)}
+    if name not in entries and name not in extra:
+        raise BadInput(f"no figure {name!r}; there are {', '.join([*entries, *extra])}")
+    options = make_parser(entries.get(name) or extra[name]).parse_args(rest)
     check_directory(options.out)
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ.setdefault("MPLBACKEND", "Agg")
+    if name == REPRODUCE.name:
+        from figures.reproduce import reproduce
+
+        return reproduce(entries, options)
     chosen = list(entries.values()) if name == ALL.name else [entries[name]]
-    code = OK
-    for entry in chosen:
-        try:
-            with contextlib.redirect_stdout(sys.stderr):
-                files = produce(entry, options)
-        except BadInput as error:
-            if len(chosen) == 1:
-                raise
-            say(f"error: {entry.name}: {one_line(error)}")
-            code = BAD_INPUT
-        else:
-            print("\n".join(map(str, files)))
-    return code
+    files, errors = draw_all(chosen, options)
+    print("\n".join(map(str, files)))
+    return BAD_INPUT if errors else OK
 
 
 def listing(entries: dict[str, Entry]) -> str:
@@ -97,7 +107,11 @@ def listing(entries: dict[str, Entry]) -> str:
     lines = [
         clipped(f"  {entry.name:<{width}}  {entry.marker:<{labels}}  {entry.summary}") for entry in entries.values()
     ]
-    return "\n".join(["figures, by the paper's label:", *lines, "", "python -m figures NAME --help says more."])
+    more = [
+        "`all` draws every one; `reproduce` also runs every analysis and writes index.html.",
+        "python -m figures NAME --help says more.",
+    ]
+    return "\n".join(["figures, by the paper's label:", *lines, "", *more])
 
 
 def make_parser(entry: Entry) -> Parser:
@@ -109,15 +123,29 @@ def make_parser(entry: Entry) -> Parser:
         f"  python -m figures {entry.name} --results results --out results/figures --format pdf\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--out", metavar="DIR", type=Path, default=Path("results/figures"), help="where to (default: %(default)s)"
-    )
+    out = Path("results") if entry is REPRODUCE else Path("results/figures")
+    parser.add_argument("--out", metavar="DIR", type=Path, default=out, help="where to (default: %(default)s)")
     parser.add_argument(
         "--format", metavar="LIST", type=formats, default=("pdf", "png"), help="of pdf, png, svg (default: pdf,png)"
     )
-    parser.add_argument("--results", metavar="DIR", type=Path, help="results of `python -m analyses ... --out DIR`")
+    if entry is not REPRODUCE:
+        parser.add_argument("--results", metavar="DIR", type=Path, help="results of `python -m analyses ... --out DIR`")
     parser.add_argument(
-        "--seed", metavar="S", type=whole_number(0), default=0, help="for studies run on the spot (default: 0)"
+        "--checkpoints",
+        metavar="DIR",
+        type=Path,
+        default=Path(os.path.relpath(ZOO)),
+        help="where to look for checkpoints (default: models/checkpoints)",
+    )
+    parser.add_argument(
+        "--cache", metavar="DIR", type=Path, default=CACHE, help="where results are kept (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--jobs",
+        metavar="N",
+        type=whole_number(1),
+        default=os.cpu_count() or 1,
+        help="processes that run analyses (default: one for each core)",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace files that are not earlier figures")
     return parser
@@ -132,56 +160,138 @@ def formats(text: str) -> tuple[str, ...]:
     return names
 
 
-def produce(entry: Entry, options: argparse.Namespace) -> list[Path]:
-    """Draw one figure and write its files; returns their paths."""
+def draw_all(chosen: Sequence[Entry], options: argparse.Namespace) -> tuple[list[Path], list[str]]:
+    """Draw the figures; returns the files, and what was wrong with those that could not be drawn."""
+    files: list[Path] = []
+    errors: list[str] = []
+    for entry in chosen:
+        check_figure_target(entry, options)
+    modules = {entry.name: importlib.import_module(f"figures.{entry.name}") for entry in chosen}
+    needed = list(dict.fromkeys(name for module in modules.values() for name in module.ANALYSES))
+    with contextlib.redirect_stdout(sys.stderr):
+        documents = read_documents(needed, options) if options.results is not None else made_documents(needed, options)
+    for entry in progress(chosen, "figures"):
+        try:
+            files += produce(entry, modules[entry.name], documents, options)
+        except BadInput as error:
+            if len(chosen) == 1:
+                raise
+            errors.append(f"{entry.name}: {one_line(error)}")
+            say(f"error: {errors[-1]}")
+    return files, errors
+
+
+def produce(
+    entry: Entry, module: ModuleType, documents: dict[str, dict[str, Any] | BadInput], options: argparse.Namespace
+) -> list[Path]:
+    """Draw one figure and write its files; returns their paths. What is already drawn is left as it is."""
+    mine = {}
+    for name in module.ANALYSES:
+        document = documents[name]
+        if isinstance(document, BadInput):
+            raise document
+        mine[name] = document
+    results = module.chosen({name: document["rows"] for name, document in mine.items()})
+    provenance = {name: document["provenance"] for name, document in mine.items()}
     sidecar = options.out / f"{entry.name}.json"
     pictures = [options.out / f"{entry.name}.{suffix}" for suffix in options.format]
-    check_document_target(sidecar, key="figure", name=entry.name, overwrite=options.overwrite)
-    if not sidecar.exists() and not options.overwrite:
-        for picture in pictures:
-            if picture.exists():
-                raise BadInput(f"{picture} is no figure of ours; --overwrite replaces it")
-    module = importlib.import_module(f"figures.{entry.name}")
-    documents = {name: result_of(name, options) for name in module.ANALYSES}
-    results = {name: document["rows"] for name, document in documents.items()}
+    digest = picture_digest(entry, results, provenance)
+    if already_drawn(sidecar, pictures, digest):
+        return [*pictures, sidecar]
     import matplotlib.pyplot as plt
 
-    with plt.style.context(STYLE):
+    with plt.style.context(STYLE), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", MissingPanel)
         figure = module.draw(results)
         contents = [picture_bytes(figure, suffix) for suffix in options.format]
         plt.close(figure)
+    missing = list(dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, MissingPanel)))
+    for one in caught:
+        if not issubclass(one.category, MissingPanel):
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    for note in missing:
+        say(f"warning: {entry.name}: {one_line(note)}")
     for picture, content in zip(pictures, contents, strict=True):
         write_file(picture, content)
     record = {
         "figure": entry.name,
         "label": entry.marker,
         "caption": module.caption(results),
+        "claim": module.CLAIM,
+        "verdict": vars(module.verdict(results)),
+        "missing": missing,
+        "digest": digest,
+        "provenance": provenance,
         "numbers": results,
-        "provenance": {name: document["provenance"] for name, document in documents.items()},
     }
-    write_file(sidecar, json.dumps(record, indent=1, allow_nan=False) + "\n")
+    write_file(sidecar, json_text(record) + "\n")
     return [*pictures, sidecar]
 
 
-def result_of(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The result an analysis left in --results; a study without one is run."""
-    if options.results is not None:
-        file = options.results / f"{name}.json"
+def check_figure_target(entry: Entry, options: argparse.Namespace) -> None:
+    """Refuse, before any work, to write where something else lies."""
+    sidecar = options.out / f"{entry.name}.json"
+    check_document_target(sidecar, key="figure", name=entry.name, overwrite=options.overwrite)
+    if not sidecar.exists() and not options.overwrite:
+        for suffix in options.format:
+            picture = options.out / f"{entry.name}.{suffix}"
+            if picture.exists():
+                raise BadInput(f"{picture} is no figure of ours; --overwrite replaces it")
+
+
+def picture_digest(entry: Entry, results: dict[str, Any], provenance: dict[str, Any]) -> str:
+    """A digest of everything that a picture and its sidecar depend on."""
+    from matplotlib import __version__
+
+    digest = hashlib.sha256(__version__.encode())
+    shared = [FOLDER / f"{name}.py" for name in ("door", "panels", "rows", "verdict", entry.name)]
+    for file in [*shared, *sorted(FOLDER.glob("_*.py")), STYLE, FOLDER.parent / "interp" / "plotting.py"]:
+        digest.update(file.read_bytes())
+    digest.update(json.dumps([results, provenance], sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def already_drawn(sidecar: Path, pictures: Sequence[Path], digest: str) -> bool:
+    """Whether the files are there, made from the same results by the same code."""
+    if not sidecar.is_file() or not all(picture.is_file() for picture in pictures):
+        return False
+    try:
+        return json.loads(sidecar.read_text()).get("digest") == digest
+    except ValueError:
+        return False
+
+
+def made_documents(names: Sequence[str], options: argparse.Namespace) -> dict[str, dict[str, Any] | BadInput]:
+    """Results of the checkpoints below --checkpoints, from the cache where they are known."""
+    from analyses.plan import run_plan
+
+    if not options.checkpoints.is_dir():
+        raise BadInput(f"--checkpoints {options.checkpoints}: no such directory")
+    return {**run_plan(names, zoo=options.checkpoints, cache=options.cache, jobs=options.jobs)}
+
+
+def read_documents(names: Sequence[str], options: argparse.Namespace) -> dict[str, dict[str, Any] | BadInput]:
+    """The results that analyses left in --results; for one that is not there, what is wrong."""
+    documents: dict[str, dict[str, Any] | BadInput] = {}
+    for name in names:
         try:
-            document = json.loads(file.read_text())
-        except OSError as error:
-            raise BadInput(f"{file}: {error.strerror}; make it with python -m analyses {name} --out") from error
-        except ValueError as error:
-            raise BadInput(f"{file}: not valid JSON ({error})") from error
-        if not isinstance(document, dict) or document.get("analysis") != name:
-            raise BadInput(f"{file} is no result of the analysis {name}")
-        return document
-    entry = read_entries(analyses_door.FOLDER, marker="KIND")[name]
-    if entry.marker != "study":
-        raise BadInput(f"give --results DIR: {name} needs checkpoints (python -m analyses {name} CKPT ... --out DIR)")
-    module = analyses_door.load_module(entry)
-    asked = analyses_door.make_parser(entry, module).parse_args(["--seed", str(options.seed)])
-    return analyses_door.document_of(name, analyses_door.run_study(module, asked), asked)
+            documents[name] = read_document(options.results / f"{name}.json", name)
+        except BadInput as error:
+            documents[name] = error
+    return documents
+
+
+def read_document(file: Path, name: str) -> dict[str, Any]:
+    """One result."""
+    try:
+        document = json.loads(file.read_text())
+    except OSError as error:
+        raise BadInput(f"{file}: {error.strerror}; make it with python -m analyses {name} --out") from error
+    except ValueError as error:
+        raise BadInput(f"{file}: not valid JSON ({error})") from error
+    if not isinstance(document, dict) or document.get("analysis") != name:
+        raise BadInput(f"{file} is no result of the analysis {name}")
+    return document
 
 
 def picture_bytes(figure: Figure, suffix: str) -> bytes:

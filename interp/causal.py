@@ -312,12 +312,13 @@ class _Bench:
     def __init__(self, circuit: Circuit, tokens: torch.Tensor, truth: torch.Tensor, *, floor: float, seed: int) -> None:
         self.circuit, self.tokens, self.truth, self.floor = circuit, tokens, truth, floor
         self.generator = torch.Generator().manual_seed(seed)
-        seen = circuit.capture(tokens)
-        self.scores = seen.match_scores[:, 0, 0].double()
-        self.pattern = seen.match_pattern[:, 0, 0].double()
         self.masks = key_masks(tokens, order=circuit.order, bos=circuit.bos)
         self.candidates = (self.masks[0] >= 0).nonzero().squeeze(-1)  # the same keys in every sequence
-        self.logits = circuit.run(tokens)
+        self.stream = circuit.stream(tokens)  # most edits leave the copy layer alone
+        scores: list[torch.Tensor] = []
+        patterns: list[torch.Tensor] = []
+        self.logits = self._run(circuit.read_match(scores, patterns))
+        self.scores, self.pattern = torch.cat(scores).double(), torch.cat(patterns).double()
         self.base = torch.softmax(self.logits[:, : circuit.vocab].double(), dim=-1)
         self.losses = kl_divergence(truth, self.base, floor=floor).values
 
@@ -341,7 +342,7 @@ class _Bench:
         distances: list[torch.Tensor] = []
 
         def to_mean(z: torch.Tensor, rows: slice) -> torch.Tensor:
-            distances.append((z.double() - mean).norm(dim=-1).mean(-1))
+            distances.append((z.double() - mean).norm(dim=-1).flatten())
             return mean.expand_as(z)
 
         def to_random(z: torch.Tensor, rows: slice) -> torch.Tensor:
@@ -350,8 +351,8 @@ class _Bench:
             moved: torch.Tensor = z.double() + step * direction / direction.norm(dim=-1, keepdim=True)
             return moved
 
-        edited = self.circuit.run(self.tokens, hooks=self.circuit.write_copy(head, to_mean))
-        control = self.circuit.run(self.tokens, hooks=self.circuit.write_copy(head, to_random))
+        edited = self._run_copy(self.circuit.write_copy(head, to_mean))
+        control = self._run_copy(self.circuit.write_copy(head, to_random))
         return self._measured(f"copy_head_{head}", edited, control, change=float(torch.cat(distances).mean()))
 
     def _edit_pattern(self, name: str, rows: torch.Tensor, *, control: torch.Tensor | None = None) -> _Measured:
@@ -384,7 +385,10 @@ class _Bench:
         )
 
     def _run(self, hooks: Hooks) -> torch.Tensor:
-        return self.circuit.run(self.tokens, hooks=hooks)
+        return self.circuit.run(self.tokens, hooks=hooks, last_only=True, stream=self.stream)
+
+    def _run_copy(self, hooks: Hooks) -> torch.Tensor:
+        return self.circuit.run(self.tokens, copy_hooks=hooks, last_only=True)
 
     def _score(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, float]:
         laws = torch.softmax(logits[:, : self.circuit.vocab].double(), dim=-1)
@@ -411,13 +415,13 @@ class _Bench:
         sums: list[torch.Tensor] = []
 
         def read(z: torch.Tensor, rows: slice) -> torch.Tensor:
-            sums.append(z.double().mean(1).sum(0))
+            sums.append(z.double().sum((0, 1)))
             return z
 
-        self._run(self.circuit.write_copy(head, read))
+        self._run_copy(self.circuit.write_copy(head, read))
         if not sums:
             raise ValueError(f"the hook on copy layer {self.circuit.copy_layer} was never called")
-        return torch.stack(sums).sum(0) / self.tokens.shape[0]
+        return torch.stack(sums).sum(0) / self.masks.numel()  # a mask per sequence and position
 
 
 def _recovered(lost: torch.Tensor, scale: torch.Tensor) -> tuple[float, float]:

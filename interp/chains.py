@@ -85,8 +85,15 @@ class Prior(ABC):
         """Whether contexts are independent (True) or centred on their suffix (False)."""
 
     @abstractmethod
+    def draw_tree(self, batch: int, rng: np.random.Generator) -> dict[int, Float[np.ndarray, "batch context vocab"]]:
+        """The law of every node of the context tree, by its depth (fig:task_priors); row = context code, lag 1 lowest.
+
+        Depth k holds the kernel. Shallower depths are there only where the prior has laws for shorter contexts.
+        """
+
     def draw_kernel(self, batch: int, rng: np.random.Generator) -> Float[np.ndarray, "batch context vocab"]:
         """One kernel per sequence; row = context code with lag 1 in the lowest digit."""
+        return self.draw_tree(batch, rng)[self.order]
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -176,8 +183,8 @@ class IndependentDirichlet(Prior):
     def concentrations(self) -> Float[np.ndarray, " depth"]:
         return np.full(self.order + 1, self.alpha * self.vocab)
 
-    def draw_kernel(self, batch: int, rng: np.random.Generator) -> Float[np.ndarray, "batch context vocab"]:
-        return draw_dirichlet(np.full((batch, self.vocab**self.order, self.vocab), self.alpha), rng)
+    def draw_tree(self, batch: int, rng: np.random.Generator) -> dict[int, Float[np.ndarray, "batch context vocab"]]:
+        return {self.order: draw_dirichlet(np.full((batch, self.vocab**self.order, self.vocab), self.alpha), rng)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,14 +224,14 @@ class HierarchicalDirichlet(Prior):
     def concentrations(self) -> Float[np.ndarray, " depth"]:
         return np.array([self.eta0 * self.vocab, *self.eta], dtype=np.float64)
 
-    def draw_kernel(self, batch: int, rng: np.random.Generator) -> Float[np.ndarray, "batch context vocab"]:
-        laws = draw_dirichlet(np.full((batch, 1, self.vocab), float(self.eta0)), rng)
+    def draw_tree(self, batch: int, rng: np.random.Generator) -> dict[int, Float[np.ndarray, "batch context vocab"]]:
+        tree = {0: draw_dirichlet(np.full((batch, 1, self.vocab), float(self.eta0)), rng)}
         for level, eta in enumerate(self.eta, start=1):
             # Code c of length `level` has suffix code c mod |V|^(level-1), so the parents repeat |V| times in order.
-            parents = np.tile(laws, (1, self.vocab, 1))
+            parents = np.tile(tree[level - 1], (1, self.vocab, 1))
             assert parents.shape[1] == self.vocab**level
-            laws = draw_dirichlet(eta * parents, rng)
-        return laws
+            tree[level] = draw_dirichlet(eta * parents, rng)
+        return tree
 
 
 def prior_from_dict(values: dict[str, Any]) -> Prior:

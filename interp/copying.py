@@ -12,6 +12,12 @@ mass is largest and no two heads get the same lag; the verdict on a head goes by
     mixed           not that, but lags 1..k get more than an even pattern gives them, by at least `some` of the rest
     none            attention goes elsewhere
 
+The thresholds were chosen after a look at five models; nothing derives them. On the 112 heads of 56 trained models of
+the zoo (k = 2), the largest mass on a lag is 0.12 for one head, 0.54 to 0.56 for seven (the lag-2 heads of the standard
+family) and above 0.81 for all others; the least purity is 0.87. So no verdict moves while `copies` lies between 0.13
+and 0.53 and `pure` below 0.86, and `copies` = 0.6 turns those seven to 'mixed'. They are diffuse: nearly half of their
+attention is spread over far tokens. Read their verdict with `mass` beside it.
+
 A head that copies attends by position alone. Its pattern varies over keys (sum of squares around 1/n, n the visible
 keys), and of that variation the part that is there in every sequence alike is `position_share`; the rest depends on the
 tokens. A head with an even pattern has nothing to share out: its position_share is 1.
@@ -120,6 +126,8 @@ def copy_heads(cap: Capture, *, copies: float = COPIES, pure: float = PURE, some
             raise ValueError(f"{name} must be a share in (0, 1], got {value}")
     order, bos = cap.order, int(cap.bos)
     sequences, heads, keys, _ = cap.copy_pattern.shape
+    if sequences == 0:
+        raise ValueError("the capture kept no copy patterns (copies=False): capture again with copies=True")
     length = keys - bos
     per_sequence = np.zeros((sequences, heads, order))
     by_position = np.full((heads, order, length), np.nan)

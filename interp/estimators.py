@@ -107,7 +107,7 @@ def soft_matching_pairs(
     """The generalised estimator of corollary:inductive: every query lag may be compared with every key lag.
 
     beta[r1-1][r2-1] weighs x_{t-r1+1} = x_{s-r2}, the alignment of def:match_mask, so that a diagonal beta is
-    `soft_matching`. (The corollary writes x_{t-r1}; it is the same matrix with the query lags renamed.)
+    `soft_matching`. (The corollary writes x_{t-r1}: there t is the position to be predicted.)
     """
     check_vocab(vocab)
     if isinstance(beta, torch.Tensor):
@@ -129,7 +129,11 @@ def soft_matching_pairs(
 
 
 def maximum_likelihood(tokens: Tokens, *, order: int, vocab: int, every_position: bool = False) -> Law:
-    """Counting exact matches: N_[k](m) / N_[k], the hard-attention limit. Uniform where the context is new."""
+    """Counting exact matches: N_[k](m) / N_[k]; uniform where the context is new.
+
+    It is the limit of hard attention wherever the context has been seen; elsewhere that limit averages over the largest
+    overlap there is.
+    """
 
     def estimate(counts: torch.Tensor) -> torch.Tensor:
         return _normalised(counts[..., -1, :].double())

@@ -20,6 +20,9 @@ How to read the numbers. Everything is within a query: SST is the squared score 
     r2_match        of what position alone leaves unexplained, the part that matches explain; success is judged on it
     r2_attended     r2 with every key weighted by the attention it gets: the fit where it matters for the prediction
     position_share  what f adds to r2 once the matches are in
+    token_share     what the key's own tokens x_s .. x_{s-k} add to r2 once matches and position are in, one free number
+                    per lag and symbol. The law is blind to labels, so this is 0 for it; a model that treats one symbol
+                    apart shows it here, and its r2 is low for that reason. They take no part in the fit of beta.
     additivity      the fit with one free number per mask against the additive one: its p-value (cluster-robust, on
                     Hotelling's scale) and the r2 it adds. With many keys tiny departures are significant: look at both.
 
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
 MIN_R2 = 0.5  # of r2_match
 MIN_SEQUENCES = 10  # clusters; fewer cannot show how far estimates vary
 MAX_ADDITIVITY_ORDER = 6  # 2**k mask indicators beyond this are too many to test
+MAX_TOKEN_TERMS = 64  # (k + 1)(|V| - 1) indicators of the key's tokens beyond this are too many to fit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +80,8 @@ class MatchFit(Result):
     kappa_spread            standard deviation of that score over queries: 0 if BOS is the paper's constant sink
     covariance              of (beta, kappa)
     beta_no_position        beta without the positional term
-    r2, r2_match, r2_attended, position_share     see the module
+    r2, r2_match, r2_attended, position_share, token_share     see the module; token_share is NaN where there are too
+                            many symbols to tell
     position                [distance] the fitted positional term at distance 0, 1, ..., mean 0
     mask_count              candidate keys with this mask
     mask_score              score relative to the empty match, with a free number per mask; NaN if never seen
@@ -101,6 +106,7 @@ class MatchFit(Result):
     r2_match: float
     r2_attended: float
     position_share: float
+    token_share: float
     position: Float[np.ndarray, " distance"]
     mask_count: Int64[np.ndarray, " mask"]
     mask_score: Float[np.ndarray, " mask"]
@@ -184,7 +190,8 @@ class MatchFit(Result):
             f"  R2         {self.r2:.4f}; of what position leaves {self.r2_match:.4f}; "
             f"where attended {self.r2_attended:.4f}"
         )
-        lines.append(f"  position   adds {self.position_share:.2%} of the variance")
+        tokens = "" if math.isnan(self.token_share) else f"; the key's own tokens then add {self.token_share:.2%}"
+        lines.append(f"  position   adds {self.position_share:.2%} of the variance{tokens}")
         if self.additivity_terms:
             lines.append(
                 f"  additive   p = {self.additivity_p:.2g}; free masks add {self.additivity_gain:.2%} of the variance"
@@ -225,9 +232,16 @@ class _Fitter:
         self.basis = distance_basis(self.distances, terms=SPLINE_TERMS if position else 0)
         tested = range(1 << self.order) if self.order <= MAX_ADDITIVITY_ORDER else ()
         self.interactions = np.array([mask for mask in tested if overlap(mask) >= 2], dtype=np.int64)
-        # The design's columns: a match indicator per lag, one per mask with several lags, the functions of distance.
-        ends = np.cumsum([self.order, len(self.interactions), self.basis.shape[1]]).tolist()
-        self.lags, self.masks, self.places = (list(range(*ends_)) for ends_ in zip([0, *ends], ends, strict=False))
+        terms = (self.order + 1) * (cap.vocab - 1)
+        self.symbols = np.arange(1, cap.vocab if terms <= MAX_TOKEN_TERMS else 1)
+        # The design's columns: a match indicator per lag, one per mask with several lags, the functions of distance,
+        # and the key's tokens, an indicator per lag 0..k and symbol but the first.
+        ends = np.cumsum(
+            [self.order, len(self.interactions), self.basis.shape[1], (self.order + 1) * len(self.symbols)]
+        ).tolist()
+        self.lags, self.masks, self.places, self.tokens = (
+            list(range(*ends_)) for ends_ in zip([0, *ends], ends, strict=False)
+        )
         self.size = ends[-1]
         read = cap.match_scores if source == "scores" else cap.match_pattern
         self.equations = NormalEquations(columns=self.size, epsilon=torch.finfo(read.dtype).eps)
@@ -243,7 +257,9 @@ class _Fitter:
         lags = view.masks[..., None] >> np.arange(self.order) & 1
         masks = view.masks[..., None] == self.interactions
         places = np.broadcast_to(self.basis[view.distance], (*view.masks.shape, self.basis.shape[1]))
-        return np.concatenate([lags, masks, places], axis=-1, dtype=np.float64)
+        last = view.tokens.shape[1]
+        tokens = [view.tokens[:, self.order - lag : last - lag, None] == self.symbols for lag in range(self.order + 1)]
+        return np.concatenate([lags, masks, places, *tokens], axis=-1, dtype=np.float64)
 
     def fit(self, *, min_r2: float, min_sequences: int) -> MatchFit:
         for view in self.views():
@@ -262,11 +278,13 @@ class _Fitter:
         match_only, place_only = self.equations.solve(self.lags), self.equations.solve(self.places)
         tested = self.equations.independent(base=base, extra=self.masks)
         free = self.equations.solve(base + tested)
+        labelled = self.equations.solve(base + self.tokens)
         found |= {
             "beta_no_position": match_only.coefficients[self.lags],
             "r2": 1.0 - additive.sse / total,
             "r2_match": 1.0 - additive.sse / place_only.sse if place_only.sse > noise else 0.0,
             "position_share": max(0.0, match_only.sse - additive.sse) / total,
+            "token_share": max(0.0, additive.sse - labelled.sse) / total if self.tokens else math.nan,
             "position": self.basis @ additive.coefficients[self.places],
             "mask_score": self.free_scores(free),
             "additivity_gain": max(0.0, additive.sse - free.sse) / total if tested else math.nan,
@@ -405,6 +423,7 @@ class _Fitter:
             "r2_match": math.nan,
             "r2_attended": math.nan,
             "position_share": math.nan,
+            "token_share": math.nan,
             "position": np.full(self.distances, np.nan),
             "mask_score": masks,
             "mask_residual": masks,

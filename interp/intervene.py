@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,14 +20,16 @@ import torch
 from jaxtyping import Float, Int64
 from transformer_lens import HookedTransformer
 
+from interp import last_query
 from interp.counts import NOT_A_CANDIDATE, match_masks
 from interp.divergence import KL_FLOOR
+from interp.last_query import Hook as Hook
 from interp.notation import Tokens, as_beta, as_kappa, as_tokens, mask_bits
 from interp.observe import Capture, Setting, batches, capture, check_length, check_place, setting_of
 
-Hook: TypeAlias = tuple[str | Callable[..., Any], Callable[..., Any]]
 Hooks: TypeAlias = Callable[[slice], list[Hook]]  # the hooks for one slice of the batch
 
+STREAM_BYTES = 256 << 20  # of the stream before the match layer kept between edits
 NOTICEABLE = 1e-5  # a change of an activation that must show in float32 predictions if anything reads it
 
 
@@ -63,11 +66,12 @@ class Circuit:
         check_length(self.model, array.shape[1], self.setting)
         return array
 
-    def capture(self, tokens: Tokens) -> Capture:
+    def capture(self, tokens: Tokens, *, copies: bool = True) -> Capture:
         """The circuit's attention on these tokens, at the last query."""
         return capture(
             self.model,
             tokens,
+            copies=copies,
             order=self.order,
             vocab=self.vocab,
             bos=self.setting.bos_id,
@@ -76,29 +80,86 @@ class Circuit:
             match_head=self.match_head,
         )
 
+    @property
+    def short(self) -> bool:
+        """Whether the model can be run at the last query alone (`last_query`)."""
+        return (self.copy_layer, self.match_layer) == (0, 1) and last_query.applies(self.model)
+
+    def stream(self, tokens: Int64[torch.Tensor, "batch length"]) -> Float[torch.Tensor, "batch key d_model"] | None:
+        """What the match layer reads, for `run` to start from: edits of the match head leave it as it is.
+
+        None where it would take too much memory, and where the model has to be run whole.
+        """
+        keys = tokens.shape[1] + int(self.bos)
+        number = 8 if self.model.cfg.dtype == torch.float64 else 4
+        if not self.short or number * tokens.shape[0] * keys * self.model.cfg.d_model > STREAM_BYTES:
+            return None
+        kept = torch.empty(tokens.shape[0], keys, self.model.cfg.d_model, dtype=self.model.cfg.dtype)
+        start = 0
+        for part in batches(tokens, self.model, self.setting, queries=last_query.QUERIES):
+            kept[start : start + len(part)] = last_query.before_match(self.model, self.setting.with_bos(part))
+            start += len(part)
+        return kept
+
     def run(
-        self, tokens: Int64[torch.Tensor, "batch length"], *, hooks: Hooks | None = None
+        self,
+        tokens: Int64[torch.Tensor, "batch length"],
+        *,
+        hooks: Hooks | None = None,
+        copy_hooks: Hooks | None = None,
+        last_only: bool = False,
+        stream: Float[torch.Tensor, "batch key d_model"] | None = None,
     ) -> Float[torch.Tensor, "batch d_vocab_out"]:
-        """Logits after the last token, under the given hooks."""
+        """Logits after the last token, under the given hooks.
+
+        Hooks see whole activations, unless last_only=True says that `hooks`, on the match layer and what follows, need
+        the last position only, and that `copy_hooks`, on the copy layer, may come for some positions at a time: that
+        is many times faster. Then `stream` saves the copy layer, too, for edits that leave it alone.
+        """
+        if stream is not None and (copy_hooks is not None or not last_only):
+            raise ValueError(
+                "a stream starts at the match layer and its last query: give last_only=True, no copy_hooks"
+            )
+        short = self.short and (last_only or (hooks is None and copy_hooks is None))
         logits = []
         start = 0
         with torch.no_grad():
-            for part in batches(tokens, self.model, self.setting):
+            for part in batches(tokens, self.model, self.setting, queries=last_query.QUERIES if short else None):
                 rows = slice(start, start + part.shape[0])
-                out = self.model.run_with_hooks(
-                    self.setting.with_bos(part),
-                    prepend_bos=False,
-                    fwd_hooks=[] if hooks is None else hooks(rows),
-                )
-                logits.append(out[:, -1].clone())
+                late, early = ([] if given is None else given(rows) for given in (hooks, copy_hooks))
+                ids = self.setting.with_bos(part)
+                if short:
+                    before = last_query.before_match(self.model, ids, hooks=early) if stream is None else stream[rows]
+                    logits.append(last_query.from_match(self.model, before, hooks=late).clone())
+                else:
+                    out = self.model.run_with_hooks(ids, prepend_bos=False, fwd_hooks=early + late)
+                    logits.append(out[:, -1].clone())
                 start = rows.stop
         return torch.cat(logits)
 
     def laws(
-        self, tokens: Int64[torch.Tensor, "batch length"], *, hooks: Hooks | None = None
+        self,
+        tokens: Int64[torch.Tensor, "batch length"],
+        *,
+        hooks: Hooks | None = None,
+        last_only: bool = False,
+        stream: Float[torch.Tensor, "batch key d_model"] | None = None,
     ) -> Float[torch.Tensor, "batch vocab"]:
-        """The predicted law after the last token, under the given hooks."""
-        return torch.softmax(self.run(tokens, hooks=hooks)[:, : self.vocab].double(), dim=-1)
+        """The predicted law after the last token, under the given hooks; the arguments are those of `run`."""
+        logits = self.run(tokens, hooks=hooks, last_only=last_only, stream=stream)
+        return torch.softmax(logits[:, : self.vocab].double(), dim=-1)
+
+    def read_match(self, scores: list[torch.Tensor], patterns: list[torch.Tensor]) -> Hooks:
+        """Hooks that add the match head's scores and attention at the last query to these lists, part by part."""
+
+        def keep(kept: list[torch.Tensor], activation: torch.Tensor, hook: Any) -> None:
+            kept.append(activation[:, self.match_head, -1].detach().clone())
+
+        place = f"blocks.{self.match_layer}.attn"
+        return lambda part: [
+            (f"{place}.hook_attn_scores", partial(keep, scores)),
+            (f"{place}.hook_pattern", partial(keep, patterns)),
+        ]
 
     def write_pattern(self, rows: Float[torch.Tensor, "batch key"]) -> Hooks:
         """Hooks that put these attention weights in place of the match head's own at the last query."""
@@ -116,7 +177,10 @@ class Circuit:
     def write_copy(
         self, head: int, value: Callable[[torch.Tensor, slice], Float[torch.Tensor, "batch pos d_head"]]
     ) -> Hooks:
-        """Hooks that replace the output z of one copy head, at every position, by `value(z, rows)`."""
+        """Hooks that replace the output z of one copy head, at every position, by `value(z, rows)`.
+
+        As `copy_hooks` of a run with last_only=True, `value` is called for some positions at a time.
+        """
 
         def overwrite(part: slice) -> list[Hook]:
             def write(z: torch.Tensor, hook: Any) -> torch.Tensor:

@@ -15,7 +15,7 @@ Words
                    def:match_mask and as a causal head sees it (lemma:optimal_beta counts one fewer).
     early          a key with fewer than k tokens before it, which the construction shuts out
     bos            the beginning-of-sequence key, always at model position 0 where the model has one
-    scores/pattern attention before / after the softmax
+    scores/pattern  attention before / after the softmax
     beta, kappa    match weight per lag, and the score of BOS relative to an empty match
     next_law       pi_{u_T}, the true law of the token after the last one
 

@@ -1,17 +1,17 @@
 """Look at a model at work: its predictions, and its copy and match attention through hooks.
 
     predict(model, tokens)               [batch, vocab] probabilities of the token after the last one
-    capture(model, tokens)               copy pattern, match scores and match pattern, read-only results of one
-    forward
+    capture(model, tokens)               copy pattern, match scores and match pattern of one forward, read-only
 
 Both take tokens without BOS and prepend it where the model has one. `capture` asks only for `run_with_hooks` and
 TransformerLens' canonical hook names, so it also takes a HookedTransformer of your own; say then which layer copies,
-which layer and head match, the order, and the BOS id.
+which layer and head match, the order, and the BOS id. Models of this suite are run at the last query alone where that
+is all that is read (`last_query`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -21,7 +21,9 @@ import torch
 from jaxtyping import Float, Int64
 from transformer_lens import HookedTransformer
 
+from interp import last_query
 from interp.hooked import InductionTransformer
+from interp.last_query import Hook
 from interp.notation import Tokens, as_tokens, check_order
 
 Query: TypeAlias = Literal["last", "all"]
@@ -37,7 +39,8 @@ class Capture:
 
     tokens         [batch, length], without BOS
     copy_pattern   [copy_batch, head, query, key]: all queries, for the first `copy_batch` sequences (memory is
-                   bounded, so that for long sequences fewer than `batch` are kept; `copy_tokens` are theirs)
+                   bounded, so that for long sequences fewer than `batch` are kept, and none with copies=False;
+                   `copy_tokens` are theirs)
     match_scores   [batch, 1, query, key] before the softmax; -inf where a key is masked
     match_pattern  [batch, 1, query, key] after it
     queries        the key index of each query of the match arrays: the last position only, unless query="all"
@@ -90,10 +93,15 @@ def predict(
     array = torch.from_numpy(as_tokens(tokens, vocab=setting.vocab, order=setting.order))
     check_length(model, array.shape[1], setting)
     laws = []
+    short = last_query.applies(model)
     with torch.no_grad():
-        for part in batches(array, model, setting):
-            logits = model(setting.with_bos(part), prepend_bos=False)
-            laws.append(torch.softmax(logits[:, -1, : setting.vocab].double(), dim=-1))
+        for part in batches(array, model, setting, queries=last_query.QUERIES if short else None):
+            ids = setting.with_bos(part)
+            if short:
+                logits = last_query.from_match(model, last_query.before_match(model, ids))
+            else:
+                logits = model(ids, prepend_bos=False)[:, -1]
+            laws.append(torch.softmax(logits[:, : setting.vocab].double(), dim=-1))
     return torch.cat(laws)
 
 
@@ -102,6 +110,7 @@ def capture(
     tokens: Tokens,
     *,
     query: Query = "last",
+    copies: bool = True,
     order: int | None = None,
     copy_layer: int | None = None,
     match_layer: int | None = None,
@@ -111,6 +120,9 @@ def capture(
     checkpoint: str | None = None,
 ) -> Capture:
     """Run the model and keep its copy pattern, match scores and match pattern.
+
+    query="last" keeps the match attention of the last position, "all" of every position. Instruments on the match
+    head need no copy patterns: copies=False keeps none, which saves time and memory on long sequences.
 
     For models of this suite nothing else is needed. For a HookedTransformer of your own give `order` and, where they
     differ from 0, 1, 0 and "no BOS", `copy_layer`, `match_layer`, `match_head` and `bos` (the id of the BOS token,
@@ -134,30 +146,41 @@ def capture(
             + (", or query='last'" if query == "all" else "")
         )
     number = 8 if model.cfg.dtype == torch.float64 else 4
-    copy_room = max(1, COPY_BYTES // (number * model.blocks[copy_layer].attn.cfg.n_heads * keys * keys))
-    copied: list[torch.Tensor] = []
+    heads = int(model.blocks[copy_layer].attn.cfg.n_heads)
+    room = min(array.shape[0], max(1, COPY_BYTES // (number * heads * keys * keys))) if copies else 0
+    # One piece from the start: lists put together at the end would take the room twice.
+    copied = torch.empty(room, heads, keys, keys, dtype=model.cfg.dtype)
     scores: list[torch.Tensor] = []
     patterns: list[torch.Tensor] = []
 
-    def keep_copy(activation: torch.Tensor, hook: Any) -> None:
-        room = copy_room - sum(map(len, copied))
-        if room > 0:
-            copied.append(activation.detach()[:room].clone())
+    def keep_copy(start: int, activation: torch.Tensor, hook: Any) -> None:
+        copied[start : start + len(activation)] = activation.detach()[: room - start]
 
     def keep_match(kept: list[torch.Tensor], activation: torch.Tensor, hook: Any) -> None:
         kept.append(activation.detach()[:, match_head : match_head + 1, -rows:].clone())
 
-    hooks: list[tuple[Any, Callable[..., Any]]] = [
-        (f"blocks.{copy_layer}.attn.hook_pattern", keep_copy),
+    on_match: list[Hook] = [
         (f"blocks.{match_layer}.attn.hook_attn_scores", partial(keep_match, scores)),
         (f"blocks.{match_layer}.attn.hook_pattern", partial(keep_match, patterns)),
     ]
+
+    def on_copy(start: int) -> list[Hook]:
+        return [(f"blocks.{copy_layer}.attn.hook_pattern", partial(keep_copy, start))] if start < room else []
+
+    short = query == "last" and (copy_layer, match_layer) == (0, 1) and last_query.applies(model)
+    # Copy patterns are read whole, so the sequences that keep theirs are run whole.
+    whole = room if short else array.shape[0]
+    start = 0
     with torch.no_grad():
-        for part in batches(array, model, setting):
-            model.run_with_hooks(setting.with_bos(part), prepend_bos=False, return_type=None, fwd_hooks=hooks)
+        for part in batches(array[:whole], model, setting):
+            ids = setting.with_bos(part)
+            model.run_with_hooks(ids, prepend_bos=False, return_type=None, fwd_hooks=on_copy(start) + on_match)
+            start += len(part)
+        for part in batches(array[whole:], model, setting, queries=last_query.QUERIES):
+            last_query.from_match(model, last_query.before_match(model, setting.with_bos(part)), hooks=on_match)
     return Capture(
         tokens=array,
-        copy_pattern=torch.cat(copied),
+        copy_pattern=copied,
         match_scores=torch.cat(scores),
         match_pattern=torch.cat(patterns),
         queries=torch.arange(keys - rows, keys),
@@ -235,11 +258,16 @@ def check_length(model: HookedTransformer, length: int, setting: Setting) -> Non
 
 
 def batches(
-    tokens: Int64[torch.Tensor, "batch length"], model: HookedTransformer, setting: Setting
+    tokens: Int64[torch.Tensor, "batch length"],
+    model: HookedTransformer,
+    setting: Setting,
+    *,
+    queries: int | None = None,
 ) -> Iterator[Int64[torch.Tensor, "part length"]]:
-    """Parts small enough that one layer's attention stays within `BATCH_BYTES`."""
+    """Parts small enough that one layer's attention, at so many queries at a time, stays within `BATCH_BYTES`."""
     keys = tokens.shape[1] + (setting.bos_id is not None)
+    rows = keys if queries is None else min(keys, queries)
     heads = max(int(block.attn.cfg.n_heads) for block in model.blocks)
-    step = max(1, BATCH_BYTES // (8 * heads * keys * keys))
+    step = max(1, BATCH_BYTES // (8 * heads * rows * keys))
     for start in range(0, tokens.shape[0], step):
         yield tokens[start : start + step]

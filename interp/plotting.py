@@ -1,9 +1,11 @@
 """Plotting primitives: axes in, axes out. They draw arrays and compute nothing.
 
     attention_heatmap(ax, pattern)                 one head's attention, query by key
+    score_heatmap(ax, scores)                      one head's scores, before the softmax
     induction_bars(ax, weights, kinds)             one query's attention, each key coloured by its overlap
     block_heatmap(ax, matrix, vocab=5)             a weight matrix with its |V| x |V| blocks ruled
     rpe_stem(ax, bias)                             a relative bias r_{i-j} over the distance
+    kl_curves(ax, lengths, means)                  loss over length, a curve per estimator or model
 
 The overlap colours are fixed, so that they mean the same in every figure: full match yellow, partial teal, none grey,
 as in the paper (fig:mech_main), BOS wine and early keys black. They differ in lightness, so they survive greyscale
@@ -13,7 +15,7 @@ print and the common colour blindnesses.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int64
@@ -24,8 +26,9 @@ from interp.notation import overlap
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.colors import Normalize
 else:
-    Artist = Axes = Any  # so that reading this module does not load matplotlib
+    Artist = Axes = Normalize = Any  # so that reading this module does not load matplotlib
 
 Array: TypeAlias = NDArray[Any]
 
@@ -43,6 +46,7 @@ OVERLAP_NAMES = {
     "bos": "BOS",
     "early": "early key",
 }
+SHUT_OUT = "#c1121f"  # scores below the scale
 
 
 def key_kinds(masks: Int64[np.ndarray, " key"], *, order: int, bos: bool) -> list[str]:
@@ -79,17 +83,63 @@ def attention_heatmap(
     `ax.images[0]`, e.g. for a colour bar. `first_position` is what the first key is called. `mark_last` points at the
     last query, the only one that carries the loss.
     """
-    import matplotlib
     from matplotlib.colors import PowerNorm
 
-    queries, keys = pattern.shape
+    norm = PowerNorm(0.5, vmin=0.0, vmax=highest)
+    return _causal_image(
+        ax, pattern, norm=norm, colours=colours, first_position=first_position, mark_last=mark_last, under=None
+    )
+
+
+def score_heatmap(
+    ax: Axes,
+    scores: Float[np.ndarray, "query key"],
+    *,
+    lowest: float | None = None,
+    highest: float | None = None,
+    colours: str = "YlGnBu",
+    first_position: int = 0,
+    mark_last: bool = False,
+) -> Axes:
+    """One head's scores before the softmax, queries down and keys across; keys after the query are grey.
+
+    The scale is linear, between the extremes unless told. Scores below `lowest`, such as a construction's "never", are
+    red (SHUT_OUT). The image is `ax.images[0]`.
+    """
+    from matplotlib.colors import Normalize
+
+    visible = scores[np.isfinite(scores)]
+    norm = Normalize(
+        vmin=float(visible.min()) if lowest is None else lowest,
+        vmax=float(visible.max()) if highest is None else highest,
+    )
+    return _causal_image(
+        ax, scores, norm=norm, colours=colours, first_position=first_position, mark_last=mark_last, under=SHUT_OUT
+    )
+
+
+def _causal_image(
+    ax: Axes,
+    values: Array,
+    *,
+    norm: Normalize,
+    colours: str,
+    first_position: int,
+    mark_last: bool,
+    under: str | None,
+) -> Axes:
+    """Queries down, keys across, with what lies in the future of a query left out."""
+    import matplotlib
+
+    queries, keys = values.shape
     left, top = first_position - 0.5, first_position + keys - queries - 0.5
     future = np.arange(keys)[None, :] > np.arange(keys - queries, keys)[:, None]
-    shown = np.ma.masked_array(np.asarray(pattern, dtype=np.float64), mask=future)
+    shown = np.ma.masked_array(np.asarray(values, dtype=np.float64), mask=future | ~np.isfinite(values))
+    colourmap = matplotlib.colormaps[colours].with_extremes(bad="#e6e6e6", under=under)
     ax.imshow(
         shown,
-        norm=PowerNorm(0.5, vmin=0.0, vmax=highest),
-        cmap=matplotlib.colormaps[colours].with_extremes(bad="#e6e6e6"),
+        norm=norm,
+        cmap=colourmap,
         interpolation="nearest",
         aspect="equal",
         extent=(left, left + keys, top + queries, top),
@@ -177,6 +227,86 @@ def rpe_stem(ax: Axes, bias: Float[np.ndarray, " distance"], *, limit: float | N
     ax.set_xlabel("distance $i - j$")
     ax.set_ylabel("relative bias $r_{i-j}$")
     return ax
+
+
+def kl_curves(
+    ax: Axes,
+    lengths: Int64[np.ndarray, " length"],
+    means: Mapping[str, Array],
+    *,
+    stderrs: Mapping[str, Array] | None = None,
+    colours: Mapping[str, str] | None = None,
+    labels: Literal["legend", "ends"] = "legend",
+) -> Axes:
+    """KL over the length, one curve per name, on logarithmic axes; bands are two standard errors either side.
+
+    A NaN leaves a gap. With labels="ends" the names stand at the right ends of the curves, moved apart where they would
+    touch, instead of in a legend. Curves are `ax.lines`, in the order of `means`; their labels are the names.
+    """
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    if labels not in ("legend", "ends"):
+        raise ValueError(f"labels must be 'legend' or 'ends', got {labels!r}")
+    if not means:
+        raise ValueError("means hold no curve: expected at least one name")
+    for kind, rows in (("means", means), ("stderrs", stderrs or {})):
+        for name, values in rows.items():
+            if name not in means:
+                raise ValueError(f"{kind} name a curve {name!r} that means do not have")
+            if np.shape(values) != lengths.shape:
+                raise ValueError(f"{kind} of {name!r} have shape {np.shape(values)}, expected {lengths.shape}")
+            if kind == "means" and (np.asarray(values) <= 0).any():
+                raise ValueError(f"means of {name!r} must be > 0 on a logarithmic axis, got {np.nanmin(values)}")
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    for name, values in means.items():
+        colour = (colours or {}).get(name)
+        (line,) = ax.plot(lengths, values, "o-", color=colour, markersize=3.5, linewidth=1.3, label=name)
+        if stderrs and name in stderrs:
+            low, high = values - 2 * stderrs[name], values + 2 * stderrs[name]
+            # Where the band reaches zero it is cut a decade below the curve: the axis has no zero.
+            low = np.maximum(low, values / 10)
+            ax.fill_between(lengths, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+    ax.set_xticks(lengths, [str(length) for length in lengths.tolist()])
+    ax.set_xticks([], minor=True)
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.set_xlabel("length $T$")
+    ax.set_ylabel("KL to the true law (nats)")
+    if labels == "legend":
+        ax.legend(frameon=False)
+    else:
+        _label_ends(ax)
+    return ax
+
+
+def _label_ends(ax: Axes) -> None:
+    """Write each curve's name at its right end, in its colour, moved up or down until no two touch."""
+    ends = []
+    for line in ax.lines:
+        values = np.asarray(line.get_ydata(), dtype=np.float64)
+        known = np.flatnonzero(np.isfinite(values))
+        if len(known):
+            ends.append((line, float(np.asarray(line.get_xdata())[known[-1]]), float(values[known[-1]])))
+    low, high = (float(np.log(limit)) for limit in ax.get_ylim())
+    height = ax.get_window_extent().height / ax.get_figure(root=True).dpi * 72  # type: ignore[union-attr]
+    step = 11.0 / height * (high - low)  # a line of text of 9 points, in the units of the logarithmic axis
+    places: list[float] = []
+    for _, _, value in sorted(ends, key=lambda end: end[2]):
+        wanted = float(np.log(value))
+        places.append(wanted if not places else max(wanted, places[-1] + step))
+    for (line, x, value), place in zip(sorted(ends, key=lambda end: end[2]), places, strict=True):
+        ax.annotate(
+            str(line.get_label()),
+            (x, value),
+            xytext=(6.0, (place - float(np.log(value))) / (high - low) * height),
+            textcoords="offset points",
+            color=line.get_color(),
+            fontsize=9,
+            va="center",
+            annotation_clip=False,
+        )
 
 
 def _lags(letter: str, blocks: int) -> list[str]:

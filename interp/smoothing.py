@@ -206,16 +206,17 @@ def smoothing_source(
     truth = check_next_law(next_law, array, vocab=circuit.vocab)
     reasons = _reasons_against(circuit)
     sources = [source for source in SOURCES if not reasons[source]]
-    scores = circuit.capture(array).match_scores[:, 0, 0].double()
+    scores = circuit.capture(array, copies=False).match_scores[:, 0, 0].double()
     masks = key_masks(array, order=circuit.order, bos=circuit.bos)
     base = circuit.laws(array)
+    stream = circuit.stream(array)
     values: dict[frozenset[str], torch.Tensor] = {}
     switched = []
     for size in range(len(sources) + 1):
         for off in itertools.combinations(sources, size):
             kept = _visible(masks, order=circuit.order, bos=circuit.bos, off=off)
             rows = keep_keys(scores, kept)
-            laws = base if not off else _laws(circuit, array, rows, off=off)
+            laws = base if not off else _laws(circuit, array, rows, off=off, stream=stream)
             divergence = kl_divergence(truth, laws, floor=floor)
             values[frozenset(off)] = divergence.values
             change, change_stderr = mean_stderr(divergence.values - values[frozenset()])
@@ -269,7 +270,12 @@ def _visible(masks: torch.Tensor, *, order: int, bos: bool, off: tuple[str, ...]
 
 
 def _laws(
-    circuit: Circuit, tokens: torch.Tensor, rows: torch.Tensor, *, off: tuple[str, ...]
+    circuit: Circuit,
+    tokens: torch.Tensor,
+    rows: torch.Tensor,
+    *,
+    off: tuple[str, ...],
+    stream: torch.Tensor | None,
 ) -> Float[torch.Tensor, "batch vocab"]:
     """Predictions with the match head's attention overwritten, through the model's own or the pure readout."""
     attention = circuit.write_pattern(rows)
@@ -278,7 +284,7 @@ def _laws(
     def hooks(part: slice) -> list[Hook]:
         return attention(part) + ([] if pure is None else pure(part))
 
-    return circuit.laws(tokens, hooks=hooks)
+    return circuit.laws(tokens, hooks=hooks, last_only=True, stream=stream)
 
 
 def _read_votes(circuit: Circuit, kept: list[torch.Tensor] | None = None) -> Hooks:
@@ -308,7 +314,7 @@ def _readout_line(
     if not applies:
         return math.nan, math.nan, math.nan
     kept: list[torch.Tensor] = []
-    circuit.run(tokens, hooks=_read_votes(circuit, kept))
+    circuit.run(tokens, hooks=_read_votes(circuit, kept), last_only=True)
     votes = torch.cat(kept).double() - 1 / circuit.vocab
     target = laws - 1 / circuit.vocab
     bottom = float(votes.square().sum(-1).mean())

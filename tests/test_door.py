@@ -273,7 +273,10 @@ def test_tables_have_one_line_per_checkpoint(run, checkpoints, tmp_path):
     file = tmp_path / "new" / "table.csv"
     run("probe", checkpoints["plain"], checkpoints["bos"], "--csv", file, "--batch", 2)
     table = pd.read_csv(file)
-    assert list(table.columns) == ["analysis", "checkpoint", "beta_1", "beta_2", "n", "success"]
+    described = ("family", "prior", "bos", "length", "order", "vocab", "seed", "protocol")
+    assert list(table.columns) == [
+        "analysis", "checkpoint", *(f"subject.{word}" for word in described), "beta_1", "beta_2", "n", "success"
+    ]  # fmt: skip
     assert table["beta_1"].tolist() == [2.0, 1.5]
 
 

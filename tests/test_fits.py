@@ -58,6 +58,7 @@ def test_planted_parameters_are_recovered(order, vocab, beta, kappa, source):
     np.testing.assert_allclose(fit.beta_no_position, beta, atol=1e-9)
     np.testing.assert_allclose(fit.mask_residual[fit.mask_count > 0], 0.0, atol=1e-9)
     assert fit.position_share == pytest.approx(0.0, abs=1e-9)
+    assert fit.token_share == pytest.approx(0.0, abs=1e-9)
     assert fit.underflowed == 0
     if order > 1:  # rounding is no evidence against additivity
         assert fit.additivity_p > 0.5
@@ -70,6 +71,33 @@ def test_float32_models_are_recovered_to_their_precision(order, vocab, beta, kap
     assert_found(fit, beta, kappa, within=1e-3)
     if order > 1:
         assert fit.additivity_p > 0.5
+
+
+@pytest.mark.parametrize("query", ["last", "all"])
+@pytest.mark.parametrize("lag", [0, 1, 2])
+def test_a_symbol_treated_apart_shows_as_a_token_share(lag, query):
+    """Keys with symbol 1 at some lag score lower, as in a trained model that marks one symbol."""
+    cap = everywhere(beta=(2.7, 1.2), vocab=5, length=30, batch=60, query=query)
+    marked = torch.zeros_like(cap.match_scores)
+    marked[..., 1 + lag :] = (cap.tokens == 1)[:, None, None, : cap.tokens.shape[1] - lag].double()
+    fit = fit_scores(with_scores(cap, cap.match_scores - 1.6 * marked))
+    assert fit.success
+    assert fit.r2 < 0.95
+    assert fit.token_share > 0.05
+    assert fit.r2 + fit.token_share == pytest.approx(1.0, abs=1e-9)
+    assert f"own tokens then add {fit.token_share:.2%}" in str(fit)
+    # The same scores at keys that have nothing to do with the symbol: as poor a fit, but not for this reason.
+    dealt = marked[..., torch.randperm(marked.shape[-1], generator=torch.Generator().manual_seed(0))].flip(0)
+    other = fit_scores(with_scores(cap, cap.match_scores - 1.6 * dealt))
+    assert other.r2 < 0.95
+    assert other.token_share < 0.02
+
+
+def test_too_many_symbols_leave_the_token_share_unknown():
+    cap = planted(beta=(2.7, 1.2), kappa=None, vocab=23)
+    assert fit_scores(cap).success
+    assert np.isnan(fit_scores(cap).token_share)
+    assert "own tokens" not in str(fit_scores(cap))
 
 
 @pytest.mark.parametrize("kappa", [None, 3.3])

@@ -77,6 +77,17 @@ def test_heatmap_of_the_last_query_alone_hides_nothing(ax):
     assert len(ax.lines) == 1
 
 
+def test_score_heatmap_shows_the_scores_on_their_scale(ax):
+    scores = np.array([[1.0, -np.inf, -np.inf], [-9e3, 2.0, -np.inf], [0.5, 3.0, -1.0]])
+    assert plotting.score_heatmap(ax, scores, lowest=-1.0) is ax
+    image = ax.images[0]
+    assert np.array_equal(image.get_array().mask, np.triu(np.ones((3, 3), dtype=bool), 1))
+    assert image.get_array().compressed().tolist() == [1.0, -9e3, 2.0, 0.5, 3.0, -1.0]
+    assert image.get_clim() == (-1.0, 3.0)
+    assert to_hex(image.to_rgba(np.array([-9e3]))[0]) == plotting.SHUT_OUT
+    assert to_hex(image.to_rgba(np.array([-1.0]))[0]) != plotting.SHUT_OUT
+
+
 def test_blocks_are_ruled_and_named(ax):
     matrix = np.zeros((6, 9))
     matrix[0, 3] = -2.0
@@ -98,3 +109,47 @@ def test_stems_reach_the_bias_and_clip_at_the_limit(ax):
     assert tips == [0.0, 3.0, -1.0, -5.0]
     markers = {line.get_marker(): line.get_xdata().tolist() for line in ax.lines if line.get_marker() in ("o", "v")}
     assert markers == {"o": [0, 1, 2], "v": [3]}
+
+
+def test_kl_curves_carry_means_bands_and_names(ax):
+    lengths = np.array([16, 32, 64])
+    means = {"add 1": np.array([0.4, 0.3, 0.2]), "soft": np.array([0.3, np.nan, 0.1])}
+    stderrs = {"add 1": np.array([0.01, 0.01, 0.15])}
+    assert plotting.kl_curves(ax, lengths, means, stderrs=stderrs, colours={"soft": "#c1121f"}) is ax
+    assert [line.get_label() for line in ax.lines] == ["add 1", "soft"]
+    assert np.array_equal(ax.lines[1].get_ydata(), means["soft"], equal_nan=True)
+    assert to_hex(ax.lines[1].get_color()) == "#c1121f"
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    band = ax.collections[0].get_paths()[0].vertices
+    assert len(ax.collections) == 1
+    assert band[:, 1].max() == pytest.approx(0.5)
+    assert band[:, 1].min() == pytest.approx(0.02)  # 0.2 - 0.3 cannot be drawn: a decade below the curve
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["add 1", "soft"]
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["16", "32", "64"]
+
+
+def test_names_at_the_ends_of_kl_curves_do_not_touch(ax):
+    lengths = np.array([16, 32])
+    means = {"a": np.array([0.4, 0.2]), "b": np.array([0.4, 0.201]), "c": np.array([0.9, np.nan])}
+    plotting.kl_curves(ax, lengths, means, labels="ends")
+    assert ax.get_legend() is None
+    at = {text.get_text(): text for text in ax.texts}
+    assert set(at) == {"a", "b", "c"}
+    assert at["c"].xy == (16, 0.9)  # its last known point
+    height = {name: text.get_window_extent(ax.figure.canvas.get_renderer()) for name, text in at.items()}
+    assert height["b"].y0 >= height["a"].y0 + 9 * ax.figure.dpi / 72
+    assert to_hex(at["b"].get_color()) == to_hex(ax.lines[1].get_color())
+
+
+@pytest.mark.parametrize(
+    ("means", "stderrs", "labels", "message"),
+    [
+        ({}, None, "legend", "no curve"),
+        ({"a": np.array([0.1])}, None, "legend", r"shape \(1,\), expected \(2,\)"),
+        ({"a": np.array([0.1, 0.0])}, None, "legend", "must be > 0"),
+        ({"a": np.array([0.1, 0.2])}, {"b": np.array([0.1, 0.2])}, "legend", "a curve 'b' that means do not have"),
+    ],
+)
+def test_kl_curves_refuse_what_cannot_be_drawn(ax, means, stderrs, labels, message):
+    with pytest.raises(ValueError, match=message):
+        plotting.kl_curves(ax, np.array([16, 32]), means, stderrs=stderrs, labels=labels)

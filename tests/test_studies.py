@@ -70,6 +70,9 @@ def test_kl_curves_has_every_predictor_and_its_excess(run):
         np.testing.assert_allclose(here.excess, here.kl - bayes, atol=1e-12)
         np.testing.assert_allclose(here.excess_share, here.excess / bayes, atol=1e-12)
         assert (here.excess > -4 * here.excess_stderr - 1e-9).all()  # nothing beats Bayes
+        additive = here[here.predictor.isin(["add-0.1", "add-0.5", "add-1"])]
+        assert set(here.best_add_alpha) == {additive.predictor[additive.kl.idxmin()]}
+        np.testing.assert_allclose(here.below_add_alpha, additive.kl.min() - here.kl, atol=1e-12)
     assert (rows.n == 300).all()
     assert (rows.floor == KL_FLOOR).all()
     assert (rows[rows.predictor == "maximum likelihood"].floored > 0.2).all()
@@ -165,6 +168,24 @@ def test_optimal_reports_combinations_and_what_was_learned(run, monkeypatch):
     best = rows[(rows.sweep == "concentration") & (rows.kind == "hierarchical") & rows.bos].iloc[0]
     np.testing.assert_allclose(learned.gap_beta, np.subtract(BETA, best.beta), atol=1e-3)
     assert (rows.excess > -4 * rows.excess_stderr - 1e-9).all()
+    assert learned.subject["family"] == "construction"
+    assert set(rows[rows.source == "trained"].length) == {9, LENGTH}
+    few = ("--sweeps", "length", "--lengths", 16, LENGTH, "--draws", 8000, "--batch", 200)
+    swept = pd.DataFrame(run("optimal", *few, "--models", "swept")["rows"])
+    assert list(swept[swept.source == "trained"].checkpoint) == ["planted"]
+
+
+def test_learned_combination_has_the_error_of_a_difference():
+    covariance = [[0.04, 0.01, 0.02], [0.01, 0.09, 0.03], [0.02, 0.03, 0.25]]
+    fit = {"beta": [3.0, 2.0], "kappa": 6.5, "covariance": covariance}
+    value, error = optimal.learned_combination(fit, [0, 1])
+    assert value == pytest.approx(1.5)
+    assert error == pytest.approx(np.sqrt(0.04 + 0.09 + 0.25 + 2 * (0.01 - 0.02 - 0.03)))
+    assert optimal.learned_combination(fit, [1]) == pytest.approx((4.5, np.sqrt(0.09 + 0.25 - 0.06)))
+    assert optimal.learned_combination(fit, []) == (None, None)
+    assert optimal.learned_combination({**fit, "kappa": None}, [0, 1]) == (None, None)
+    unknown = np.full((3, 3), np.nan).tolist()
+    assert np.isnan(optimal.learned_combination({**fit, "covariance": unknown}, [0, 1])[1])
 
 
 def test_pseudo_counts_beside_the_approximation(run):

@@ -1,0 +1,319 @@
+"""Panels of attention that several figures share; each draws one row of `attention` or `construction_attention`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from figures._circuit import (
+    SPREAD,
+    blocks_by_lag,
+    bos_offset,
+    by_lag,
+    copies_are_distinct,
+    length_of,
+    order_of,
+    setting,
+    vocab_of,
+)
+from figures.panels import absent
+from figures.rows import Row
+from interp.plotting import (
+    OVERLAP_COLOURS,
+    OVERLAP_NAMES,
+    attention_heatmap,
+    block_heatmap,
+    induction_bars,
+    overlap_handles,
+    rpe_stem,
+    score_heatmap,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+TITLES = {
+    "construction": "construction",
+    "disentangled": "disentangled,\ntrained",
+    "standard": "standard,\ntrained",
+}
+LEAST_MASS = 5e-3  # a share that would read 0.00 needs no legend entry
+FORBIDDEN = 1000.0  # scores and biases of this size are a construction's "always" and "never", not values to compare
+PAGE_FIELDS = ("copy_bias", "match_bias", "match_weight", "copy_pattern", "match_scores", "match_pattern")
+WEIGHT_TICKS = (0.0, 0.05, 0.2, 0.5, 1.0)
+
+
+def ticks_of(row: Row) -> list[int]:
+    """First position, middle and end."""
+    return [1 - bos_offset(row), length_of(row) // 2, length_of(row)]
+
+
+def copy_panel(ax: Axes, row: Row, place: int) -> Axes:
+    """The attention of a copy head, the `place`-th by lag; it says which head it is, and its share on its lag.
+
+    Where the last query leans on BOS, its own share is added.
+    """
+    copy = by_lag(row)[place]
+    attention_heatmap(ax, np.array(row["copy_pattern"][copy["head"]]), first_position=1 - bos_offset(row))
+    words = [f"head {copy['head']}", f"lag {copy['lag']}: {copy['share']:.2f}"]
+    if copy["bos"] >= SPREAD:  # then the last query differs from the rest
+        words.append(f"last: {copy['last']:.2f}")
+    ax.text(0.97, 0.96, "\n".join(words), transform=ax.transAxes, ha="right", va="top", fontsize=6)
+    return _with_ticks(ax, row)
+
+
+def match_panel(ax: Axes, row: Row) -> Axes:
+    """The match head's attention after the softmax."""
+    attention_heatmap(ax, np.array(row["match_pattern"]), first_position=1 - bos_offset(row), mark_last=True)
+    return _with_ticks(ax, row)
+
+
+def score_panel(ax: Axes, row: Row) -> Axes:
+    """The match head's scores before the softmax; what lies below those of the candidates is red."""
+    scores = np.array(row["match_scores"], dtype=np.float64)
+    score_heatmap(
+        ax,
+        scores,
+        lowest=lowest_candidate(row),
+        highest=float(np.nanmax(scores)),
+        first_position=1 - bos_offset(row),
+        mark_last=True,
+    )
+    return _with_ticks(ax, row)
+
+
+def lowest_candidate(row: Row) -> float:
+    """The lowest score of a key that has k tokens before it: early keys are shut out, and would stretch the scale."""
+    scores = np.array(row["match_scores"], dtype=np.float64)
+    first = bos_offset(row) + order_of(row)
+    return float(np.nanmin(scores[first:, first:]))
+
+
+def _with_ticks(ax: Axes, row: Row) -> Axes:
+    ax.set_xticks(ticks_of(row))
+    ax.set_yticks(ticks_of(row))
+    return ax
+
+
+def bars_panel(ax: Axes, row: Row, *, title: str, short: bool = False) -> Axes:
+    """The last query's attention by overlap, with the share of each kind in the legend; BOS is position 0.
+
+    `short` puts only colours and shares above the panel; then `overlap_key` has to say elsewhere what they mean.
+    """
+    weights = np.array(row["weights"])
+    induction_bars(ax, weights, row["kinds"], first_position=1 - bos_offset(row))
+    ax.set_xlim(-1.5, length_of(row) + 1.5)
+    ax.set_title(title)
+    masses = shown_masses(row)
+    handles = overlap_handles(masses)
+    spacing: dict[str, Any] = {"borderaxespad": 0.0, "handlelength": 0.9, "handletextpad": 0.5, "labelspacing": 0.25}
+    if short:
+        ax.set_ylim(0, 1.1 * float(weights.max()))
+        shares = [f"{share:.2f}" for share in masses.values()]
+        place: dict[str, Any] = {
+            "loc": "lower right",
+            "bbox_to_anchor": (1.0, 1.02),
+            "ncols": len(masses),
+            "columnspacing": 0.8,
+        }
+        ax.legend(handles, shares, **place, **{**spacing, "borderpad": 0.2})
+    else:
+        ax.set_ylim(0, (1.18 + 0.17 * len(masses)) * float(weights.max()))  # headroom, so that no bar is hidden
+        ax.legend(handles=handles, loc="upper right", **spacing)
+    return ax
+
+
+def shown_masses(row: Row) -> dict[str, float]:
+    """The shares worth a legend entry."""
+    return {kind: row["mass"][kind] for kind in OVERLAP_COLOURS if row["mass"][kind] >= LEAST_MASS}
+
+
+def overlap_key(figure: SubFigure, rows: Iterable[Row]) -> None:
+    """What the overlap colours mean, for all panels of a figure with short legends."""
+    from matplotlib.patches import Patch
+
+    kinds = {kind for row in rows for kind in shown_masses(row)}
+    handles = [
+        Patch(facecolor=OVERLAP_COLOURS[kind], label=OVERLAP_NAMES[kind]) for kind in OVERLAP_COLOURS if kind in kinds
+    ]
+    if handles:
+        figure.legend(
+            handles=handles,
+            loc="outside lower center",
+            ncols=len(handles),
+            handlelength=0.9,
+            handletextpad=0.4,
+            columnspacing=0.9,
+        )
+
+
+def note(ax: Axes, what: str, *, width: int = 24, square: bool = True) -> Axes:
+    """`absent`, with the words broken to fit a narrow panel; the warning stays one line."""
+    absent(ax, what)
+    if square:
+        ax.set_box_aspect(1)  # as the pictures beside it, so that titles stand in line
+    ax.texts[-1].set_text("not available:\n" + textwrap.fill(what, width))
+    return ax
+
+
+def weight_panel(ax: Axes, row: Row, *, highest: float | None = None) -> Axes:
+    """W_A^(2), its blocks in the order of the lags they hold."""
+    block_heatmap(ax, blocks_by_lag(row), vocab=vocab_of(row), highest=highest)
+    if not copies_are_distinct(row):  # then no block can be named by a lag
+        names = ["token", *(f"head {head}" for head in range(order_of(row)))]
+        ax.set_xticks(ax.get_xticks(), names)
+        ax.set_yticks(ax.get_yticks(), names)
+    ax.spines[:].set_visible(True)
+    return ax
+
+
+def bias_panel(ax: Axes, bias: Sequence[float]) -> Axes:
+    """A relative bias; a construction's "always" and "never" are arrow heads with their value beside them."""
+    values = np.array(bias)
+    ordinary = np.abs(values[np.abs(values) < FORBIDDEN])
+    limit = 1.25 * max(float(ordinary.max(initial=0.0)), 4.0)
+    rpe_stem(ax, values, limit=limit if (np.abs(values) >= FORBIDDEN).any() else None)
+    for sign in (1, -1):
+        beyond = np.flatnonzero(sign * values >= FORBIDDEN)
+        if len(beyond):
+            place = int(beyond[0])
+            left = place < len(values) / 2  # write towards the middle
+            ax.annotate(
+                f"{values[place]:,.0f}".replace("-", "\N{MINUS SIGN}").replace(",", " "),
+                (place if left else int(beyond[-1]), sign * limit),
+                xytext=(4 if left else -6, 0),
+                textcoords="offset points",
+                ha="left" if left else "right",
+                va="center",
+                fontsize=6,
+            )
+    ax.set_xticks([0, len(values) // 2, len(values) - 1])
+    return ax
+
+
+def weight_bar(figure: Figure | SubFigure, panels: Sequence[Axes], **options: Any) -> None:
+    """The colour bar of attention weights, common to all panels that have a picture."""
+    drawn = [panel for panel in panels if panel.images]
+    if not drawn:
+        return
+    bar = figure.colorbar(drawn[0].images[0], ax=list(panels), ticks=WEIGHT_TICKS, label="attention weight", **options)
+    bar.set_ticklabels([f"{tick:g}" for tick in WEIGHT_TICKS])
+    bar.ax.minorticks_off()
+
+
+def score_bar(figure: Figure | SubFigure, panel: Axes, row: Row, **options: Any) -> None:
+    """The colour bar of one panel of scores."""
+    below = np.nanmin(np.array(row["match_scores"], dtype=np.float64)) < lowest_candidate(row)
+    figure.colorbar(panel.images[0], ax=panel, extend="min" if below else "neither", **options)
+
+
+def families_of(results: dict[str, list[Row]]) -> dict[str, Row]:
+    """The rows of a figure of three families, by family."""
+    return {row["subject"]["family"]: row for row in results["attention"]}
+
+
+def length_in(found: dict[str, Row], wanted: int) -> int:
+    """The length the figure is of: the one that is there, or the one that was wanted."""
+    return next((length_of(row) for row in found.values()), wanted)
+
+
+def family_missing(family: str, length: int) -> str:
+    """The note in place of a panel."""
+    return f"{family} model, hierarchical prior with BOS, T = {length}"
+
+
+def parts_of(figure: Figure | SubFigure, *, rows: int = 1, columns: int = 1, **ratios: Any) -> list[SubFigure]:
+    """The parts of a figure that is divided one way, in order."""
+    return list(np.ravel(np.array(figure.subfigures(rows, columns, squeeze=False, **ratios), dtype=object)))
+
+
+def draw_bars(rows: Sequence[tuple[str, Row | None, str]], *, height: float) -> Figure:
+    """Bars of the last query below each other: (title, row or None, what is missing then)."""
+    import matplotlib.pyplot as plt
+
+    figure, grid = plt.subplots(len(rows), 1, figsize=(6.3, height), squeeze=False)
+    panels = grid[:, 0]
+    for panel, (title, row, what) in zip(panels, rows, strict=True):
+        if row is None:
+            absent(panel, what)
+            panel.set_title(title)
+        else:
+            bars_panel(panel, row, title=title)
+            panel.set_xlabel("")
+    for panel in reversed(panels):
+        if panel.containers:
+            panel.set_xlabel("key position (BOS, where there is one, is position 0)")
+            break
+    return figure
+
+
+def draw_page(row: Row | None, *, title: str, what: str, scores: bool) -> Figure:
+    """One model in full: relative biases, match weights, copy and match attention, the last query's bars.
+
+    `scores` shows the match head before the softmax rather than after it.
+    """
+    import matplotlib.pyplot as plt
+
+    figure = plt.figure(figsize=(6.3, 5.3))
+    if row is None:
+        absent(figure.add_subplot(), what)
+        return figure
+    order = order_of(row)
+    top, middle, bottom = parts_of(figure, rows=3, height_ratios=(1.25, 1.45, 1.15))
+
+    stems = top.subplots(1, order + 2, width_ratios=[1.0] * (order + 1) + [1.15])
+    biases = [row["copy_bias"][copy["head"]] for copy in by_lag(row)] + [row["match_bias"]]
+    names = [f"copy head {copy['head']} (lag {copy['lag']})" for copy in by_lag(row)] + ["match head"]
+    for panel, bias, name in zip(stems, biases, names, strict=False):
+        bias_panel(panel, bias)
+        panel.set_title(f"$R_A$, {name}")
+        if panel is not stems[0]:
+            panel.set_ylabel("")
+    weight_panel(stems[-1], row)
+    stems[-1].set_title("$W_A^{(2)}$, match head")
+    top.colorbar(stems[-1].images[0], ax=stems[-1], shrink=0.9)
+
+    maps = middle.subplots(1, order + 1)
+    for place in range(order):
+        copy_panel(maps[place], row, place)
+        maps[place].set_title(f"copy head {by_lag(row)[place]['head']}, after softmax")
+    (score_panel if scores else match_panel)(maps[-1], row)
+    maps[-1].set_title(f"match, {'before' if scores else 'after'} softmax")
+    for panel in maps[1:]:
+        panel.set_ylabel("")
+    if scores:
+        weight_bar(middle, maps[:-1], location="right", shrink=0.75)
+        score_bar(middle, maps[-1], row, location="right", shrink=0.75, label="score (nats)")
+    else:
+        weight_bar(middle, maps, location="right", shrink=0.75)
+
+    bars_panel(bottom.subplots(), row, title=title)
+    return figure
+
+
+def page_caption(row: Row | None, *, model: str, scores: bool) -> str:
+    """The caption of `draw_page`."""
+    if row is None:
+        return f"{model}: no results to show."
+    beta = f", beta = {row['beta'][0]:.3g}" if "beta" in row else ""
+    kappa = f", kappa = {row['kappa']:.4g}" if row.get("kappa") is not None else ""
+    forbidden = max(abs(value) for bias in [*row["copy_bias"], row["match_bias"]] for value in bias) >= FORBIDDEN
+    words = [
+        f"{model} ({setting(row)}{beta}{kappa}) on one sequence of the independent prior.",
+        "Top: relative biases of the copy heads, ordered by the lag they attend to, and of the match head"
+        + (" (arrow heads: beyond the scale, with their value)" if forbidden else "")
+        + ", and the match weights, query blocks down and key blocks across in the order of those lags.",
+        "Middle: attention of the copy heads after the softmax, with each head's mean weight on its lag over the "
+        "queries that have k tokens before them (`last`: of the last query, where BOS takes some), and of the match "
+        "head "
+        + ("before it (red: below all candidates, at early keys or BOS)" if scores else "after it")
+        + "; colours of weights follow their square root, and the red arrow marks the last query.",
+        "Bottom: the last query's match attention, each key coloured by its overlap with the query's context, of which "
+        f"there are {row['kinds'].count('full')} full matches; the legend gives the share of each kind.",
+        "Heads are counted from 0.",
+    ]
+    return " ".join(words)

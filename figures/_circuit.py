@@ -1,0 +1,276 @@
+"""Numbers that the attention figures quote, each read off one row of `attention` or `construction_attention`.
+
+A trained head need not copy the lag of its number, so everything here goes by the lag that a head attends to.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from figures.rows import Row, matching, nearest
+from figures.verdict import Verdict, judged
+
+FAMILIES = ("construction", "disentangled", "standard")
+HIERARCHICAL = {"prior": "hierarchical", "bos": True}
+
+# Thresholds of the verdicts.
+SHARP = 0.8  # a "sharp, lag-specific copy" puts at least this much on its lag, averaged over queries
+HARD = 0.999  # what an analytic construction calls all
+SPREAD = 0.05  # "non-negligible": on a single query, less than this is lost among some sixty keys
+ALIGNED = 0.8  # share of the squared match weights in the blocks that the construction uses
+ALIKE = 0.1  # total variation between two attentions on one sequence; 0.1 is a tenth of the mass elsewhere
+SHARE_ERROR = 0.02  # of a trained BOS share; pseudo-counts within about 10 % of alpha |V| at the shares seen
+CLEARLY = 1.5  # ratio of mean weights; the lemma's beta gives 7.7 at T = 64, and attention without structure 1
+FOLLOWS = 0.9  # share of queries whose largest weight lies on a full match, where there is one
+
+
+def copies_of(row: Row) -> list[dict[str, Any]]:
+    """For each copy head: its number, the lag it attends to most, and how much.
+
+    lag     the distance with the largest mean weight, over the queries that reach that far back to a token
+    share   that mean, over queries that have k tokens before them
+    last    the last query's weight at that distance; it is the query that predicts
+    bos     the last query's weight on BOS (0 without BOS)
+    """
+    if "copies" in row:
+        return row["copies"]
+    copies = []
+    offset = bos_offset(row)
+    for head, values in enumerate(row["copy_pattern"]):
+        pattern = np.array(values)
+        size = len(pattern)
+        means = [_on_lag(pattern, lag, first=offset + lag).mean() for lag in range((size - offset) // 2 + 1)]
+        lag = int(np.argmax(means))
+        copies.append(
+            {
+                "head": head,
+                "lag": lag,
+                "share": float(_on_lag(pattern, lag, first=offset + max(lag, order_of(row))).mean()),
+                "last": float(pattern[-1, size - 1 - lag]),
+                "bos": float(pattern[-1, 0]) if offset else 0.0,
+            }
+        )
+    return copies
+
+
+def _on_lag(pattern: NDArray[Any], lag: int, *, first: int) -> NDArray[Any]:
+    """The weight at that distance, for the queries from `first` on."""
+    queries = np.arange(first, len(pattern))
+    return pattern[queries, queries - lag]
+
+
+def by_lag(row: Row) -> list[dict[str, Any]]:
+    """The copy heads, shortest lag first."""
+    return sorted(copies_of(row), key=lambda copy: (copy["lag"], copy["head"]))
+
+
+def copies_are_distinct(row: Row) -> bool:
+    """Whether the heads attend to the lags 1..k, one each."""
+    return [copy["lag"] for copy in by_lag(row)] == list(range(1, order_of(row) + 1))
+
+
+def order_of(row: Row) -> int:
+    return row["subject"]["order"] if "subject" in row else row["order"]
+
+
+def vocab_of(row: Row) -> int:
+    return row["subject"]["vocab"] if "subject" in row else row["vocab"]
+
+
+def length_of(row: Row) -> int:
+    return len(row["kinds"]) - bos_offset(row)
+
+
+def bos_offset(row: Row) -> int:
+    """1 where BOS stands before the tokens."""
+    return int(row["kinds"][0] == "bos")
+
+
+def kept(row: Row, *fields: str) -> Row:
+    """The row with only these fields and what tells which row it is, its copy heads summed up."""
+    always = ("checkpoint", "subject", "construction", "order", "vocab", "length", "alpha", "bos", "beta", "kappa")
+    numbers = {field: row[field] for field in (*always, "tokens", "kinds", "weights", "mass", "law") if field in row}
+    return {**numbers, "copies": copies_of(row), **{field: row[field] for field in fields}}
+
+
+def of_one_length(rows: Sequence[Row], wanted: int, **words: Any) -> dict[str, Row]:
+    """The row of each family, all of the length nearest to the one wanted, so that they saw one sequence."""
+    guide = nearest(rows, wanted, **words)
+    if guide is None:
+        return {}
+    length = guide["subject"]["length"]
+    found = {family: matching(rows, family=family, length=length, **words) for family in FAMILIES}
+    return {family: group[0] for family, group in found.items() if group}
+
+
+def per_key(row: Row) -> dict[str, float]:
+    """Mean weight of a key of each kind that occurs, for the last query."""
+    weights, kinds = np.array(row["weights"]), np.array(row["kinds"])
+    return {kind: float(weights[kinds == kind].mean()) for kind in dict.fromkeys(row["kinds"])}
+
+
+def is_ordered(row: Row) -> bool:
+    """Whether a full match weighs clearly more than a partial one, and that than none, as far as they occur."""
+    means = per_key(row)
+    values = [means[kind] for kind in ("full", "partial", "none") if kind in means]
+    return all(high >= CLEARLY * low for high, low in itertools.pairwise(values))
+
+
+def spreads(row: Row) -> bool:
+    """Whether both full and partial matches have a share worth the name."""
+    return min(row["mass"]["full"], row["mass"]["partial"]) >= SPREAD
+
+
+def copies_are_sharp(row: Row, least: float = SHARP) -> bool:
+    return copies_are_distinct(row) and all(copy["share"] >= least for copy in copies_of(row))
+
+
+def blocks_by_lag(row: Row) -> NDArray[Any]:
+    """W_A^(2) with its blocks in the order x_i, x_{i-1}, ..., whichever head writes them."""
+    matrix = np.array(row["match_weight"])
+    if not copies_are_distinct(row):
+        return matrix
+    vocab = vocab_of(row)
+    places = [0, *(copy["head"] + 1 for copy in by_lag(row))]
+    index = np.concatenate([np.arange(place * vocab, (place + 1) * vocab) for place in places])
+    return matrix[np.ix_(index, index)]
+
+
+def block_means(row: Row) -> list[float]:
+    """For each lag r, the mean diagonal less the mean off-diagonal entry of the aligned block: x_{i-r+1} by x_{j-r}."""
+    vocab, matrix = vocab_of(row), blocks_by_lag(row)
+    sizes = []
+    for lag in range(1, order_of(row) + 1):
+        block = matrix[(lag - 1) * vocab : lag * vocab, lag * vocab : (lag + 1) * vocab]
+        on = float(np.trace(block)) / vocab
+        sizes.append(on - (float(block.sum()) - on * vocab) / (vocab * (vocab - 1)))
+    return sizes
+
+
+def aligned_share(row: Row) -> float:
+    """Share of the squared match weights that lies in the aligned blocks."""
+    vocab, matrix = vocab_of(row), blocks_by_lag(row) ** 2
+    aligned = sum(
+        matrix[(lag - 1) * vocab : lag * vocab, lag * vocab : (lag + 1) * vocab].sum()
+        for lag in range(1, order_of(row) + 1)
+    )
+    return float(aligned / matrix.sum()) if matrix.any() else 0.0
+
+
+def is_aligned(row: Row) -> bool:
+    return copies_are_distinct(row) and aligned_share(row) >= ALIGNED
+
+
+def expected_bos_share(row: Row, alpha: float) -> float:
+    """alpha |V| / (n + alpha |V|): what add-alpha gives to BOS when the context has occurred n times."""
+    pseudo = alpha * vocab_of(row)
+    return pseudo / (row["kinds"].count("full") + pseudo)
+
+
+def attention_distance(one: Row, other: Row) -> float | None:
+    """Total variation between the last query's attentions; None if they are not of the same sequence."""
+    if one["tokens"] != other["tokens"] or one["kinds"] != other["kinds"]:
+        return None
+    return float(np.abs(np.array(one["weights"]) - np.array(other["weights"])).sum() / 2)
+
+
+def vote_gap(row: Row) -> float:
+    """Total variation between the predicted law and the vote of the attention alone, where BOS votes for all alike.
+
+    It is what the readout changes; zero in the constructions.
+    """
+    offset, vocab = bos_offset(row), vocab_of(row)
+    weights = np.array(row["weights"])
+    vote = np.bincount(np.array(row["tokens"]), weights=weights[offset:], minlength=vocab)
+    vote += weights[:offset].sum() / vocab
+    return float(np.abs(vote - np.array(row["law"])).sum() / 2)
+
+
+def queries_on_full_matches(row: Row) -> tuple[int, int]:
+    """Over all queries with a full match before them: whose largest weight lies on one, and how many there are.
+
+    BOS and early keys are left aside. Lag r matches when x_{i-r+1} = x_{j-r} (def:match_mask).
+    """
+    order, offset = order_of(row), bos_offset(row)
+    tokens, pattern = np.array(row["tokens"]), np.array(row["match_pattern"])[offset:, offset:]
+    hits = total = 0
+    for query in range(order, len(tokens)):
+        keys = np.arange(order, query + 1)
+        full = np.all([tokens[query - lag + 1] == tokens[keys - lag] for lag in range(1, order + 1)], axis=0)
+        if full.any():
+            total += 1
+            hits += bool(full[np.argmax(pattern[query, keys])])
+    return hits, total
+
+
+def follows_matches(row: Row) -> bool:
+    hits, total = queries_on_full_matches(row)
+    return hits >= FOLLOWS * total
+
+
+def verdict_of(
+    checks: dict[str, bool], *, measured: Iterable[str], missing: Iterable[str] = (), why: Iterable[str] = ()
+) -> Verdict:
+    """`judged`, but what could not be looked at is named, and keeps a claim of all models from holding in full."""
+    absent = ", ".join(missing)
+    reasons = [*why, *([f"not judged, for want of results: {absent}"] if absent else [])]
+    verdict = judged(checks, measured="; ".join(measured), why=". ".join(reasons))
+    if absent and verdict.word == "holds":
+        return Verdict(word="holds in part", measured=verdict.measured, why=verdict.why)
+    return verdict
+
+
+def masses_in_words(row: Row) -> str:
+    """The shares by kind, without those that are nothing."""
+    names = {"full": "full", "partial": "partial", "none": "none", "bos": "BOS", "early": "early"}
+    return ", ".join(f"{name} {row['mass'][kind]:.3f}" for kind, name in names.items() if row["mass"][kind] >= 5e-4)
+
+
+def copies_in_words(row: Row) -> str:
+    """Which head copies which lag, and how much it puts there."""
+    return ", ".join(f"head {copy['head']} on lag {copy['lag']} {copy['share']:.2f}" for copy in by_lag(row))
+
+
+def last_copies_in_words(row: Row) -> str:
+    """What the copy heads of the last query do, where they lean on BOS; empty where none does."""
+    leaning = [copy for copy in by_lag(row) if copy["bos"] >= SPREAD]
+    return ", ".join(f"lag {copy['lag']} {copy['last']:.2f} and BOS {copy['bos']:.2f}" for copy in leaning)
+
+
+def setting(row: Row) -> str:
+    """k, |V|, T and, for a checkpoint, its seed."""
+    seed = row.get("subject", {}).get("seed")
+    words = f"k = {order_of(row)}, |V| = {vocab_of(row)}, T = {length_of(row)}"
+    return words if seed is None else f"{words}, training seed {seed}"
+
+
+def block_note(row: Row) -> str:
+    """Why a raw block is not yet a beta: what the last query's copy head brings of its token; empty where it is all."""
+    if row.get("match_weight") is None or not copies_are_distinct(row):
+        return ""
+    sizes, copies = block_means(row), by_lag(row)
+    # Lag r compares the query's x_{i-r+1}, which the copy head of lag r - 1 brought, with the key's x_{j-r}.
+    brought = [1.0, *(copy["last"] for copy in copies[:-1])]
+    if min(brought) >= SHARP:
+        return ""
+    scaled = [size * at_query * copy["share"] for size, at_query, copy in zip(sizes, brought, copies, strict=True)]
+    return (
+        f"a block counts times what is copied, and the last query's copy heads put {last_copies_in_words(row)}; "
+        f"so scaled, the blocks are {', '.join(f'{value:.2f}' for value in scaled)}"
+    )
+
+
+def is_construction(row: Row) -> bool:
+    """Whether W_A^(2) is beta_r times the identity in the aligned block of each lag, and zero elsewhere."""
+    vocab, order = vocab_of(row), order_of(row)
+    expected = np.zeros_like(blocks_by_lag(row))
+    for lag in range(1, order + 1):
+        expected[(lag - 1) * vocab : lag * vocab, lag * vocab : (lag + 1) * vocab] = row["beta"][lag - 1] * np.eye(
+            vocab
+        )
+    return copies_are_distinct(row) and bool(np.allclose(blocks_by_lag(row), expected, rtol=1e-4, atol=1e-6))

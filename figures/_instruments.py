@@ -1,0 +1,137 @@
+"""What the figures of the instruments share: which models are shown, in which order, and how they are named."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from figures.panels import MissingPanel
+from figures.rows import Row, matching, nearest
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Results = dict[str, list[Row]]
+
+SHOWN_LENGTH = 64  # the length of the paper's figures of mechanism; the nearest one is taken
+# What the instruments are asked for on converged disentangled models. The standard family is held to the same.
+LEAST_R2 = 0.9
+LARGEST_GAP = 0.03
+LEAST_RECOVERED = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A family on a task. The standard family was trained on the hierarchical task only."""
+
+    family: str
+    prior: str
+    bos: bool
+
+    @property
+    def title(self) -> str:
+        """Two short lines, for a narrow panel."""
+        return f"{self.family}\n{self.task}"
+
+    @property
+    def task(self) -> str:
+        return f"{self.prior}, {'BOS' if self.bos else 'no BOS'}"
+
+    @property
+    def words(self) -> str:
+        """One line, for prose."""
+        return f"{self.family} ({self.prior} prior, {'with' if self.bos else 'no'} BOS)"
+
+    @property
+    def trained(self) -> bool:
+        """Whether training could have found something else than the law: only the scalars of a construction move."""
+        return self.family != "construction"
+
+
+SETTINGS = (
+    Setting(family="construction", prior="hierarchical", bos=True),
+    Setting(family="disentangled", prior="hierarchical", bos=True),
+    Setting(family="standard", prior="hierarchical", bos=True),
+    Setting(family="disentangled", prior="independent", bos=True),
+    Setting(family="disentangled", prior="independent", bos=False),
+)
+
+
+def all_of(rows: Sequence[Row], setting: Setting) -> list[Row]:
+    """Every row of a setting, shortest first, then by seed; runs of the paper's protocol left out."""
+    return matching(rows, family=setting.family, prior=setting.prior, bos=setting.bos)
+
+
+def one_of(rows: Sequence[Row], setting: Setting, *, length: int = SHOWN_LENGTH) -> Row | None:
+    """The row of a setting at the length nearest to the one wanted, first seed."""
+    return nearest(rows, length, family=setting.family, prior=setting.prior, bos=setting.bos)
+
+
+def shown(rows: Sequence[Row], *, length: int = SHOWN_LENGTH) -> list[tuple[Setting, Row]]:
+    """The settings that have a row, in their fixed order, with that row."""
+    found = [(setting, one_of(rows, setting, length=length)) for setting in SETTINGS]
+    return [(setting, row) for setting, row in found if row is not None]
+
+
+def only(row: Row, *fields: str) -> Row:
+    """The row's identity and the fields that are drawn."""
+    return {name: row[name] for name in ("checkpoint", "subject", *fields)}
+
+
+def lengths_text(rows: Iterable[Row]) -> str:
+    """T = 64, or T = 32 to 512."""
+    lengths = sorted({row["subject"]["length"] for row in rows})
+    if not lengths:
+        return "no model"
+    return f"T = {lengths[0]}" if len(lengths) == 1 else f"T = {lengths[0]} to {lengths[-1]}"
+
+
+def shape_text(rows: Iterable[Row]) -> str:
+    """k = 2, |V| = 5 (every pair that occurs)."""
+    shapes = sorted({(row["subject"]["order"], row["subject"]["vocab"]) for row in rows})
+    return " and ".join(f"k = {order}, |V| = {vocab}" for order, vocab in shapes)
+
+
+def listed(parts: Sequence[str]) -> str:
+    """a, b and c."""
+    return " and ".join([*([", ".join(parts[:-1])] if len(parts) > 1 else []), *parts[-1:]])
+
+
+def seeds_text(rows: Iterable[Row]) -> str:
+    """seed 0, or seeds 0, 1 and 2."""
+    seeds = sorted({row["subject"]["seed"] for row in rows if row["subject"]["seed"] is not None})
+    if not seeds:
+        return "seed not recorded"
+    return f"seed{'s' if len(seeds) > 1 else ''} {listed([str(seed) for seed in seeds])}"
+
+
+def note_missing(ax: Axes, place: float, what: str) -> None:
+    """A note at one height of a panel that shows other models, and a warning."""
+    ax.annotate("not available", (0.0, place), xytext=(3, 0), textcoords="offset points", va="center", color="#7f7f7f")
+    warnings.warn(f"panel left out: {what}", MissingPanel, stacklevel=2)
+
+
+def lag_names(letter: str, blocks: int) -> list[str]:
+    """The tokens that the blocks of a stream hold, as axis labels."""
+    return [f"$x_{letter}$" if lag == 0 else f"$x_{{{letter}-{lag}}}$" for lag in range(blocks)]
+
+
+def name_blocks(ax: Axes, blocks: int, *, query: bool = True) -> None:
+    """Ticks of a [query block, key block] map."""
+    ax.set_xticks(range(blocks), lag_names("s", blocks))
+    ax.set_yticks(range(blocks), lag_names("t", blocks) if query else [""] * blocks)
+    ax.tick_params(length=0)
+    ax.set_xlabel("key block")
+    if query:
+        ax.set_ylabel("query block")
+
+
+def outline_aligned(ax: Axes, blocks: int, **style: Any) -> None:
+    """A frame around the aligned pairs (r - 1, r), where the law has its weights."""
+    from matplotlib.patches import Rectangle
+
+    look = {"fill": False, "edgecolor": "#000000", "linewidth": 1.1, **style}
+    for place in range(blocks - 1):
+        ax.add_patch(Rectangle((place + 0.5, place - 0.5), 1, 1, **look))

@@ -1,0 +1,66 @@
+"""The construction with BOS: weights, attention, exact matches and BOS at the last query.
+
+It joins fig:app2_bos_con_weights and fig:app2_bos_con_attn of the paper.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from figures import _attention as panels
+from figures import _circuit as circuit
+from figures.rows import Row
+from figures.verdict import Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LABEL = "fig:app2_bos_con_attn"
+ANALYSES = ("construction_attention",)
+CLAIM = (
+    "With BOS the construction's match bias lifts BOS at the largest distance and masks the first k tokens; it matches "
+    "sharply and stays smooth, because BOS holds alpha|V| pseudo-counts."
+)
+CONSTRUCTION = "bos"
+
+
+def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    rows = [row for row in results["construction_attention"] if row["construction"] == CONSTRUCTION]
+    return {"construction_attention": [circuit.kept(row, *panels.PAGE_FIELDS) for row in rows[:1]]}
+
+
+def draw(results: dict[str, list[Row]]) -> Figure:
+    row = next(iter(results["construction_attention"]), None)
+    return panels.draw_page(
+        row,
+        title="last query: exact matches and BOS",
+        what="construction_attention, bos",
+        scores=True,
+    )
+
+
+def caption(results: dict[str, list[Row]]) -> str:
+    row = next(iter(results["construction_attention"]), None)
+    return panels.page_caption(row, model="The construction with BOS", scores=True)
+
+
+def verdict(results: dict[str, list[Row]]) -> Verdict:
+    row = next(iter(results["construction_attention"]), None)
+    if row is None:
+        return circuit.verdict_of({}, measured=())
+    expected = circuit.expected_bos_share(row, row["alpha"])
+    share, bias, order = row["mass"]["bos"], row["match_bias"], circuit.order_of(row)
+    checks = {
+        "copy heads put everything on lags 1..k": circuit.copies_are_sharp(row, circuit.HARD),
+        "W_A is beta times the identity in the aligned blocks, zero elsewhere": circuit.is_construction(row),
+        "the match bias lifts BOS": bias[-1] > 0,
+        "the match bias masks the first k tokens": max(bias[-1 - order : -1]) <= -panels.FORBIDDEN,
+        "BOS has alpha|V|/(n + alpha|V|)": abs(share - expected) <= 1 - circuit.HARD,
+        "the rest is on full matches": share + row["mass"]["full"] >= circuit.HARD,
+    }
+    measured = [
+        circuit.copies_in_words(row),
+        f"bias {bias[-1]:.2f} at the distance of BOS, {max(bias[-1 - order : -1]):.0f} at those of the first tokens",
+        f"BOS {share:.4f}, alpha|V|/(n + alpha|V|) = {expected:.4f}",
+    ]
+    return circuit.verdict_of(checks, measured=measured)

@@ -1,0 +1,230 @@
+"""How the circuit forms during training: KL, copies, betas, kappa and attention mass, against the step.
+
+Draws the rows of `python -m analyses dynamics`, of the runs that kept snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from figures._instruments import SHOWN_LENGTH, Results, lengths_text, listed, only, shape_text
+from figures.panels import FAMILY_COLOURS, absent
+from figures.rows import Row, nearest
+from figures.verdict import Verdict
+from interp.plotting import OVERLAP_COLOURS, OVERLAP_NAMES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LABEL = "beyond:dynamics"
+ANALYSES = ("dynamics",)
+CLAIM = (
+    "The paper shows trained models only. The question here: in which order do the parts of the circuit form, and does "
+    "the loss fall when they do?"
+)
+
+LAG_COLOURS = ("#003566", "#5b99c2", "#52796f", "#ffb703")  # lags 1, 2, ...
+MOST_RUNS = 4
+LINES = ("KL to the truth\n(nats)", "copy mass\non its lag", r"$\beta$, $\kappa$ (nats)", "attention mass")
+
+
+def chosen(results: Results) -> Results:
+    """One run of each family, task and protocol, at the length nearest to that of the paper's figures."""
+    return {"dynamics": [only(row, "rows", "formed", "n", "success", "message") for row in runs(results["dynamics"])]}
+
+
+def runs(rows: list[Row]) -> list[Row]:
+    """The runs that are drawn: constructions first, those of the paper's protocol last."""
+    found = []
+    for protocol in (None, "paper"):
+        kinds = {
+            (row["subject"]["family"], row["subject"]["prior"], not row["subject"]["bos"])
+            for row in rows
+            if row.get("subject") and (row["subject"]["protocol"] == "paper") == (protocol == "paper")
+        }
+        for family, prior, without in sorted(kinds):
+            row = nearest(rows, SHOWN_LENGTH, family=family, prior=prior, bos=not without, protocol=protocol)
+            if row is not None:
+                found.append(row)
+    return found[:MOST_RUNS]
+
+
+def draw(results: Results) -> Figure:
+    """A column for each run, a row for each quantity."""
+    import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
+
+    found = runs(results["dynamics"])
+    if not found:
+        figure, ax = plt.subplots()
+        absent(ax, "a run with snapshots")
+        return figure
+    figure, axes = plt.subplots(len(LINES), len(found), figsize=(6.3, 6.0), sharex="col", sharey="row", squeeze=False)
+    for place, (row, column) in enumerate(zip(found, axes.T, strict=True)):
+        draw_run(row, column)
+        column[0].set_title(f"({chr(ord('a') + place)}) {title_of(row)}")
+        column[-1].set_xlabel("training step")
+    # The columns share their scales, so that the highest curve of all sets it.
+    axes[0, 0].set_ylim(0.0, 1.1 * max(one["kl"] for row in found for one in row["rows"]))
+    for ax, name in zip(axes[:, 0], LINES, strict=True):
+        ax.set_ylabel(name)
+    order = max(row["subject"]["order"] for row in found)
+    lags = [
+        Line2D([], [], color=LAG_COLOURS[lag % len(LAG_COLOURS)], label=rf"lag {lag + 1} (copy, $\beta_{lag + 1}$)")
+        for lag in range(order)
+    ]
+    kinds = [Line2D([], [], color=colour, label=OVERLAP_NAMES[kind]) for kind, colour in OVERLAP_COLOURS.items()]
+    lags.append(Line2D([], [], color=OVERLAP_COLOURS["bos"], linestyle="-", label=r"$\kappa$; mass on BOS"))
+    kinds = [handle for handle in kinds if handle.get_label() != OVERLAP_NAMES["bos"]]
+    mark = Line2D([], [], color="#555555", linestyle=":", label="formed")
+    figure.legend(
+        handles=[*lags, *kinds, mark], loc="outside upper center", ncols=4, handlelength=1.5, columnspacing=1.2
+    )
+    return figure
+
+
+def draw_run(row: Row, column: Any) -> None:
+    """The four panels of one run; dotted lines where a part has formed."""
+    kl, copy, law, mass = column
+    rows, formed = row["rows"], row["formed"]
+    steps = [one["step"] for one in rows]
+    family = FAMILY_COLOURS[row["subject"]["family"]]
+    draw_curve(kl, steps, [one["kl"] for one in rows], family, formed.get("kl"), label="kl")
+    kl.fill_between(
+        steps,
+        [one["kl"] - one["kl_stderr"] for one in rows],
+        [one["kl"] + one["kl_stderr"] for one in rows],
+        color=family,
+        alpha=0.25,
+        linewidth=0,
+    )
+    order = len(rows[0]["copy"])
+    for lag in range(order):
+        colour = LAG_COLOURS[lag % len(LAG_COLOURS)]
+        name = f"copy lag {lag + 1}"
+        draw_curve(copy, steps, [one["copy"][lag] for one in rows], colour, formed.get(name), label=name)
+        name = f"beta_{lag + 1}"
+        draw_curve(law, steps, [one["beta"][lag] for one in rows], colour, formed.get(name), label=name)
+    if row["subject"]["bos"]:
+        kappa = [one["kappa"] for one in rows]
+        draw_curve(law, steps, kappa, OVERLAP_COLOURS["bos"], formed.get("kappa"), label="kappa")
+    law.axhline(0.0, color="#555555", linewidth=0.5)
+    for kind, values in masses(rows, bos=row["subject"]["bos"]).items():
+        draw_curve(mass, steps, values, OVERLAP_COLOURS[kind], None, label=kind)
+    copy.set_ylim(-0.03, 1.03)
+    mass.set_ylim(-0.03, 1.03)
+    step_axis(mass, steps)
+
+
+def draw_curve(
+    ax: Axes, steps: Sequence[int], values: Sequence[float | None], colour: str, formed: int | None, *, label: str
+) -> None:
+    """A curve with a dot for each snapshot; gaps where nothing is known."""
+    known = [float("nan") if value is None else value for value in values]
+    ax.plot(steps, known, "-o", color=colour, markersize=1.8, linewidth=0.9, label=label)
+    if formed is not None and formed < steps[-1]:  # the last snapshot cannot tell that anything stays
+        ax.axvline(formed, color=colour, linestyle=":", linewidth=0.9)
+
+
+def masses(rows: list[dict[str, Any]], *, bos: bool) -> dict[str, list[float]]:
+    """Mass by kind of key, snapshot by snapshot."""
+    order = len(rows[0]["mass"]) - 1
+    return {
+        "full": [one["mass"][order] for one in rows],
+        "partial": [sum(one["mass"][1:order]) for one in rows],
+        "none": [one["mass"][0] for one in rows],
+        **({"bos": [one["bos"] for one in rows]} if bos else {}),
+        "early": [one["early"] for one in rows],
+    }
+
+
+def step_axis(ax: Axes, steps: list[int]) -> None:
+    """Logarithmic, with room for step 0 at the left end."""
+    first = min((step for step in steps if step > 0), default=1)
+    ax.set_xscale("symlog", linthresh=first, linscale=0.4)
+    ticks = [0, *(10**power for power in range(1, 8) if first <= 10**power <= max(steps))]
+    ax.set_xticks(ticks, ["0", *(f"$10^{len(str(tick)) - 1}$" for tick in ticks[1:])])
+    ax.minorticks_off()
+    ax.set_xlim(-0.1 * first, 1.2 * max(steps))
+
+
+def title_of(row: Row) -> str:
+    """What the run is, in two short lines."""
+    subject = row["subject"]
+    paper = ", paper's protocol" if subject["protocol"] == "paper" else ""
+    bos = "BOS" if subject["bos"] else "no BOS"
+    return f"{subject['family']}{paper}\n{subject['prior']}, {bos}, T = {subject['length']}"
+
+
+def words_of(row: Row) -> str:
+    return title_of(row).replace("\n", ", ")
+
+
+def caption(results: Results) -> str:
+    """What is to be seen, with the numbers."""
+    found = runs(results["dynamics"])
+    if not found:
+        return "Formation of the circuit: no run with snapshots was there to be measured."
+    counts = listed([f"{len(row['rows'])} snapshots ({words_of(row)})" for row in found])
+    gaps = sum(not one["fit"] for row in found for one in row["rows"])
+    return (
+        f"The circuit over training, {lengths_text(found)}, {shape_text(found)}, seed "
+        f"{listed(sorted({str(row['subject']['seed']) for row in found}))}; {counts}. From top: KL(truth || "
+        f"prediction) with one standard error over n = {found[0]['n']} held-out sequences; attention of the best copy "
+        f"head on each lag, averaged over positions (it can be less at the last query); beta and kappa fitted to the "
+        f"match scores, empty where the scores are no law of matches yet ({gaps} snapshots); attention mass of the "
+        f"match head at the last query. The step axis is logarithmic beyond the first snapshot, step 0 at its left "
+        f"end. A dotted line marks where a part has formed: from there on it stays within a tenth of its whole change "
+        f"of its last value; what overshoots has formed only when it is back. One run each: no spread over seeds is "
+        f"known. A construction starts with its copies in place; only beta and kappa move."
+    )
+
+
+def verdict(results: Results) -> Verdict:
+    """No claim of the paper: what forms when."""
+    found = [row for row in runs(results["dynamics"]) if row["success"]]
+    if not found:
+        return Verdict(word="cannot tell", measured="no run with snapshots was measured")
+    return Verdict(
+        word="beyond the paper",
+        measured="; ".join(f"{words_of(row)}: {formed_text(row)}" for row in found),
+        why=" ".join(order_text(row) for row in found if row["subject"]["family"] != "construction"),
+    )
+
+
+def formed_text(row: Row) -> str:
+    """When each part has settled; the last snapshot cannot tell that it has."""
+    last = row["rows"][-1]["step"]
+    settled = [f"{part} by step {step}" for part, step in row["formed"].items() if step is not None and step < last]
+    moving = [part for part, step in row["formed"].items() if step is None or step >= last]
+    text = f"settled: {', '.join(settled) or 'nothing'}"
+    text += f"; still moving at step {last}: {', '.join(moving)}" if moving else ""
+    return f"{text}; KL {row['rows'][0]['kl']:.3f} to {row['rows'][-1]['kl']:.3f} nats"
+
+
+def curves(row: Row) -> dict[str, list[float | None]]:
+    """Copies, betas and kappa over the snapshots."""
+    rows = row["rows"]
+    found = {f"copy lag {lag + 1}": [one["copy"][lag] for one in rows] for lag in range(len(rows[0]["copy"]))}
+    found |= {f"beta_{lag + 1}": [one["beta"][lag] for one in rows] for lag in range(len(rows[0]["beta"]))}
+    return found | ({"kappa": [one["kappa"] for one in rows]} if row["subject"]["bos"] else {})
+
+
+def half_way(row: Row) -> dict[int, list[str]]:
+    """Step -> the parts that are there first at half of their last value or more."""
+    found: dict[int, list[str]] = {}
+    for part, values in curves(row).items():
+        last = values[-1]
+        if last is None or last <= 0:
+            continue
+        first = next(place for place, value in enumerate(values) if value is not None and value >= last / 2)
+        found.setdefault(row["rows"][first]["step"], []).append(part)
+    return dict(sorted(found.items()))
+
+
+def order_text(row: Row) -> str:
+    """The parts in the order in which they came."""
+    parts = [f"{listed(names)} at step {step}" for step, names in half_way(row).items()]
+    return f"In {words_of(row)}, half of the last value is first reached by {', then '.join(parts) or 'nothing'}."

@@ -1,0 +1,70 @@
+"""The last query's attention by overlap in three model families, hierarchical task, T = 128."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from figures import _attention as panels
+from figures import _circuit as circuit
+from figures.panels import FAMILY_NAMES
+from figures.rows import Row
+from figures.verdict import Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LABEL = "fig:hier_induction"
+ANALYSES = ("attention",)
+CLAIM = (
+    "At T = 128 the last query of all three families puts the most mass on full matches and a share that is not "
+    "negligible on partial ones: it interpolates across context orders."
+)
+LENGTH = 128
+
+
+def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    found = circuit.of_one_length(results["attention"], LENGTH, **circuit.HIERARCHICAL)
+    return {"attention": [circuit.kept(row) for row in found.values()]}
+
+
+def draw(results: dict[str, list[Row]]) -> Figure:
+    found = panels.families_of(results)
+    length = panels.length_in(found, LENGTH)
+    return panels.draw_bars(
+        [
+            (
+                f"{FAMILY_NAMES[family]}, T = {length}",
+                found.get(family),
+                f"{family} model, hierarchical prior with BOS, T = {length}",
+            )
+            for family in circuit.FAMILIES
+        ],
+        height=4.2,
+    )
+
+
+def caption(results: dict[str, list[Row]]) -> str:
+    found = panels.families_of(results)
+    if not found:
+        return "The last query's attention on the hierarchical task: no checkpoint to show."
+    row = next(iter(found.values()))
+    return (
+        f"Match attention of the last query on one sequence of the hierarchical prior with BOS "
+        f"({circuit.setting(row)}), whose last context has occurred {row['kinds'].count('full')} times before; "
+        f"families: {', '.join(found)}. "
+        "Each key is coloured by its overlap with the query's context; the legends give the share of each kind, and "
+        "the vertical scales differ."
+    )
+
+
+def verdict(results: dict[str, list[Row]]) -> Verdict:
+    found = panels.families_of(results)
+    checks: dict[str, bool] = {}
+    measured = []
+    for family, row in found.items():
+        checks[f"{family}: most mass on full matches"] = row["mass"]["full"] == max(row["mass"].values())
+        checks[f"{family}: at least {circuit.SPREAD} on full and on partial matches"] = circuit.spreads(row)
+        checks[f"{family}: full over partial over no match, key by key"] = circuit.is_ordered(row)
+        measured.append(f"{family}: {circuit.masses_in_words(row)}")
+    missing = [family for family in circuit.FAMILIES if family not in found] if found else ()
+    return circuit.verdict_of(checks, measured=measured, missing=missing)

@@ -1,0 +1,75 @@
+"""Copy heads of three model families on the hierarchical task, T = 128, ordered by the lag they attend to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from figures import _attention as panels
+from figures import _circuit as circuit
+from figures.rows import Row
+from figures.verdict import Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LABEL = "fig:hier_layer1_attn"
+ANALYSES = ("attention",)
+CLAIM = (
+    "At T = 128 one head of the first layer copies the token at lag 1 and the other the token at lag 2, with the same "
+    "sharp positional attention in all three families."
+)
+LENGTH = 128
+
+
+def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    found = circuit.of_one_length(results["attention"], LENGTH, **circuit.HIERARCHICAL)
+    return {"attention": [circuit.kept(row, "copy_pattern") for row in found.values()]}
+
+
+def draw(results: dict[str, list[Row]]) -> Figure:
+    import matplotlib.pyplot as plt
+
+    found = panels.families_of(results)
+    heads = max((circuit.order_of(row) for row in found.values()), default=2)
+    figure, grid = plt.subplots(heads, len(circuit.FAMILIES), figsize=(6.3, 1.85 * heads + 0.4), squeeze=False)
+    length = panels.length_in(found, LENGTH)
+    for column, family in enumerate(circuit.FAMILIES):
+        for place, ax in enumerate(grid[:, column]):
+            if family in found:
+                panels.copy_panel(ax, found[family], place)
+            else:
+                panels.note(ax, panels.family_missing(family, length))
+            ax.set_xlabel("key position" if place == heads - 1 else "")
+            ax.set_ylabel(f"copy, lag {place + 1}\nquery position" if column == 0 else "")
+            if place == 0:
+                ax.set_title(panels.TITLES[family])
+    panels.weight_bar(figure, list(grid.flat), location="right", shrink=0.7, aspect=30)
+    return figure
+
+
+def caption(results: dict[str, list[Row]]) -> str:
+    found = panels.families_of(results)
+    if not found:
+        return "Copy heads on the hierarchical task: no checkpoint to show."
+    return (
+        "Copy heads on one sequence of the hierarchical prior with BOS "
+        f"({circuit.setting(next(iter(found.values())))}), ordered by the lag they attend to; heads are counted from "
+        "0, and the number in a panel is the mean weight on that lag over the queries that have k tokens before them "
+        f"({'; '.join(f'{family}: {circuit.copies_in_words(row)}' for family, row in found.items())}). `last` "
+        "is the weight of the last query, where BOS takes some. Colours follow the square root of the weight."
+    )
+
+
+def verdict(results: dict[str, list[Row]]) -> Verdict:
+    found = panels.families_of(results)
+    checks: dict[str, bool] = {}
+    measured, why = [], []
+    for family, row in found.items():
+        checks[f"{family}: each copy head puts at least {circuit.SHARP} on its lag"] = circuit.copies_are_sharp(row)
+        measured.append(f"{family}: {circuit.copies_in_words(row)}")
+        leaning = circuit.last_copies_in_words(row)
+        checks[f"{family}: the last query copies as the others do"] = not leaning
+        if leaning:
+            why.append(f"{family}: at the last query, whose prediction carries the loss, the copy heads put {leaning}")
+    missing = [family for family in circuit.FAMILIES if family not in found] if found else ()
+    return circuit.verdict_of(checks, measured=measured, missing=missing, why=why)

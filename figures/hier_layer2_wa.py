@@ -1,0 +1,80 @@
+"""Match weights W_A^(2) of the construction and the trained disentangled model, hierarchical task, T = 128."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from figures import _attention as panels
+from figures import _circuit as circuit
+from figures.panels import FAMILY_NAMES
+from figures.rows import Row
+from figures.verdict import Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LABEL = "fig:hier_layer2_wa"
+ANALYSES = ("attention",)
+CLAIM = (
+    "At T = 128 the match weights of the construction and of the trained disentangled model have the same structure: "
+    "a block for each lag that compares x_{i-r+1} with x_{j-r}, and nothing elsewhere; the lag-1 block is the larger."
+)
+LENGTH = 128
+WITH_BLOCKS = ("construction", "disentangled")
+
+
+def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    found = circuit.of_one_length(results["attention"], LENGTH, **circuit.HIERARCHICAL)
+    return {"attention": [circuit.kept(found[name], "match_weight") for name in WITH_BLOCKS if name in found]}
+
+
+def draw(results: dict[str, list[Row]]) -> Figure:
+    import matplotlib.pyplot as plt
+
+    found = panels.families_of(results)
+    figure, axes = plt.subplots(1, len(WITH_BLOCKS), figsize=(6.3, 2.8))
+    length = panels.length_in(found, LENGTH)
+    highest = max((float(np.abs(row["match_weight"]).max()) for row in found.values()), default=1.0)
+    for ax, family in zip(axes, WITH_BLOCKS, strict=True):
+        if family not in found:
+            panels.note(ax, panels.family_missing(family, length))
+            continue
+        panels.weight_panel(ax, found[family], highest=highest)
+        ax.set_title(f"{FAMILY_NAMES[family]}, T = {length}")
+    if found:
+        image = next(ax.images[0] for ax in axes if ax.images)
+        figure.colorbar(image, ax=list(axes), label="weight (nats)")
+    return figure
+
+
+def caption(results: dict[str, list[Row]]) -> str:
+    found = panels.families_of(results)
+    if not found:
+        return "Match weights on the hierarchical task: no checkpoint to show."
+    return (
+        "Match weights $W_A^{(2)}$ on the hierarchical prior with BOS "
+        f"({circuit.setting(next(iter(found.values())))}), on one scale: query blocks down, key blocks across, each "
+        "|V| x |V|, in the order of the lags that the copy heads write into them "
+        f"({'; '.join(f'{family}: {circuit.copies_in_words(row)}' for family, row in found.items())}; heads are "
+        "counted from 0)."
+    )
+
+
+def verdict(results: dict[str, list[Row]]) -> Verdict:
+    found = panels.families_of(results)
+    checks: dict[str, bool] = {}
+    measured, why = [], []
+    for family, row in found.items():
+        sizes = circuit.block_means(row)
+        checks[f"{family}: aligned blocks hold at least {circuit.ALIGNED} of W_A"] = circuit.is_aligned(row)
+        checks[f"{family}: lag-1 block above lag-2 block"] = sizes[0] > sizes[-1]
+        measured.append(
+            f"{family}: aligned blocks hold {circuit.aligned_share(row):.2f} of the squared weight, diagonal less "
+            f"off-diagonal by lag {', '.join(f'{size:.2f}' for size in sizes)}"
+        )
+        if note := circuit.block_note(row):
+            why.append(f"{family}: {note}")
+    missing = [family for family in WITH_BLOCKS if family not in found] if found else ()
+    return circuit.verdict_of(checks, measured=measured, missing=missing, why=why)

@@ -1,0 +1,213 @@
+"""The match weights block by block: which blocks carry weight, and how far each is a multiple of the identity.
+
+Draws the rows of `python -m analyses identity_blocks`. Disentangled models are read from their weights and from their
+scores on held-out sequences; standard ones from their scores and from their embedding and OV circuits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from figures._instruments import (
+    SETTINGS,
+    Results,
+    Setting,
+    lag_names,
+    lengths_text,
+    name_blocks,
+    only,
+    outline_aligned,
+    seeds_text,
+    shape_text,
+    shown,
+)
+from figures.panels import absent
+from figures.rows import Row
+from figures.verdict import Verdict, judged
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LABEL = "beyond:identity_blocks"
+ANALYSES = ("identity_blocks",)
+CLAIM = (
+    "From a label-symmetric start, gradient flow keeps the match weights invariant under renaming of the symbols "
+    "(theorem:invariance), so that every |V| x |V| block is a I + b J (lemma:permutation_invariant_matrix): the head "
+    "tests tokens for equality and does nothing else. Our models start from random weights, of which the theorem does "
+    "not speak."
+)
+
+HEAVY = 0.05  # a block with this share of the visible squared norm carries weight, as `interp.identity_blocks` counts
+LARGEST_RESIDUAL = 0.1  # outside span{I, J}: an equality test explains nine tenths of the block, as R2 >= 0.9 asks
+LARGEST_P = 0.05
+LEAST_AGREEMENT = 0.9  # cosine between the two readings
+GRIDS = ("weight_share", "identity_share", "constant_share", "residual_share", "visible_residual_share", "p_value")
+PARTS = {  # share of a block's squared norm -> its name and colour
+    "identity_share": ("identity $aI$", "#003566"),
+    "constant_share": ("constant (unseen by the softmax)", "#d9d9d9"),
+    "residual_share": ("residual", "#c1121f"),
+}
+ROUTES = {"weights": "the weights", "scores": "the scores", "circuit": "the circuits"}
+
+
+def chosen(results: Results) -> Results:
+    """One model of each setting; of each route the maps, not the blocks themselves."""
+    rows = []
+    for _, row in shown(results["identity_blocks"]):
+        maps = [
+            {name: found[name] for name in ("route", *GRIDS, "identity", "r2", "n", "success", "message")}
+            for found in row["maps"]
+        ]
+        rows.append(only(row, "agreement", "n", "success", "message") | {"maps": maps})
+    return {"identity_blocks": rows}
+
+
+def draw(results: Results) -> Figure:
+    """A row for each setting: for each of its two routes the map of weight, and what the heavy blocks are made of."""
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Patch
+
+    found = dict(shown(results["identity_blocks"]))
+    figure, axes = plt.subplots(
+        len(SETTINGS), 4, figsize=(6.3, 1.55 * len(SETTINGS) + 0.5), width_ratios=[1.25, 1.0, 1.25, 1.0]
+    )
+    for place, (setting, panels) in enumerate(zip(SETTINGS, axes, strict=True)):
+        row = found.get(setting)
+        letter = f"({chr(ord('a') + place)}) "
+        if row is None:
+            absent(panels[0], setting.title)
+            for ax in panels[1:]:
+                ax.set_axis_off()
+            continue
+        for side, ax, bars in ((0, panels[0], panels[1]), (1, panels[2], panels[3])):
+            if side >= len(row["maps"]):
+                absent(ax, f"second reading of\n{setting.title}")
+                bars.set_axis_off()
+                continue
+            reading = row["maps"][side]
+            draw_map(ax, reading, first=side == 0)
+            draw_parts(bars, reading)
+            trust = "" if reading["success"] else "\n(not to be trusted)"
+            bars.set_title(f"← from {ROUTES[reading['route']]}{trust}", fontsize=6.5)
+        for ax in panels if place < len(SETTINGS) - 1 else []:
+            ax.set_xlabel("")
+        panels[0].set_title(f"{letter}{setting.title}, T = {row['subject']['length']}", fontsize=6.5)
+    handles = [Patch(facecolor=colour, label=name) for name, colour in PARTS.values()]
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, title="share of the block's squared norm")
+    return figure
+
+
+def draw_map(ax: Axes, reading: dict[str, Any], *, first: bool) -> None:
+    """Each block's part of the visible squared norm, with its permutation test where it carries weight."""
+    share, p_value = np.array(reading["weight_share"]), np.array(reading["p_value"])
+    ax.imshow(share, cmap="Blues", vmin=0.0, vmax=1.0, interpolation="nearest")
+    for (query, key), value in np.ndenumerate(share):
+        words = f"{100 * value:.0f}%" if value >= HEAVY else f"{100 * value:.1f}%"
+        if value >= HEAVY:
+            words += f"\np={p_value[query, key]:.3f}".replace("0.", ".")
+        ax.text(key, query, words, ha="center", va="center", fontsize=6, color="white" if value > 0.55 else "black")
+    outline_aligned(ax, len(share))
+    name_blocks(ax, len(share), query=first)
+    ax.spines[:].set_visible(True)
+
+
+def draw_parts(ax: Axes, reading: dict[str, Any]) -> None:
+    """Stacked bars of the heavy blocks, the visible residual written beside them."""
+    pairs = heavy(reading)
+    blocks = len(reading["weight_share"])
+    queries, keys = lag_names("t", blocks), lag_names("s", blocks)
+    left = np.zeros(len(pairs))
+    for part, (_, colour) in PARTS.items():
+        widths = np.array([reading[part][query][key] for query, key in pairs], dtype=np.float64)
+        ax.barh(np.arange(len(pairs)), widths, left=left, height=0.6, color=colour, linewidth=0)
+        left += widths
+    for place, (query, key) in enumerate(pairs):
+        text = f"{reading['visible_residual_share'][query][key]:.3f}"
+        ax.text(1.03, place, text, va="center", fontsize=6, color=PARTS["residual_share"][1])
+    ax.set_yticks(range(len(pairs)), [f"{queries[query]}, {keys[key]}" for query, key in pairs])
+    ax.set_ylim(max(len(pairs), 3) - 0.5, -0.5)
+    ax.set_xlim(0, 1)
+    ax.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
+    ax.set_xlabel("share")
+
+
+def heavy(reading: dict[str, Any]) -> list[tuple[int, int]]:
+    """The blocks that carry weight, heaviest first."""
+    share = reading["weight_share"]
+    pairs = [(query, key) for query, line in enumerate(share) for key, value in enumerate(line) if value >= HEAVY]
+    return sorted(pairs, key=lambda pair: -share[pair[0]][pair[1]])
+
+
+def caption(results: Results) -> str:
+    """What is to be seen, with the numbers."""
+    rows = results["identity_blocks"]
+    if not rows:
+        return "Blocks of the match weights: no model was there to be measured."
+    agreement = "; ".join(f"{setting.words} {row['agreement']:.3f}" for setting, row in shown(rows) if row["agreement"])
+    return (
+        f"Blocks of the match weights, one model of each setting ({lengths_text(rows)}, {shape_text(rows)}, "
+        f"{seeds_text(rows)}), read in two ways: from W_A itself and from the scores on n = {rows[0]['n']} held-out "
+        f"sequences; for the standard model from the scores and from its circuits (embedding, OV and QK). Maps: each "
+        f"block's part of the squared norm that the softmax can see, block (x_t-a, x_s-b) comparing these two tokens; "
+        f"aligned blocks framed; p of the permutation test (|V|! relabelings of one side, so at least 1/|V|!) where a "
+        f"block carries {HEAVY:.0%} or more. Bars: what these blocks are made of, as shares of squared norm; in red "
+        f"the residual outside span{{I, J}} once the gauge is fixed. The scores do not determine constants, so that "
+        f"they have none. Cosine between the two readings: {agreement}. The weights act through the copies: where a "
+        f"head gives its lag only part of its attention, above all at the last query, a block of W_A is larger than "
+        f"the weight it has in the scores, and raw weights mislead."
+    )
+
+
+def verdict(results: Results) -> Verdict:
+    """Trained models: by either reading, every heavy block is an equality test that no relabeling rivals."""
+    found = [(setting, row) for setting, row in shown(results["identity_blocks"]) if setting.trained]
+    checks: dict[str, bool] = {}
+    measured = []
+    for setting, row in found:
+        for reading in row["maps"]:
+            name = f"{setting.words}, from {ROUTES[reading['route']]}"
+            checks[f"{name}: every heavy block is a I + b J"] = passes(reading)
+            measured.append(f"{name}: worst residual {worst_text(reading)}")
+        if row["agreement"] is not None:
+            checks[f"{setting.words}: both readings agree"] = row["agreement"] >= LEAST_AGREEMENT
+    return judged(
+        checks,
+        measured="; ".join(measured) or "no trained model was measured",
+        why=f"Asked of each block that carries {HEAVY:.0%} of the weight: at most {LARGEST_RESIDUAL:.0%} of it outside "
+        f"span{{I, J}}, p <= {LARGEST_P}; and a cosine of {LEAST_AGREEMENT} between the readings" + surprise(found),
+    )
+
+
+def passes(reading: dict[str, Any]) -> bool:
+    """Whether every heavy block is an equality test."""
+    pairs = heavy(reading)
+    return bool(reading["success"] and pairs) and all(
+        reading["visible_residual_share"][query][key] <= LARGEST_RESIDUAL
+        and reading["p_value"][query][key] <= LARGEST_P
+        for query, key in pairs
+    )
+
+
+def worst(reading: dict[str, Any]) -> tuple[float, tuple[int, int]] | None:
+    """The largest visible residual among the heavy blocks, and where."""
+    return max(((reading["visible_residual_share"][a][b], (a, b)) for a, b in heavy(reading)), default=None)
+
+
+def worst_text(reading: dict[str, Any]) -> str:
+    found = worst(reading)
+    return "unknown (no heavy block)" if found is None else f"{found[0]:.2g} at block {found[1]}"
+
+
+def surprise(found: list[tuple[Setting, Row]]) -> str:
+    """Where the weights fail but the scores do not, the head computes equality tests all the same."""
+    names = []
+    for setting, row in found:
+        by_route = {reading["route"]: reading for reading in row["maps"]}
+        if {"weights", "scores"} <= set(by_route) and passes(by_route["scores"]) and not passes(by_route["weights"]):
+            names.append(setting.words)
+    if not names:
+        return ""
+    return f". Of {', '.join(names)} the weights are not clean but the scores are: on data the head tests for equality"

@@ -1,0 +1,154 @@
+"""Does the most recent token weigh more? Effective beta_1 against beta_2, beside the raw weight blocks.
+
+The effective betas are what the match scores show. The raw ones are the identity coefficients of the blocks of W_A,
+which the paper reads: a block behind an impure copy head is larger for the same effect.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from figures._curves import FAMILIES, INTERVAL, listed, shape_words
+from figures.panels import FAMILY_COLOURS, FAMILY_MARKERS, FAMILY_NAMES, absent, lettered
+from figures.rows import Row, lengths_of, matching
+from figures.verdict import Verdict, judged
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LABEL = "beyond:lag_asymmetry"
+ANALYSES = ("lag_asymmetry",)
+CLAIM = (
+    "Under the hierarchical prior the lag-1 block of the match weights is larger than the lag-2 block, beta_1 > "
+    "beta_2, because contexts that share their most recent token share a parent. (The paper reads this off the weight "
+    "blocks; the figure also asks what the scores say, and what happens under the independent prior, where lags are "
+    "alike.)"
+)
+PRIORS = (("hierarchical", "hierarchical prior"), ("independent", "independent prior"))
+
+
+def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    """All checkpoints but those of the paper's own protocol."""
+    return {"lag_asymmetry": matching(results["lag_asymmetry"])}
+
+
+def drawable(rows: list[Row], kind: str, fields: tuple[str, str]) -> list[Row]:
+    """The rows of one prior that have both numbers."""
+    return [row for row in rows if row["prior"] == kind and all(row[field] is not None for field in fields)]
+
+
+def draw(results: dict[str, list[Row]]) -> Figure:
+    """Scores on the left, blocks on the right; below the diagonal beta_1 is the larger one."""
+    import matplotlib.pyplot as plt
+
+    rows = results["lag_asymmetry"]
+    figure, axes = plt.subplots(1, 2, figsize=(6.3, 3.3))
+    handles: dict[str, Any] = {}
+    columns = (
+        (("beta_1", "beta_2"), r"effective (from the scores)", r"$\beta_1$ (nats)", r"$\beta_2$ (nats)"),
+        (("raw_1", "raw_2"), "raw weight blocks", "lag-1 block (nats)", "lag-2 block (nats)"),
+    )
+    for ax, (fields, title, across, up) in zip(axes, columns, strict=True):
+        ax.set_title(title, loc="left")
+        shown = [row for kind, _ in PRIORS for row in drawable(rows, kind, fields)]
+        if not shown:
+            absent(ax, f"{title},\nlag asymmetry")
+            continue
+        for kind, words in PRIORS:
+            for family in reversed(FAMILIES):  # constructions below: trained models lie on them
+                mine = [row for row in drawable(rows, kind, fields) if row["family"] == family]
+                if mine:
+                    handles[f"{FAMILY_NAMES[family]}, {words}"] = scatter(ax, mine, fields, kind=kind, family=family)
+        values = [row[field] for row in shown for field in fields]
+        low, high = min(0.0, min(values)), 1.08 * max(values)
+        (handles["equal"],) = ax.plot(
+            [low, high], [low, high], color="#7f7f7f", linewidth=0.6, linestyle="--", zorder=0
+        )
+        ax.set_xlim(low, high)
+        ax.set_ylim(low, high)
+        ax.set_aspect("equal")
+        ax.set_xlabel(across)
+        ax.set_ylabel(up)
+    lettered(axes)
+    if handles:
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=2)
+    return figure
+
+
+def scatter(ax: Axes, rows: list[Row], fields: tuple[str, str], *, kind: str, family: str) -> Any:
+    """A marker for each checkpoint: filled under the hierarchical prior, open under the independent one."""
+    colour = FAMILY_COLOURS[family]
+    (points,) = ax.plot(
+        [row[fields[0]] for row in rows],
+        [row[fields[1]] for row in rows],
+        linestyle="None",
+        marker=FAMILY_MARKERS[family],
+        markersize=5.0 if family == "construction" else 3.2,
+        color=colour,
+        markerfacecolor=colour if kind == "hierarchical" else "white",
+        markeredgewidth=0.6,
+    )
+    return points
+
+
+def caption(results: dict[str, list[Row]]) -> str:
+    """What is to be seen, with the numbers."""
+    rows = results["lag_asymmetry"]
+    told = [row for row in rows if row["fit"]]
+    if not rows:
+        return "Effective beta_1 against beta_2, beside the raw weight blocks: no results."
+    errors = [INTERVAL * row["stderr"] for row in told if row["stderr"] is not None]
+    parts = [
+        f"Match weights of lag 1 against lag 2, a marker for each of {len(rows)} checkpoints of T = "
+        f"{listed(lengths_of(rows))} ({shape_words([row['subject'] for row in rows])}). Left, the effective betas, "
+        "fitted to the match scores"
+        + (
+            f" (95% intervals of beta_1 - beta_2 at most {max(errors):.2g}, smaller than the markers)."
+            if errors
+            else "."
+        )
+        + " Right, the identity coefficients of the weight blocks, which the standard family does not have. Below the "
+        "diagonal the most recent token weighs more."
+    ]
+    if len(told) < len(rows):
+        lost = sorted({f"{row['family']}, {row['prior']}, T = {row['length']}" for row in rows if not row["fit"]})
+        parts.append(f"Without a law to fit, and so on the right only: {len(rows) - len(told)} ({'; '.join(lost)}).")
+    return " ".join(parts)
+
+
+def verdict(results: dict[str, list[Row]]) -> Verdict:
+    """The order of the lags under either prior, by scores and by blocks."""
+    rows = results["lag_asymmetry"]
+    checks: dict[str, bool] = {}
+    measured = []
+    told = drawable(rows, "hierarchical", ("beta_1", "beta_2"))
+    if told:
+        larger = sum(row["asymmetric"] == "beta_1" for row in told)
+        checks["the scores of every hierarchical model show beta_1 > beta_2"] = larger == len(told)
+        measured.append(f"hierarchical, from the scores: beta_1 larger in {larger} of {len(told)} ({gaps(told)})")
+    raw = drawable(rows, "hierarchical", ("raw_1", "raw_2"))
+    if raw:
+        larger = sum(row["raw_1"] > row["raw_2"] for row in raw)
+        checks["the weight blocks of every hierarchical model show beta_1 > beta_2"] = larger == len(raw)
+        parts = []
+        for family in dict.fromkeys(row["family"] for row in raw):
+            mine = [row for row in raw if row["family"] == family]
+            parts.append(f"{family} {sum(row['raw_1'] > row['raw_2'] for row in mine)} of {len(mine)}")
+        measured.append(f"from the blocks: {', '.join(parts)}")
+    alike = drawable(rows, "independent", ("beta_1", "beta_2"))
+    if alike:
+        measured.append(f"independent, from the scores: {gaps(alike)}")
+    return judged(
+        checks,
+        measured="; ".join(measured) or "no checkpoints",
+        why="Where the two readings differ, attention follows the scores: a block says nothing of how pure its copy is"
+        if checks and not all(checks.values())
+        else "",
+    )
+
+
+def gaps(rows: list[Row]) -> str:
+    """The smallest and the largest difference."""
+    found = sorted(row["difference"] for row in rows)
+    return f"beta_1 - beta_2 from {found[0]:+.2f} to {found[-1]:+.2f}"

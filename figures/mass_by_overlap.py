@@ -1,0 +1,250 @@
+"""Where the match head's attention goes, by overlap, beside what the fitted law predicts, over the whole zoo.
+
+Draws the rows of `python -m analyses overlap_mass`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from figures._instruments import (
+    LARGEST_GAP,
+    SETTINGS,
+    Results,
+    Setting,
+    all_of,
+    lengths_text,
+    listed,
+    only,
+    shape_text,
+)
+from figures.panels import FAMILY_COLOURS, FAMILY_MARKERS, absent, lettered
+from figures.rows import Row, lengths_of
+from figures.verdict import Verdict, judged
+from interp.plotting import OVERLAP_COLOURS, OVERLAP_NAMES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LABEL = "beyond:mass_by_overlap"
+ANALYSES = ("overlap_mass",)
+CLAIM = (
+    "The match head gives each candidate key a weight that depends on its match mask alone, so that a mask receives "
+    "N_M e^{|beta|_M} / Z (eq:transformer_estimator). Trained models spread their attention over full and partial "
+    "matches on the hierarchical task even with BOS, and on the independent task without BOS; on the independent task "
+    "with BOS they attend to full matches and BOS only (fig:mech_indep, fig:mech_main)."
+)
+
+SPREAD = 0.05  # partial matches with less than a twentieth of the attention would not count as spreading
+# The longest that the paper shows attention of. With more data full matches take over, in the law itself too.
+SPREAD_UP_TO = 128
+FIELDS = (
+    "by_overlap",
+    "bos",
+    "early",
+    "predicted_by_overlap",
+    "predicted_bos",
+    "stderr_by_group",
+    "largest_gap",
+    "distance",
+    "beta",
+    "kappa",
+    "n",
+    "success",
+    "message",
+)
+LEFT_OUT_OF_THE_LAW = "early"  # keys without a full context: the law gives them nothing
+
+
+def chosen(results: Results) -> Results:
+    """Every model of the zoo, but those of the paper's protocol."""
+    rows = results["overlap_mass"]
+    return {"overlap_mass": [only(row, *FIELDS) for setting in SETTINGS for row in all_of(rows, setting)]}
+
+
+def masses(row: Row, *, predicted: bool) -> dict[str, float]:
+    """Mass of each kind of key, observed or by the law. Partial matches are those with 0 < |M| < k."""
+    prefix = "predicted_" if predicted else ""
+    by_overlap = row[f"{prefix}by_overlap"]
+    order = len(by_overlap) - 1
+    return {
+        "full": by_overlap[str(order)],
+        "partial": sum(by_overlap[str(size)] for size in range(1, order)),
+        "none": by_overlap["0"],
+        **({"bos": row[f"{prefix}bos"]} if row["subject"]["bos"] else {}),
+        "early": 0.0 if predicted else row["early"],
+    }
+
+
+def draw(results: Results) -> Figure:
+    """A panel for each setting, mass against length; then the largest gaps of all."""
+    import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
+
+    rows = results["overlap_mass"]
+    figure, axes = plt.subplots(2, 3, figsize=(6.3, 4.2))
+    panels = axes.ravel()
+    for ax, setting in zip(panels, SETTINGS, strict=False):
+        fitted = [row for row in all_of(rows, setting) if row["success"]]
+        if not fitted:
+            absent(ax, setting.title)
+            continue
+        draw_masses(ax, fitted)
+        ax.set_title(setting.title)
+    draw_gaps(panels[-1], [row for row in rows if row["success"]])
+    for ax in axes[:, 0]:
+        ax.set_ylabel("attention mass")
+    lettered(panels)
+    handles = [
+        Line2D([], [], color=colour, marker="o", linestyle="none", markersize=4, label=OVERLAP_NAMES[kind])
+        for kind, colour in OVERLAP_COLOURS.items()
+    ]
+    grey = "#555555"
+    handles += [
+        Line2D([], [], color=grey, marker="o", linestyle="none", markersize=3, label="observed"),
+        Line2D(
+            [], [], color=grey, marker="o", linestyle="none", markersize=6, fillstyle="none", label="law's prediction"
+        ),
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=7, handletextpad=0.1, columnspacing=1.0)
+    return figure
+
+
+def draw_masses(ax: Axes, rows: list[Row]) -> None:
+    """A dot for the observed mass, a ring around it for the predicted one, for each model and kind of key."""
+    seeds = sorted({row["subject"]["seed"] or 0 for row in rows})
+    shift = {seed: 1.0 + 0.07 * (place - (len(seeds) - 1) / 2) for place, seed in enumerate(seeds)}
+    positions = [row["subject"]["length"] * shift[row["subject"]["seed"] or 0] for row in rows]
+    for kind in masses(rows[0], predicted=False):
+        observed = [masses(row, predicted=False)[kind] for row in rows]
+        expected = [masses(row, predicted=True)[kind] for row in rows]
+        colour = OVERLAP_COLOURS[kind]
+        ax.plot(positions, observed, "o", color=colour, markersize=2.2, label=kind, zorder=3)
+        if kind != LEFT_OUT_OF_THE_LAW:
+            ax.plot(
+                positions, expected, "o", color=colour, markersize=5, fillstyle="none", markeredgewidth=0.6,
+                label=f"{kind}, predicted",
+            )  # fmt: skip
+    ax.set_ylim(-0.03, 1.0)
+    length_axis(ax, rows)
+
+
+def draw_gaps(ax: Axes, rows: list[Row]) -> None:
+    """The largest difference between observed and predicted mass, for each model."""
+    if not rows:
+        absent(ax, "gaps to the law")
+        return
+    for setting in SETTINGS:
+        mine = [row for row in all_of(rows, setting) if row["success"]]
+        if mine:
+            ax.plot(
+                [row["subject"]["length"] for row in mine],
+                [max(row["largest_gap"], 1e-5) for row in mine],
+                FAMILY_MARKERS[setting.family] if setting.bos else "v",
+                color=FAMILY_COLOURS[setting.family],
+                markersize=3,
+                fillstyle={"independent": "none", "hierarchical": "full"}[setting.prior],
+                label=gap_name(setting),
+            )
+    ax.axhline(LARGEST_GAP, color="#000000", linewidth=0.8, linestyle="--")
+    ax.set_yscale("log")
+    ax.set_ylim(0.5e-5, 30)
+    ax.set_yticks([1e-5, 1e-4, 1e-3, 1e-2, 1e-1], ["≤$10^{-5}$", "$10^{-4}$", "$10^{-3}$", "$10^{-2}$", "$10^{-1}$"])
+    ax.minorticks_off()
+    ax.set_title("largest gap to the law\n(dashed: 0.03)")
+    length_axis(ax, rows)
+    ax.legend(loc="upper right", fontsize=6, handletextpad=0.1, borderaxespad=0.0, labelspacing=0.2)
+
+
+def gap_name(setting: Setting) -> str:
+    task = "hier." if setting.prior == "hierarchical" else "ind."
+    return f"{setting.family}, {task} {'BOS' if setting.bos else 'no BOS'}"
+
+
+def length_axis(ax: Axes, rows: list[Row]) -> None:
+    """Logarithmic, with the lengths that occur; every other one where they crowd."""
+    lengths = lengths_of(rows)
+    ax.set_xscale("log")
+    marked = lengths if len(lengths) <= 4 else [length for length in lengths if length & (length - 1) == 0]
+    ax.set_xticks(marked, [str(length) for length in marked])
+    ax.minorticks_off()
+    ax.set_xlim(0.8 * lengths[0], 1.25 * lengths[-1])
+    ax.set_xlabel("training length $T$")
+
+
+def caption(results: Results) -> str:
+    """What is to be seen, with the numbers."""
+    rows = results["overlap_mass"]
+    if not rows:
+        return "Attention mass by overlap: no model was there to be measured."
+    fitted, failed = split(rows)
+    counts = listed([f"{len(all_of(fitted, setting))} {setting.words}" for setting in SETTINGS])
+    left = ""
+    if failed:
+        left = f" Left out, because no law fits their scores: {listed([name_of(row) for row in failed])}."
+    return (
+        f"Attention mass of the match head at the last query by what the key is, against training length "
+        f"({lengths_text(rows)}, {shape_text(rows)}). Dots: observed; rings: N_M e^{{|beta|_M}} / Z (BOS: e^kappa / Z) "
+        f"with each model's own fitted beta and kappa; early keys, which lack a full context, get nothing by it. "
+        f"Each point is the mean over n = {rows[0]['n']} held-out sequences of one model; seeds stand side by side; "
+        f"standard errors are at most {largest_error(fitted):.3f}. Last panel: the largest "
+        f"difference between observed and predicted mass over the kinds, for each model. "
+        f"Models: {counts}.{left}"
+    )
+
+
+def largest_error(rows: list[Row]) -> float:
+    return max((error for row in rows for error in row["stderr_by_group"]), default=0.0)
+
+
+def split(rows: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Models with a law to compare with, and without."""
+    return [row for row in rows if row["success"]], [row for row in rows if not row["success"]]
+
+
+def name_of(row: Row) -> str:
+    """The checkpoint by the last parts of its path."""
+    return "/".join(row["checkpoint"].replace("\\", "/").split("/")[-3:])
+
+
+def verdict(results: Results) -> Verdict:
+    """Trained models: the law gives the masses, and they are where the paper says."""
+    checks: dict[str, bool] = {}
+    measured: list[str] = []
+    thin: list[str] = []
+    for setting in SETTINGS:
+        fitted, failed = split(all_of(results["overlap_mass"], setting))
+        if not setting.trained or not (fitted or failed):
+            continue
+        checks[f"{setting.words}: a law fits every model ({len(failed)} without)"] = not failed
+        if not fitted:
+            measured.append(f"{setting.words}: no law fits any of {len(failed)} models")
+            continue
+        beyond = [row for row in fitted if row["largest_gap"] > LARGEST_GAP]
+        checks[
+            f"{setting.words}: mass within {LARGEST_GAP} of the law ({len(beyond)} of {len(fitted)} beyond)"
+        ] = not beyond
+        partial = [masses(row, predicted=False)["partial"] for row in fitted]
+        if setting.prior == "independent" and setting.bos:
+            elsewhere = [1 - row["bos"] - masses(row, predicted=False)["full"] for row in fitted]
+            checks[f"{setting.words}: less than {SPREAD} off full matches and BOS"] = max(elsewhere) < SPREAD
+            where = f"mass off full matches and BOS {min(elsewhere):.3f} to {max(elsewhere):.3f}"
+        else:
+            by_row = list(zip(partial, fitted, strict=True))
+            near = [mass for mass, row in by_row if row["subject"]["length"] <= SPREAD_UP_TO]
+            if near:
+                name = f"{setting.words}: at least {SPREAD} on partial matches up to T = {SPREAD_UP_TO}"
+                checks[name] = min(near) >= SPREAD
+            thin += [
+                f"{mass:.2f} at T = {row['subject']['length']}"
+                for mass, row in by_row
+                if mass < SPREAD and row["subject"]["length"] > SPREAD_UP_TO
+            ]
+            where = f"mass on partial matches {min(partial):.2f} to {max(partial):.2f} ({lengths_text(fitted)})"
+        gap = max(row["largest_gap"] for row in fitted)
+        measured.append(f"{setting.words}, {len(fitted)} models: largest gap {gap:.3f}, {where}")
+    why = f"Spreading is judged up to T = {SPREAD_UP_TO}, the longest that the paper shows attention of"
+    if thin:
+        why += f"; beyond it partial matches get less than {SPREAD} in {len(thin)} models: {listed(thin)}"
+    return judged(checks, measured="; ".join(measured) or "no trained model was measured", why=why)

@@ -1,0 +1,155 @@
+"""The circuit in three model families on the hierarchical task: copies, matching, W_A, the last query by overlap.
+
+Left, the attention of the copy heads, ordered by the lag they attend to, and of the match head. Top right, the match
+weights of the two disentangled models. Bottom right, the last query's attention.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from figures import _attention as panels
+from figures import _circuit as circuit
+from figures.rows import Row
+from figures.verdict import Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
+
+LABEL = "fig:mech_main"
+ANALYSES = ("attention",)
+CLAIM = (
+    "On the hierarchical task with BOS the construction, the trained disentangled and the standard transformer run the "
+    "same circuit: sharp copies at lags 1 and 2, then matching that spreads its mass over full and partial matches. "
+    "The match weights of the disentangled models lie in the aligned blocks, and the lag-1 block is the larger one."
+)
+LENGTH = 64
+WITH_BLOCKS = ("construction", "disentangled")
+
+
+def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    """The three families at one length."""
+    found = circuit.of_one_length(results["attention"], LENGTH, **circuit.HIERARCHICAL)
+    fields = ("copy_pattern", "match_pattern", "match_weight")
+    return {"attention": [circuit.kept(row, *fields) for row in found.values()]}
+
+
+def draw(results: dict[str, list[Row]]) -> Figure:
+    import matplotlib.pyplot as plt
+
+    found = panels.families_of(results)
+    figure = plt.figure(figsize=(6.3, 4.3))
+    left, right = panels.parts_of(figure, columns=2, width_ratios=(1.28, 1.0))
+    draw_attention(left, found)
+    top, bottom = panels.parts_of(right, rows=2, height_ratios=(1.0, 1.75))
+    draw_weights(top, found)
+    draw_bars(bottom, found)
+    return figure
+
+
+def draw_attention(figure: SubFigure, found: dict[str, Row]) -> None:
+    """Rows: copy heads by lag, match head. Columns: families."""
+    heads = max((circuit.order_of(row) for row in found.values()), default=2)
+    grid = figure.subplots(heads + 1, len(circuit.FAMILIES))
+    length = panels.length_in(found, LENGTH)
+    for column, family in enumerate(circuit.FAMILIES):
+        for place, ax in enumerate(grid[:, column]):
+            row = found.get(family)
+            if row is None:
+                panels.note(ax, panels.family_missing(family, length))
+            elif place < heads:
+                panels.copy_panel(ax, row, place)
+            else:
+                panels.match_panel(ax, row)
+            ax.set_xlabel("key position" if place == heads else "")
+            name = f"copy, lag {place + 1}" if place < heads else "match"
+            ax.set_ylabel(f"{name}\nquery position" if column == 0 else "")
+            if place == 0:
+                ax.set_title(panels.TITLES[family])
+            if place < heads and row is not None:
+                ax.set_xticklabels([])
+            if column and row is not None:
+                ax.set_yticklabels([])
+    panels.weight_bar(figure, list(grid.flat), location="bottom", shrink=0.7, aspect=40)
+
+
+def draw_weights(figure: SubFigure, found: dict[str, Row]) -> None:
+    """W_A of the two disentangled models, on one scale."""
+    axes = figure.subplots(1, len(WITH_BLOCKS))
+    rows = {family: found[family] for family in WITH_BLOCKS if family in found}
+    highest = max((float(np.abs(row["match_weight"]).max()) for row in rows.values()), default=1.0)
+    for ax, family in zip(axes, WITH_BLOCKS, strict=True):
+        if family in rows:
+            panels.weight_panel(ax, rows[family], highest=highest)
+        else:
+            panels.note(ax, f"match weights of the {family} model", width=16)
+        ax.set_title(f"$W_A^{{(2)}}$, {family if family == 'construction' else 'trained'}")
+        if ax is not axes[0]:
+            ax.set_ylabel("")
+    if rows:
+        image = next(ax.images[0] for ax in axes if ax.images)
+        figure.colorbar(image, ax=list(axes), shrink=0.85, aspect=15, label="weight (nats)")
+
+
+def draw_bars(figure: SubFigure, found: dict[str, Row]) -> None:
+    """The last query's attention."""
+    axes = figure.subplots(len(circuit.FAMILIES), 1)
+    length = panels.length_in(found, LENGTH)
+    for ax, family in zip(axes, circuit.FAMILIES, strict=True):
+        if family in found:
+            panels.bars_panel(ax, found[family], title=family, short=True)
+        else:
+            panels.note(ax, panels.family_missing(family, length), width=32, square=False)
+        ax.set_xlabel("key position (BOS is 0)" if ax is axes[-1] else "")
+        ax.set_ylabel("weight")
+    panels.overlap_key(figure, found.values())
+
+
+def caption(results: dict[str, list[Row]]) -> str:
+    found = panels.families_of(results)
+    if not found:
+        return "The circuit on the hierarchical task with BOS: no checkpoint to show."
+    words = [
+        f"One sequence of the hierarchical prior with BOS through {len(found)} model{'s' if len(found) > 1 else ''} "
+        f"({circuit.setting(next(iter(found.values())))}).",
+        "Left: attention of the two copy heads, ordered by the lag they attend to, and of the match head; the number "
+        "in a panel is the head's mean weight on its lag over all queries that have k tokens before them "
+        "(`last`: of the last query, where BOS takes some). Colours "
+        "follow the square root of the weight; the red arrow marks the last query, the only one that carries the loss.",
+        "Top right: match weights on one scale, query blocks down and key blocks across, in the order of the lags that "
+        "the copy heads write into them.",
+        "Bottom right: the last query's match attention, each key coloured by its overlap; the legends give the share "
+        "of each kind, and the vertical scales differ.",
+        "Copy heads, counted from 0: "
+        + "; ".join(f"{family}: {circuit.copies_in_words(row)}" for family, row in found.items())
+        + ".",
+    ]
+    return " ".join(words)
+
+
+def verdict(results: dict[str, list[Row]]) -> Verdict:
+    found = panels.families_of(results)
+    checks: dict[str, bool] = {}
+    measured, why = [], []
+    for family, row in found.items():
+        checks[f"{family}: each copy head puts at least {circuit.SHARP} on its lag"] = circuit.copies_are_sharp(row)
+        checks[f"{family}: full over partial over no match, key by key"] = circuit.is_ordered(row)
+        checks[f"{family}: at least {circuit.SPREAD} on full and on partial matches"] = circuit.spreads(row)
+        parts = [circuit.copies_in_words(row), f"last query {circuit.masses_in_words(row)}"]
+        if row["match_weight"] is not None:
+            sizes = circuit.block_means(row)
+            checks[f"{family}: aligned blocks hold at least {circuit.ALIGNED} of W_A"] = circuit.is_aligned(row)
+            checks[f"{family}: lag-1 block above lag-2 block"] = sizes[0] > sizes[-1]
+            parts.append(f"aligned blocks {circuit.aligned_share(row):.2f} of squared W_A")
+            parts.append("blocks by lag " + ", ".join(f"{size:.2f}" for size in sizes))
+        measured.append(f"{family}: {', '.join(parts)}")
+        if note := circuit.block_note(row):
+            why.append(f"{family}: {note}")
+    return circuit.verdict_of(
+        checks,
+        measured=measured,
+        missing=[family for family in circuit.FAMILIES if family not in found] if found else (),
+        why=why,
+    )

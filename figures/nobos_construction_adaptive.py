@@ -1,0 +1,69 @@
+"""The construction without BOS at the lemma's beta: weights, attention, interpolation at the last query.
+
+It joins fig:app2_nobos_con_adaptive_weights and fig:app2_nobos_con_adaptive_attn of the paper.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from figures import _attention as panels
+from figures import _circuit as circuit
+from figures.rows import Row
+from figures.verdict import Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LABEL = "fig:app2_nobos_con_adaptive_attn"
+ANALYSES = ("construction_attention",)
+CLAIM = (
+    "Without BOS and at the beta of lemma:optimal_beta the construction has the same weights up to the scale of the "
+    "match weights, and its attention spreads over partial matches."
+)
+CONSTRUCTION = "adaptive"
+ROUNDING = 1e-4  # results keep six digits
+
+
+def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    rows = [row for row in results["construction_attention"] if row["construction"] == CONSTRUCTION]
+    return {"construction_attention": [circuit.kept(row, *panels.PAGE_FIELDS) for row in rows[:1]]}
+
+
+def draw(results: dict[str, list[Row]]) -> Figure:
+    row = next(iter(results["construction_attention"]), None)
+    return panels.draw_page(
+        row,
+        title="last query: interpolation (the lemma's beta)",
+        what="construction_attention, adaptive",
+        scores=False,
+    )
+
+
+def caption(results: dict[str, list[Row]]) -> str:
+    row = next(iter(results["construction_attention"]), None)
+    return panels.page_caption(
+        row, model="The construction without BOS at the beta of lemma:optimal_beta", scores=False
+    )
+
+
+def verdict(results: dict[str, list[Row]]) -> Verdict:
+    row = next(iter(results["construction_attention"]), None)
+    if row is None:
+        return circuit.verdict_of({}, measured=())
+    means = circuit.per_key(row)
+    ratio = math.log(means["full"] / means["partial"]) if {"full", "partial"} <= set(means) else math.nan
+    checks = {
+        "copy heads put everything on lags 1..k": circuit.copies_are_sharp(row, circuit.HARD),
+        "W_A is beta times the identity in the aligned blocks, zero elsewhere": circuit.is_construction(row),
+        "mass on full and on partial matches": circuit.spreads(row),
+        "a full match weighs exp(beta) partial ones": math.isclose(ratio, row["beta"][0], rel_tol=ROUNDING),
+    }
+    measured = [
+        circuit.copies_in_words(row),
+        f"beta = {row['beta'][0]:.4f}",
+        f"log weight of a full over a partial match {ratio:.4f}",
+        f"last query: {circuit.masses_in_words(row)}",
+    ]
+    return circuit.verdict_of(checks, measured=measured)

@@ -1,0 +1,61 @@
+"""The construction without BOS at fixed large beta: weights, attention, hard matching at the last query.
+
+It joins fig:app2_nobos_con_fixed_weights and fig:app2_nobos_con_fixed_attn of the paper.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from figures import _attention as panels
+from figures import _circuit as circuit
+from figures.rows import Row
+from figures.verdict import Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LABEL = "fig:app2_nobos_con_fixed_attn"
+ANALYSES = ("construction_attention",)
+CLAIM = (
+    "Without BOS and at large beta the construction's copy heads take lags 1 and 2, its match weights are two shifted "
+    "identity blocks, and its attention concentrates on exact matches of the context."
+)
+CONSTRUCTION = "hard"
+
+
+def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    rows = [row for row in results["construction_attention"] if row["construction"] == CONSTRUCTION]
+    return {"construction_attention": [circuit.kept(row, *panels.PAGE_FIELDS) for row in rows[:1]]}
+
+
+def draw(results: dict[str, list[Row]]) -> Figure:
+    row = next(iter(results["construction_attention"]), None)
+    return panels.draw_page(
+        row,
+        title="last query: hard matching (large beta)",
+        what="construction_attention, hard",
+        scores=False,
+    )
+
+
+def caption(results: dict[str, list[Row]]) -> str:
+    row = next(iter(results["construction_attention"]), None)
+    return panels.page_caption(row, model="The construction without BOS at fixed large beta", scores=False)
+
+
+def verdict(results: dict[str, list[Row]]) -> Verdict:
+    row = next(iter(results["construction_attention"]), None)
+    if row is None:
+        return circuit.verdict_of({}, measured=())
+    checks = {
+        "copy heads put everything on lags 1..k": circuit.copies_are_sharp(row, circuit.HARD),
+        "W_A is beta times the identity in the aligned blocks, zero elsewhere": circuit.is_construction(row),
+        "all on full matches": row["mass"]["full"] >= circuit.HARD,
+    }
+    measured = [
+        circuit.copies_in_words(row),
+        f"beta = {row['beta'][0]:g}",
+        f"last query: {circuit.masses_in_words(row)} on {row['kinds'].count('full')} full matches",
+    ]
+    return circuit.verdict_of(checks, measured=measured)

@@ -1,0 +1,39 @@
+"""What figures share beside `interp.plotting`: notes in place of missing panels, fixed colours of families, letters."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# The same colour for the same thing in every figure; they differ in lightness and survive colour blindness.
+FAMILY_COLOURS = {"construction": "#003566", "disentangled": "#52796f", "standard": "#c1121f"}
+FAMILY_NAMES = {
+    "construction": "construction",
+    "disentangled": "disentangled, trained",
+    "standard": "standard, trained",
+}
+FAMILY_MARKERS = {"construction": "D", "disentangled": "^", "standard": "s"}
+BAYES_COLOUR = "#000000"
+
+
+class MissingPanel(UserWarning):
+    """A panel was left out because its results are not there."""
+
+
+def absent(ax: Axes, what: str) -> Axes:
+    """Leave the panel empty but for a note of what is missing, and warn."""
+    ax.set_axis_off()
+    ax.text(0.5, 0.5, f"not available:\n{what}", transform=ax.transAxes, ha="center", va="center", color="#7f7f7f")
+    warnings.warn(f"panel left out: {what}", MissingPanel, stacklevel=2)
+    return ax
+
+
+def lettered(axes: Iterable[Axes], *, start: str = "a") -> None:
+    """(a), (b), ... before the titles."""
+    for place, ax in enumerate(axes):
+        title = ax.get_title(loc="left")
+        ax.set_title(f"({chr(ord(start) + place)}) {title}", loc="left")

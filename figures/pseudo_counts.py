@@ -1,0 +1,119 @@
+"""The pseudo-count that partial matches make at the lemma's beta: its mean and spread over length, beside alpha."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from figures._curves import length_axis, listed
+from figures.panels import absent, lettered
+from figures.rows import Row
+from figures.verdict import Verdict, judged
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LABEL = "beyond:pseudo_counts"
+ANALYSES = ("pseudo_counts",)
+CLAIM = (
+    "lemma:optimal_beta treats the partial matches as a constant pseudo-count: it chooses beta so that the "
+    "pseudo-count of eq:pseudo_count has mean alpha, and takes it to be close to that mean in every sequence."
+)
+
+FIELDS = (
+    "order", "vocab", "length", "alpha", "beta", "mean", "stderr", "ratio", "sd", "variation", "low", "high",
+    "within_two", "n",
+)  # fmt: skip
+MEAN_TOLERANCE = 0.25  # of alpha: add-0.75 and add-1.25 hardly differ
+LARGEST_VARIATION = 0.5  # sd over mean: beyond it a constant is a poor description
+COLOURS = ("#003566", "#52796f", "#ffb703", "#882255", "#7f7f7f")
+MARKERS = ("o", "s", "^", "D", "v")
+
+
+def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    """Every setting, without the expected counts."""
+    return {"pseudo_counts": [{name: row[name] for name in FIELDS} for row in results["pseudo_counts"]]}
+
+
+def draw(results: dict[str, list[Row]]) -> Figure:
+    """A panel for each order: mean and 5% to 95% range over T; vocabularies side by side."""
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    rows = results["pseudo_counts"]
+    orders = sorted({row["order"] for row in rows}) or [2]
+    vocabs = sorted({row["vocab"] for row in rows})
+    figure, axes = plt.subplots(1, len(orders), figsize=(6.3, 2.6), sharey=True, squeeze=False)
+    handles: dict[str, Any] = {}
+    for ax, order in zip(axes[0], orders, strict=True):
+        mine = [row for row in rows if row["order"] == order]
+        ax.set_title(f"$k = {order}$", loc="left")
+        if not mine:
+            absent(ax, "pseudo-counts")
+            continue
+        for place, vocab in enumerate(vocabs):
+            here = sorted((row for row in mine if row["vocab"] == vocab), key=lambda row: row["length"])
+            # Side by side: ranges of neighbours would hide each other.
+            lengths = [row["length"] * 2 ** (0.16 * (place - (len(vocabs) - 1) / 2)) for row in here]
+            colour = COLOURS[place % len(COLOURS)]
+            ax.vlines(lengths, [row["low"] for row in here], [row["high"] for row in here], color=colour, linewidth=0.8)
+            (handles[f"$|V| = {vocab}$"],) = ax.plot(
+                lengths, [row["mean"] for row in here], color=colour, marker=MARKERS[place % len(MARKERS)]
+            )
+        handles[r"$\alpha$"] = ax.axhline(mine[0]["alpha"], color="#000000", linestyle="--", linewidth=0.7, zorder=0)
+        ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_minor_locator(NullLocator())
+        ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        ax.set_ylim(0.8 * min(row["low"] or row["mean"] for row in rows), 1.2 * max(row["high"] for row in rows))
+        length_axis(ax, [row["length"] for row in mine])
+    axes[0, 0].set_ylabel("pseudo-count")
+    lettered(axes[0])
+    if handles:
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
+    return figure
+
+
+def caption(results: dict[str, list[Row]]) -> str:
+    """What is to be seen, with the numbers."""
+    rows = results["pseudo_counts"]
+    if not rows:
+        return "The data-dependent pseudo-count at the lemma's beta: no results."
+    sizes = listed(f"{size:,}" for size in sorted({row["n"] for row in rows}))
+    return (
+        "The data-dependent pseudo-count of eq:pseudo_count at the beta(t) of lemma:optimal_beta, over T, for orders k "
+        f"and vocabularies |V|, on {sizes} sequences per setting from the independent prior (alpha = "
+        f"{rows[0]['alpha']:g}). Markers: mean over sequences and symbols (standard errors at most "
+        f"{max(row['stderr'] / row['mean'] for row in rows):.1%}); bars: from the 5% to the 95% point. Dashed: alpha, "
+        "where the lemma wants the mean. Vocabularies are shifted sideways."
+    )
+
+
+def verdict(results: dict[str, list[Row]]) -> Verdict:
+    """Where the mean is alpha, and where the pseudo-count is nearly constant."""
+    rows = results["pseudo_counts"]
+    if not rows:
+        return Verdict(word="cannot tell", measured="no pseudo-counts")
+    checks: dict[str, bool] = {}
+    for order in sorted({row["order"] for row in rows}):
+        mine = [row for row in rows if row["order"] == order]
+        off = [row for row in mine if abs(row["ratio"] - 1) > MEAN_TOLERANCE]
+        wide = [row for row in mine if row["variation"] > LARGEST_VARIATION]
+        tested = f"of {len(mine)} settings"
+        checks[
+            f"k = {order}: the mean is within {MEAN_TOLERANCE:.0%} of alpha"
+            + (f" (not in {len(off)} {tested})" * bool(off))
+        ] = not off
+        checks[
+            f"k = {order}: the spread is below {LARGEST_VARIATION:g} of the mean"
+            + (f" (not in {len(wide)} {tested})" * bool(wide))
+        ] = not wide
+    ratios = [row["ratio"] for row in rows]
+    spreads = [row["variation"] for row in rows]
+    paper = sorted((row for row in rows if (row["order"], row["vocab"]) == (2, 5)), key=lambda row: row["length"])
+    ends = [paper[0], paper[-1]] if paper else []
+    own = ", ".join(f"T = {row['length']} mean {row['mean']:.2f} and sd {row['sd']:.2f}" for row in ends)
+    return judged(
+        checks,
+        measured=f"mean / alpha from {min(ratios):.2f} to {max(ratios):.2f}; sd / mean from {min(spreads):.2f} to "
+        f"{max(spreads):.2f}" + (f"; k = 2, |V| = 5: {own}" if own else ""),
+    )

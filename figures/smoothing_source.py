@@ -1,0 +1,217 @@
+"""Where the smoothing comes from: partial matches, BOS or the readout, each switched off.
+
+Draws the rows of `python -m analyses smoothing_source`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from figures._instruments import (
+    SETTINGS,
+    Results,
+    Setting,
+    lengths_text,
+    note_missing,
+    only,
+    seeds_text,
+    shape_text,
+    shown,
+)
+from figures.panels import absent, lettered
+from figures.rows import Row
+from figures.verdict import Verdict, judged
+from interp.plotting import OVERLAP_COLOURS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LABEL = "beyond:smoothing_source"
+ANALYSES = ("smoothing_source",)
+CLAIM = (
+    "Without BOS a finite beta smooths by spreading attention over partial matches; with BOS on the independent task "
+    "the pseudo-count of BOS does it; on the hierarchical task partial matches do it even with BOS (fig:mech_indep, "
+    "fig:mech_main). The paper does not speak of the readout W_O, through which a constant can pass as well."
+)
+
+SOURCES = {
+    "partial": ("partial matches", OVERLAP_COLOURS["partial"]),
+    "bos": ("BOS", OVERLAP_COLOURS["bos"]),
+    "readout": ("readout", "#5b99c2"),
+}
+LINEAR_BELOW = 0.01  # nats: the horizontal scale is linear up to here, then logarithmic
+
+
+def chosen(results: Results) -> Results:
+    """One model of each setting."""
+    fields = ("switched", "shares", "readout_uniform", "readout_uniform_stderr", "readout_r2", "floor", "n", "success")
+    return {"smoothing_source": [only(row, *fields) for _, row in shown(results["smoothing_source"])]}
+
+
+def draw(results: Results) -> Figure:
+    """Costs of switching each source off alone, parts in the whole, and the readout's uniform share."""
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Patch
+
+    found = [(SETTINGS.index(setting), row) for setting, row in shown(results["smoothing_source"])]
+    there = dict(found)
+    figure, axes = plt.subplots(1, 3, figsize=(6.3, 3.2), width_ratios=[2.2, 1.3, 1.0])
+    if not found:
+        for ax in axes:
+            absent(ax, "every model")
+        return figure
+    alone, parts, uniform = axes
+    draw_alone(alone, found)
+    draw_shares(parts, found)
+    draw_uniform(uniform, found)
+    for ax in axes:
+        names = [name_of(setting, there.get(place)) for place, setting in enumerate(SETTINGS)]
+        ax.set_yticks(range(len(SETTINGS)), names if ax is alone else [])
+        ax.set_ylim(len(SETTINGS) - 0.5, -0.5)
+        ax.tick_params(axis="y", length=0)
+        for edge in range(1, len(SETTINGS)):
+            ax.axhline(edge - 0.5, color="#d9d9d9", linewidth=0.5)
+    for place, setting in enumerate(SETTINGS):
+        if place not in there:
+            note_missing(alone, place, setting.words)
+    lettered(axes)
+    handles = [Patch(facecolor=colour, label=name) for name, colour in SOURCES.values()]
+    figure.legend(handles=handles, loc="outside upper center", ncols=3)
+    return figure
+
+
+def draw_alone(ax: Axes, found: list[tuple[int, Row]]) -> None:
+    """Change in KL to the truth when one source is off and the others are on."""
+    height = 0.26
+    for place, source in enumerate(SOURCES):
+        positions = [index + (place - 1) * height for index, _ in found]
+        changes = [switched(row, source) for _, row in found]
+        known = [(y, one) for y, one in zip(positions, changes, strict=True) if one is not None]
+        ax.barh(
+            [y for y, _ in known],
+            [one["change"] for _, one in known],
+            xerr=[one["change_stderr"] for _, one in known],
+            height=0.85 * height,
+            color=SOURCES[source][1],
+            error_kw={"linewidth": 0.6},
+            label=source,
+        )
+        for y, one in zip(positions, changes, strict=True):
+            words = "does not apply" if one is None else rise_text(one["change"])
+            end = 0.0 if one is None else max(one["change"], 0.0) + one["change_stderr"]
+            ax.annotate(
+                words, (end, y), xytext=(3, 0), textcoords="offset points", va="center", fontsize=6,
+                color="#7f7f7f" if one is None else "black",
+            )  # fmt: skip
+    ax.axvline(0.0, color="#555555", linewidth=0.5)
+    ax.set_xscale("symlog", linthresh=LINEAR_BELOW)
+    ax.set_xlim(-0.004, 20)
+    ax.set_xticks([0, 0.01, 0.1, 1], ["0", "0.01", "0.1", "1"])
+    ax.minorticks_off()
+    ax.set_xlabel("rise of KL to the truth (nats)")
+    ax.set_title("switched off alone")
+
+
+def rise_text(change: float) -> str:
+    """A signed number; what rounds to nothing has no sign."""
+    return "0.000" if abs(change) < 0.0005 else f"{change:+.3f}"
+
+
+def draw_shares(ax: Axes, found: list[tuple[int, Row]]) -> None:
+    """Parts in the rise from everything on to everything off."""
+    for index, row in found:
+        left = 0.0
+        for source in SOURCES:
+            part = share(row, source)
+            if part is None or part["share"] is None:
+                continue
+            ax.barh(index, part["share"], left=left, height=0.5, color=SOURCES[source][1], linewidth=0)
+            left += part["share"]
+        whole = row["switched"][-1]["change"]
+        ax.text(0.5, index + 0.27, f"all off: {whole:+.2f} nats", ha="center", va="top", fontsize=6)
+    ax.set_xlim(0, 1)
+    ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    ax.set_xlabel("share of the whole rise")
+    ax.set_title("parts in the whole")
+
+
+def draw_uniform(ax: Axes, found: list[tuple[int, Row]]) -> None:
+    """The uniform law's share in the prediction, put there by the readout."""
+    for index, row in found:
+        value = row["readout_uniform"]
+        if value is not None:
+            ax.barh(index, value, height=0.3, color=SOURCES["readout"][1], linewidth=0)
+        words = "does not\napply" if value is None else f"{value:.1%}"
+        ax.annotate(
+            words, (max(value or 0.0, 0.0), index), xytext=(3, 0), textcoords="offset points", va="center", fontsize=6,
+            color="#7f7f7f" if value is None else "black",
+        )  # fmt: skip
+    ax.set_xlim(0, 1)
+    ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    ax.set_xlabel("uniform share")
+    ax.set_title("from the readout")
+
+
+def name_of(setting: Setting, row: Row | None) -> str:
+    return setting.title if row is None else f"{setting.title}, T = {row['subject']['length']}"
+
+
+def switched(row: Row, off: str) -> dict[str, Any] | None:
+    """The model with this source off; None where it does not apply."""
+    return next((one for one in row["switched"] if one["off"] == off), None)
+
+
+def share(row: Row, source: str) -> dict[str, Any] | None:
+    """The source's part; None where it does not apply."""
+    return next((one for one in row["shares"] if one["source"] == source and one["applies"]), None)
+
+
+def caption(results: Results) -> str:
+    """What is to be seen, with the numbers."""
+    rows = results["smoothing_source"]
+    if not rows:
+        return "Sources of smoothing: no model was there to be measured."
+    needed = listed_floors(rows)
+    return (
+        f"How much of the smoothing comes from partial matches (finite beta), BOS (kappa) and the readout W_O, one "
+        f"model of each setting ({lengths_text(rows)}, {shape_text(rows)}, {seeds_text(rows)}; n = {rows[0]['n']} "
+        f"held-out sequences). (a) Rise of KL(truth || prediction) when one source is switched off and the others "
+        f"stay; the scale is linear up to {LINEAR_BELOW} nats and logarithmic above, bars are one standard error over "
+        f"sequences (paired). (b) Each source's part (Shapley value) in the rise from all on to all off; sources stand "
+        f"in for each other, so a part can be large though the source is not missed alone. (c) The share of the "
+        f"uniform law that the readout mixes in, by regression of the prediction on the match head's output. With "
+        f"everything off the floor of KL ({rows[0]['floor']:g}) is needed in {needed} of sequences, with one source "
+        f"off in at most {floored_alone(rows):.0%}; where it is needed, the rise depends on it. The readout of the "
+        f"standard family cannot be taken apart."
+    )
+
+
+def listed_floors(rows: list[Row]) -> str:
+    shares = [row["switched"][-1]["floored"] for row in rows]
+    return f"{min(shares):.0%} to {max(shares):.0%}" if len(shares) > 1 else f"{shares[0]:.0%}"
+
+
+def floored_alone(rows: list[Row]) -> float:
+    return max(one["floored"] for row in rows for one in row["switched"] if one["off"] in SOURCES)
+
+
+def verdict(results: Results) -> Verdict:
+    """Whether the source that the paper names is the one that is missed most."""
+    checks: dict[str, bool] = {}
+    measured, surprises = [], []
+    for setting, row in shown(results["smoothing_source"]):
+        costs = {source: one["change"] for source in SOURCES if (one := switched(row, source)) is not None}
+        named = "bos" if setting.prior == "independent" and setting.bos else "partial"
+        most = max(costs, key=lambda source: costs[source])
+        checks[f"{setting.words}: the largest cost is that of switching off {SOURCES[named][0]}"] = most == named
+        words = ", ".join(f"{SOURCES[source][0]} {rise_text(cost)}" for source, cost in costs.items())
+        uniform = row["readout_uniform"]
+        words += "" if uniform is None else f", uniform share of the readout {uniform:.1%}"
+        measured.append(f"{setting.words}: {words}")
+        if most == "readout":
+            surprises.append(setting.words)
+    why = ""
+    if surprises:
+        why = f"In {', '.join(surprises)} the readout does most of the smoothing, which the paper does not mention"
+    return judged(checks, measured="; ".join(measured) or "no model was measured", why=why)

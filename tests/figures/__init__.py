@@ -1,0 +1,1 @@
+"""Tests of the figures: what is drawn is what was measured."""

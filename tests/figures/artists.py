@@ -1,0 +1,34 @@
+"""What tests of pictures share: whether a figure can be read."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+
+WIDEST = 6.3  # inches: the width of a page's text
+SMALLEST = 6.0  # points
+
+
+def assert_readable(figure: Figure) -> None:
+    """No text is cut off at the edge of the picture, none is too small, and the picture fits a page's width."""
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()
+    page = figure.bbox.padded(1)
+    assert figure.get_size_inches()[0] <= WIDEST
+    hidden = {id(text) for ax in figure.axes for axis in (ax.xaxis, ax.yaxis) for text in _not_drawn(axis)}
+    for text in figure.findobj(plt.Text):
+        if text.get_visible() and text.get_text().strip() and id(text) not in hidden:
+            box = text.get_window_extent(renderer)
+            assert page.contains(box.x0, box.y0), text.get_text()
+            assert page.contains(box.x1, box.y1), text.get_text()
+            assert text.get_fontsize() >= SMALLEST, text.get_text()
+
+
+def _not_drawn(axis: Axis) -> list[plt.Text]:
+    """Texts that exist but are not drawn: those of axes that are switched off, and of ticks outside the view."""
+    if not axis.axes.axison:
+        return axis.findobj(plt.Text)
+    low, high = sorted(axis.get_view_interval())
+    ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+    return [text for tick in ticks if not low <= tick.get_loc() <= high for text in (tick.label1, tick.label2)]

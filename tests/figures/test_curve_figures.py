@@ -1,0 +1,369 @@
+"""The figures of curves over length: curves are the table, missing rows are notes, verdicts can fail."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+import interp as ip
+from analyses import door as analyses_door
+from analyses import kl_curves, regret
+from figures import _curves, door
+from figures.panels import FAMILY_COLOURS, MissingPanel
+from tests.figures.artists import assert_readable
+
+NAMES = (
+    "kl_vs_position", "excess_over_bayes", "beta_kappa_zoo", "lag_asymmetry", "regret_by_context", "pseudo_counts",
+)  # fmt: skip
+LENGTHS = (32, 64, 1024)
+BAYES = {32: 0.21, 64: 0.14, 1024: 0.02}
+
+
+def module_of(name):
+    return importlib.import_module(f"figures.{name}")
+
+
+@pytest.fixture
+def drawn():
+    """Draw in the house style; what was drawn is closed afterwards."""
+    figures = []
+
+    def draw(name, results):
+        module = module_of(name)
+        with plt.style.context(door.STYLE):
+            figure = module.draw(module.chosen(results))
+            figure.canvas.draw()
+        figures.append(figure)
+        return figure
+
+    yield draw
+    for figure in figures:
+        plt.close(figure)
+
+
+def subject(family, *, prior="hierarchical", bos=True, length=64, seed=0, protocol="annealed"):
+    return {
+        "family": family, "prior": prior, "bos": bos, "length": length, "order": 2, "vocab": 5, "seed": seed,
+        "protocol": protocol,
+    }  # fmt: skip
+
+
+def kl_row(prior, length, predictor, factor, *, group="classical", words=None):
+    """A row whose KL is `factor` times Bayes', with small errors."""
+    bayes = BAYES[length]
+    kl = factor * bayes
+    return {
+        "prior": prior, "order": 2, "vocab": 5, "length": length, "predictor": predictor, "group": group,
+        "subject": words, "kl": kl, "stderr": 0.01 * kl, "excess": kl - bayes, "excess_stderr": 1e-4 * bayes,
+        "excess_share": factor - 1, "excess_share_stderr": 1e-4, "floored": 0.7 if factor > 2 else 0.0,
+        "floor": 1e-6, "monte_carlo_error": 0.001, "n": 4000, "best_add_alpha": "add-0.5",
+        "below_add_alpha": 1.4 * bayes - kl, "below_add_alpha_stderr": 1e-3 * bayes,
+    }  # fmt: skip
+
+
+INDEPENDENT = {"bayes": 1.0, "maximum likelihood": 16.0, "hard, no BOS": 16.5, "hard, BOS": 1.0, "add-1": 1.0}
+HIERARCHICAL = {name: 2.0 for name in _curves.LOOKS} | {
+    "bayes": 1.0, "maximum likelihood": 9.0, "add-0.1": 1.6, "add-0.5": 1.4, "add-1": 1.8, "optimal, BOS": 1.05,
+}  # fmt: skip
+ADAPTIVE = {32: 1.5, 64: 1.2, 1024: 1.02}
+
+
+def claimed_rows():
+    """Rows that are as the paper says."""
+    rows = []
+    for length in LENGTHS:
+        rows += [kl_row("hierarchical:5", length, name, factor) for name, factor in HIERARCHICAL.items()]
+        rows += [kl_row("independent:1", length, name, factor) for name, factor in INDEPENDENT.items()]
+        rows.append(kl_row("independent:1", length, "beta(t), no BOS", ADAPTIVE[length]))
+        for seed in range(3):
+            for place, family in enumerate(("construction", "disentangled", "standard")):
+                words = subject(family, length=length, seed=seed)
+                factor = 1.05 - 0.01 * place + 0.001 * seed
+                rows.append(kl_row("hierarchical:5", length, f"h/{family}{seed}", factor, group="trained", words=words))
+            for bos, factor in ((True, 1.001), (False, 1.04)):
+                words = subject("disentangled", prior="independent", bos=bos, length=length, seed=seed)
+                name = f"i{bos}/{seed}"
+                rows.append(kl_row("independent:1", length, name, factor + seed / 1000, group="trained", words=words))
+    return rows
+
+
+def altered(rows, change, *, prior=None, length=None, predictor=None):
+    """The rows, with another KL where the words fit."""
+    found = []
+    for row in rows:
+        fits = all(value is None or row[key] == value for key, value in
+                   (("prior", prior), ("length", length), ("predictor", predictor)))  # fmt: skip
+        if fits:
+            found.append(kl_row(row["prior"], row["length"], row["predictor"], change, words=row["subject"]))
+        else:
+            found.append(row)
+    return found
+
+
+def lines_by_label(ax):
+    return {line.get_label(): line for line in ax.get_lines()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_there_is_a_picture_of_notes(name, drawn):
+    empty = {analysis: [] for analysis in module_of(name).ANALYSES}
+    with pytest.warns(MissingPanel):
+        figure = drawn(name, empty)
+    assert_readable(figure)
+    assert any("not available" in text.get_text() for text in figure.findobj(plt.Text))
+    module = module_of(name)
+    assert "no " in module.caption(module.chosen(empty)) or name == "beta_kappa_zoo"
+    assert module.verdict(module.chosen(empty)).word == "cannot tell"
+
+
+def test_kl_curves_are_the_table(drawn):
+    rows = claimed_rows()
+    figure = drawn("kl_vs_position", {"kl_curves": rows})
+    assert_readable(figure)
+    axes = figure.axes
+    assert [ax.get_title(loc="left")[:3] for ax in axes[:3]] == ["(a)", "(b)", "(c)"]
+    for column, (prior, names) in enumerate(
+        (("independent:1", ("bayes", "maximum likelihood", "hard, no BOS", "beta(t), no BOS")),
+         ("independent:1", ("bayes", "maximum likelihood", "hard, BOS")),
+         ("hierarchical:5", ("bayes", "add-0.1", "add-0.5", "add-1")))
+    ):  # fmt: skip
+        for ax, field in ((axes[column], "kl"), (axes[column + 3], "excess_share")):
+            lines = lines_by_label(ax)
+            for name in names:
+                table = [row[field] for row in rows if (row["prior"], row["predictor"]) == (prior, name)]
+                line = lines[_curves.LOOKS[name].label]
+                assert list(line.get_xdata()) == list(LENGTHS)
+                assert list(line.get_ydata()) == table
+    points = lines_by_label(axes[2])[_curves.FAMILY_LABELS["standard"]]
+    assert to_hex(points.get_color()) == FAMILY_COLOURS["standard"]
+    assert len(points.get_xdata()) == 9
+    mine = [row for row in rows if row["subject"] and row["subject"]["family"] == "standard"]
+    assert sorted(points.get_ydata()) == sorted(row["kl"] for row in mine)
+
+
+def test_runs_of_the_papers_protocol_are_left_out():
+    rows = claimed_rows()
+    other = kl_row("hierarchical:5", 64, "paper", 3.0, words=subject("disentangled", protocol="paper"))
+    for name in ("kl_vs_position", "excess_over_bayes"):
+        kept = module_of(name).chosen({"kl_curves": [*rows, other]})["kl_curves"]
+        assert not any(row["predictor"] == "paper" for row in kept)
+
+
+def test_verdict_holds_where_the_rows_are_as_claimed():
+    module = module_of("kl_vs_position")
+    results = module.chosen({"kl_curves": claimed_rows()})
+    verdict = module.verdict(results)
+    assert verdict.word == "holds", verdict.why
+    assert "beta(t) over Bayes: +50.0% at T = 32, +2.0% at T = 1024" in verdict.measured
+    assert "70% of sequences at T = 32" in module.caption(results)
+    assert "4,000 sequences" in module.caption(results)
+
+
+@pytest.mark.parametrize(
+    ("predictor", "factor", "words"),
+    [
+        ("hard, no BOS", 20.0, "beta = 100 is within 10% of maximum likelihood"),
+        ("beta(t), no BOS", 1.5, "beta(t) comes nearer to Bayes with T"),
+        ("hard, BOS", 1.01, "with BOS beta = 100 is Bayes"),
+        ("iTrue/2", 1.13, "every trained model with BOS is within 5% of Bayes (not 3 of 9"),
+        ("iFalse/1", 1.3, "every trained model without BOS"),
+        ("h/standard1", 1.5, "every model beats every add-alpha"),
+    ],
+)
+def test_each_part_of_the_verdict_can_fail(predictor, factor, words):
+    module = module_of("kl_vs_position")
+    rows = altered(claimed_rows(), factor, predictor=predictor)
+    verdict = module.verdict(module.chosen({"kl_curves": rows}))
+    assert verdict.word == "holds in part"
+    assert words in verdict.why
+
+
+def test_families_that_differ_are_told():
+    module = module_of("kl_vs_position")
+    rows = claimed_rows()
+    for seed in range(3):
+        rows = altered(rows, 1.2, predictor=f"h/construction{seed}", length=64)
+    verdict = module.verdict(module.chosen({"kl_curves": rows}))
+    assert "the families' KLs are within 5% of each other" in verdict.why
+    assert "(T = 64)" in verdict.measured
+
+
+def test_a_missing_prior_is_a_note(drawn):
+    rows = [row for row in claimed_rows() if row["prior"] == "independent:1"]
+    with pytest.warns(MissingPanel, match="hierarchical prior"):
+        figure = drawn("kl_vs_position", {"kl_curves": rows})
+    assert_readable(figure)
+    assert lines_by_label(figure.axes[0])
+
+
+def test_excess_is_the_table_and_every_curve_is_named(drawn):
+    rows = claimed_rows()
+    figure = drawn("excess_over_bayes", {"kl_curves": rows})
+    assert_readable(figure)
+    nats, share = figure.axes
+    for name, look in _curves.LOOKS.items():
+        if name == "bayes":
+            continue
+        table = [row for row in rows if (row["prior"], row["predictor"]) == ("hierarchical:5", name)]
+        assert list(lines_by_label(nats)[look.label].get_ydata()) == [row["excess"] for row in table]
+        assert list(lines_by_label(share)[look.label].get_ydata()) == [row["excess_share"] for row in table]
+    shown = {text.get_text() for text in share.texts}
+    assert shown == {look.label for name, look in _curves.LOOKS.items() if name != "bayes"} | set(
+        _curves.FAMILY_LABELS.values()
+    )
+    boxes = [text.get_window_extent() for text in share.texts]
+    heights = sorted((box.y0, box.y1) for box in boxes)
+    assert all(low[1] <= high[0] + 1 for low, high in itertools.pairwise(heights))
+    module = module_of("excess_over_bayes")
+    assert "add-0.5 +40.0% (T = 32)" in module.verdict(module.chosen({"kl_curves": rows})).measured
+
+
+def test_labels_are_spread_out():
+    assert _curves.spread_out([0.0, 0.0, 5.0], gap=1.0) == [-0.5, 0.5, 5.0]
+    places = np.random.default_rng(0).uniform(size=20).tolist()
+    moved = _curves.spread_out(places, gap=0.05)
+    assert np.diff(np.sort(moved)).min() > 0.05 - 1e-9
+    assert np.argsort(moved).tolist() == np.argsort(places).tolist()
+
+
+def test_seed_counts_are_words():
+    assert _curves.counted([[{}] * 3, [{}]]) == "1 to 3 seeds"
+    assert _curves.counted([[{}]]) == "1 seed"
+    assert _curves.listed([32, 64, 128]) == "32, 64 and 128"
+
+
+BETA, KAPPA, LENGTH = (2.4, 1.1), 2.9, 24
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """Constructions with known parameters as if trained, through the real analyses; the folder of results."""
+    root = tmp_path_factory.mktemp("planted")
+    prior = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
+    record = {"prior": prior.to_dict(), "seed": 0, "status": "finished", "protocol": "annealed"}
+    model = ip.construct(order=2, vocab=5, length=LENGTH, beta=BETA, kappa=KAPPA)
+    ip.save(model, root / "zoo/hard", training=record)
+    out = ["--out", str(root / "results"), "--cache", str(root / "cache")]
+    zoo = ["--zoo", str(root / "zoo")]
+    few = ["--priors", "hierarchical:5", "--lengths", "12", str(LENGTH)]
+    before = kl_curves.TUNING_DRAWS, regret.TUNING_DRAWS
+    kl_curves.TUNING_DRAWS = regret.TUNING_DRAWS = 400
+    try:
+        run(["kl_curves", *few, "--batch", "200", "--draws", "80", *out, *zoo])
+        run(["optimal", "--sweeps", "length", *few, "--batch", "100", "--draws", "2000", *out, *zoo])
+        run(["regret", "--length", str(LENGTH), "--batch", "300", "--draws", "80", *out, *zoo])
+    finally:
+        kl_curves.TUNING_DRAWS, regret.TUNING_DRAWS = before
+    run(["pseudo_counts", "--batch", "200", "--lengths", "16", "32", "--vocabs", "2", "5", *out])
+    run(["beta_kappa", str(root / "zoo/hard"), "--batch", "64", *out[:2]])
+    run(["lag_asymmetry", str(root / "zoo/hard"), "--batch", "64", *out[:2]])
+    return root / "results"
+
+
+def run(argv):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert analyses_door.main(argv) in (0, 1)  # few sequences may not converge
+
+
+def rows_of(folder, *names):
+    return {name: json.loads((folder / f"{name}.json").read_text())["rows"] for name in names}
+
+
+def test_a_planted_construction_is_drawn_at_its_parameters(planted, drawn):
+    results = rows_of(planted, "beta_kappa", "optimal")
+    with pytest.warns(MissingPanel):  # no independent prior
+        figure = drawn("beta_kappa_zoo", results)
+    assert_readable(figure)
+    for ax, value in zip(figure.axes[:3], (*BETA, KAPPA), strict=True):
+        (bars,) = ax.containers
+        assert bars.lines[0].get_ydata() == pytest.approx([value], abs=1e-3)
+        lemma = lines_by_label(ax)
+        if ax is not figure.axes[2]:
+            curve = next(line for line in lemma.values() if line.get_linestyle() == "--")
+            expected = [ip.beta_for_add_alpha(length=length, order=2, vocab=5, alpha=1.0) for length in (12, LENGTH)]
+            assert list(curve.get_ydata()) == pytest.approx(expected)
+    module = module_of("beta_kappa_zoo")
+    chosen = module.chosen(results)
+    best = next(
+        row for row in results["optimal"] if row["source"] == "optimum" and row["bos"] and row["length"] == LENGTH
+    )
+    assert f"{BETA[0] - best['beta'][0]:+.2f}" in module.verdict(chosen).measured
+    assert "1 checkpoints" in module.caption(chosen)
+
+
+def test_a_failed_fit_is_not_drawn(planted, drawn):
+    results = rows_of(planted, "beta_kappa", "optimal")
+    failed = {**results["beta_kappa"][0], "success": False, "message": "no law", "beta": [None, None], "kappa": None}
+    with pytest.warns(MissingPanel):
+        figure = drawn("beta_kappa_zoo", {**results, "beta_kappa": [failed]})
+    assert not figure.axes[0].containers
+    module = module_of("beta_kappa_zoo")
+    assert "1 of 1 fits failed" in module.caption(module.chosen({**results, "beta_kappa": [failed]}))
+
+
+def test_the_planted_models_kl_is_the_closed_forms(planted, drawn):
+    rows = rows_of(planted, "kl_curves")["kl_curves"]
+    with pytest.warns(MissingPanel):
+        figure = drawn("kl_vs_position", {"kl_curves": rows})
+    points = lines_by_label(figure.axes[2])[_curves.FAMILY_LABELS["construction"]]
+    prior = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
+    chains = prior.sample(batch=200, length=LENGTH, seed=0, method="collapsed")
+    law = ip.soft_matching(chains.tokens, vocab=5, beta=BETA, kappa=KAPPA)
+    assert points.get_ydata() == pytest.approx([ip.kl_divergence(chains.next_law, law).mean])
+    row = next(row for row in rows if row["subject"])
+    rival = next(r for r in rows if r["predictor"] == row["best_add_alpha"] and r["length"] == LENGTH)
+    assert row["below_add_alpha"] == pytest.approx(rival["kl"] - row["kl"])
+
+
+def test_lags_are_drawn_and_judged(planted, drawn):
+    rows = rows_of(planted, "lag_asymmetry")["lag_asymmetry"]
+    figure = drawn("lag_asymmetry", {"lag_asymmetry": rows})
+    assert_readable(figure)
+    for ax in figure.axes:
+        points = ax.get_lines()[0]
+        assert points.get_xdata() == pytest.approx([BETA[0]], abs=1e-3)
+        assert points.get_ydata() == pytest.approx([BETA[1]], abs=1e-3)
+    module = module_of("lag_asymmetry")
+    assert module.verdict({"lag_asymmetry": rows}).word == "holds"
+    swapped = [{**rows[0], "raw_1": 1.0, "raw_2": 2.0}]
+    verdict = module.verdict({"lag_asymmetry": swapped})
+    assert verdict.word == "holds in part"
+    assert "weight blocks" in verdict.why
+    other = [{**swapped[0], "beta_1": 1.0, "beta_2": 2.0, "difference": -1.0, "asymmetric": "beta_2"}]
+    assert module.verdict({"lag_asymmetry": other}).word == "does not hold here"
+
+
+def test_regret_is_drawn_bin_by_bin(planted, drawn):
+    rows = rows_of(planted, "regret")["regret"]
+    figure = drawn("regret_by_context", {"regret": rows})
+    assert_readable(figure)
+    for ax, by in zip(figure.axes, ("seen", "entropy", "position"), strict=True):
+        table = [row["excess"] for row in rows if row["by"] == by and row["predictor"] == "soft matching"]
+        assert any(list(bars.lines[0].get_ydata()) == table for bars in ax.containers)
+    module = module_of("regret_by_context")
+    assert "300 sequences" in module.caption({"regret": rows})
+    assert module.verdict({"regret": rows}).word == "beyond the paper"
+
+
+def test_pseudo_counts_are_drawn_and_judged(planted, drawn):
+    rows = rows_of(planted, "pseudo_counts")["pseudo_counts"]
+    figure = drawn("pseudo_counts", {"pseudo_counts": rows})
+    assert_readable(figure)
+    for ax, order in zip(figure.axes, (1, 2, 3), strict=True):
+        table = [row["mean"] for row in rows if (row["order"], row["vocab"]) == (order, 5)]
+        assert any(list(line.get_ydata()) == table for line in ax.get_lines())
+    module = module_of("pseudo_counts")
+    good = [{**row, "ratio": 1.0, "variation": 0.1} for row in rows]
+    assert module.verdict({"pseudo_counts": good}).word == "holds"
+    off = [{**row, "ratio": 2.0} if row["order"] == 3 else row for row in good]
+    verdict = module.verdict({"pseudo_counts": off})
+    assert verdict.word == "holds in part"
+    assert "k = 3: the mean is within 25% of alpha (not in 4 of 4 settings)" in verdict.why

@@ -1,0 +1,141 @@
+"""The figures' door: exit codes, files that are not ours, and pictures that are the same when drawn again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from analyses import plan
+from analyses.plan import Ask
+from figures import door
+from tests import tiny_zoo
+
+NAME = "nobos_construction_fixed"  # it needs no checkpoint
+SUFFIXES = ("pdf", "png", "json")
+
+
+@pytest.fixture(autouse=True)
+def small_study(monkeypatch):
+    monkeypatch.setattr(plan, "PLAN", dict(tiny_zoo.TINY_PLAN))
+
+
+@pytest.fixture(scope="module")
+def draw(tmp_path_factory):
+    """Runs the command with a cache for this file, and an empty zoo unless told otherwise."""
+    cache, empty = tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("zoo")
+
+    def run(*arguments: object) -> int:
+        given = [str(argument) for argument in arguments]
+        zoo = [] if "--checkpoints" in given or "--results" in given else ["--checkpoints", str(empty)]
+        return door.main([*given, "--cache", str(cache), "--jobs", "1", *zoo])
+
+    return run
+
+
+def refused(run, *arguments: object) -> int:
+    with pytest.raises(SystemExit) as stop:
+        run(*arguments)
+    return stop.value.code
+
+
+def test_command_writes_pictures_and_sidecar(draw, tmp_path, capsys):
+    assert draw(NAME, "--out", tmp_path) == 0
+    files = {file.name: file for file in tmp_path.iterdir()}
+    assert set(files) == {f"{NAME}.{suffix}" for suffix in SUFFIXES}
+    assert capsys.readouterr().out.split() == [str(tmp_path / f"{NAME}.{suffix}") for suffix in SUFFIXES]
+    sidecar = json.loads(files[f"{NAME}.json"].read_text())
+    assert sidecar["figure"] == NAME
+    assert sidecar["label"] == "fig:app2_nobos_con_fixed_attn"
+    assert sidecar["verdict"]["word"] == "holds"
+    assert sidecar["missing"] == []
+    assert sidecar["caption"]
+    assert sidecar["claim"]
+    assert sidecar["provenance"]["construction_attention"]["seed"] == 0
+    (row,) = sidecar["numbers"]["construction_attention"]
+    assert row["construction"] == "hard"
+
+
+def test_the_same_results_give_the_same_files(draw, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    every = ("--format", "pdf,png,svg")
+    assert draw(NAME, "--out", first, *every) == 0
+    numbers = json.loads((first / f"{NAME}.json").read_text())["numbers"]
+    # Drawn from the numbers of the sidecar alone, elsewhere.
+    results = tmp_path / "results"
+    results.mkdir()
+    document = {"analysis": "construction_attention", "rows": numbers["construction_attention"], "provenance": {}}
+    (results / "construction_attention.json").write_text(json.dumps(document))
+    assert draw(NAME, "--out", second, "--results", results, *every) == 0
+    for suffix in ("pdf", "png", "svg"):
+        assert (first / f"{NAME}.{suffix}").read_bytes() == (second / f"{NAME}.{suffix}").read_bytes()
+
+
+def test_what_is_drawn_already_is_left_alone(draw, tmp_path, monkeypatch):
+    assert draw(NAME, "--out", tmp_path, "--format", "png") == 0
+    picture = tmp_path / f"{NAME}.png"
+    before = picture.stat().st_mtime_ns
+    assert draw(NAME, "--out", tmp_path, "--format", "png") == 0
+    assert picture.stat().st_mtime_ns == before
+    monkeypatch.setitem(
+        plan.PLAN, "construction_attention", Ask(argv=(*plan.PLAN["construction_attention"].argv, "--seed", "1"))
+    )
+    assert draw(NAME, "--out", tmp_path, "--format", "png") == 0
+    assert picture.stat().st_mtime_ns > before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nothing"], "no figure 'nothing'"),
+        ([NAME, "--format", "bmp"], "expected a list of pdf, png, svg, got 'bmp'"),
+        ([NAME, "--results", "/nowhere"], "/nowhere/construction_attention.json"),
+        ([NAME, "--checkpoints", "/nowhere"], "/nowhere: no such directory"),
+        ([NAME, "--out", __file__], "a file is in the way"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments, words, capsys):
+    assert refused(lambda: door.main(arguments)) == 2
+    captured = capsys.readouterr()
+    assert not captured.out
+    assert len(captured.err.splitlines()) == 1
+    assert words in captured.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("{", "not valid JSON"), ('{"analysis": "theory", "rows": []}', "is no result of the analysis")],
+)
+def test_results_of_something_else_are_refused(text, words, draw, tmp_path, capsys):
+    (tmp_path / "construction_attention.json").write_text(text)
+    assert refused(draw, NAME, "--results", tmp_path, "--out", tmp_path / "out") == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", ["png", "json"])
+def test_foreign_files_are_kept(suffix, draw, tmp_path, capsys):
+    file = tmp_path / f"{NAME}.{suffix}"
+    file.write_text('{"mine": true}')
+    assert refused(draw, NAME, "--out", tmp_path) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert file.read_text() == '{"mine": true}'
+    assert draw(NAME, "--out", tmp_path, "--overwrite", "--format", "png") == 0
+    assert file.read_bytes() != b'{"mine": true}'
+
+
+def test_missing_checkpoints_are_a_note_and_a_warning(draw, tmp_path, capsys):
+    assert draw("nobos_trained", "--out", tmp_path, "--format", "png") == 0
+    what = "panel left out: disentangled model, independent prior without BOS"
+    assert f"warning: nobos_trained: {what}" in capsys.readouterr().err
+    sidecar = json.loads((tmp_path / "nobos_trained.json").read_text())
+    assert sidecar["missing"] == [what]
+    assert sidecar["verdict"]["word"] == "cannot tell"
+
+
+def test_listing_names_every_figure_with_its_label(capsys):
+    assert door.main([]) == 0
+    shown = capsys.readouterr().out
+    lines = {line.split()[0]: line.split()[1] for line in shown.splitlines() if line.startswith("  ")}
+    assert lines["mech_main"] == "fig:mech_main"
+    assert lines["mech_indep"] == "fig:mech_indep"
+    assert all(label.startswith(("fig:", "beyond:")) for label in lines.values())

@@ -1,0 +1,384 @@
+"""Figures of what the instruments find: the artists are the numbers, and planted mechanisms show their closed form."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+import interp as ip
+from analyses import door as analyses_door
+from figures import causal, door, dynamics, identity_blocks, lag_pairs, mass_by_overlap, smoothing_source
+from figures._instruments import LARGEST_GAP, LEAST_RECOVERED, SETTINGS
+from figures.panels import MissingPanel
+from interp.plotting import OVERLAP_COLOURS
+from tests.figures.artists import assert_readable
+from tests.planted import trained_like, without_mechanism
+
+Rows = list[dict[str, Any]]
+FIGURES = (causal, dynamics, identity_blocks, lag_pairs, mass_by_overlap, smoothing_source)
+BETA, KAPPA = (2.5, 1.2), 2.0
+ORDER, VOCAB, LENGTH = 2, 4, 24
+PRIORS = {
+    "hierarchical": ip.HierarchicalDirichlet(order=ORDER, vocab=VOCAB, eta=(5.0, 5.0)).to_dict(),
+    "independent": ip.IndependentDirichlet(order=ORDER, vocab=VOCAB, alpha=1.0).to_dict(),
+}
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """A planted model for every setting but the standard family, which is missing."""
+    folder = tmp_path_factory.mktemp("zoo")
+    planted = {
+        "a": (ip.construct(order=ORDER, vocab=VOCAB, length=LENGTH, beta=BETA, kappa=KAPPA), "hierarchical"),
+        "b": (trained_like(beta=BETA, kappa=KAPPA), "hierarchical"),
+        "c": (trained_like(beta=(8.0, 8.0), kappa=17.0), "independent"),
+        "d": (trained_like(beta=BETA, kappa=None), "independent"),
+    }
+    for name, (model, prior) in planted.items():
+        ip.save(model, folder / name, training={"prior": PRIORS[prior], "seed": 0, "protocol": "annealed"})
+    return [str(folder / name) for name in planted]
+
+
+@pytest.fixture(scope="module")
+def results(zoo: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rows]:
+    """What the real analyses say of them."""
+    out = tmp_path_factory.mktemp("results")
+    found = {}
+    for name in ("causal", "identity_blocks", "lag_pairs", "overlap_mass", "smoothing_source"):
+        assert analyses_door.main([name, *zoo, "--batch", "96", "--out", str(out)]) == 0
+        found[name] = json.loads((out / f"{name}.json").read_text())["rows"]
+    return found | {"dynamics": [history()]}
+
+
+def history(**words: Any) -> dict[str, Any]:
+    """A run in the shape of the analysis `dynamics`: the lag-2 part comes late, the scores are no law at first."""
+    steps = [0, 10, 100, 1000, 10000]
+    rows = [
+        {
+            "step": step,
+            "kl": 0.4 - 0.05 * place,
+            "kl_stderr": 0.01,
+            "fit": place > 1,
+            "beta": [1.0 * place, 0.5 * (place > 2)] if place > 1 else [None, None],
+            "kappa": 0.5 * place if place > 1 else None,
+            "r2_match": 0.9,
+            "copy": [0.2 * place, 0.9 if place > 2 else 0.1],
+            "mass": [0.4 - 0.08 * place, 0.3, 0.25 + 0.06 * place],
+            "bos": 0.03 + 0.02 * place,
+            "early": 0.02,
+        }
+        for place, step in enumerate(steps)
+    ]
+    subject = {
+        "family": "disentangled", "prior": "hierarchical", "bos": True, "length": 64, "order": 2, "vocab": 5,
+        "seed": 0, "protocol": "annealed",
+    }  # fmt: skip
+    formed = {"kl": 1000, "copy lag 1": 10000, "copy lag 2": 1000, "beta_1": 1000, "beta_2": 1000, "kappa": 10000}
+    return {
+        "checkpoint": "runs/a", "subject": subject | words, "rows": rows, "formed": formed, "n": 96, "success": True,
+        "message": "",
+    }  # fmt: skip
+
+
+def drawn(module: ModuleType, results: dict[str, Rows]) -> Figure:
+    """The figure in the house style, the standard family's panels missing."""
+    mine = module.chosen({name: results[name] for name in module.ANALYSES})
+    with plt.style.context(door.STYLE):
+        return module.draw(mine)
+
+
+@pytest.fixture
+def closing() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+pytestmark = pytest.mark.usefixtures("closing")
+
+
+@pytest.mark.parametrize("module", FIGURES)
+def test_pictures_can_be_read_and_say_what_is_missing(module: ModuleType, results: dict[str, Rows]) -> None:
+    mine = module.chosen({name: results[name] for name in module.ANALYSES})
+    with plt.style.context(door.STYLE):
+        if module is dynamics:
+            figure = module.draw(mine)
+        else:
+            with pytest.warns(MissingPanel, match="standard"):
+                figure = module.draw(mine)
+        assert_readable(figure)
+    words = module.caption(mine)
+    assert "n = 96" in words
+    assert "k = 2" in words
+    assert module.verdict(mine).measured
+    # The sidecar holds what was drawn: drawing from it again changes nothing.
+    assert module.chosen(json.loads(json.dumps(mine))) == mine
+
+
+@pytest.mark.parametrize("module", FIGURES)
+def test_without_any_result_there_are_notes(module: ModuleType) -> None:
+    nothing = module.chosen({name: [] for name in module.ANALYSES})
+    with plt.style.context(door.STYLE), pytest.warns(MissingPanel):
+        assert_readable(module.draw(nothing))
+    assert "no " in module.caption(nothing)
+    assert module.verdict(nothing).word == "cannot tell"
+
+
+@pytest.mark.parametrize("module", [causal, identity_blocks, lag_pairs, mass_by_overlap])
+def test_runs_of_the_papers_protocol_are_not_mixed_in(module: ModuleType, results: dict[str, Rows]) -> None:
+    (name,) = module.ANALYSES
+    rows = deepcopy(results[name])
+    for row in rows:
+        row["subject"]["protocol"] = "paper"
+    assert module.chosen({name: rows}) == {name: []}
+
+
+@pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
+class TestLagPairs:
+    def test_maps_are_the_matrices_and_the_planted_law(self, results: dict[str, Rows]) -> None:
+        figure = drawn(lag_pairs, results)
+        maps = [ax for ax in figure.axes if ax.images]
+        rows = lag_pairs.chosen(results)["lag_pairs"]
+        assert len(maps) == len(rows) == 4
+        for ax, row in zip(maps, rows, strict=True):
+            assert np.array_equal(ax.images[0].get_array(), np.array(row["beta"]))
+            frames = [patch.get_xy() for patch in ax.patches]
+            assert frames == [(0.5, -0.5), (1.5, 0.5)]  # around (x_t, x_{s-1}) and (x_{t-1}, x_{s-2})
+        planted = np.zeros((3, 3))
+        planted[0, 1], planted[1, 2] = BETA
+        np.testing.assert_allclose(maps[0].images[0].get_array(), planted, atol=1e-6)
+        assert "100.0%" in maps[0].get_xlabel()
+
+    def test_verdict_can_fail(self, results: dict[str, Rows]) -> None:
+        rows = lag_pairs.chosen(results)["lag_pairs"]
+        assert lag_pairs.verdict({"lag_pairs": rows}).word == "holds"
+        worse = deepcopy(rows)
+        worse[1]["aligned_share"] = 0.5
+        found = lag_pairs.verdict({"lag_pairs": worse})
+        assert found.word == "holds in part"
+        assert "disentangled (hierarchical prior, with BOS)" in found.why
+        for row in worse:
+            row["success"] = False
+        assert lag_pairs.verdict({"lag_pairs": worse}).word == "does not hold here"
+
+
+@pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
+class TestIdentityBlocks:
+    def test_maps_and_bars_are_the_shares(self, results: dict[str, Rows]) -> None:
+        figure = drawn(identity_blocks, results)
+        rows = identity_blocks.chosen(results)["identity_blocks"]
+        readings = [reading for row in rows for reading in row["maps"]]
+        maps = [ax for ax in figure.axes if ax.images]
+        bars = [ax for ax in figure.axes if ax.containers]
+        assert len(maps) == len(bars) == len(readings) == 8
+        for ax, panel, reading in zip(maps, bars, readings, strict=True):
+            assert np.array_equal(ax.images[0].get_array(), np.array(reading["weight_share"]))
+            pairs = identity_blocks.heavy(reading)
+            for part, container in zip(identity_blocks.PARTS, panel.containers, strict=True):
+                shares = [reading[part][a][b] for a, b in pairs]
+                # Stacked bars are drawn from edge to edge, hence rounded.
+                assert [bar.get_width() for bar in container] == pytest.approx(shares, abs=1e-12)
+        # A planted beta I: (|V| - 1)/|V| of its squared norm is a (I - J/|V|), the rest is constant, nothing is left.
+        identity, constant, residual = ([bar.get_width() for bar in group] for group in bars[0].containers)
+        np.testing.assert_allclose(identity, (VOCAB - 1) / VOCAB)
+        np.testing.assert_allclose(constant, 1 / VOCAB)
+        np.testing.assert_allclose(residual, 0.0, atol=1e-12)
+        share = BETA[0] ** 2 / (BETA[0] ** 2 + BETA[1] ** 2)
+        assert maps[0].images[0].get_array()[0, 1] == pytest.approx(share)
+
+    def test_verdict_can_fail(self, results: dict[str, Rows]) -> None:
+        rows = identity_blocks.chosen(results)["identity_blocks"]
+        assert identity_blocks.verdict({"identity_blocks": rows}).word == "holds"
+        worse = deepcopy(rows)
+        worse[1]["maps"][0]["visible_residual_share"][0][1] = 0.5
+        found = identity_blocks.verdict({"identity_blocks": worse})
+        assert found.word == "holds in part"
+        assert "0.5 at block (0, 1)" in found.measured
+        assert "the weights are not clean but the scores are" in found.why
+
+    def test_random_weights_do_not_pass(self, tmp_path: Path) -> None:
+        training = {"prior": PRIORS["hierarchical"], "seed": 0, "protocol": "annealed"}
+        ip.save(without_mechanism(), tmp_path / "a", training=training)
+        arguments = ["identity_blocks", str(tmp_path / "a"), "--batch", "96", "--out", str(tmp_path / "results")]
+        assert analyses_door.main(arguments) == 0
+        rows = json.loads((tmp_path / "results" / "identity_blocks.json").read_text())["rows"]
+        assert identity_blocks.verdict(identity_blocks.chosen({"identity_blocks": rows})).word == "does not hold here"
+
+
+@pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
+class TestMassByOverlap:
+    def test_dots_are_observed_and_rings_predicted(self, results: dict[str, Rows]) -> None:
+        figure = drawn(mass_by_overlap, results)
+        row = next(row for row in results["overlap_mass"] if row["subject"]["family"] == "construction")
+        lines = {line.get_label(): line for line in figure.axes[0].lines}
+        observed = {"full": row["by_overlap"]["2"], "partial": row["by_overlap"]["1"], "bos": row["bos"]}
+        for kind, mass in observed.items():
+            assert lines[kind].get_ydata() == [mass]
+            assert to_hex(lines[kind].get_color()) == OVERLAP_COLOURS[kind]
+            # The construction is its own law.
+            np.testing.assert_allclose(lines[f"{kind}, predicted"].get_ydata(), [mass], atol=1e-6)
+        assert "early, predicted" not in lines
+        without = {line.get_label() for line in figure.axes[4].lines}
+        assert "bos" not in without
+        assert "full" in without
+
+    def test_planted_masses_have_their_closed_form(self, results: dict[str, Rows], zoo: list[str]) -> None:
+        row = results["overlap_mass"][0]
+        prior = ip.HierarchicalDirichlet(order=ORDER, vocab=VOCAB, eta=(5.0, 5.0))
+        masks = ip.match_masks(
+            prior.sample(batch=96, length=LENGTH, seed=0, method="explicit").tokens, order=ORDER
+        ).numpy()
+        scores = np.array([0.0, BETA[0], BETA[1], sum(BETA)])
+        weights = np.where(masks >= 0, np.exp(scores[np.maximum(masks, 0)]), 0.0)
+        total = weights.sum(-1) + math.exp(KAPPA)
+        expected = {kind: (weights * (masks == mask)).sum(-1) / total for kind, mask in (("full", 3), ("none", 0))}
+        drawn_masses = mass_by_overlap.masses(row, predicted=False)
+        for kind, mass in expected.items():
+            assert drawn_masses[kind] == pytest.approx(mass.mean(), abs=1e-6)
+        assert drawn_masses["bos"] == pytest.approx((math.exp(KAPPA) / total).mean(), abs=1e-6)
+        assert sum(drawn_masses.values()) == pytest.approx(1.0, abs=1e-6)
+
+    def test_verdict_can_fail(self, results: dict[str, Rows]) -> None:
+        rows = mass_by_overlap.chosen(results)["overlap_mass"]
+        assert mass_by_overlap.verdict({"overlap_mass": rows}).word == "holds"
+        worse = deepcopy(rows)
+        worse[1]["largest_gap"] = 2 * LARGEST_GAP
+        assert f"within {LARGEST_GAP} of the law" in mass_by_overlap.verdict({"overlap_mass": worse}).why
+        worse = deepcopy(rows)
+        worse[3]["by_overlap"]["1"] = 0.01
+        assert "on partial matches" in mass_by_overlap.verdict({"overlap_mass": worse}).why
+
+    def test_failed_fits_are_left_out_and_named(self, results: dict[str, Rows]) -> None:
+        rows = deepcopy(mass_by_overlap.chosen(results)["overlap_mass"])
+        rows[1] |= {"success": False, "predicted_bos": None}
+        rows[1]["predicted_by_overlap"] = dict.fromkeys(rows[1]["predicted_by_overlap"])
+        figure = drawn(mass_by_overlap, {"overlap_mass": rows})
+        assert not figure.axes[1].lines
+        assert mass_by_overlap.name_of(rows[1]) in mass_by_overlap.caption({"overlap_mass": rows})
+        assert "a law fits every model (1 without)" in mass_by_overlap.verdict({"overlap_mass": rows}).why
+
+
+@pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
+class TestCausal:
+    def test_bars_are_the_changes_and_their_controls(self, results: dict[str, Rows]) -> None:
+        figure = drawn(causal, results)
+        row = next(row for row in results["causal"] if row["subject"]["family"] == "construction")
+        edits = {one["edit"]: one for one in row["edits"]}
+        panels = {ax.get_xlabel().split("\n")[0]: ax for ax in figure.axes if "constr" in ax.get_title(loc="left")}
+        bars = panels["rise of loss"].containers
+        own, control = (group for group in bars if hasattr(group, "patches"))
+        names = [name for name in causal.EDITS if name in edits]
+        assert [bar.get_width() for bar in own] == [edits[name]["loss_change"] for name in names]
+        with_control = [name for name in names if edits[name]["control_loss_change"] is not None]
+        assert with_control == [name for name in names if name != "uniform"]
+        assert [bar.get_width() for bar in control] == [edits[name]["control_loss_change"] for name in with_control]
+        assert {to_hex(bar.get_facecolor()) for bar in control} == {causal.CONTROL_COLOUR}
+        # A construction is its own law: replacing its attention by the law's changes nothing.
+        assert own[names.index("law")].get_width() == pytest.approx(0.0, abs=1e-6)
+        assert own[names.index("beta_zero")].get_width() > 0.01
+        assert row["loss_recovered"] == pytest.approx(1.0, abs=1e-4)
+
+    def test_verdict_can_fail(self, results: dict[str, Rows]) -> None:
+        rows = causal.chosen(results)["causal"]
+        assert causal.verdict({"causal": rows}).word == "holds"
+        worse = deepcopy(rows)
+        worse[1]["loss_recovered"] = LEAST_RECOVERED - 0.01
+        found = causal.verdict({"causal": worse})
+        assert found.word == "holds in part"
+        assert f"recovers {LEAST_RECOVERED} of the loss (not T = {LENGTH})" in found.why
+        worse = deepcopy(rows)
+        law = next(one for one in worse[1]["edits"] if one["edit"] == "law")
+        law["kl"] = law["control_kl"]
+        assert "shuffled keys" in causal.verdict({"causal": worse}).why
+        worse = deepcopy(rows)
+        worse[1] |= {"success": False, "loss_recovered": None, "message": "no law to test"}
+        worse[1]["edits"] = [one for one in worse[1]["edits"] if one["edit"] != "law"]
+        assert "no law to test" in causal.verdict({"causal": worse}).measured
+        assert f"not T = {LENGTH}" in causal.verdict({"causal": worse}).why
+
+
+@pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
+class TestSmoothingSource:
+    def test_bars_are_the_costs_and_shares(self, results: dict[str, Rows]) -> None:
+        figure = drawn(smoothing_source, results)
+        alone, parts, uniform = figure.axes[:3]
+        rows = smoothing_source.chosen(results)["smoothing_source"]
+        for source in smoothing_source.SOURCES:
+            (bars,) = [group for group in alone.containers if group.get_label() == source]
+            costs = [one["change"] for row in rows if (one := smoothing_source.switched(row, source)) is not None]
+            assert [bar.get_width() for bar in bars] == costs
+            assert {to_hex(bar.get_facecolor()) for bar in bars} == {smoothing_source.SOURCES[source][1]}
+        shares = [
+            part["share"]
+            for row in rows
+            for source in smoothing_source.SOURCES
+            if (part := smoothing_source.share(row, source)) is not None
+        ]
+        assert [bar.get_width() for group in parts.containers for bar in group] == pytest.approx(shares, abs=1e-12)
+        assert [bar.get_width() for group in uniform.containers for bar in group] == pytest.approx(
+            [0.0] * len(rows), abs=1e-6
+        )  # a planted readout mixes nothing in
+
+    def test_verdict_can_fail(self, results: dict[str, Rows]) -> None:
+        rows = deepcopy(smoothing_source.chosen(results)["smoothing_source"])
+        assert smoothing_source.verdict({"smoothing_source": rows}).word == "holds"
+        last = rows[-1]
+        assert not last["subject"]["bos"]
+        readout = smoothing_source.switched(last, "readout")
+        assert readout is not None
+        readout["change"] = 9.0
+        found = smoothing_source.verdict({"smoothing_source": rows})
+        assert found.word == "holds in part"
+        assert "(independent prior, no BOS) the readout does most of the smoothing" in found.why
+
+
+class TestDynamics:
+    def test_curves_are_the_snapshots(self) -> None:
+        row = history()
+        figure = drawn(dynamics, {"dynamics": [row]})
+        kl, copy, law, mass = figure.axes
+        assert list(kl.lines[0].get_ydata()) == [one["kl"] for one in row["rows"]]
+        assert kl.get_ylim()[0] == 0.0
+        assert kl.get_ylim()[1] > max(one["kl"] for one in row["rows"])
+        curves = {line.get_label(): line for ax in (copy, law, mass) for line in ax.lines}
+        assert list(curves["copy lag 2"].get_ydata()) == [one["copy"][1] for one in row["rows"]]
+        beta = curves["beta_1"].get_ydata()
+        assert np.isnan(beta[:2]).all()
+        assert list(beta[2:]) == [2.0, 3.0, 4.0]
+        assert list(curves["full"].get_ydata()) == [one["mass"][2] for one in row["rows"]]
+        assert to_hex(curves["bos"].get_color()) == OVERLAP_COLOURS["bos"]
+        # Marked where formed, unless that is the last snapshot, which cannot tell.
+        dotted = [line.get_xdata()[0] for line in law.lines if line.get_linestyle() == ":"]
+        assert dotted == [1000, 1000]
+        assert not [line for line in copy.lines if line.get_linestyle() == ":" and line.get_xdata()[0] == 10000]
+
+    def test_higher_curves_of_other_runs_are_not_cut_off(self) -> None:
+        high = history(family="standard")
+        for one in high["rows"]:
+            one["kl"] *= 3
+        figure = drawn(dynamics, {"dynamics": [history(), high]})
+        assert figure.axes[0].get_ylim()[1] > 1.2
+
+    def test_words(self) -> None:
+        rows = [history(), history(protocol="paper")]
+        mine = dynamics.chosen({"dynamics": rows})
+        assert [row["subject"]["protocol"] for row in mine["dynamics"]] == ["annealed", "paper"]
+        found = dynamics.verdict(mine)
+        assert found.word == "beyond the paper"
+        assert "still moving at step 10000: copy lag 1, kappa" in found.measured
+        assert "beta_1 and kappa at step 100, then copy lag 2 and beta_2 at step 1000" in found.why
+        assert "paper's protocol" in dynamics.caption(mine)
+
+
+def test_settings_are_distinct() -> None:
+    assert len({setting.words for setting in SETTINGS}) == len(SETTINGS)

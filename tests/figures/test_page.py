@@ -1,0 +1,132 @@
+"""`python -m figures reproduce` on a tiny zoo: all figures are drawn, and the page opens in a real browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from analyses import plan
+from analyses.command import read_entries
+from figures import door, page
+from figures.verdict import WORDS
+from tests import tiny_zoo
+
+pytestmark = pytest.mark.xdist_group("page")  # one process makes the page that all these tests look at
+
+ENTRIES = read_entries(door.FOLDER, marker="LABEL")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The whole of `make reproduce`, small."""
+    folder = tmp_path_factory.mktemp("reproduce")
+    zoo = tiny_zoo.plant(folder / "zoo", seeds=2)
+    out = folder / "results"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "PLAN", dict(tiny_zoo.TINY_PLAN))
+        arguments = ["reproduce", "--checkpoints", str(zoo), "--out", str(out), "--cache", str(folder / "cache")]
+        code = door.main([*arguments, "--jobs", "1"])
+        before = {file: file.stat().st_mtime_ns for file in (out / "figures").iterdir()}
+        patch.setattr(plan, "perform", lambda job: pytest.fail(f"{job.analysis} ran again"))
+        again = door.main([*arguments, "--jobs", "1"])
+        after = {file: file.stat().st_mtime_ns for file in (out / "figures").iterdir()}
+    return {"code": code, "again": again, "out": out, "redrawn": before != after}
+
+
+def test_everything_is_written_and_the_second_run_computes_and_draws_nothing(made):
+    assert made["code"] == made["again"] == 0
+    assert not made["redrawn"]
+    for name in ENTRIES:
+        for suffix in ("pdf", "png", "json"):
+            assert (made["out"] / "figures" / f"{name}.{suffix}").stat().st_size > 500
+    for name in tiny_zoo.TINY_PLAN:
+        assert (made["out"] / f"{name}.csv").is_file()
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_sidecars_say_what_was_drawn_and_judge_it(made, name):
+    record = json.loads((made["out"] / "figures" / f"{name}.json").read_text())
+    assert record["figure"] == name
+    assert re.match(r"(fig|beyond):\w+", record["label"])
+    assert len(record["caption"]) > 80
+    assert len(record["claim"]) > 30
+    assert record["verdict"]["word"] in WORDS
+    assert record["verdict"]["measured"]
+    assert record["numbers"]
+    assert record["provenance"]
+
+
+def test_page_is_self_contained_and_shows_every_figure(made):
+    text = (made["out"] / page.FILE).read_text()
+    for name in ENTRIES:
+        assert f'id="{name}"' in text
+    assert "<script" not in text
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", text)
+    for target in re.findall(r'href="([^"#][^"]*)"', text):
+        if not target.startswith("data:"):
+            assert (made["out"] / target).is_file(), target
+
+
+def test_foreign_page_is_kept(tmp_path):
+    file = tmp_path / page.FILE
+    file.write_text("<p>mine</p>")
+    with pytest.raises(Exception, match="--overwrite"):
+        page.check_target(file, overwrite=False)
+    page.check_target(file, overwrite=True)
+
+
+def browser() -> str:
+    """An installed Chromium; without one the test is skipped, except where it must run."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    if os.environ.get("INTERP_NEEDS_BROWSER"):
+        pytest.fail("no Chromium is installed, though INTERP_NEEDS_BROWSER is set")
+    pytest.skip("no Chromium is installed; the page was not opened in a browser")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_page_opens_in_a_browser(made, width):
+    program = browser()
+    from playwright.sync_api import sync_playwright
+
+    requests, complaints = [], []
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=program)
+        view = chromium.new_page(viewport={"width": width, "height": 900})
+        view.on("request", lambda request: requests.append(request.url))
+        view.on("console", lambda message: complaints.append(message.text))
+        view.on("pageerror", lambda error: complaints.append(str(error)))
+        address = (made["out"] / page.FILE).resolve().as_uri()
+        view.goto(address)
+        images = view.eval_on_selector_all(
+            "img", "all => all.map(one => [one.complete, one.naturalWidth, one.alt, one.getBoundingClientRect().width])"
+        )
+        titles = view.eval_on_selector_all("section.figure", "all => all.map(one => one.id)")
+        overflow = view.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        chromium.close()
+    assert sorted(titles) == sorted(ENTRIES)
+    assert len(images) == len(ENTRIES)
+    assert all(complete and natural > 300 and alt and shown > 100 for complete, natural, alt, shown in images)
+    assert not complaints
+    assert all(url == address or url.startswith("data:") for url in requests)
+    assert overflow <= 0
+
+
+def test_missing_checkpoints_leave_notes_and_the_rest_is_drawn(tmp_path, monkeypatch, capsys):
+    """Only constructions: panels of trained models are notes, warned of, and every figure is still drawn."""
+    monkeypatch.setattr(plan, "PLAN", dict(tiny_zoo.TINY_PLAN))
+    zoo = tiny_zoo.plant(tmp_path / "zoo", seeds=1, families=("construction",))
+    arguments = ["all", "--checkpoints", str(zoo), "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
+    assert door.main([*arguments, "--jobs", "1", "--format", "png"]) == 0
+    captured = capsys.readouterr()
+    assert len(captured.out.split()) == 2 * len(ENTRIES)
+    assert "warning: mech_main: panel left out" in captured.err
+    record = json.loads(Path(tmp_path / "out" / "mech_main.json").read_text())
+    assert record["missing"]
+    assert record["verdict"]["word"] in ("holds in part", "cannot tell", "does not hold here")

@@ -1,0 +1,312 @@
+"""The two schematic figures: every bar, mark and arrow is the number that the analysis found."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+import interp as ip
+from analyses import circuit, prior_trees
+from analyses.subject import Study
+from figures import door, task_priors, two_layer_circuit
+from figures._schematic import letter
+from figures.panels import MissingPanel
+from interp.plotting import OVERLAP_COLOURS
+from interp.results import jsonable
+from tests.figures.artists import assert_readable
+
+BETA, KAPPA = (1.8, 0.7), 2.2
+
+
+def rows_of(study: Study) -> list[dict]:
+    return [jsonable(dict(row)) for row in study.rows]
+
+
+@pytest.fixture(scope="module")
+def trees():
+    options = argparse.Namespace(seed=0, order=2, vocab=3, alpha=1.0, eta=5.0, draws=2000)
+    return task_priors.chosen({"prior_trees": rows_of(prior_trees.study(options))})
+
+
+@pytest.fixture(scope="module")
+def circuits():
+    options = argparse.Namespace(
+        seed=0, batch=512, order=2, vocab=3, length=12, eta=5.0, beta=list(BETA), kappa=KAPPA, draws=2
+    )
+    return two_layer_circuit.chosen({"circuit": rows_of(circuit.study(options))})
+
+
+def drawn(module, results):
+    with plt.style.context(door.STYLE):
+        figure = module.draw(results)
+        figure.canvas.draw()
+    return figure
+
+
+@pytest.fixture(scope="module")
+def forest(trees):
+    figure = drawn(task_priors, trees)
+    yield figure
+    plt.close(figure)
+
+
+@pytest.fixture(scope="module")
+def machine(circuits):
+    figure = drawn(two_layer_circuit, circuits)
+    yield figure
+    plt.close(figure)
+
+
+def panels(figure) -> dict:
+    return {panel.get_label(): panel for panel in figure.axes[0].child_axes}
+
+
+def labelled(figure) -> dict:
+    return {patch.get_label(): patch for patch in figure.axes[0].patches}
+
+
+def texts(figure) -> dict:
+    return {text.get_gid(): text.get_text() for text in figure.findobj(plt.Text) if text.get_gid()}
+
+
+# ---- task_priors
+
+
+def test_bars_of_every_node_are_its_law_and_ticks_its_parents(forest, trees):
+    found = panels(forest)
+    nodes = {(row["prior"], row["name"]): row for row in trees["prior_trees"] if row["what"] == "node"}
+    assert len(nodes) == 9 + 13
+    for (prior, name), row in nodes.items():
+        panel = found[f"{prior} {name}"]
+        assert [bar.get_height() for bar in panel.containers[0]] == row["law"]
+        assert [to_hex(bar.get_facecolor()) for bar in panel.containers[0]] == list(task_priors.SYMBOL_COLOURS)
+        assert panel.get_ylim() == (0.0, 1.0)
+        centre = [1 / 3] * 3 if row["parent"] is None else nodes[prior, row["parent"]]["law"]
+        ticks = [segment[0][1] for segment in panel.collections[-1].get_segments()]
+        assert ticks == pytest.approx(centre)
+
+
+def test_names_stand_below_their_bars_and_lines_join_parents_to_children(forest, trees):
+    page = forest.axes[0]
+    names = {
+        (text.get_text(), round(text.get_position()[0], 3), round(text.get_position()[1] + 0.03, 3))
+        for text in page.texts
+    }
+    lines = {tuple(np.round(line.get_xdata(), 3)) for line in page.lines}
+    for row in trees["prior_trees"]:
+        if row["what"] != "node":
+            continue
+        left = task_priors.LEFT[row["prior"]]
+        x = left + task_priors.place_of(row["context"])
+        letters = f"({','.join('abc'[token] for token in row['context'])})"
+        assert (letters, round(x, 3), round(task_priors.BASELINES[row["depth"]], 3)) in names
+        if row["parent"] is not None:
+            assert (round(left + task_priors.place_of(row["context"][1:]), 3), round(x, 3)) in lines
+
+
+def test_the_highlight_holds_exactly_the_siblings_that_end_in_a(forest):
+    box = labelled(forest)["siblings"].get_extents().transformed(forest.axes[0].transData.inverted())
+    left = task_priors.LEFT["hierarchical"]
+    inside = [
+        (older, recent)
+        for older in range(3)
+        for recent in range(3)
+        if box.x0 < left + task_priors.place_of([older, recent]) < box.x1
+    ]
+    assert inside == [(0, 0), (1, 0), (2, 0)]
+
+
+def test_correlations_are_drawn_with_their_errors(forest, trees):
+    found = panels(forest)
+    for prior in task_priors.PRIORS:
+        _, pairs = task_priors.of_prior(trees, prior)
+        rows = [pairs[name] for name in task_priors.PAIRS if name in pairs]
+        panel = found[f"{prior} correlations"]
+        points, _, (bars,) = panel.containers[0]
+        assert list(points.get_xdata()) == [row["correlation"] for row in rows]
+        lengths = [np.ptp(segment[:, 0]) for segment in bars.get_segments()]
+        assert lengths == pytest.approx([4 * row["stderr"] for row in rows])
+        (exact,) = (line for line in panel.lines if line.get_label() == "exact")
+        assert list(exact.get_xdata()) == [row["exact"] for row in rows]
+
+
+def test_the_priors_verdict_can_fail(trees):
+    assert task_priors.verdict(trees).word == "holds"
+    # The control: the coupled prior shown as the independent one, and the other way round.
+    swap = {"independent": "hierarchical", "hierarchical": "independent"}
+    rows = [{**row, "prior": swap[row["prior"]]} for row in trees["prior_trees"]]
+    parent = next(row for row in rows if row["name"] == "parent")
+    rows.append({**parent, "prior": "hierarchical", "correlation": 0.0, "exact": 0.0})
+    swapped = task_priors.verdict({"prior_trees": rows})
+    assert swapped.word == "holds in part"
+    assert "independent contexts are uncorrelated" in swapped.why
+    assert "more than contexts with another suffix" in swapped.why
+    shifted = copy.deepcopy(trees)
+    for row in shifted["prior_trees"]:
+        if row["name"] == "others":
+            row["exact"] += 0.1
+    assert task_priors.verdict(shifted).why.startswith("fails: all are as computed exactly")
+
+
+def test_the_priors_caption_has_the_numbers(trees):
+    words = task_priors.caption(trees)
+    _, pairs = task_priors.of_prior(trees, "hierarchical")
+    assert f"{pairs['siblings']['correlation']:.4f} ({pairs['siblings']['stderr']:.4f}" in words
+    assert "n = 2000" in words
+    assert "alpha = 1" in words
+    assert "eta_2 = 5" in words
+
+
+@pytest.mark.parametrize("left", [(), ("independent",), ("hierarchical",)])
+def test_missing_priors_are_noted(trees, left):
+    results = {"prior_trees": [row for row in trees["prior_trees"] if row["prior"] in left]}
+    with pytest.warns(MissingPanel, match="prior, k = 2"):
+        figure = drawn(task_priors, results)
+    assert_readable(figure)
+    plt.close(figure)
+    assert task_priors.verdict(results).word == "cannot tell"
+    assert "is not available" in task_priors.caption(results)
+
+
+def test_trees_of_another_size_are_not_drawn(trees):
+    rows = [{**row, "parameters": {**row["parameters"], "vocab": 4}} for row in trees["prior_trees"]]
+    assert task_priors.chosen({"prior_trees": rows}) == {"prior_trees": []}
+
+
+# ---- two_layer_circuit
+
+
+def test_arrows_are_as_wide_as_the_attention_and_coloured_by_overlap(machine, circuits):
+    (row,) = circuits["circuit"]
+    found = labelled(machine)
+    law = ip.soft_matching([row["tokens"]], vocab=3, beta=BETA, kappa=KAPPA)[0].tolist()
+    reaching: dict[int, list[tuple[float, float]]] = {symbol: [] for symbol in range(3)}
+    masks = ip.match_masks([row["tokens"]], order=2)[0].tolist()
+    unit = 1 / (np.exp(KAPPA) + sum(np.exp(np.dot(BETA, (mask & 1, mask >> 1))) for mask in masks if mask >= 0))
+    for key in row["keys"]:
+        position = key["position"]
+        if key["kind"] == "early":
+            assert not any(label.startswith(f"vote {position} ") for label in found)
+            continue
+        symbols = range(3) if position == 0 else [row["tokens"][position - 1]]
+        for symbol in symbols:
+            arrow = found[f"vote {position} {symbol}"]
+            mask = masks[position - 1]
+            closed = np.exp(KAPPA) / 3 if position == 0 else np.exp(np.dot(BETA, (mask & 1, mask >> 1)))
+            width = arrow.get_linewidth() / 72 / two_layer_circuit.ATTENTION_INCHES
+            assert width == pytest.approx(closed * unit, abs=1e-9)
+            assert to_hex(arrow.get_edgecolor()) == OVERLAP_COLOURS[key["kind"]]
+            end = arrow.get_path().vertices[-1, 0]
+            reaching[symbol].append((end - arrow.get_linewidth() / 144, end + arrow.get_linewidth() / 144))
+    for symbol, spans in reaching.items():  # side by side, without gaps, and together as wide as the probability
+        spans.sort()
+        assert [low for low, _ in spans[1:]] == pytest.approx([high for _, high in spans[:-1]])
+        total = (spans[-1][1] - spans[0][0]) / two_layer_circuit.ATTENTION_INCHES
+        assert total == pytest.approx(law[symbol], abs=1e-9)
+
+
+def test_boxes_hold_the_tokens_and_what_is_copied(machine, circuits):
+    (row,) = circuits["circuit"]
+    words, boxes = texts(machine), labelled(machine)
+    tokens = row["tokens"]
+    assert [words[f"token {place}"] for place in range(13)] == ["BOS", *map(letter, tokens)]
+    assert [words[f"value {place}"] for place in range(13)] == ["BOS", *map(letter, tokens)]
+    for position in [*row["shown"], 12]:
+        assert words[f"stack {position} own"] == letter(tokens[position - 1])
+        for lag in (1, 2):
+            assert words[f"stack {position} lag {lag}"] == letter(tokens[position - 1 - lag])
+            arrow = boxes[f"copy {position} lag {lag}"]
+            assert arrow.get_linewidth() == pytest.approx(two_layer_circuit.COPY_POINTS)  # all of its attention
+            start = arrow.get_path().vertices[0]
+            assert start[0] == pytest.approx(two_layer_circuit.column(position - lag), abs=1e-6)
+    for key in row["keys"]:
+        face = to_hex(boxes[f"value {key['position']}"].get_facecolor())
+        assert face == ("#ffffff" if key["kind"] == "early" else OVERLAP_COLOURS[key["kind"]])
+        assert float(words[f"weight {key['position']}"]) == pytest.approx(key["weight"], abs=6e-4)
+
+
+def test_marks_say_which_lags_agree_and_compared_boxes_are_level(machine, circuits):
+    (row,) = circuits["circuit"]
+    words = texts(machine)
+    tokens = row["tokens"]
+    for position in row["shown"]:
+        for lag in (1, 2):
+            same = tokens[-lag] == tokens[position - 1 - lag]
+            assert words[f"mark {position} lag {lag}"] == ("=" if same else "≠")
+    counts = [sum(words[f"mark {place} lag {lag}"] == "=" for lag in (1, 2)) for place in row["shown"]]
+    assert counts == [2, 1, 0]
+    candidate, query = (two_layer_circuit.rows_of(row, place) for place in (row["shown"][0], 12))
+    assert candidate[1:] == pytest.approx(query[:2])
+
+
+def test_the_law_is_stacked_by_kind(machine, circuits):
+    (row,) = circuits["circuit"]
+    panel = panels(machine)["law"]
+    for container in panel.containers:
+        kind = container.get_label()
+        assert [bar.get_height() for bar in container] == pytest.approx(row["votes"][kind])
+        assert {to_hex(bar.get_facecolor()) for bar in container} == {OVERLAP_COLOURS[kind]}
+    tops = [
+        max(container[symbol].get_y() + container[symbol].get_height() for container in panel.containers)
+        for symbol in range(3)
+    ]
+    law = ip.soft_matching([row["tokens"]], vocab=3, beta=BETA, kappa=KAPPA)[0].tolist()
+    assert tops == pytest.approx(law)
+    (truth,) = (lines for lines in panel.collections if lines.get_label() == "truth")
+    assert [segment[0][1] for segment in truth.get_segments()] == pytest.approx(row["truth"])
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("least_copy", 0.8, "copy heads attend to their lags"),
+        ("largest_ratio_error", 0.05, "attention is in proportion to exp(|beta|_M)"),
+        ("to_estimator", 1e-3, "the votes add up to the estimator"),
+        ("model_to_estimator", 1e-3, "the votes add up to the estimator"),
+    ],
+)
+def test_the_circuits_verdict_can_fail(circuits, field, value, words):
+    assert two_layer_circuit.verdict(circuits).word == "holds"
+    spoilt = two_layer_circuit.verdict({"circuit": [{**circuits["circuit"][0], field: value}]})
+    assert spoilt.word == "holds in part"
+    assert spoilt.why.startswith(f"fails: {words}.")
+
+
+def test_the_circuits_caption_has_the_numbers(circuits):
+    (row,) = circuits["circuit"]
+    words = two_layer_circuit.caption(circuits)
+    for part in ("beta_1 = 1.800", "kappa = 2.200 (as given)", "T = 12", f"BOS {row['keys'][0]['weight']:.4f}"):
+        assert part in words
+
+
+def test_a_missing_circuit_is_noted(circuits):
+    longer = {**circuits["circuit"][0], "length": 40}
+    results = two_layer_circuit.chosen({"circuit": [longer]})
+    with pytest.warns(MissingPanel, match="a circuit of order 2"):
+        figure = drawn(two_layer_circuit, results)
+    assert_readable(figure)
+    plt.close(figure)
+    assert two_layer_circuit.verdict(results).word == "cannot tell"
+    assert "not available" in two_layer_circuit.caption(results)
+
+
+# ---- both
+
+
+@pytest.mark.parametrize("name", ["forest", "machine"])
+def test_everything_can_be_read(name, request):
+    assert_readable(request.getfixturevalue(name))
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_saving_leaves_the_places_as_they_are(machine, suffix):
+    """No layout engine may move what was placed in inches; a warning would be an error here."""
+    with plt.style.context(door.STYLE):
+        assert door.picture_bytes(machine, "pdf")
+        assert door.picture_bytes(machine, suffix)
+    assert tuple(machine.axes[0].get_position().bounds) == (0.0, 0.0, 1.0, 1.0)

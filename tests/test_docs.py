@@ -1,0 +1,414 @@
+"""The documentation: it builds without a warning, it is whole, it needs no network, and what it says runs.
+
+The site is built once, into a temporary directory. Every Python block of the pages is run, and what it prints is
+compared with the block of text that follows it. Every command is parsed by the door it is for.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib.util
+import io
+import math
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import matplotlib.pyplot as plt
+import pytest
+
+import interp
+
+pytest.importorskip("mkdocs", reason="the documentation is built with the `docs` extra")
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(page for page in DOCS.rglob("*.md"))
+FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+BUILD_ENVIRONMENT = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "NO_COLOR": "1"}
+
+
+def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    """Build as a user does, in a process of its own."""
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--config-file",
+        str(config),
+        "--site-dir",
+        str(site),
+    ]
+    return subprocess.run(command, cwd=ROOT, env=BUILD_ENVIRONMENT, capture_output=True, text=True, check=False)
+
+
+class Page(HTMLParser):
+    """What a page defines and what it asks for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.links: list[str] = []
+        self.requests: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        self.anchors |= {values[name] for name in ("id", "name") if name in values}
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        elif tag == "link" and "canonical" not in values.get("rel", ""):
+            self.requests.append(values.get("href", ""))
+        self.requests += [values[name] for name in ("src", "srcset", "data", "poster") if name in values]
+
+    handle_startendtag = handle_starttag
+
+
+def is_remote(address: str) -> bool:
+    return re.match(r"(?:[a-z]+:)?//", address) is not None
+
+
+def missing_targets(pages: dict[Path, Page]) -> list[str]:
+    """Links within the site that lead nowhere."""
+    missing = []
+    for path, page in pages.items():
+        for link in page.links:
+            if is_remote(link) or link.startswith(("mailto:", "javascript:")):
+                continue
+            address, fragment = urldefrag(unquote(link))
+            target = (path.parent / address).resolve() if address else path
+            anchors = pages[target].anchors if target in pages else {fragment}
+            if not target.exists() or (fragment and fragment not in anchors):
+                missing.append(f"{path.name}: {link}")
+    return missing
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("site")
+    done = build(ROOT / "mkdocs.yml", place)
+    assert done.returncode == 0, done.stderr
+    assert not re.search("warning|error", done.stderr, re.IGNORECASE), done.stderr
+    return place
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    # 404.html is for servers: its links start at their root.
+    files = [file.resolve() for file in site.rglob("*.html") if file.name != "404.html"]
+    return {file: Page(file.read_text(encoding="utf-8")) for file in files}
+
+
+def undocumented(names: set[str], pages: dict[Path, Page]) -> set[str]:
+    anchors = set().union(*(page.anchors for path, page in pages.items() if path.parent.name == "api"))
+    return {name for name in names if f"interp.{interp._HOME_OF.get(name, '')}.{name}" not in anchors}
+
+
+def test_every_page_is_built(site: Path) -> None:
+    for page in PAGES:
+        assert (site / page.relative_to(DOCS)).with_suffix(".html").is_file(), page
+    assert not list(site.rglob("*.py"))
+
+
+def test_every_link_leads_somewhere(pages: dict[Path, Page]) -> None:
+    assert sum(len(page.links) for page in pages.values()) > 200
+    assert missing_targets(pages) == []
+
+
+def test_a_dead_link_or_anchor_would_be_found(pages: dict[Path, Page], site: Path) -> None:
+    broken = dict(pages)
+    broken[site.resolve() / "broken.html"] = Page(
+        '<a href="nowhere.html">x</a> <a href="theory.html#no-such-anchor">y</a>'
+    )
+    assert missing_targets(broken) == ["broken.html: nowhere.html", "broken.html: theory.html#no-such-anchor"]
+
+
+def test_the_reference_has_every_public_name(pages: dict[Path, Page]) -> None:
+    assert undocumented(set(interp.__all__) - {"__version__"}, pages) == set()
+
+
+def test_a_name_without_an_entry_would_be_found(pages: dict[Path, Page]) -> None:
+    assert undocumented({"soft_matching", "no_such_name"}, pages) == {"no_such_name"}
+
+
+def test_every_label_that_docstrings_cite_is_on_the_theory_page(site: Path, pages: dict[Path, Page]) -> None:
+    plugin = load_plugin("plain_docstrings")
+    cited = {
+        label
+        for file in (ROOT / "interp").glob("*.py")
+        for label in plugin.LABEL.findall(file.read_text(encoding="utf-8"))
+        if not label.startswith("fig:")
+    }
+    assert len(cited) > 15
+    assert cited - pages[(site / "theory.html").resolve()].anchors == set()
+
+
+def test_pages_ask_nothing_of_the_network(site: Path, pages: dict[Path, Page]) -> None:
+    remote = {request for page in pages.values() for request in page.requests if is_remote(request)}
+    assert remote == set()
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//", sheet.read_text(encoding="utf-8")), sheet
+
+
+def test_a_remote_script_would_be_found() -> None:
+    page = Page('<script src="https://example.org/x.js"></script><link rel="stylesheet" href="//example.org/x.css">')
+    assert [is_remote(request) for request in page.requests] == [True, True]
+
+
+def test_formulas_are_mathml(site: Path) -> None:
+    theory = (site / "theory.html").read_text(encoding="utf-8")
+    assert theory.count("<math ") > 50
+    assert "arithmatex" not in theory
+
+
+def test_a_formula_that_does_not_convert_stops_the_build() -> None:
+    mathml = load_plugin("mathml")
+    good = mathml.on_page_content(r'<span class="arithmatex">\(\beta_1 &lt; 2\)</span>')
+    assert good.startswith("<math ")
+    assert "arithmatex" not in good
+    with pytest.raises(ValueError, match="does not convert"):
+        mathml.on_page_content(r'<span class="arithmatex">\(\nosuchcommand x\)</span>')
+
+
+@pytest.mark.parametrize(
+    ("addition", "complaint"),
+    [
+        ("[x](theory.md#theory) and ::: words", None),
+        ("[x](nowhere.md)", "nowhere.md"),
+        ("[x](theory.md#no-such-anchor)", "no-such-anchor"),
+        ("[x][interp.no_such_name]", "interp.no_such_name"),
+        ("::: interp.estimators.no_such_function", "no_such_function"),
+    ],
+    ids=["nothing", "page", "anchor", "name", "object"],
+)
+def test_the_strict_build_fails_on(addition: str, complaint: str | None, tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "index.md").write_text(f"# Home\n\n{addition}\n")
+    (docs / "theory.md").write_text("# Theory\n")
+    settings = (ROOT / "mkdocs.yml").read_text()
+    settings = re.sub(r"(?ms)^nav:.*?^hooks:.*?^markdown", "markdown", settings)
+    settings = settings.replace("docs/plugins", str(DOCS / "plugins")).replace("paths: [.]", f"paths: ['{ROOT}']")
+    (tmp_path / "mkdocs.yml").write_text(settings)
+    (docs / "css").mkdir()
+    (docs / "css" / "interp.css").touch()
+    done = build(tmp_path / "mkdocs.yml", tmp_path / "site")
+    if complaint is None:
+        assert done.returncode == 0, done.stderr
+    else:
+        assert done.returncode != 0
+        assert complaint in done.stderr
+
+
+def load_plugin(name: str):
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / "plugins" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_docstrings_keep_their_shape() -> None:
+    translator = load_plugin("plain_docstrings").Translator(links={"katz": "interp.classical.katz"}, labels={"eq:one"})
+    text = """N_[k](m) and *this* are text; `katz`, `own` and eq:one, eq:two are names.
+
+    alpha   the first,
+            on two lines
+    beta    the second    gamma   the third
+
+        x = 1  # code
+
+        >>> katz()
+    """
+    markdown = translator.markdown(text, own={"own"})
+    assert r"N\_\[k\](m) and \*this\* are text" in markdown
+    assert '<autoref optional identifier="interp.classical.katz"><code>katz</code></autoref>, `own`' in markdown
+    assert "[`eq:one`][eq:one], `eq:two`" in markdown
+    assert "`alpha`\n:   the first, on two lines" in markdown
+    assert "`beta`\n:   the second\n\n`gamma`\n:   the third" in markdown
+    assert "```text\nx = 1  # code\n```" in markdown
+
+
+# What the pages say, run.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    language: str
+    body: str
+    line: int
+    output: str | None  # the text block right after a Python block: what it prints
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    found = list(FENCE.finditer(text))
+    for place, fence in enumerate(found):
+        after = found[place + 1] if place + 1 < len(found) else None
+        follows = after is not None and after["language"] == "text" and not text[fence.end() : after.start()].strip()
+        yield Block(
+            language=fence["language"],
+            body=fence["body"],
+            line=text[: fence.start()].count("\n") + 2,
+            output=after["body"] if after is not None and follows else None,
+        )
+
+
+def says_the_same(shown: str, printed: str) -> bool:
+    """The same words, and numbers that agree: to 3 percent, or to one in the last place shown."""
+    if " ".join(NUMBER.sub("#", shown).split()) != " ".join(NUMBER.sub("#", printed).split()):
+        return False
+    for left, right in zip(NUMBER.findall(shown), NUMBER.findall(printed), strict=True):
+        last_place = 10.0 ** -len(left.partition(".")[2]) if "." in left and "e" not in left else 0.0
+        if not math.isclose(float(left), float(right), rel_tol=0.03, abs_tol=1.01 * last_place):
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if any(block.language == "python" for block in blocks(page))],
+    ids=lambda page: page.relative_to(DOCS).as_posix(),
+)
+def test_python_blocks_run_and_print_what_they_show(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "checkpoints").symlink_to(ROOT / "models" / "checkpoints")
+    (tmp_path / "models" / "studies").symlink_to(ROOT / "models" / "studies")
+    monkeypatch.chdir(tmp_path)
+    # Dataclasses look their module up by name.
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("docs_page", loader=None))
+    monkeypatch.setitem(sys.modules, "docs_page", module)
+    for block in blocks(page):
+        if block.language != "python":
+            continue
+        printed = io.StringIO()
+        tree = ast.increment_lineno(ast.parse(block.body), block.line - 1)
+        with contextlib.redirect_stdout(printed):
+            exec(compile(tree, str(page), "exec", dont_inherit=True), vars(module))
+        where = f"{page.name}:{block.line}"
+        if block.output is None:
+            assert not printed.getvalue().strip(), f"{where} prints what the page does not show: {printed.getvalue()}"
+        else:
+            assert says_the_same(block.output, printed.getvalue()), f"{where} prints:\n{printed.getvalue()}"
+    plt.close("all")
+
+
+def test_text_blocks_belong_to_python_blocks() -> None:
+    """No shown output escapes the comparison."""
+    for page in PAGES:
+        shown = sum(block.language == "text" for block in blocks(page))
+        assert shown == sum(block.language == "python" and block.output is not None for block in blocks(page)), page
+
+
+def test_wrong_output_would_be_found() -> None:
+    assert says_the_same("beta 3.434 +- 0.0081, n = 512", "beta  3.4335 +- 0.0082, n = 512")
+    assert not says_the_same("beta 3.434", "beta 3.9")
+    assert not says_the_same("beta 3.434", "kappa 3.434")
+    assert not says_the_same("0.30", "0.35")
+    assert not says_the_same("n = 100", "n = 104")
+
+
+def test_the_examples_on_extending_have_all_that_the_doors_ask_for() -> None:
+    """The example figure defines what the shipped figures define, and its rows are those of the analysis it names."""
+    source = next(block.body for block in blocks(DOCS / "howto" / "extend.md") if "LABEL =" in block.body)
+    defined = {node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+    asked = {name for name in re.findall(r"\bmodule\.(\w+)\(", (ROOT / "figures" / "door.py").read_text())}
+    assert "draw" in asked
+    assert asked <= defined
+    drawn = (ROOT / "analyses" / "kl_curves.py").read_text()
+    shared = (ROOT / "analyses" / "yardstick.py").read_text()
+    for column in ("predictor", "length", "kl"):
+        assert f'"{column}"' in drawn + shared
+    for predictor in ("bayes", "add-"):
+        assert f'"{predictor}' in drawn + shared.replace('f"', '"')
+
+
+def commands() -> list[tuple[str, str]]:
+    return [
+        (page.relative_to(DOCS).as_posix(), line)
+        for page in PAGES
+        for block in blocks(page)
+        if block.language == "bash"
+        for line in block.body.strip().splitlines()
+    ]
+
+
+def check_command(line: str) -> None:
+    """Parse a command by the door it is for; its checkpoints, if they are shipped ones, must be there."""
+    words = shlex.split(line)
+    for word in words:
+        if word.startswith("models/checkpoints"):
+            assert (ROOT / word / "config.json").is_file(), f"no checkpoint {word}"
+    if words[0] == "make":
+        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert words[1] in targets, f"no target {words[1]}"
+        return
+    assert words[:2] == ["python", "-m"], line
+    door, arguments = words[2], words[3:]
+    if door == "models":
+        from models.__main__ import parser
+
+        parser().parse_args(arguments)
+        return
+    from analyses.command import read_entries
+
+    if door == "analyses":
+        from analyses.door import ALL, FOLDER, load_module, make_parser
+
+        entries = {**read_entries(FOLDER, marker="KIND"), ALL.name: ALL}
+        if arguments:
+            entry = entries[arguments[0]]
+            make_parser(entry, None if entry is ALL else load_module(entry)).parse_args(arguments[1:])
+        return
+    assert door == "figures", line
+    from figures import door as figures_door
+
+    entries = read_entries(Path(figures_door.__file__).parent, marker="LABEL")
+    if arguments:
+        figures_door.make_parser(entries[arguments[0]]).parse_args(arguments[1:])
+
+
+@pytest.mark.parametrize(("page", "line"), commands(), ids=[f"{page}: {line}" for page, line in commands()])
+def test_commands_are_real(page: str, line: str) -> None:
+    check_command(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python -m analyses no_such_analysis",
+        "python -m analyses beta_kappa --no-such-option x",
+        "python -m models train --family nonsense --out x",
+        "python -m figures no_such_figure",
+        "python -m analyses causal models/checkpoints/no_such_checkpoint",
+        "make no_such_target",
+    ],
+)
+def test_wrong_commands_would_be_found(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises((SystemExit, KeyError, AssertionError)):
+        check_command(line)
+
+
+def test_studies_on_the_pages_load(tmp_path: Path) -> None:
+    from models.sweep import load_study
+
+    found = [block for page in PAGES for block in blocks(page) if block.language == "toml"]
+    assert found
+    for block in found:
+        file = tmp_path / "study.toml"
+        file.write_text(block.body)
+        assert len(load_study(str(file), studies=ROOT / "models" / "studies", out=tmp_path)) == 12

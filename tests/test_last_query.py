@@ -1,0 +1,199 @@
+"""A run at the last query alone gives the numbers of a plain run, and steps aside for other people's hooks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+import interp as ip
+from interp import last_query
+from interp.causal import causal_tests
+from interp.intervene import locate
+from interp.observe import capture, predict
+from tests.known_captures import imperfect, random_model, tokens_of
+
+LENGTH = 24
+
+
+@pytest.fixture(autouse=True)
+def several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of seven queries: the last of a sequence is a smaller one."""
+    monkeypatch.setattr(last_query, "QUERIES", 7)
+
+
+@pytest.fixture(params=["construction", "disentangled", "standard"])
+def model(request: pytest.FixtureRequest) -> ip.InductionTransformer:
+    if request.param == "construction":
+        return ip.construct(order=2, vocab=4, length=LENGTH, beta=(2.5, 1.2), dtype="float32")
+    return random_model(order=2, vocab=4, length=LENGTH, bos=True, family=request.param, scale=0.7, seed=3)
+
+
+@pytest.fixture
+def tokens() -> torch.Tensor:
+    return tokens_of(order=2, vocab=4, batch=12, length=LENGTH)
+
+
+def ids_of(model: ip.InductionTransformer, tokens: torch.Tensor) -> torch.Tensor:
+    return torch.cat([torch.full((len(tokens), int(model.config.bos)), model.config.vocab), tokens], dim=1)
+
+
+def pass_on(activation: torch.Tensor, hook: object) -> None:
+    """A hook that only looks."""
+
+
+@pytest.fixture
+def short_runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of sequences in each run at the last query alone."""
+    runs: list[int] = []
+    plain = last_query.from_match
+
+    def counted(model: HookedTransformer, stream: torch.Tensor, **keywords: object) -> torch.Tensor:
+        runs.append(len(stream))
+        return plain(model, stream, **keywords)
+
+    monkeypatch.setattr(last_query, "from_match", counted)
+    return runs
+
+
+def test_every_number_is_that_of_a_plain_run(model: ip.InductionTransformer, tokens: torch.Tensor) -> None:
+    ids = ids_of(model, tokens)
+    logits, cache = model.run_with_cache(ids, prepend_bos=False)
+    stream = last_query.before_match(model, ids)
+    torch.testing.assert_close(stream, cache["blocks.1.hook_resid_pre"], atol=1e-5, rtol=1e-5)
+    seen: dict[str, torch.Tensor] = {}
+
+    def keep(activation: torch.Tensor, hook: Any) -> None:
+        assert hook.name not in seen
+        seen[hook.name] = activation.clone()
+
+    names = ["hook_resid_pre", "attn.hook_attn_scores", "attn.hook_pattern", "attn.hook_z", "hook_resid_post"]
+    hooks = [(f"blocks.1.{name}", keep) for name in names]
+    short = last_query.from_match(model, stream, hooks=hooks)
+    torch.testing.assert_close(short, logits[:, -1], atol=1e-5, rtol=1e-5)
+    assert len(seen) == len(hooks)
+    for name, value in seen.items():
+        queries = 2 if name.endswith(("scores", "pattern")) else 1
+        whole = cache[name].narrow(queries, LENGTH + model.config.bos - 1, 1)
+        torch.testing.assert_close(value, whole, atol=1e-5, rtol=1e-5)
+
+
+def test_capture_and_predict_equal_the_cache(
+    model: ip.InductionTransformer, tokens: torch.Tensor, short_runs: list[int]
+) -> None:
+    logits, cache = model.run_with_cache(ids_of(model, tokens), prepend_bos=False)
+    seen = capture(model, tokens, copies=False)
+    assert sum(short_runs) == len(tokens)
+    scores = cache["blocks.1.attn.hook_attn_scores"][:, :, -1:]
+    torch.testing.assert_close(seen.match_scores, scores, atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(seen.match_pattern, cache["blocks.1.attn.hook_pattern"][:, :, -1:], atol=1e-5, rtol=1e-5)
+    laws = torch.softmax(logits[:, -1].double(), dim=-1)
+    torch.testing.assert_close(predict(model, tokens), laws, atol=1e-6, rtol=1e-5)
+    assert sum(short_runs) == 2 * len(tokens)
+
+
+def test_sequences_that_keep_their_copy_pattern_and_those_that_do_not_agree(
+    model: ip.InductionTransformer, tokens: torch.Tensor, monkeypatch: pytest.MonkeyPatch, short_runs: list[int]
+) -> None:
+    whole = capture(model, tokens)
+    assert not short_runs
+    monkeypatch.setattr("interp.observe.COPY_BYTES", 5 * whole.copy_pattern[0].nbytes)
+    part = capture(model, tokens)
+    assert part.copy_pattern.shape[0] == 5
+    assert sum(short_runs) == len(tokens) - 5
+    torch.testing.assert_close(part.copy_pattern, whole.copy_pattern[:5])
+    torch.testing.assert_close(part.match_scores, whole.match_scores, atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(part.match_pattern, whole.match_pattern, atol=1e-5, rtol=1e-5)
+
+
+def test_a_capture_without_copies_has_none(model: ip.InductionTransformer, tokens: torch.Tensor) -> None:
+    seen = capture(model, tokens, copies=False)
+    assert seen.copy_pattern.shape[0] == len(seen.copy_tokens) == 0
+    with pytest.raises(ValueError, match="kept no copy patterns"):
+        ip.copy_heads(seen)
+
+
+@pytest.mark.parametrize("place", ["blocks.0.attn.hook_z", "blocks.1.attn.hook_pattern", "hook_embed"])
+def test_a_hooked_model_is_run_whole(
+    model: ip.InductionTransformer, tokens: torch.Tensor, short_runs: list[int], place: str
+) -> None:
+    expected = predict(model, tokens)
+    short_runs.clear()
+    shapes: list[int] = []
+    with model.hooks(fwd_hooks=[(place, lambda value, hook: shapes.append(value.shape[-2]))]):
+        assert not last_query.applies(model)
+        torch.testing.assert_close(predict(model, tokens), expected, atol=1e-6, rtol=1e-5)
+        capture(model, tokens, copies=False)
+        locate(model).run(tokens, last_only=True)
+    assert not short_runs
+    assert shapes
+    assert last_query.applies(model)
+
+
+def test_torch_hooks_and_split_inputs_count_as_well(model: ip.InductionTransformer) -> None:
+    handle = model.blocks[1].register_forward_hook(lambda *_: None)
+    assert not last_query.applies(model)
+    handle.remove()
+    model.set_use_split_qkv_input(True)
+    for block in model.blocks:
+        block.attn.cfg.use_split_qkv_input = True
+    assert not last_query.applies(model)
+
+
+def test_other_peoples_models_and_other_layers_are_run_whole(short_runs: list[int]) -> None:
+    foreign = HookedTransformer(
+        HookedTransformerConfig(n_layers=2, d_model=8, n_ctx=12, d_head=4, d_vocab=4, attn_only=True, device="cpu")
+    )
+    assert not last_query.applies(foreign)
+    tokens = tokens_of(order=2, vocab=4, batch=12, length=12)
+    capture(foreign, tokens, order=2, copies=False)
+    assert locate(foreign, order=2).stream(tokens) is None
+    ours = random_model(order=2, vocab=4, length=12, bos=False, family="disentangled", scale=0.7, seed=3)
+    capture(ours, tokens, copy_layer=1, match_layer=0, copies=False)
+    assert not short_runs
+
+
+@pytest.mark.parametrize("bos", [True, False])
+def test_causal_tests_from_the_kept_stream_equal_those_of_plain_runs(bos: bool, short_runs: list[int]) -> None:
+    kappa = 1.5 if bos else None
+    model = imperfect(beta=(2.5, 1.2), kappa=kappa, vocab=4, noise=0.3, length=LENGTH)
+    chains = ip.HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0)).sample(batch=30, length=LENGTH, seed=1)
+    settings = {"next_law": chains.next_law, "beta": (2.5, 1.2), "kappa": kappa}
+    short = causal_tests(model, chains.tokens, **settings)
+    assert short_runs
+    short_runs.clear()
+    with model.hooks(fwd_hooks=[("hook_embed", pass_on)]):
+        plain = causal_tests(model, chains.tokens, **settings)
+    assert not short_runs
+    assert [row.edit for row in short.edits] == [row.edit for row in plain.edits]
+    for one, other in zip(short.edits, plain.edits, strict=True):
+        assert one.loss == pytest.approx(other.loss, abs=1e-9)
+        assert one.change == pytest.approx(other.change, abs=1e-9)
+        assert one.reached == other.reached
+        if not one.edit.startswith("copy_head"):  # its control draws part by part
+            assert one.control_loss_change == pytest.approx(other.control_loss_change, abs=1e-9)
+    assert short.loss_recovered == pytest.approx(plain.loss_recovered, abs=1e-9)
+
+
+def test_a_stream_too_large_to_keep_is_made_anew(monkeypatch: pytest.MonkeyPatch, tokens: torch.Tensor) -> None:
+    model = random_model(order=2, vocab=4, length=LENGTH, bos=True, family="disentangled", scale=0.7, seed=3)
+    circuit = locate(model)
+    kept = circuit.stream(tokens)
+    assert kept is not None
+    assert kept.shape == (12, LENGTH + 1, 24)
+    expected = circuit.run(tokens, last_only=True, stream=kept)
+    monkeypatch.setattr("interp.intervene.STREAM_BYTES", kept.nbytes - 1)
+    assert circuit.stream(tokens) is None
+    torch.testing.assert_close(circuit.run(tokens, last_only=True), expected)
+
+
+def test_a_stream_goes_with_the_last_query_only(tokens: torch.Tensor) -> None:
+    model = random_model(order=2, vocab=4, length=LENGTH, bos=True, family="disentangled", scale=0.7, seed=3)
+    circuit = locate(model)
+    kept = circuit.stream(tokens)
+    with pytest.raises(ValueError, match="last_only=True, no copy_hooks"):
+        circuit.run(tokens, stream=kept)
+    with pytest.raises(ValueError, match="last_only=True, no copy_hooks"):
+        circuit.run(tokens, stream=kept, last_only=True, copy_hooks=circuit.write_copy(0, lambda z, rows: z))

@@ -1,0 +1,90 @@
+"""A zoo of every kind of checkpoint, small enough for tests: planted weights under made-up training records.
+
+`disentangled` models carry a construction's weights with a little noise, so that what figures must show is known;
+`standard` ones are untrained, the negative control. `TINY_PLAN` asks every analysis of the plan, on few sequences.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import interp as ip
+from analyses.plan import Ask, everything, near, with_snapshots
+from models import disentangled, stacked
+
+LENGTH, VOCAB, ORDER = 16, 3, 2
+BETA, KAPPA = (2.5, 1.5), 2.0
+HIERARCHICAL = {"kind": "hierarchical", "order": ORDER, "vocab": VOCAB, "eta": [5.0, 5.0], "eta0": 1.0}
+INDEPENDENT = {"kind": "independent", "order": ORDER, "vocab": VOCAB, "alpha": 1.0}
+
+_PRIORS = ("--priors", "hierarchical:5", "independent:1", "--vocab", str(VOCAB))
+_LENGTHS = ("--lengths", "8", str(LENGTH))
+TINY_PLAN: dict[str, Ask] = {
+    "theory": Ask(argv=("--only", "corollary:mixture", "--batch", "2")),
+    "prior_trees": Ask(argv=("--batch", "64")),
+    "circuit": Ask(argv=("--batch", "64")),
+    "construction_attention": Ask(argv=("--length", str(LENGTH), "--vocab", str(VOCAB), "--batch", "64")),
+    "kl_curves": Ask(argv=("--batch", "60", "--draws", "80", *_PRIORS, *_LENGTHS)),
+    "optimal": Ask(argv=("--batch", "60", "--sweeps", "length", "--draws", "500", *_LENGTHS)),
+    "pseudo_counts": Ask(argv=("--batch", "60", "--lengths", "16", "32")),
+    "regret": Ask(argv=("--batch", "60")),
+    "attention": Ask(select=near(64, 128, seeds=1), argv=("--batch", "64")),
+    "copy_heads": Ask(select=everything, argv=("--batch", "32")),
+    "beta_kappa": Ask(select=everything, argv=("--batch", "64")),
+    "overlap_mass": Ask(select=everything, argv=("--batch", "64")),
+    "lag_pairs": Ask(select=near(64, seeds=1), argv=("--batch", "64")),
+    "identity_blocks": Ask(select=near(64, seeds=1), argv=("--batch", "64")),
+    "label_symmetry": Ask(select=near(64, seeds=1), argv=("--siblings", "--batch", "16")),
+    "causal": Ask(select=near(64, seeds=1), argv=("--batch", "32")),
+    "smoothing_source": Ask(select=near(64, seeds=1), argv=("--batch", "32")),
+    "nearest_estimator": Ask(select=near(64, seeds=1), argv=("--batch", "32")),
+    "dynamics": Ask(select=with_snapshots, argv=("--batch", "32")),
+    "lag_asymmetry": Ask(select=everything, argv=("--batch", "64")),
+}
+
+
+def plant(folder: Path, *, seeds: int = 2, families: tuple[str, ...] = ("construction", "disentangled", "standard")):
+    """Checkpoints of both priors below `folder`; returns it."""
+    for seed in range(seeds):
+        for family in families:
+            record = training(HIERARCHICAL, seed=seed)
+            ip.save(
+                model_of(family, kappa=KAPPA, seed=seed),
+                folder / f"hierarchical_bos/{family}/T{LENGTH}_seed{seed}",
+                training=record,
+            )
+        if "disentangled" in families:
+            for name, kappa in (("independent_bos", KAPPA), ("independent_nobos", None)):
+                path = folder / f"{name}/disentangled/T{LENGTH}_seed{seed}"
+                ip.save(
+                    model_of("disentangled", kappa=kappa, seed=seed), path, training=training(INDEPENDENT, seed=seed)
+                )
+    for step, share in ((0, 0.02), (10, 0.5), (100, 1.0)):
+        path = folder / f"hierarchical_bos/construction/T{LENGTH}_seed0.run/snapshots/step_{step:08d}"
+        beta = tuple(share * value for value in BETA)
+        model = ip.construct(order=ORDER, vocab=VOCAB, length=LENGTH, beta=beta, kappa=KAPPA)
+        ip.save(model, path, training={**training(HIERARCHICAL, seed=0), "step": step})
+    return folder
+
+
+def model_of(family: str, *, kappa: float | None, seed: int) -> Any:
+    """A construction; the same with noise in its match weights; or an untrained standard model."""
+    built = ip.construct(order=ORDER, vocab=VOCAB, length=LENGTH, beta=BETA, kappa=kappa)
+    if family == "construction":
+        return built
+    if family == "standard":
+        config = stacked.standard_config(order=ORDER, vocab=VOCAB, length=LENGTH, bos=kappa is not None, d_model=16)
+        return stacked.to_hooked(config, stacked.stack(config, [stacked.init_standard(config, seed, copy=3.0)]))
+    config = disentangled.config(order=ORDER, vocab=VOCAB, length=LENGTH, bos=kappa is not None)
+    flat = disentangled.from_hooked(built).astype(config.dtype)
+    match = disentangled.shape_of(config).views(flat)["match_weight"]
+    match += 0.05 * np.random.default_rng(seed).normal(size=match.shape)
+    return disentangled.to_hooked(config, flat)
+
+
+def training(prior: dict[str, Any], *, seed: int) -> dict[str, Any]:
+    """A training record as the trainer writes it, in part."""
+    return {"prior": prior, "seed": seed, "protocol": "annealed", "status": "finished", "steps": 100, "step": 100}
