@@ -30,7 +30,7 @@ test: setup lint types pytest  ## set-up, then linters, type checks and tests
 	@echo "All checks passed."
 
 reproduce: setup  ## set-up, then every analysis and figure of the shipped checkpoints, and results/index.html
-	@$(RUN) -m figures reproduce --out "$(RESULTS)" --cache "$(RESULTS)/cache" --jobs $(JOBS)
+	@$(RUN) -m figures reproduce --out "$(RESULTS)" --jobs $(JOBS)
 	@echo "Open $(RESULTS)/index.html; tables are in $(RESULTS)/, pictures in $(RESULTS)/figures/."
 
 setup: $(STAMP)  ## the virtual environment .venv, with everything installed

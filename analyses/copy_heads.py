@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from interp.copying import CopyHeads
 
 KIND = "checkpoint"
-COLUMNS = ("success", "lag_1", "mass_1", "verdict_1", "lag_2", "mass_2", "verdict_2")
+COLUMNS = ("success", "lag_1", "mass_1", "last_mass_1", "verdict_1", "lag_2", "mass_2", "last_mass_2", "verdict_2")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,8 @@ so that listings and --help answer at once. A module may also define
     applies(info)             why a checkpoint is not for it, or None
     COLUMNS                   the columns to print when several checkpoints are compared
 
-Exit codes: 0 all is well, 1 a verdict failed, 2 bad input (one line on stderr; other checkpoints still run).
+Exit codes: 0 all is well, 1 a verdict failed or a result has success False, 2 bad input (one line on stderr each;
+other checkpoints still run).
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ examples:
 
 With --json, stdout holds one JSON object and nothing else:
   {{"analysis": "{name}", "rows": [...], "provenance": {{...}}}}
-Exit codes: 0 all is well, 1 a verdict failed, 2 bad input (one line on stderr each).
+Exit codes: 0 all is well, 1 a verdict failed or a result has success False, 2 bad input (one line on stderr each).
 """
 
 
@@ -410,11 +411,22 @@ def deliver(name: str, outcome: Outcome, options: argparse.Namespace) -> int:
                 tidy = [{str(key): value for key, value in row.items()} for row in outcome.tidy.to_dict("records")]
                 write_file(options.out / f"{name}_tidy.csv", csv_text(name, tidy))
             say(f"wrote {options.out / name}.json and .csv")
-    for failure in outcome.failures:
+    failures = [*outcome.failures, *failed_rows(outcome.rows)]
+    for failure in failures:
         say(f"failed: {one_line(failure)}")
     if outcome.errors:
         return BAD_INPUT
-    return FAILED if outcome.failures else OK
+    return FAILED if failures else OK
+
+
+def failed_rows(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The checkpoints whose result says that it cannot be trusted, each with its reason.
+
+    Only the command line asks: in a survey of many checkpoints a failed seed is a finding, not a fault.
+    """
+    failed = [row for row in rows if row.get("success") is False]
+    parts = [(row["checkpoint"], row.get("analysis"), row.get("message") or "no reason given") for row in failed]
+    return [": ".join(part for part in each if part) for each in parts]
 
 
 def check_targets(name: str, options: argparse.Namespace) -> None:

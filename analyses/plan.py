@@ -139,6 +139,22 @@ class Job:
         """Where its outcome is kept."""
         return Path(self.cache) / f"job-{self.analysis}-{self.digest[:24]}.json"
 
+    @property
+    def words(self) -> str:
+        """What it is, for a line of progress; of the checkpoint's path the parts that say prior, family and run."""
+        places = ["/".join(Path(path).parts[-3:]) for path in self.checkpoints[:1]]
+        return " ".join([self.analysis, *self.argv, *places])
+
+
+def check_zoo(names: Iterable[str], zoo: Path) -> None:
+    """Refuse, before any work, to ask about checkpoints where there are none; studies need none."""
+    if not zoo.is_dir():
+        raise BadInput(f"--checkpoints {zoo}: no such directory")
+    entries = read_entries(door.FOLDER, marker="KIND")
+    asks = any(name in entries and entries[name].marker != "study" for name in names)
+    if asks and not trained_checkpoints(zoo):
+        raise BadInput(f"no finished checkpoint below {zoo}; python -m models train makes one")
+
 
 def run_plan(names: Iterable[str], *, zoo: Path, cache: Path, jobs: int) -> dict[str, dict[str, Any]]:
     """The documents of the named analyses, `{"analysis": ..., "rows": ..., "provenance": ...}`, by name.
@@ -249,7 +265,7 @@ def _run(jobs: Sequence[Job], *, workers: int, what: str) -> None:
     watched = sys.stderr.isatty()
     with tqdm(total=len(wanted), desc=what, file=sys.stderr, disable=not watched, leave=False) as bar:
         for place, job in enumerate(_done(wanted, workers), start=1):
-            words = " ".join([job.analysis, *job.argv, *(Path(path).name for path in job.checkpoints[:1])])
+            words = job.words
             bar.set_postfix_str(words, refresh=False)
             bar.update()
             if not watched:

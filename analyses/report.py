@@ -47,7 +47,7 @@ def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (),
 
     lines = [line({name: name for name in shown}), line({name: "-" * sizes[name] for name in shown})]
     for place in range(len(rows)):
-        split = {name: textwrap.wrap(cells[name][place], sizes[name]) or [""] for name in shown}
+        split = {name: cell_lines(cells[name][place], sizes[name]) for name in shown}
         for part in range(max(map(len, split.values()))):
             lines.append(line({name: split[name][part] if part < len(split[name]) else "" for name in shown}))
     if left_out := [name for name in asked if name not in shown]:
@@ -64,6 +64,23 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.1e}"
     return str(value)
+
+
+def cell_lines(text: str, width: int) -> list[str]:
+    """The text in lines of at most `width`; a word that is too long, such as a path, breaks after a slash if it can."""
+    words = ["\n".join(path_parts(word, width)) if len(word) > width else word for word in text.split()]
+    return [line for part in " ".join(words).split("\n") for line in textwrap.wrap(part, width)] or [""]
+
+
+def path_parts(path: str, width: int) -> list[str]:
+    """As few parts of at most `width` as breaks after slashes allow; a longer step of the path is cut hard."""
+    parts = [""]
+    for step in re.findall("[^/]*/|[^/]+", path):
+        for piece in (step[start : start + width] for start in range(0, len(step), width)):
+            if len(parts[-1]) + len(piece) > width:
+                parts.append("")
+            parts[-1] += piece
+    return parts
 
 
 def clipped(line: str, width: int = WIDTH) -> str:

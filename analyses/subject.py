@@ -119,6 +119,7 @@ def summary_of(model: dict[str, Any], training: dict[str, Any] | None, *, prior:
         "vocab": model["vocab"],
         "seed": record.get("seed"),
         "protocol": record.get("protocol"),
+        "init": record.get("init"),
     }
 
 

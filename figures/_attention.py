@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from figures._circuit import (
+    FAMILIES,
     SPREAD,
     blocks_by_lag,
     bos_offset,
@@ -17,6 +18,7 @@ from figures._circuit import (
     length_of,
     order_of,
     setting,
+    starts_in_words,
     vocab_of,
 )
 from figures.panels import absent
@@ -41,7 +43,8 @@ TITLES = {
     "disentangled": "disentangled,\ntrained",
     "standard": "standard,\ntrained",
 }
-LEAST_MASS = 5e-3  # a share that would read 0.00 needs no legend entry
+LEAST_MASS = 5e-3  # a share that would read 0.00 needs no legend entry, unless a bar of it can be seen
+LEAST_HEIGHT = 0.02  # of the highest bar: about a point of a bar in the smallest panel
 FORBIDDEN = 1000.0  # scores and biases of this size are a construction's "always" and "never", not values to compare
 PAGE_FIELDS = ("copy_bias", "match_bias", "match_weight", "copy_pattern", "match_scores", "match_pattern")
 WEIGHT_TICKS = (0.0, 0.05, 0.2, 0.5, 1.0)
@@ -104,16 +107,21 @@ def bars_panel(ax: Axes, row: Row, *, title: str, short: bool = False) -> Axes:
 
     `short` puts only colours and shares above the panel; then `overlap_key` has to say elsewhere what they mean.
     """
+    from matplotlib.ticker import MaxNLocator
+
     weights = np.array(row["weights"])
     induction_bars(ax, weights, row["kinds"], first_position=1 - bos_offset(row))
     ax.set_xlim(-1.5, length_of(row) + 1.5)
+    ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
     ax.set_title(title)
     masses = shown_masses(row)
     handles = overlap_handles(masses)
+    for handle, (kind, share) in zip(handles, masses.items(), strict=True):
+        handle.set_label(f"{OVERLAP_NAMES[kind]}: {share_text(share)}")
     spacing: dict[str, Any] = {"borderaxespad": 0.0, "handlelength": 0.9, "handletextpad": 0.5, "labelspacing": 0.25}
     if short:
         ax.set_ylim(0, 1.1 * float(weights.max()))
-        shares = [f"{share:.2f}" for share in masses.values()]
+        shares = [share_text(share) for share in masses.values()]
         place: dict[str, Any] = {
             "loc": "lower right",
             "bbox_to_anchor": (1.0, 1.02),
@@ -128,8 +136,21 @@ def bars_panel(ax: Axes, row: Row, *, title: str, short: bool = False) -> Axes:
 
 
 def shown_masses(row: Row) -> dict[str, float]:
-    """The shares worth a legend entry."""
-    return {kind: row["mass"][kind] for kind in OVERLAP_COLOURS if row["mass"][kind] >= LEAST_MASS}
+    """The shares worth a legend entry: those that round to something, and those with a bar that can be seen."""
+    highest = dict.fromkeys(OVERLAP_COLOURS, 0.0)
+    for kind, weight in zip(row["kinds"], row["weights"], strict=True):
+        highest[kind] = max(highest[kind], weight)
+    visible = LEAST_HEIGHT * max(row["weights"])
+    return {
+        kind: row["mass"][kind]
+        for kind in OVERLAP_COLOURS
+        if row["mass"][kind] >= LEAST_MASS or highest[kind] >= visible
+    }
+
+
+def share_text(share: float) -> str:
+    """A share, which is never called nothing where a bar can be seen."""
+    return f"{share:.2f}" if share >= LEAST_MASS else "<0.01"
 
 
 def overlap_key(figure: SubFigure, rows: Iterable[Row]) -> None:
@@ -219,6 +240,11 @@ def families_of(results: dict[str, list[Row]]) -> dict[str, Row]:
 def length_in(found: dict[str, Row], wanted: int) -> int:
     """The length the figure is of: the one that is there, or the one that was wanted."""
     return next((length_of(row) for row in found.values()), wanted)
+
+
+def first_column(found: dict[str, Row]) -> int:
+    """The first family that is there: its panels have the labels of the vertical axis."""
+    return next((column for column, family in enumerate(FAMILIES) if family in found), 0)
 
 
 def family_missing(family: str, length: int) -> str:
@@ -315,5 +341,6 @@ def page_caption(row: Row | None, *, model: str, scores: bool) -> str:
         "Bottom: the last query's match attention, each key coloured by its overlap with the query's context, of which "
         f"there are {row['kinds'].count('full')} full matches; the legend gives the share of each kind.",
         "Heads are counted from 0.",
+        starts_in_words([row]),
     ]
-    return " ".join(words)
+    return " ".join(words).rstrip()

@@ -214,12 +214,21 @@ def follows_matches(row: Row) -> bool:
 
 
 def verdict_of(
-    checks: dict[str, bool], *, measured: Iterable[str], missing: Iterable[str] = (), why: Iterable[str] = ()
+    checks: dict[str, bool],
+    *,
+    measured: Iterable[str],
+    missing: Iterable[str] = (),
+    why: Iterable[str] = (),
+    of: str = "one sequence",
 ) -> Verdict:
-    """`judged`, but what could not be looked at is named, and keeps a claim of all models from holding in full."""
+    """`judged`, but what could not be looked at is named, and keeps a claim of all models from holding in full.
+
+    The numbers begin with what they are of, so that nobody takes those of a single sequence for averages.
+    """
     absent = ", ".join(missing)
     reasons = [*why, *([f"not judged, for want of results: {absent}"] if absent else [])]
-    verdict = judged(checks, measured="; ".join(measured), why=". ".join(reasons))
+    numbers = "; ".join(measured)
+    verdict = judged(checks, measured=f"{of}: {numbers}" if numbers else "", why=". ".join(reasons))
     if absent and verdict.word == "holds":
         return Verdict(word="holds in part", measured=verdict.measured, why=verdict.why)
     return verdict
@@ -240,6 +249,26 @@ def last_copies_in_words(row: Row) -> str:
     """What the copy heads of the last query do, where they lean on BOS; empty where none does."""
     leaning = [copy for copy in by_lag(row) if copy["bos"] >= SPREAD]
     return ", ".join(f"lag {copy['lag']} {copy['last']:.2f} and BOS {copy['bos']:.2f}" for copy in leaning)
+
+
+def starts_in_words(rows: Iterable[Row]) -> str:
+    """How training started, a sentence: a head that was started on its lag need not have found it."""
+    starts = {row["subject"]["family"]: start_of(row) for row in rows if "subject" in row}
+    starts = {family: start for family, start in starts.items() if family != "construction"}
+    if not starts:
+        return ""
+    return f"Start of training: {'; '.join(f'{family}: {start}' for family, start in starts.items())}."
+
+
+def start_of(row: Row) -> str:
+    """The initialisation of the training record."""
+    init = row["subject"].get("init")
+    if init is None:
+        return "not recorded"
+    kind, _, strength = init.rstrip(")").partition("(")
+    if kind == "copy":
+        return f"{init}, a bias of {strength} on each copy head's lag"
+    return f"{init}, no head set on a lag" if kind == "random" else str(init)
 
 
 def setting(row: Row) -> str:

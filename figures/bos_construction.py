@@ -1,6 +1,7 @@
-"""The construction with BOS: weights, attention, exact matches and BOS at the last query.
+"""Construction with BOS, at large beta.
 
-It joins fig:app2_bos_con_weights and fig:app2_bos_con_attn of the paper.
+Weights, attention, exact matches and BOS at the last query. It joins
+fig:app2_bos_con_weights and fig:app2_bos_con_attn of the paper.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The disentangled model trained with BOS, independent task: weights, attention, matches and BOS.
+"""Disentangled model, trained with BOS.
 
-It joins fig:app2_bos_tr_weights and fig:app2_bos_tr_attn of the paper.
+Independent task: weights, attention, matches and BOS at the last query. It joins
+fig:app2_bos_tr_weights and fig:app2_bos_tr_attn of the paper.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What edits of the live model do to its predictions, each beside a matched random control.
+"""What edits of the live model do to its predictions, beside random controls.
 
 Draws the rows of `python -m analyses causal`.
 """
@@ -53,6 +53,7 @@ RECOVERED = {"loss_recovered": "loss recovered", "kl_recovered": "predictions re
 CONTROL_COLOUR = "#bdbdbd"
 LINEAR_BELOW = 1e-3  # nats: the horizontal scales are linear up to here, then logarithmic
 LENGTH_MARKERS = "os^Dv"
+ERRORS = 2  # standard errors by which a share must lie below LEAST_RECOVERED to count as short of it
 FIELDS = (
     "edits",
     "loss",
@@ -220,7 +221,8 @@ def caption(results: Results) -> str:
         f"model). Scales are linear up to {LINEAR_BELOW:g} nats and logarithmic above; bars are one standard error "
         f"over sequences. Bottom: 1 - (L_law - L_model) / (L_even - L_model), cut to [0, 1], where even attention sets "
         f"the scale, and the same for KL from the model, at every length ({lengths_text(rows)}); dashed: "
-        f"{LEAST_RECOVERED}. Loss recovered: {numbers}.{left}"
+        f"{LEAST_RECOVERED}, of which a model falls short if it lies more than {ERRORS} standard errors below. Loss "
+        f"recovered: {numbers}.{left}"
     )
 
 
@@ -236,14 +238,19 @@ def verdict(results: Results) -> Verdict:
         short_of = [row for row in rows if row not in tested or (row["success"] and falls_short(row))]
         missing = listed([f"T = {row['subject']['length']}" for row in short_of])
         checks[
-            f"{setting.words}: the law recovers {LEAST_RECOVERED} of the loss{f' (not {missing})' if missing else ''}"
+            f"{setting.words}: the law recovers {LEAST_RECOVERED} of the loss, within {ERRORS} standard errors"
+            f"{f' (not {missing})' if missing else ''}"
         ] = not short_of
         checks[f"{setting.words}: the law at shuffled keys does more harm"] = bool(tested) and all(
             harm_is_in_the_keys(row) for row in tested
         )
         numbers = [
             f"T = {row['subject']['length']} "
-            + (f"{row['loss_recovered']:.3f}" if row["success"] else f"unknown ({row['message']})")
+            + (
+                f"{row['loss_recovered']:.3f} ± {row['loss_recovered_stderr']:.3f}"
+                if row["success"]
+                else f"unknown ({row['message']})"
+            )
             for row in rows
         ]
         measured.append(f"{setting.words}: loss recovered {', '.join(numbers)}")
@@ -251,7 +258,8 @@ def verdict(results: Results) -> Verdict:
 
 
 def falls_short(row: Row) -> bool:
-    return bool(row["loss_recovered"] < LEAST_RECOVERED)
+    """Whether what is recovered lies below the line by more than its error."""
+    return bool(row["loss_recovered"] + ERRORS * row["loss_recovered_stderr"] < LEAST_RECOVERED)
 
 
 def harm_is_in_the_keys(row: Row) -> bool:

@@ -87,6 +87,8 @@ def run(argv: list[str]) -> int:
     if name not in entries and name not in extra:
         raise BadInput(f"no figure {name!r}; there are {', '.join([*entries, *extra])}")
     options = make_parser(entries.get(name) or extra[name]).parse_args(rest)
+    if options.cache is None:
+        options.cache = options.out / "cache"
     check_directory(options.out)
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ.setdefault("MPLBACKEND", "Agg")
@@ -101,26 +103,31 @@ def run(argv: list[str]) -> int:
 
 
 def listing(entries: dict[str, Entry]) -> str:
-    """One line per figure."""
+    """One line per figure; the paper's label only where the name does not say it."""
     width = max((len(name) for name in entries), default=0)
-    labels = max((len(entry.marker) for entry in entries.values()), default=0)
-    lines = [
-        clipped(f"  {entry.name:<{width}}  {entry.marker:<{labels}}  {entry.summary}") for entry in entries.values()
-    ]
+    lines = []
+    for entry in entries.values():
+        named = entry.marker in (f"fig:{entry.name}", f"beyond:{entry.name}")
+        label = "" if named else f" [{entry.marker}]"
+        lines.append(clipped(f"  {entry.name:<{width}}  {entry.summary}{label}"))
     more = [
         "`all` draws every one; `reproduce` also runs every analysis and writes index.html.",
         "python -m figures NAME --help says more.",
     ]
-    return "\n".join(["figures, by the paper's label:", *lines, "", *more])
+    return "\n".join(["figures (in brackets the paper's label, where it is another than the name):", *lines, "", *more])
 
 
 def make_parser(entry: Entry) -> Parser:
     """The options, the same for every figure."""
+    command = f"python -m figures {entry.name}"
+    if entry is REPRODUCE:
+        more = f"{command} --checkpoints runs --out runs/results --jobs 2"
+    else:
+        more = f"{command} --results results --out results/figures --format pdf"
     parser = Parser(
-        prog=f"python -m figures {entry.name}",
+        prog=command,
         description=entry.document,
-        epilog=f"examples:\n  python -m figures {entry.name}\n"
-        f"  python -m figures {entry.name} --results results --out results/figures --format pdf\n",
+        epilog=f"examples:\n  {command}\n  {more}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     out = Path("results") if entry is REPRODUCE else Path("results/figures")
@@ -138,7 +145,12 @@ def make_parser(entry: Entry) -> Parser:
         help="where to look for checkpoints (default: models/checkpoints)",
     )
     parser.add_argument(
-        "--cache", metavar="DIR", type=Path, default=CACHE, help="where results are kept (default: %(default)s)"
+        "--cache",
+        metavar="DIR",
+        type=Path,
+        default=None if entry is REPRODUCE else CACHE,
+        help="where results are kept, and read when they are known "
+        f"(default: {'cache, in the directory of --out' if entry is REPRODUCE else CACHE})",
     )
     parser.add_argument(
         "--jobs",
@@ -263,10 +275,9 @@ def already_drawn(sidecar: Path, pictures: Sequence[Path], digest: str) -> bool:
 
 def made_documents(names: Sequence[str], options: argparse.Namespace) -> dict[str, dict[str, Any] | BadInput]:
     """Results of the checkpoints below --checkpoints, from the cache where they are known."""
-    from analyses.plan import run_plan
+    from analyses.plan import check_zoo, run_plan
 
-    if not options.checkpoints.is_dir():
-        raise BadInput(f"--checkpoints {options.checkpoints}: no such directory")
+    check_zoo(names, options.checkpoints)
     return {**run_plan(names, zoo=options.checkpoints, cache=options.cache, jobs=options.jobs)}
 
 

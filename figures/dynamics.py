@@ -1,4 +1,4 @@
-"""How the circuit forms during training: KL, copies, betas, kappa and attention mass, against the step.
+"""How the circuit forms in training: KL, copies, betas, kappa and mass by step.
 
 Draws the rows of `python -m analyses dynamics`, of the runs that kept snapshots.
 """

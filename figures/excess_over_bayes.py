@@ -1,4 +1,4 @@
-"""How far every kind of predictor lies above the exact Bayes predictor, over length (hierarchical prior).
+"""How far each predictor lies above exact Bayes, over length (hierarchical).
 
 The paper compares with add-alpha only, because it has no Bayes predictor for this prior. Here it is computed, so that
 one can see what is left: in nats, and as a share of the KL that no predictor can avoid.

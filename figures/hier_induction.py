@@ -1,4 +1,4 @@
-"""The last query's attention by overlap in three model families, hierarchical task, T = 128."""
+"""The last query's attention by overlap in three families, T = 128."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copy heads of three model families on the hierarchical task, T = 128, ordered by the lag they attend to."""
+"""Copy heads of three families, T = 128, ordered by the lag they attend to."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def draw(results: dict[str, list[Row]]) -> Figure:
             else:
                 panels.note(ax, panels.family_missing(family, length))
             ax.set_xlabel("key position" if place == heads - 1 else "")
-            ax.set_ylabel(f"copy, lag {place + 1}\nquery position" if column == 0 else "")
+            ax.set_ylabel(f"copy, lag {place + 1}\nquery position" if column == panels.first_column(found) else "")
             if place == 0:
                 ax.set_title(panels.TITLES[family])
     panels.weight_bar(figure, list(grid.flat), location="right", shrink=0.7, aspect=30)
@@ -56,8 +56,9 @@ def caption(results: dict[str, list[Row]]) -> str:
         f"({circuit.setting(next(iter(found.values())))}), ordered by the lag they attend to; heads are counted from "
         "0, and the number in a panel is the mean weight on that lag over the queries that have k tokens before them "
         f"({'; '.join(f'{family}: {circuit.copies_in_words(row)}' for family, row in found.items())}). `last` "
-        "is the weight of the last query, where BOS takes some. Colours follow the square root of the weight."
-    )
+        "is the weight of the last query, where BOS takes some. Colours follow the square root of the weight. "
+        + circuit.starts_in_words(found.values())
+    ).rstrip()
 
 
 def verdict(results: dict[str, list[Row]]) -> Verdict:

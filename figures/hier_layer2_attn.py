@@ -1,4 +1,4 @@
-"""Match attention of three model families on the hierarchical task, T = 128: scores above, weights below."""
+"""Match attention of three families, T = 128: scores above, weights below."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def draw(results: dict[str, list[Row]]) -> Figure:
             panels.score_bar(figure, above, row, location="bottom", shrink=0.85, aspect=25, label="score (nats)")
             panels.match_panel(below, row)
             above.set_xlabel("")
-            if column:
+            if column != panels.first_column(found):
                 above.set_ylabel("")
                 below.set_ylabel("")
         above.set_title(f"{panels.TITLES[family]}")

@@ -1,4 +1,4 @@
-"""The match weights block by block: which blocks carry weight, and how far each is a multiple of the identity.
+"""Match weights by block: where they are, and how far multiples of the identity.
 
 Draws the rows of `python -m analyses identity_blocks`. Disentangled models are read from their weights and from their
 scores on held-out sequences; standard ones from their scores and from their embedding and OV circuits.

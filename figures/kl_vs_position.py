@@ -1,4 +1,4 @@
-"""KL to the true law over length: estimators, constructions and trained models under both priors.
+"""KL to the true law over length: estimators, constructions, trained models.
 
 Above, the KL itself, as the paper draws it; below, how far it lies above the Bayes predictor, where the curves that
 coincide above come apart. The paper has no Bayes curve under the hierarchical prior; here it is computed.

@@ -1,4 +1,4 @@
-"""Does the most recent token weigh more? Effective beta_1 against beta_2, beside the raw weight blocks.
+"""Does the latest token weigh more? beta_1 against beta_2, and the raw blocks.
 
 The effective betas are what the match scores show. The raw ones are the identity coefficients of the blocks of W_A,
 which the paper reads: a block behind an impure copy head is larger for the same effect.

@@ -1,4 +1,4 @@
-"""Which tokens the match head compares: a weight for every pair of query block and key block.
+"""Which tokens the match head compares: a weight for each pair of blocks.
 
 Draws the rows of `python -m analyses lag_pairs`.
 """

@@ -1,4 +1,4 @@
-"""Where the match head's attention goes, by overlap, beside what the fitted law predicts, over the whole zoo.
+"""Where the match head's attention goes, by overlap, beside the fitted law.
 
 Draws the rows of `python -m analyses overlap_mass`.
 """

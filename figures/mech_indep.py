@@ -1,4 +1,4 @@
-"""The last query's attention on the independent task: hard, adaptive and BOS constructions, and trained models."""
+"""The last query's attention, independent task: constructions and trained models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The circuit in three model families on the hierarchical task: copies, matching, W_A, the last query by overlap.
+"""The circuit in three families: copies, matching, W_A, the last query.
 
 Left, the attention of the copy heads, ordered by the lag they attend to, and of the match head. Top right, the match
 weights of the two disentangled models. Bottom right, the last query's attention.
@@ -54,6 +54,7 @@ def draw_attention(figure: SubFigure, found: dict[str, Row]) -> None:
     heads = max((circuit.order_of(row) for row in found.values()), default=2)
     grid = figure.subplots(heads + 1, len(circuit.FAMILIES))
     length = panels.length_in(found, LENGTH)
+    first = panels.first_column(found)
     for column, family in enumerate(circuit.FAMILIES):
         for place, ax in enumerate(grid[:, column]):
             row = found.get(family)
@@ -65,12 +66,12 @@ def draw_attention(figure: SubFigure, found: dict[str, Row]) -> None:
                 panels.match_panel(ax, row)
             ax.set_xlabel("key position" if place == heads else "")
             name = f"copy, lag {place + 1}" if place < heads else "match"
-            ax.set_ylabel(f"{name}\nquery position" if column == 0 else "")
+            ax.set_ylabel(f"{name}\nquery position" if column == first else "")
             if place == 0:
                 ax.set_title(panels.TITLES[family])
             if place < heads and row is not None:
                 ax.set_xticklabels([])
-            if column and row is not None:
+            if column != first and row is not None:
                 ax.set_yticklabels([])
     panels.weight_bar(figure, list(grid.flat), location="bottom", shrink=0.7, aspect=40)
 
@@ -86,7 +87,7 @@ def draw_weights(figure: SubFigure, found: dict[str, Row]) -> None:
         else:
             panels.note(ax, f"match weights of the {family} model", width=16)
         ax.set_title(f"$W_A^{{(2)}}$, {family if family == 'construction' else 'trained'}")
-        if ax is not axes[0]:
+        if family != next(iter(rows), None):
             ax.set_ylabel("")
     if rows:
         image = next(ax.images[0] for ax in axes if ax.images)
@@ -125,8 +126,9 @@ def caption(results: dict[str, list[Row]]) -> str:
         "Copy heads, counted from 0: "
         + "; ".join(f"{family}: {circuit.copies_in_words(row)}" for family, row in found.items())
         + ".",
+        circuit.starts_in_words(found.values()),
     ]
-    return " ".join(words)
+    return " ".join(words).rstrip()
 
 
 def verdict(results: dict[str, list[Row]]) -> Verdict:

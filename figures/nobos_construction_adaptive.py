@@ -1,6 +1,7 @@
-"""The construction without BOS at the lemma's beta: weights, attention, interpolation at the last query.
+"""Construction without BOS, the lemma's beta.
 
-It joins fig:app2_nobos_con_adaptive_weights and fig:app2_nobos_con_adaptive_attn of the paper.
+Weights, attention, interpolation at the last query. It joins
+fig:app2_nobos_con_adaptive_weights and fig:app2_nobos_con_adaptive_attn of the paper.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The construction without BOS at fixed large beta: weights, attention, hard matching at the last query.
+"""Construction without BOS, fixed large beta.
 
-It joins fig:app2_nobos_con_fixed_weights and fig:app2_nobos_con_fixed_attn of the paper.
+Weights, attention, hard matching at the last query. It joins
+fig:app2_nobos_con_fixed_weights and fig:app2_nobos_con_fixed_attn of the paper.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The disentangled model trained without BOS, independent task: weights, attention, soft matching.
+"""Disentangled model, trained without BOS.
 
-It joins fig:app2_nobos_tr_weights and fig:app2_nobos_tr_attn of the paper.
+Independent task: weights, attention, soft matching at the last query. It joins
+fig:app2_nobos_tr_weights and fig:app2_nobos_tr_attn of the paper.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ from __future__ import annotations
 import base64
 import html
 import json
+import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,8 @@ WORD_CLASSES = {
     "cannot tell": "none",
     "beyond the paper": "ours",
 }
+REASON = "why, or what was measured"
+BRIEF = 160  # characters of the measured text in the table of verdicts; the figure's section has all of it
 PAPER_ORDER = (
     "fig:task_priors", "fig:two_layer_circuit", "fig:kl_vs_position", "fig:mech_main", "fig:mech_indep", "fig:app2",
     "fig:hier",
@@ -83,28 +87,35 @@ def sidecars(out: Path, entries: Mapping[str, Entry]) -> list[dict[str, Any]]:
 def verdict_table(out: Path, entries: Mapping[str, Entry]) -> str:
     """The verdicts for a terminal."""
     rows = [
-        {"figure": record["figure"], "verdict": record["verdict"]["word"], "measured": record["verdict"]["measured"]}
+        {"figure": record["figure"], "verdict": record["verdict"]["word"], REASON: reason(record["verdict"])}
         for record in sidecars(out, entries)
     ]
     return render_table(rows)
+
+
+def reason(verdict: Mapping[str, str]) -> str:
+    """Why the verdict is what it is; where it says no more, the beginning of what was measured."""
+    return verdict["why"] or textwrap.shorten(verdict["measured"], BRIEF, placeholder=" …")
+
+
+def tally(records: Sequence[dict[str, Any]]) -> str:
+    """How often each word was said."""
+    counts = Counter(record["verdict"]["word"] for record in records)
+    return ", ".join(f"{counts[word]} {word}" for word in WORD_CLASSES if counts[word]) or "none drawn"
 
 
 def page(out: Path, records: Sequence[dict[str, Any]], documents: Mapping[str, dict[str, Any]]) -> str:
     """The whole page."""
     ours = [record for record in records if not record["label"].startswith("fig:")]
     papers = [record for record in records if record["label"].startswith("fig:")]
-    counts: dict[str, int] = {}
-    for record in papers:
-        word = record["verdict"]["word"]
-        counts[word] = counts.get(word, 0) + 1
-    tally = ", ".join(f"{count} {word}" for word, count in counts.items()) or "none drawn"
     origins = [document["provenance"] for document in documents.values() if document["provenance"]]
     body = [
         "<h1>Induction heads interpolate n-grams: the figures, from the shipped checkpoints</h1>",
         "<p>Each picture stands beside what the paper claims with it, what was measured here, and a verdict with its "
         "reason. Every number can be traced: the JSON file beside a picture holds the values drawn, the tables hold "
         "the results behind them.</p>",
-        f"<p>The paper's figures: {html.escape(tally)}. Beyond the paper: {len(ours)} figures.</p>",
+        f"<p>The paper's figures ({len(papers)}): {tally(papers)}. Figures beyond the paper ({len(ours)}): "
+        f"{tally(ours)}.</p>",
         "<h2>Verdicts</h2>",
         _verdicts(records),
         "<h2>The paper's figures</h2>",
@@ -137,10 +148,10 @@ def _word(verdict: Mapping[str, str]) -> str:
 def _verdicts(records: Sequence[dict[str, Any]]) -> str:
     rows = "".join(
         f'<tr><td><a href="#{record["figure"]}">{record["figure"]}</a></td><td>{_word(record["verdict"])}</td>'
-        f"<td>{html.escape(record['verdict']['measured'])}</td></tr>"
+        f"<td>{html.escape(reason(record['verdict']))}</td></tr>"
         for record in records
     )
-    head = "<tr><th>figure</th><th>verdict</th><th>measured</th></tr>"
+    head = f"<tr><th>figure</th><th>verdict</th><th>{REASON}</th></tr>"
     return f'<div class="wide"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
 
 

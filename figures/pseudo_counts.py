@@ -1,4 +1,4 @@
-"""The pseudo-count that partial matches make at the lemma's beta: its mean and spread over length, beside alpha."""
+"""The pseudo-count that partial matches make at the lemma's beta, beside alpha."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the excess over Bayes comes from: how often the context was seen, how random the law is, how early it is."""
+"""Where the excess over Bayes comes from: counts, randomness of the law, place."""
 
 from __future__ import annotations
 

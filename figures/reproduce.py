@@ -8,7 +8,7 @@ import sys
 import time
 
 from analyses import plan
-from analyses.command import BAD_INPUT, FAILED, OK, BadInput, Entry, say
+from analyses.command import BAD_INPUT, FAILED, OK, Entry, say
 from analyses.report import check_document_target
 from figures import door, page
 
@@ -16,8 +16,7 @@ from figures import door, page
 def reproduce(entries: dict[str, Entry], options: argparse.Namespace) -> int:
     """Run the plan, write the tables, draw the figures, write the page; returns the exit code."""
     start = time.monotonic()
-    if not options.checkpoints.is_dir():
-        raise BadInput(f"--checkpoints {options.checkpoints}: no such directory")
+    plan.check_zoo(plan.PLAN, options.checkpoints)
     for name in plan.PLAN:
         check_document_target(options.out / f"{name}.json", key="analysis", name=name, overwrite=options.overwrite)
     page.check_target(options.out / page.FILE, overwrite=options.overwrite)

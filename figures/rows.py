@@ -1,7 +1,7 @@
 """Choosing rows of results by what their checkpoint is.
 
-Rows of checkpoint analyses have a `subject`: family, prior, bos, length, order, vocab, seed and protocol
-(`analyses.subject.summary_of`).
+Rows of checkpoint analyses have a `subject`: family, prior, bos, length, order, vocab, seed, protocol
+and init (`analyses.subject.summary_of`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the smoothing comes from: partial matches, BOS or the readout, each switched off.
+"""What smooths: partial matches, BOS or the readout, each switched off.
 
 Draws the rows of `python -m analyses smoothing_source`.
 """
@@ -208,10 +208,32 @@ def verdict(results: Results) -> Verdict:
         words = ", ".join(f"{SOURCES[source][0]} {rise_text(cost)}" for source, cost in costs.items())
         uniform = row["readout_uniform"]
         words += "" if uniform is None else f", uniform share of the readout {uniform:.1%}"
+        if not setting.bos:
+            words += f"; {parts_text(row)}"
         measured.append(f"{setting.words}: {words}")
         if most == "readout":
-            surprises.append(setting.words)
-    why = ""
-    if surprises:
-        why = f"In {', '.join(surprises)} the readout does most of the smoothing, which the paper does not mention"
-    return judged(checks, measured="; ".join(measured) or "no model was measured", why=why)
+            surprises.append(
+                f"{setting.words}: switched off alone, the readout, of which the paper does not speak, costs "
+                f"{rise_text(costs['readout'])} nats and partial matches {rise_text(costs['partial'])}; "
+                f"{parts_text(row)}"
+            )
+    told = "; ".join(measured)
+    return judged(
+        checks,
+        measured=f"rise of KL when switched off alone, in nats: {told}" if told else "no model was measured",
+        why=". ".join(surprises),
+    )
+
+
+def parts_text(row: Row) -> str:
+    """Each source's part in the whole rise, and how far that split hangs on the floor."""
+    parts = [
+        f"{SOURCES[source][0]} {part['share']:.0%}"
+        for source in SOURCES
+        if (part := share(row, source)) is not None and part["share"] is not None
+    ]
+    whole = row["switched"][-1]
+    return (
+        f"parts (Shapley) in the whole rise of {whole['change']:.2f} nats: {', '.join(parts)}, a split that depends on "
+        f"the floor of KL, which is needed in {whole['floored']:.0%} of sequences with everything off"
+    )

@@ -1,4 +1,4 @@
-"""The two-layer circuit on one real sequence, with arrows as wide as the attention.
+"""The circuit on one real sequence, with arrows as wide as the attention.
 
 Draws the row of `python -m analyses circuit` for k = 2.
 """

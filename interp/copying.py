@@ -61,6 +61,9 @@ class CopyHeads(Result):
     masses            [head, lag] mean attention on each lag 1..k
     self_mass         mean attention on the token itself (lag 0)
     bos_mass          mean attention on BOS; 0 without BOS
+    last_mass         mean attention of the last token on its assigned lag: the query that is trained may copy otherwise
+                      than the mean over positions says
+    last_bos          mean attention of the last token on BOS; 0 without BOS
     entropy           of the pattern in nats, averaged over tokens
     position_share    see the module; NaN with a single sequence
     profile           [head, position] mean attention of token t on its assigned lag; NaN where t has no such lag
@@ -76,6 +79,8 @@ class CopyHeads(Result):
     masses: Float[np.ndarray, "head lag"]
     self_mass: Float[np.ndarray, " head"]
     bos_mass: Float[np.ndarray, " head"]
+    last_mass: Float[np.ndarray, " head"]
+    last_bos: Float[np.ndarray, " head"]
     entropy: Float[np.ndarray, " head"]
     position_share: Float[np.ndarray, " head"]
     profile: Float[np.ndarray, "head position"]
@@ -86,7 +91,7 @@ class CopyHeads(Result):
     provenance: dict[str, Any] = field(repr=False)
 
     def table(self) -> pd.DataFrame:
-        """One row per head: head, lag, mass, stderr, spread, entropy, position_share, self, bos, verdict."""
+        """One row per head; the columns are the fields of the class that have one value for each head."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -100,6 +105,8 @@ class CopyHeads(Result):
                 "position_share": self.position_share,
                 "self_mass": self.self_mass,
                 "bos_mass": self.bos_mass,
+                "last_mass": self.last_mass,
+                "last_bos": self.last_bos,
                 "verdict": self.verdict,
             }
         )
@@ -107,10 +114,12 @@ class CopyHeads(Result):
     def __str__(self) -> str:
         lines = [f"copy heads on {self.n} sequences: {'ok' if self.success else 'FAILED'}"]
         for head in range(min(len(self.lag), 5)):
-            where = f"lag {self.lag[head]} mass {self.mass[head]:.3f}" if self.lag[head] else "no lag left"
+            where = "no lag left"
+            if self.lag[head]:
+                where = f"lag {self.lag[head]} mass {self.mass[head]:.3f}, at the last query {self.last_mass[head]:.3f}"
             lines.append(
-                f"  head {head}: {self.verdict[head]} ({where}, sd over positions {self.spread[head]:.3f}, "
-                f"entropy {self.entropy[head]:.2f}, by position {self.position_share[head]:.1%})"
+                f"  head {head}: {self.verdict[head]} ({where}, entropy {self.entropy[head]:.2f}, "
+                f"by position {self.position_share[head]:.1%})"
             )
         if len(self.lag) > 5:
             lines.append(f"  and {len(self.lag) - 5} more heads")
@@ -131,7 +140,7 @@ def copy_heads(cap: Capture, *, copies: float = COPIES, pure: float = PURE, some
     length = keys - bos
     per_sequence = np.zeros((sequences, heads, order))
     by_position = np.full((heads, order, length), np.nan)
-    self_mass, bos_mass, entropy, share = (np.zeros(heads) for _ in range(4))
+    self_mass, bos_mass, last_bos, entropy, share = (np.zeros(heads) for _ in range(5))
     for head in range(heads):
         at_lag = np.zeros((order, length))
         total = np.zeros((length, keys))
@@ -146,6 +155,7 @@ def copy_heads(cap: Capture, *, copies: float = COPIES, pure: float = PURE, some
             self_mass[head] += np.diagonal(pattern, offset=bos, axis1=1, axis2=2).sum() / (sequences * length)
             if bos:
                 bos_mass[head] += pattern[:, :, 0].sum() / (sequences * length)
+                last_bos[head] += pattern[:, -1, 0].sum() / sequences
             entropy[head] -= xlogy(pattern, pattern).sum() / (sequences * length)
             total += pattern.sum(axis=0)
             squares += float((pattern**2).sum())
@@ -174,6 +184,8 @@ def copy_heads(cap: Capture, *, copies: float = COPIES, pure: float = PURE, some
         masses=masses,
         self_mass=self_mass,
         bos_mass=bos_mass,
+        last_mass=profile[:, -1].copy(),
+        last_bos=last_bos,
         entropy=entropy,
         position_share=share,
         profile=profile,

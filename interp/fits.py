@@ -188,7 +188,7 @@ class MatchFit(Result):
             )
         lines.append(
             f"  R2         {self.r2:.4f}; of what position leaves {self.r2_match:.4f}; "
-            f"where attended {self.r2_attended:.4f}"
+            f"keys weighted by attention {self.r2_attended:.4f}"
         )
         tokens = "" if math.isnan(self.token_share) else f"; the key's own tokens then add {self.token_share:.2%}"
         lines.append(f"  position   adds {self.position_share:.2%} of the variance{tokens}")

@@ -151,16 +151,22 @@ class OverlapMass(Result):
             return ", ".join(f"{value:.3f}" for value in values)
 
         queries = "1 query" if len(self.queries) == 1 else f"{len(self.queries)} queries"
-        outside = f"BOS {self.bos:.3f} ({self.predicted_bos:.3f}), early {self.early:.3f} (0)"
+        order = len(self.by_overlap) - 1
+        bos = "" if self.kappa is None else f"BOS {self.bos:.3f} ({self.predicted_bos:.3f}), "
         lines = [
             f"overlap mass over {self.n} sequences, {queries}: {'ok' if self.success else 'FAILED'}",
-            f"  |M| = 0..{len(self.by_overlap) - 1}   {row(self.by_overlap)} (law: {row(self.predicted_by_overlap)})",
-            f"  outside      {outside}",
-            f"  partial      contiguous {self.contiguous:.3f} ({self.predicted_contiguous:.3f}), "
-            f"other {self.noncontiguous:.3f} ({self.predicted_noncontiguous:.3f})",
+            f"  |M| = 0..{order}   {row(self.by_overlap)} (law: {row(self.predicted_by_overlap)})",
+            f"  outside      {bos}early {self.early:.3f} (0)",
+        ]
+        if order > 1:
+            lines.append(
+                f"  partial      contiguous {self.contiguous:.3f} ({self.predicted_contiguous:.3f}), "
+                f"other {self.noncontiguous:.3f} ({self.predicted_noncontiguous:.3f})"
+            )
+        lines += [
             f"  distance     {self.distance:.4f} of the means, {self.distance_each:.4f} query by query, "
             f"largest gap {self.largest_gap:.4f}",
-            f"  lambda       {row(self.mean_order_weights)}",
+            f"  lambda_0..{order}  {row(self.mean_order_weights)} (order weights, eq:transformer_mixture)",
         ]
         if self.message:
             lines.append(f"  {self.message}")

@@ -88,13 +88,18 @@ class PairFit(Result):
     def __str__(self) -> str:
         lines = [
             f"lag pairs of {self.n} keys, {self.sequences} sequences: {'ok' if self.success else 'FAILED'}",
-            f"  aligned pairs carry {self.aligned_share:.2%} ± {self.aligned_share_stderr:.2%} of the explained score",
+            f"  aligned pairs (x_{{t-a}} with x_{{s-a-1}}) carry {self.aligned_share:.2%} "
+            f"± {self.aligned_share_stderr:.2%} of the explained score",
             f"  R2 {self.r2:.4f}; of what position leaves {self.r2_pairs:.4f}",
         ]
         if self.message:
             lines.append(f"  {self.message}")
         if self.success and len(self.beta) <= 4:
-            lines += ["  " + " ".join(f"{value:8.3f}" for value in row) for row in self.beta]
+            blocks = range(len(self.beta))
+            lines.append("  query \\ key" + "".join(f"{_token('s', lag):>9}" for lag in blocks))
+            lines += [
+                f"  {_token('t', lag):11}" + "".join(f"{value:9.3f}" for value in self.beta[lag]) for lag in blocks
+            ]
         elif self.success:
             lines.append("  aligned    " + ", ".join(f"{value:.4g}" for value in self.aligned))
         return "\n".join(lines)
@@ -166,6 +171,11 @@ def fit_score_pairs(
         "aligned_share_stderr": float(np.sqrt(clustered(influence[:, None])[0, 0])),
     }
     return result(found=found | quality)
+
+
+def _token(place: str, lag: int) -> str:
+    """The token of a block as the module's docstring writes it."""
+    return f"x_{{{place}-{lag}}}" if lag else f"x_{place}"
 
 
 def _design(

@@ -161,7 +161,7 @@ class SmoothingSource(Result):
                 alone = self[part.source]
                 lines.append(
                     f"  {part.source:8} off alone {alone.change:+.4f} +- {alone.change_stderr:.4f}; "
-                    f"part in the whole {part.contribution:+.4f} +- {part.stderr:.4f}"
+                    f"part in the whole (Shapley value) {part.contribution:+.4f} +- {part.stderr:.4f}"
                 )
             else:
                 lines.append(f"  {part.source:8} not applicable: {part.reason}")

@@ -13,9 +13,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from models.protocols import PROTOCOLS
 from models.spec import FAMILIES, SAVE_SECONDS, RunSpec, make_spec
@@ -23,6 +24,14 @@ from models.spec import FAMILIES, SAVE_SECONDS, RunSpec, make_spec
 ROOT = Path(__file__).parent
 CHECKPOINTS = ROOT / "checkpoints"
 STUDIES = ROOT / "studies"
+BAD_INPUT, INTERRUPTED, READER_GONE = 2, 130, 141
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_INPUT, f"error: {message} (see {self.prog} --help)\n")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,19 +39,24 @@ def main(argv: list[str] | None = None) -> int:
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    options = parser().parse_args(argv)
+    options = parser().parse_args(_attach_negative_lists(sys.argv[1:] if argv is None else argv))
     try:
-        return int(options.command(options))
+        code = int(options.command(options))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader, e.g. `head`, has gone: nothing is left to say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return READER_GONE
     except (ValueError, RuntimeError, OSError) as error:
-        print(f"python -m models: {_one_line(error)}", file=sys.stderr)
-        return 2
+        print(f"error: {_one_line(error)}", file=sys.stderr)
+        return BAD_INPUT
     except KeyboardInterrupt:
-        print("python -m models: interrupted; --resume goes on from the last save", file=sys.stderr)
-        return 130
+        print("interrupted; --resume goes on from the last save", file=sys.stderr)
+        return INTERRUPTED
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+def parser() -> Parser:
+    top = Parser(
         prog="python -m models",
         description="Train, build and list the models under study.",
         epilog=(__doc__ or "").partition("\n\n")[2],
@@ -101,9 +115,9 @@ def parser() -> argparse.ArgumentParser:
     sweep.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
     sweep.set_defaults(command=sweep_study)
 
-    zoo = commands.add_parser("zoo", help="the table of the checkpoints, measured anew where needed")
+    zoo = commands.add_parser("zoo", help="the table of the checkpoints, measured where it is not known")
     zoo.add_argument("--checkpoints", type=Path, default=CHECKPOINTS, metavar="DIR")
-    zoo.add_argument("--write", action="store_true", help="write it to README.md beside the checkpoints")
+    zoo.add_argument("--write", action="store_true", help="write it to README.md and zoo.json beside the checkpoints")
     zoo.add_argument("--json", action="store_true", help="print the rows as one JSON object")
     zoo.set_defaults(command=show_zoo)
     return top
@@ -261,6 +275,17 @@ def show_zoo(options: argparse.Namespace) -> int:
     from models.zoo import zoo_command
 
     return zoo_command(options.checkpoints, write=options.write, as_json=options.json)
+
+
+def _attach_negative_lists(argv: list[str]) -> list[str]:
+    """`--eta -5,5` as `--eta=-5,5`: argparse takes a negative number for a value, but a list of them for an option."""
+    attached: list[str] = []
+    for word in argv:
+        if attached and re.fullmatch("--[a-z]+", attached[-1]) and re.match(r"-[\d.][^,]*,", word):
+            attached[-1] += f"={word}"
+        else:
+            attached.append(word)
+    return attached
 
 
 def _one_line(error: Exception) -> str:

@@ -3,7 +3,7 @@
 Every row is measured: the checkpoint's KL to the true next law on common held-out sequences, beside that of the best
 construction at that length on the same sequences, so that their difference is far less noisy than either. Measurements
 are kept in `zoo.json` beside the checkpoints, by the digest of the weights, and made again only where the weights
-have changed.
+have changed. Only `--write` writes; without it new measurements are shown and forgotten.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def find_checkpoints(root: Path) -> list[Path]:
 
 
 def zoo_command(root: Path, *, write: bool, as_json: bool) -> int:
-    """Print the table of the checkpoints, or write it to README.md beside them."""
-    rows = zoo_rows(root)
+    """Print the table of the checkpoints, or write it to README.md beside them, and the measurements to zoo.json."""
+    rows = zoo_rows(root, write=write)
     if not rows:
         raise ValueError(f"{root}: no checkpoints there; `python -m models sweep zoo` trains them")
     if write:
@@ -51,8 +51,11 @@ def zoo_command(root: Path, *, write: bool, as_json: bool) -> int:
     return 0
 
 
-def zoo_rows(root: Path) -> list[dict[str, Any]]:
-    """One row per finished checkpoint below `root`, from the cache where its weights have not changed."""
+def zoo_rows(root: Path, *, write: bool = False) -> list[dict[str, Any]]:
+    """One row per finished checkpoint below `root`, from the cache where its weights have not changed.
+
+    The cache is brought up to date only with `write`.
+    """
     from tqdm import tqdm
 
     from models.run import is_finished
@@ -66,7 +69,7 @@ def zoo_rows(root: Path) -> list[dict[str, Any]]:
         digest = hashlib.sha256((path / "model.safetensors").read_bytes()).hexdigest()[:16]
         row = known.get(name)
         rows[name] = row if row and row["digest"] == digest else {"digest": digest, **measure(path, name)}
-    if rows and rows != known:
+    if write and rows and rows != known:
         _replace(file, json.dumps(rows, indent=1) + "\n")
     return [{column: row[column] for column in COLUMNS} for row in rows.values()]
 

@@ -317,9 +317,12 @@ def test_kappa_without_bos_is_refused(chains: ChainBatch) -> None:
 def test_the_door(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
     save(trained_like(noise=0.02, length=16), tmp_path / "trained")
     save(without_mechanism(length=16), tmp_path / "random")
-    assert main(["causal", str(tmp_path / "trained"), str(tmp_path / "random"), "--batch", "64", "--json"]) == 0
-    trained, random = json.loads(capsys.readouterr().out)["rows"]
+    assert main(["causal", str(tmp_path / "trained"), str(tmp_path / "random"), "--batch", "64", "--json"]) == 1
+    captured = capsys.readouterr()
+    trained, random = json.loads(captured.out)["rows"]
     assert trained["loss_recovered"] > 0.9
     assert trained["success"]
     assert not random["success"]
     assert random["message"].startswith("no law to test: ")
+    assert f"failed: {tmp_path / 'random'}: no law to test" in captured.err
+    assert f"failed: {tmp_path / 'trained'}" not in captured.err

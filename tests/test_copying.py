@@ -192,3 +192,18 @@ def test_captures_are_left_alone_and_results_stored():
     json.dumps(heads.record(), allow_nan=False)
     assert heads.table().verdict.tolist() == list(heads.verdict)
     assert heads.n == 48
+
+
+def test_the_last_query_is_told_apart_from_the_mean_over_positions():
+    """A bias at the largest distance, which the last query alone sees, draws it to BOS."""
+    length = 20
+    model = copying_model([{1: 12.0, length: 15.0}], length=length, bos=True)
+    heads = heads_of(model)
+    assert heads.verdict == ("copies lag 1",)
+    pulled = np.exp(15.0) / (np.exp(15.0) + np.exp(12.0) + length - 1)
+    np.testing.assert_allclose(heads.last_bos, pulled, rtol=1e-5)
+    np.testing.assert_allclose(heads.last_mass, np.exp(12.0) / np.exp(15.0) * pulled, rtol=1e-5)
+    assert heads.mass[0] > 0.9
+    assert "at the last query 0.047" in str(heads)
+    steady = heads_of(copying_model([{1: 12.0}], length=length, bos=True))
+    np.testing.assert_allclose(steady.last_mass, 1.0, atol=1e-3)

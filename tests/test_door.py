@@ -39,6 +39,13 @@ class Probed(Result):
         return f"Probed on {self.n} sequences"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Untrusted(Probed):
+    """A result that says why it is not to be trusted."""
+
+    message: str
+
+
 def analyse(subject: Subject, options: argparse.Namespace) -> Probed:
     print("a library talks")  # must not reach stdout
     if subject.info.model["length"] == 7:
@@ -241,6 +248,29 @@ def test_a_failed_verdict_is_exit_code_1(run):
     assert run("own")[0] == 0
 
 
+def test_a_result_without_success_is_exit_code_1(run, checkpoints, monkeypatch):
+    def fails(subject: Subject, options: argparse.Namespace) -> Probed:
+        found = analyse(subject, options)
+        if not subject.info.model["bos"]:
+            return found
+        return Untrusted(beta=found.beta, matrix=found.matrix, n=found.n, success=False, message="too\nlittle")
+
+    monkeypatch.setattr(FAKES["probe"][1], "analyse", fails)
+    assert run("probe", checkpoints["plain"], "--batch", 2)[0] == 0
+    code, out, err = run("probe", checkpoints["plain"], checkpoints["bos"], "--batch", 2, "--json")
+    assert code == 1
+    assert [row["success"] for row in json.loads(out)["rows"]] == [True, False]
+    said = [line for line in err.splitlines() if line.startswith("failed:")]
+    assert said == [f"failed: {checkpoints['bos']}: too little"]
+    code, _, err = run("all", checkpoints["bos"], "--batch", 2)
+    assert code == 1
+    assert f"failed: {checkpoints['bos']}: probe: too little" in err
+    assert run("probe", checkpoints["bos"], checkpoints["absent"], "--batch", 2)[0] == 2
+    # What `make reproduce` reads: there a failed seed is a finding.
+    options = argparse.Namespace(checkpoints=[str(checkpoints["bos"])], prior=None, batch=2, seed=0, scale=1.0)
+    assert not door.run_checkpoints(FAKES["probe"][1], "probe", options).failures
+
+
 def test_applies_is_respected(run, checkpoints):
     code, _, err = run("picky", checkpoints["plain"])
     assert code == 2
@@ -273,7 +303,7 @@ def test_tables_have_one_line_per_checkpoint(run, checkpoints, tmp_path):
     file = tmp_path / "new" / "table.csv"
     run("probe", checkpoints["plain"], checkpoints["bos"], "--csv", file, "--batch", 2)
     table = pd.read_csv(file)
-    described = ("family", "prior", "bos", "length", "order", "vocab", "seed", "protocol")
+    described = ("family", "prior", "bos", "length", "order", "vocab", "seed", "protocol", "init")
     assert list(table.columns) == [
         "analysis", "checkpoint", *(f"subject.{word}" for word in described), "beta_1", "beta_2", "n", "success"
     ]  # fmt: skip
@@ -330,6 +360,18 @@ def test_rendered_tables_fit_and_align():
     narrow = report.render_table([{f"column{number}": number for number in range(30)}], width=60)
     assert "also in --json and --csv" in narrow
     assert max(map(len, narrow.splitlines())) <= 60
+
+
+def test_long_paths_break_after_a_slash():
+    path = "models/checkpoints/hierarchical_bos/disentangled/T64_seed0"
+    assert report.cell_lines(path, 30) == ["models/checkpoints/", "hierarchical_bos/disentangled/", "T64_seed0"]
+    assert report.cell_lines(f"in {path} too", 30)[-1] == "T64_seed0 too"
+    assert report.cell_lines("a/" + "b" * 12 + "/c", 5) == ["a/", "bbbbb", "bbbbb", "bb/c"]
+    assert report.cell_lines("a and/or b", 6) == ["a", "and/or", "b"]
+    assert report.cell_lines("", 5) == [""]
+    table = report.render_table([{"checkpoint": path, "n": 1}], width=40)
+    assert "hierarchical_bos/" in table
+    assert max(map(len, table.splitlines())) <= 40
 
 
 def test_flat_rows_keep_scalars_and_short_vectors():

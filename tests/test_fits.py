@@ -497,6 +497,11 @@ def test_results_can_be_printed_tabulated_and_stored():
         assert len(str(result).splitlines()) <= 8
         json.dumps(result.record(), allow_nan=False)
         assert len(result.table()) in (4, 16)
+    assert "keys weighted by attention" in str(fit_scores(cap))
+    header, *rows = str(fit_score_pairs(cap)).splitlines()[-5:]
+    assert header.split() == ["query", "\\", "key", "x_s", "x_{s-1}", "x_{s-2}", "x_{s-3}"]
+    assert [row.split()[0] for row in rows] == ["x_t", "x_{t-1}", "x_{t-2}", "x_{t-3}"]
+    assert float(rows[1].split()[3]) == pytest.approx(1.2)
     table = fit_scores(cap).table().set_index("parameter")
     assert table.estimate["beta_2"] == pytest.approx(1.2)
     assert table.estimate["kappa"] == pytest.approx(3.3)

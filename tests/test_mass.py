@@ -205,6 +205,19 @@ def test_a_fit_of_another_model_is_refused():
         overlap_mass(cap, fit_scores(planted(beta=(2.7, 1.2), kappa=None, vocab=5)))
 
 
+def test_the_page_says_what_lambda_is_and_leaves_out_what_cannot_be():
+    page = str(overlap_mass(planted(beta=(2.7, 1.2), kappa=3.3, vocab=5)))
+    assert "(order weights, eq:transformer_mixture)" in page
+    assert "lambda_0..2 " in page
+    assert "BOS" in page
+    assert "partial" in page
+    page = str(overlap_mass(planted(beta=(2.7,), kappa=None, vocab=5)))
+    assert "lambda_0..1 " in page
+    assert "early" in page
+    assert "BOS" not in page
+    assert "partial" not in page
+
+
 def test_results_can_be_printed_tabulated_and_stored():
     mass = overlap_mass(planted(beta=(2.7, 1.2, 0.3), kappa=3.3, vocab=5))
     failed = overlap_mass(planted(beta=(2.7, 1.2, 0.3), kappa=3.3, vocab=5, batch=4))

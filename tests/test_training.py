@@ -299,6 +299,8 @@ def test_a_local_sweep_trains_every_run_and_skips_what_is_done(
     [
         (["train", "--init", "magic(3)", "--out", "x"], "init must be"),
         (["train", "--eta", "5", "--out", "x"], "eta must list"),
+        (["train", "--eta", "-5,5", "--out", "x"], "eta must be a finite number > 0, got -5.0"),
+        (["train", "--eta=-5,5", "--out", "x"], "eta must be a finite number > 0, got -5.0"),
         (["train", "--length", "2", "--out", "x"], "length must exceed"),
         (["train", "--steps", "0", "--out", "x"], "steps must be"),
         (["sweep", "nonesuch"], "no study"),
@@ -318,8 +320,51 @@ def test_bad_input_exits_2_with_one_line(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert len(captured.err.strip().splitlines()) == 1
+    assert captured.err.startswith("error: ")
     assert message in captured.err
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--length", "many", "--out", "x"], "argument --length: invalid int value: 'many'"),
+        (["train", "--eta", "five", "--out", "x"], "expected numbers separated by commas, got 'five'"),
+        (["train"], "the following arguments are required: --out"),
+    ],
+)
+def test_a_bad_option_is_one_line_without_the_usage(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert line.startswith("error: ")
+    assert message in line
+    assert line.endswith("(see python -m models train --help)")
+
+
+def test_a_list_may_begin_with_a_negative_number(tmp_path: Path) -> None:
+    assert main(["construct", "--beta", "-1,2", "--out", str(tmp_path / "x"), "--length", "8"]) == 0
+    expected = ip.construct(order=2, vocab=5, length=8, beta=(-1.0, 2.0))
+    torch.testing.assert_close(ip.load(tmp_path / "x").state_dict(), expected.state_dict())
+
+
+def test_a_reader_that_leaves_ends_it_quietly() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "models"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parent.parent,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_the_listing_does_not_load_torch() -> None:

@@ -45,8 +45,12 @@ def test_the_table_measures_every_finished_checkpoint(
         expected = ip.kl_divergence(chains.next_law, ip.predict(model, chains.tokens))
         assert row["kl"] == pytest.approx(expected.mean, abs=1e-5), family
         assert row["stderr"] == pytest.approx(expected.stderr, abs=1e-5), family
+    assert not (root / "zoo.json").exists()  # reading writes nothing
     assert rows["construction"]["ratio"] == pytest.approx(1.0, abs=0.02)
     assert rows["disentangled"]["ratio"] > 1.05  # thirty steps do not train it
+
+    assert zoo_rows(root, write=True) == list(rows.values())
+    assert len(json.loads((root / "zoo.json").read_text())) == 3
 
     def refuse(path: Path, name: str) -> dict[str, object]:
         raise AssertionError(f"{name} was measured again")

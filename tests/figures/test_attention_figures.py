@@ -105,7 +105,9 @@ def assert_bars(ax, row) -> None:
     assert bars[0].get_x() + bars[0].get_width() / 2 == pytest.approx(0 if row["kinds"][0] == "bos" else 1)
     assert ax.get_ylim()[1] > max(row["weights"])
     shares = [text.get_text().split()[-1] for text in ax.get_legend().get_texts()]
-    assert shares == [f"{share:.2f}" for share in row["mass"].values() if share >= _attention.LEAST_MASS]
+    assert shares == [_attention.share_text(share) for share in _attention.shown_masses(row).values()]
+    assert all(kind in _attention.shown_masses(row) for kind, share in row["mass"].items() if share >= 0.005)
+    assert all(place == int(place) for place in ax.get_xticks())
 
 
 def words_of(figure) -> str:
@@ -144,7 +146,10 @@ def test_every_figure_can_be_read_and_redrawn_from_its_numbers(name, results, dr
     assert set(chosen) == set(module.ANALYSES)
     assert module.chosen(chosen) == chosen
     assert f"T = {tiny_zoo.LENGTH}" in module.caption(chosen)
-    assert module.verdict(chosen).word in ("holds", "holds in part")
+    verdict = module.verdict(chosen)
+    assert verdict.word in ("holds", "holds in part")
+    of = "weights of one run each" if name == "hier_layer2_wa" else "one sequence: "
+    assert verdict.measured.startswith(of)
     assert_readable(drawn(name, results))
 
 
@@ -242,6 +247,44 @@ def test_one_missing_family_is_a_note_and_the_rest_is_drawn(results, drawn):
         verdict = module.verdict(module.chosen(rest))
         assert verdict.word == "holds in part"
         assert verdict.why.endswith("not judged, for want of results: standard")
+
+
+@pytest.mark.parametrize("name", ["mech_main", "hier_layer1_attn", "hier_layer2_attn"])
+def test_the_first_family_that_is_there_has_the_labels(name, results, drawn):
+    rest = {"attention": [row for row in results["attention"] if row["subject"]["family"] != "construction"]}
+    with pytest.warns(MissingPanel, match="construction"):
+        figure = drawn(name, rest)
+    labels = [ax.get_ylabel() for ax in figure.axes if ax.axison and ax.images]
+    assert sum("query position" in label for label in labels) == {"mech_main": 3}.get(name, 2)
+    assert_readable(figure)
+
+
+def test_every_bar_that_can_be_seen_has_a_legend_entry(results):
+    row = copy.deepcopy(family(results, "construction"))
+    early = row["kinds"].index("early")
+    assert "early" not in _attention.shown_masses(row)
+    row["weights"][early] = row["mass"]["early"] = 0.5 * _attention.LEAST_MASS
+    share = row["weights"][early] / max(row["weights"])
+    assert ("early" in _attention.shown_masses(row)) == (share >= _attention.LEAST_HEIGHT)
+    row["weights"][early] = _attention.LEAST_HEIGHT * max(row["weights"])
+    assert "early" in _attention.shown_masses(row)
+    assert _attention.share_text(row["mass"]["early"]) == "<0.01"
+
+
+@pytest.mark.parametrize("name", ["mech_main", "hier_layer1_attn", "nobos_trained"])
+def test_captions_say_how_training_started(name, results):
+    module = importlib.import_module(f"figures.{name}")
+    started = copy.deepcopy(results)
+    for row in started["attention"]:
+        row["subject"]["init"] = {"standard": "copy(3)"}.get(row["subject"]["family"], "random(0.3)")
+        if not row["subject"]["bos"]:
+            row["subject"]["init"] = "copy(5)"
+    caption = module.caption(module.chosen(started))
+    if name == "nobos_trained":
+        assert caption.endswith("Start of training: disentangled: copy(5), a bias of 5 on each copy head's lag.")
+    else:
+        assert "disentangled: random(0.3), no head set on a lag; standard: copy(3), a bias of 3 on each" in caption
+    assert "disentangled: not recorded" in module.caption(module.chosen(results))
 
 
 def test_hier_layer2_attn_shows_scores_above_weights(results, drawn):

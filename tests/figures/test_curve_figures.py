@@ -299,6 +299,28 @@ def test_a_planted_construction_is_drawn_at_its_parameters(planted, drawn):
     assert "1 checkpoints" in module.caption(chosen)
 
 
+def test_models_off_the_optimum_are_told(planted):
+    module = module_of("beta_kappa_zoo")
+    results = module.chosen(rows_of(planted, "beta_kappa", "optimal"))
+    best = next(
+        row for row in results["optimal"] if row["source"] == "optimum" and row["bos"] and row["length"] == LENGTH
+    )
+    (fit,) = results["beta_kappa"]
+    at = {**fit, "beta": list(best["beta"]), "kappa": best["kappa"] + module.NEAR - 0.01}
+    verdict = module.verdict({**results, "beta_kappa": [at]})
+    assert (verdict.word, verdict.why) == ("holds", "")
+    assert "within 0.15 nats (a tolerance of ours) in 3 of 3" in verdict.measured
+    # Half of the runs far above, half far below: the median gap is nothing, the median distance is not.
+    sides = [{**at, "kappa": best["kappa"] + 1.0}, {**at, "kappa": best["kappa"] - 1.0}]
+    assert module.verdict({**results, "beta_kappa": sides}).word == "holds in part"
+    off = {**at, "kappa": best["kappa"] + 1.0}
+    verdict = module.verdict({**results, "beta_kappa": [off]})
+    assert verdict.word == "holds in part"
+    assert "kappa of construction models (hierarchical, BOS) by +1.00" in verdict.why
+    off = {**off, "beta": [value + 1.0 for value in best["beta"]]}
+    assert module.verdict({**results, "beta_kappa": [off]}).word == "does not hold here"
+
+
 def test_a_failed_fit_is_not_drawn(planted, drawn):
     results = rows_of(planted, "beta_kappa", "optimal")
     failed = {**results["beta_kappa"][0], "success": False, "message": "no law", "beta": [None, None], "kappa": None}

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from analyses import plan
+from analyses.command import read_entries
 from analyses.plan import Ask
 from figures import door
 from tests import tiny_zoo
@@ -124,7 +125,8 @@ def test_foreign_files_are_kept(suffix, draw, tmp_path, capsys):
 
 
 def test_missing_checkpoints_are_a_note_and_a_warning(draw, tmp_path, capsys):
-    assert draw("nobos_trained", "--out", tmp_path, "--format", "png") == 0
+    zoo = tiny_zoo.plant(tmp_path / "zoo", seeds=1, families=("construction",))
+    assert draw("nobos_trained", "--out", tmp_path, "--format", "png", "--checkpoints", zoo) == 0
     what = "panel left out: disentangled model, independent prior without BOS"
     assert f"warning: nobos_trained: {what}" in capsys.readouterr().err
     sidecar = json.loads((tmp_path / "nobos_trained.json").read_text())
@@ -132,10 +134,61 @@ def test_missing_checkpoints_are_a_note_and_a_warning(draw, tmp_path, capsys):
     assert sidecar["verdict"]["word"] == "cannot tell"
 
 
-def test_listing_names_every_figure_with_its_label(capsys):
+@pytest.mark.parametrize("name", ["all", "nobos_trained", "mech_indep", "lag_asymmetry", "reproduce"])
+def test_no_checkpoint_is_told_before_any_work(name, draw, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(plan, "perform", lambda job: pytest.fail(f"{job.analysis} ran"))
+    (tmp_path / "zoo").mkdir()
+    assert refused(draw, name, "--checkpoints", tmp_path / "zoo", "--out", tmp_path / "out") == 2
+    words = f"error: no finished checkpoint below {tmp_path / 'zoo'}; python -m models train makes one\n"
+    assert capsys.readouterr().err == words
+    assert not (tmp_path / "out").exists()
+
+
+def test_examples_in_the_help_are_understood(capsys):
+    for entry in (door.ALL, door.REPRODUCE, read_entries(door.FOLDER, marker="LABEL")[NAME]):
+        parser = door.make_parser(entry)
+        examples = parser.format_help().partition("examples:\n")[2].splitlines()
+        assert len(examples) == 2
+        for example in examples:
+            words = example.split()
+            assert words[:4] == ["python", "-m", "figures", entry.name]
+            parser.parse_args(words[4:])
+
+
+def test_results_are_kept_beside_the_page_unless_told_otherwise(tmp_path, monkeypatch):
+    """`reproduce` keeps all it makes below --out; figures share one cache."""
+    from figures import reproduce
+
+    seen = []
+    monkeypatch.setattr(reproduce, "reproduce", lambda entries, options: seen.append(options.cache) or 0)
+    assert door.main(["reproduce", "--out", str(tmp_path / "out")]) == 0
+    assert door.main(["reproduce", "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "mine")]) == 0
+    assert seen == [tmp_path / "out" / "cache", tmp_path / "mine"]
+    assert "in the directory of --out" in " ".join(door.make_parser(door.REPRODUCE).format_help().split())
+    assert "(default: results/cache)" in " ".join(door.make_parser(door.ALL).format_help().split())
+
+
+def test_listing_shows_every_summary_in_full_and_labels_that_differ(capsys):
     assert door.main([]) == 0
-    shown = capsys.readouterr().out
-    lines = {line.split()[0]: line.split()[1] for line in shown.splitlines() if line.startswith("  ")}
-    assert lines["mech_main"] == "fig:mech_main"
-    assert lines["mech_indep"] == "fig:mech_indep"
-    assert all(label.startswith(("fig:", "beyond:")) for label in lines.values())
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
+    entries = read_entries(door.FOLDER, marker="LABEL")
+    assert set(lines) == set(entries)
+    for name, entry in entries.items():
+        assert len(lines[name]) <= 110
+        assert entry.summary in lines[name]
+        assert entry.marker.startswith(("fig:", "beyond:"))
+        other = entry.marker.partition(":")[2] != name
+        assert lines[name].endswith(f" [{entry.marker}]") == other
+    assert lines["bos_trained"].endswith("[fig:app2_bos_tr_attn]")
+
+
+def test_progress_names_prior_family_and_run():
+    job = plan.Job(
+        analysis="causal",
+        argv=("--batch", "2048"),
+        checkpoints=("some/zoo/hierarchical_bos/standard/T64_seed0",),
+        zoo="some/zoo",
+        cache="cache",
+        digest="0",
+    )
+    assert job.words == "causal --batch 2048 hierarchical_bos/standard/T64_seed0"

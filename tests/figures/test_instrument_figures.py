@@ -56,7 +56,8 @@ def results(zoo: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[st
     out = tmp_path_factory.mktemp("results")
     found = {}
     for name in ("causal", "identity_blocks", "lag_pairs", "overlap_mass", "smoothing_source"):
-        assert analyses_door.main([name, *zoo, "--batch", "96", "--out", str(out)]) == 0
+        code = analyses_door.main([name, *zoo, "--batch", "96", "--out", str(out)])
+        assert code in (0, 1)  # 1 for causal: even attention costs d no loss, so none can be recovered
         found[name] = json.loads((out / f"{name}.json").read_text())["rows"]
     return found | {"dynamics": [history()]}
 
@@ -210,7 +211,7 @@ class TestIdentityBlocks:
         training = {"prior": PRIORS["hierarchical"], "seed": 0, "protocol": "annealed"}
         ip.save(without_mechanism(), tmp_path / "a", training=training)
         arguments = ["identity_blocks", str(tmp_path / "a"), "--batch", "96", "--out", str(tmp_path / "results")]
-        assert analyses_door.main(arguments) == 0
+        assert analyses_door.main(arguments) == 1  # it says itself that it cannot be trusted
         rows = json.loads((tmp_path / "results" / "identity_blocks.json").read_text())["rows"]
         assert identity_blocks.verdict(identity_blocks.chosen({"identity_blocks": rows})).word == "does not hold here"
 
@@ -293,9 +294,13 @@ class TestCausal:
         assert causal.verdict({"causal": rows}).word == "holds"
         worse = deepcopy(rows)
         worse[1]["loss_recovered"] = LEAST_RECOVERED - 0.01
+        worse[1]["loss_recovered_stderr"] = 0.006  # within two errors, it does not count as short
+        assert causal.verdict({"causal": worse}).word == "holds"
+        worse[1]["loss_recovered_stderr"] = 0.004
         found = causal.verdict({"causal": worse})
         assert found.word == "holds in part"
-        assert f"recovers {LEAST_RECOVERED} of the loss (not T = {LENGTH})" in found.why
+        assert f"recovers {LEAST_RECOVERED} of the loss, within 2 standard errors (not T = {LENGTH})" in found.why
+        assert f"{LEAST_RECOVERED - 0.01:.3f} ± 0.004" in found.measured
         worse = deepcopy(rows)
         law = next(one for one in worse[1]["edits"] if one["edit"] == "law")
         law["kl"] = law["control_kl"]
@@ -339,7 +344,13 @@ class TestSmoothingSource:
         readout["change"] = 9.0
         found = smoothing_source.verdict({"smoothing_source": rows})
         assert found.word == "holds in part"
-        assert "(independent prior, no BOS) the readout does most of the smoothing" in found.why
+        assert "(independent prior, no BOS): switched off alone, the readout, of which" in found.why
+        parts = [f"{name} {smoothing_source.share(last, source)['share']:.0%}" for source, name in
+                 (("partial", "partial matches"), ("readout", "readout"))]  # fmt: skip
+        floored = f"needed in {last['switched'][-1]['floored']:.0%} of sequences with everything off"
+        for words in (", ".join(parts), "depends on the floor of KL", floored):
+            assert words in found.why
+            assert words in found.measured
 
 
 class TestDynamics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -72,6 +73,34 @@ def test_page_is_self_contained_and_shows_every_figure(made):
             assert (made["out"] / target).is_file(), target
 
 
+def test_tables_of_verdicts_give_reasons_and_the_sections_every_number(made):
+    records = page.sidecars(made["out"], ENTRIES)
+    text = (made["out"] / page.FILE).read_text()
+    head, sections = text.split("<h2>The paper's figures</h2>")
+    terminal = " ".join(page.verdict_table(made["out"], ENTRIES).split())
+    assert page.REASON in head
+    assert page.REASON in terminal
+    for record in records:
+        shown = page.reason(record["verdict"])
+        assert f"<td>{html.escape(shown)}</td>" in head
+        assert html.escape(record["verdict"]["measured"]) in sections
+        if record["verdict"]["why"]:
+            assert shown == record["verdict"]["why"]
+        else:
+            assert len(shown) <= page.BRIEF
+    for start, name in (("fig:", "The paper's figures"), ("beyond:", "Figures beyond the paper")):
+        mine = [record for record in records if record["label"].startswith(start)]
+        assert f"{name} ({len(mine)}): {page.tally(mine)}." in head
+        assert sum(map(int, re.findall(r"\d+", page.tally(mine)))) == len(mine)
+
+
+def test_long_measurements_are_cut_only_where_no_reason_is_given():
+    words = "0.123, " * 60
+    assert page.reason({"measured": words, "why": ""}).endswith("…")
+    assert page.reason({"measured": words, "why": words}) == words
+    assert page.reason({"measured": "0.5 of 1", "why": ""}) == "0.5 of 1"
+
+
 def test_foreign_page_is_kept(tmp_path):
     file = tmp_path / page.FILE
     file.write_text("<p>mine</p>")
@@ -118,15 +147,16 @@ def test_page_opens_in_a_browser(made, width):
     assert overflow <= 0
 
 
-def test_missing_checkpoints_leave_notes_and_the_rest_is_drawn(tmp_path, monkeypatch, capsys):
-    """Only constructions: panels of trained models are notes, warned of, and every figure is still drawn."""
+@pytest.mark.parametrize("name", ["mech_main", "lag_pairs"])
+def test_missing_checkpoints_leave_notes_and_the_rest_is_drawn(tmp_path, monkeypatch, capsys, name):
+    """Only constructions: panels of trained models are notes, and warned of. Each figure's own tests go further."""
     monkeypatch.setattr(plan, "PLAN", dict(tiny_zoo.TINY_PLAN))
     zoo = tiny_zoo.plant(tmp_path / "zoo", seeds=1, families=("construction",))
-    arguments = ["all", "--checkpoints", str(zoo), "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
+    arguments = [name, "--checkpoints", str(zoo), "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
     assert door.main([*arguments, "--jobs", "1", "--format", "png"]) == 0
     captured = capsys.readouterr()
-    assert len(captured.out.split()) == 2 * len(ENTRIES)
-    assert "warning: mech_main: panel left out" in captured.err
-    record = json.loads(Path(tmp_path / "out" / "mech_main.json").read_text())
+    assert captured.out.split() == [str(tmp_path / "out" / f"{name}.{suffix}") for suffix in ("png", "json")]
+    assert f"warning: {name}: panel left out" in captured.err
+    record = json.loads(Path(tmp_path / "out" / f"{name}.json").read_text())
     assert record["missing"]
     assert record["verdict"]["word"] in ("holds in part", "cannot tell", "does not hold here")
