@@ -151,11 +151,11 @@ def step_axis(ax: Axes, steps: list[int]) -> None:
 
 
 def title_of(row: Row) -> str:
-    """What the run is, in two short lines."""
+    """What the run is, in short lines: up to four stand side by side."""
     subject = row["subject"]
-    paper = ", paper's protocol" if subject["protocol"] == "paper" else ""
+    paper = "paper's protocol\n" if subject["protocol"] == "paper" else ""
     bos = "BOS" if subject["bos"] else "no BOS"
-    return f"{subject['family']}{paper}\n{subject['prior']}, {bos}, T = {subject['length']}"
+    return f"{subject['family']}\n{paper}{subject['prior']}, {bos}, T = {subject['length']}"
 
 
 def words_of(row: Row) -> str:

@@ -380,6 +380,14 @@ class TestDynamics:
         figure = drawn(dynamics, {"dynamics": [history(), high]})
         assert figure.axes[0].get_ylim()[1] > 1.2
 
+    def test_four_runs_fit_side_by_side(self) -> None:
+        families = ("construction", "disentangled", "standard")
+        rows = [*(history(family=family) for family in families), history(protocol="paper")]
+        with plt.style.context(door.STYLE):
+            figure = dynamics.draw(dynamics.chosen({"dynamics": rows}))
+            assert len(figure.axes) == 16
+            assert_readable(figure)
+
     def test_words(self) -> None:
         rows = [history(), history(protocol="paper")]
         mine = dynamics.chosen({"dynamics": rows})
