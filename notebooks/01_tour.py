@@ -27,9 +27,10 @@
 # $$
 #
 # Every earlier position votes for its token. The vote weighs more, the more of its context agrees with the context of
-# the query. $M$ is the set of lags that agree, $N_M(m)$ counts the votes for symbol $m$ with that set, $\beta_r$ is
-# what agreement at lag $r$ adds to the attention score, and $\kappa$ is the score of the BOS token, which votes for all
-# symbols alike.
+# the query. $M$ is the set of lags that agree (lag 1 is the query's own token, lag 2 the one before it), $N_M(m)$
+# counts the votes for symbol $m$ with that set and $N_M$ all of them, $\beta_r$ is what agreement at lag $r$ adds to
+# the attention score, $|\beta|_M$ is the sum of these over $M$, and $\kappa$ is the score of the BOS token, which votes
+# for all symbols alike.
 #
 # First the story in ten lines, then what each line means.
 
@@ -93,8 +94,9 @@ assert chains.next_law.shape == (512, 5)
 #
 # A checkpoint is a plain `HookedTransformer`: two attention layers, no MLP, $k = 2$ heads in the first layer (they
 # should *copy* the last tokens) and one head in the second (it should *match* contexts). It is *disentangled*: tokens
-# are one-hot, and each head writes to its own block of the residual stream, so weights can be read. All its attention
-# was learnt.
+# are one-hot, and each head writes to its own block of the residual stream, so weights can be read. There are no
+# position embeddings: each head adds a learnt number for each distance to its scores, the *relative bias*. BOS is
+# embedded as one fifth of every symbol. All its attention was learnt.
 
 # %%
 assert isinstance(model, HookedTransformer)
@@ -142,7 +144,8 @@ assert cap.match_scores.shape == (512, 1, 1, 65)
 
 # %% [markdown]
 # What to see: two copy heads, each with a single dark diagonal. One looks one token back, the other two. (The first
-# rows have nowhere to look back to and attend to what there is.)
+# rows have nowhere to look back to and attend to what there is. The last row, which is not drawn, differs: there more
+# than half of the attention goes to BOS, as the printed line says.)
 
 # %%
 copy = ip.copy_heads(cap)
@@ -271,8 +274,8 @@ sns.despine()
 
 # %% [markdown]
 # The bars are votes: give each bar's weight to its token, and BOS's weight to all five alike, and you have the
-# prediction, nearly. The trained readout does a little more than sum the votes ([02_hooks](02_hooks.ipynb) takes it
-# apart), so a probability differs by one or two hundredths on average, and by more in this sequence.
+# prediction, nearly. The trained readout does a little more than sum the votes ([02_hooks](02_hooks.ipynb) looks
+# at it), so a probability differs by one or two hundredths on average, and by more in this sequence.
 
 # %%
 attention = cap.match_pattern[:, 0, 0].double()

@@ -85,8 +85,8 @@ print(f"KL of the unedited model: {kl(own):.4f}")
 # ## `ActivationCache`: who writes the prediction?
 #
 # `decompose_resid` splits the last residual stream into what the embedding and each layer wrote. The readout then takes
-# `relu(resid @ W_U)` and normalises, which is not linear. So TransformerLens' `logit_attrs` does not apply, but the
-# votes before the relu do add up. What to see: the match layer (`1_attn_out`) makes nearly all of them.
+# `relu(resid @ W_U)`, adds a tiny floor and normalises, which is not linear. So TransformerLens' `logit_attrs` does not
+# apply, but the votes before the relu do add up. What to see: the match layer (`1_attn_out`) makes nearly all of them.
 
 # %%
 parts, labels = cache.decompose_resid(layer=-1, pos_slice=-1, return_labels=True)
@@ -294,8 +294,9 @@ assert after > before
 # Each attention layer offers `QK` and `OV` as `FactoredMatrix` objects. (The layers have different head counts, so the
 # stacked `model.QK` is not available: ask the block.) The residual stream has one block of 5 dimensions for the token
 # and one for each copy head, so the match head's QK matrix has a block for every pair. What to see: two blocks are
-# strong diagonals, *same symbol or not*. A block $aI$ adds $a$ to the score when the two symbols are equal. Which two
-# depends on which head copies which lag.
+# strong diagonals, *same symbol or not*. A block $aI$ adds $a$ to the score when the two symbols are equal. Rows
+# are the query's blocks, columns the key's. Here head 1 copies lag 1 and head 0 lag 2, so the two are (token, head 1)
+# for lag 1 and (head 1, head 0) for lag 2: the query's $x_{t-1}$ against the key's $x_{s-2}$.
 
 # %%
 match, copy = model.blocks[1].attn, model.blocks[0].attn
@@ -306,6 +307,7 @@ plotting.block_heatmap(ax, match.QK.AB[0, live, live].detach().numpy(), vocab=5)
 names = ["token", "head 0", "head 1"]
 ax.set_xticks([2, 7, 12], names)
 ax.set_yticks([2, 7, 12], names)
+ax.set(xlabel="key block", ylabel="query block")
 ax.set_title("the match head's QK", fontsize=11)
 fig.colorbar(ax.images[0], ax=ax, shrink=0.8)
 ax.tick_params(length=0)
@@ -313,7 +315,8 @@ ax.tick_params(length=0)
 # %% [markdown]
 # The same thing in the idiom of circuits, *K-composition*: query token, against what copy head $h$ moved into the key.
 # It is a product of weights from embedding to embedding, $W_E\,W_{QK}\,(W_E\,W_{OV}^h)^\top$, and needs no knowledge of
-# the blocks. For the head that copies lag 1 it must be large on the diagonal, for the other it must not.
+# the blocks. For the head that copies lag 1 it must be large on the diagonal. For the other it must not, since lag 2 is
+# compared with the token that the query copied, not with its own.
 
 # %%
 heads = ip.copy_heads(ip.capture(model, chains.tokens))
@@ -343,8 +346,8 @@ assert copying > 0.99
 
 # %% [markdown]
 # A caution about reading weights: the block's size is not the beta that the model uses. The copy heads here are not
-# perfectly sharp, so part of a block's effect is lost on the way. The scores are what the softmax sees, and
-# `fit_scores` reads those.
+# perfectly sharp, least of all at the last query, so part of a block's effect is lost on the way. The scores are what
+# the softmax sees, and `fit_scores` reads those.
 
 # %%
 print(f"lag 1: weights say {contrast[1]:.2f}, scores say {fit.beta[0]:.2f}")

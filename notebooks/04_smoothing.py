@@ -206,9 +206,9 @@ print("beta_1 twice beta_2:", tilted.numpy().round(3))
 assert torch.allclose(tilted, katz_law)
 
 # %% [markdown]
-# **Add-alpha.** Let beta grow and let kappa keep pace, $\kappa = |\beta|_1 + \ln(\alpha|V|)$. Then a full match and BOS
-# keep their ratio: BOS is worth $\alpha$ pseudo-counts of each symbol, and partial matches die out. What to see: a
-# straight fall on the logarithmic axis.
+# **Add-alpha.** Let beta grow and let kappa keep pace, $\kappa = \sum_r \beta_r + \ln(\alpha|V|)$. Then a full match
+# and BOS keep their ratio: BOS is worth $\alpha$ pseudo-counts of each symbol, and partial matches die out. What to
+# see: a straight fall on the logarithmic axis.
 
 # %%
 target = ip.add_alpha(chains.tokens, order=2, vocab=5, alpha=1.0)
