@@ -15,6 +15,7 @@ import argparse
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import einops
 import numpy as np
 
 from interp.results import Result
@@ -47,6 +48,15 @@ class Attention(Result):
     copy_bias      [head, distance] r_{i-j} of the copy heads
     match_bias     [distance] r_{i-j} of the match head
     match_weight   [(k+1)|V|, (k+1)|V|] the paper's W_A^(2); None for the standard family, whose scores pass LayerNorm
+    copies         per copy head what `interp.copy_heads` reads: head, lag, share (mean weight there), last and bos (of
+                   the last query), verdict
+    per_key        kind -> the mean of `weights` over its keys
+    on_full        of all queries with a full match before them: at how many the heaviest candidate is one, and how many
+                   there are
+    readout_moves  total variation between `law` and the vote of the attention alone, where BOS votes for all alike
+    raw_beta       per lag, the identity coefficient of the aligned block of `match_weight`
+    aligned_share  share of the squared `match_weight` in the aligned blocks; both are None where heads copy no
+                   distinct lags, or there is no such matrix
     sequence       which of the batch it is
     """
 
@@ -61,6 +71,12 @@ class Attention(Result):
     copy_bias: list[list[float]]
     match_bias: list[float]
     match_weight: list[list[float]] | None
+    copies: list[dict[str, Any]]
+    per_key: dict[str, float]
+    on_full: list[int]
+    readout_moves: float
+    raw_beta: list[float] | None
+    aligned_share: float | None
     sequence: int
     provenance: dict[str, Any] = field(repr=False)
 
@@ -118,7 +134,7 @@ def one_sequence(model: InductionTransformer, tokens: torch.Tensor) -> dict[str,
     weights = cap.match_pattern[0, 0, -1].numpy()
     half = config.blocks * config.vocab
     match_weight = None if config.family == "standard" else shortened(model.match_attention.W_Q[0, :half])
-    return {
+    seen = {
         "tokens": tokens[0].tolist(),
         "kinds": kinds,
         "weights": shortened(weights),
@@ -130,6 +146,73 @@ def one_sequence(model: InductionTransformer, tokens: torch.Tensor) -> dict[str,
         "copy_bias": shortened(model.copy_attention.rel_bias),
         "match_bias": shortened(model.match_attention.rel_bias[0]),
         "match_weight": match_weight,
+    }
+    return {**seen, **readings(seen, order=config.order, vocab=config.vocab)}
+
+
+def readings(seen: dict[str, Any], *, order: int, vocab: int) -> dict[str, Any]:
+    """The fields of `Attention` that are read off the others."""
+    import torch
+
+    from interp.copying import copy_heads
+    from interp.counts import match_masks
+    from interp.observe import Capture
+
+    offset = int(seen["kinds"][0] == "bos")
+    tokens = torch.tensor([seen["tokens"]])
+    pattern = torch.tensor(seen["match_pattern"])[None, None]
+    cap = Capture(
+        tokens=tokens,
+        copy_pattern=torch.tensor(seen["copy_pattern"])[None],
+        match_scores=pattern.log(),
+        match_pattern=pattern,
+        queries=torch.arange(pattern.shape[-1]),
+        order=order,
+        vocab=vocab,
+        bos=bool(offset),
+    )
+    heads = copy_heads(cap)
+    copies = [
+        {
+            "head": head,
+            "lag": int(heads.lag[head]),
+            "share": float(heads.mass[head]),
+            "last": float(heads.last_mass[head]),
+            "bos": float(heads.last_bos[head]),
+            "verdict": heads.verdict[head],
+        }
+        for head in range(len(heads.lag))
+    ]
+    masks = match_masks(tokens, order=order, every_position=True)[0]
+    full = masks == (1 << order) - 1
+    candidates = pattern[0, 0, offset:, offset:].masked_fill(masks < 0, -1.0)
+    with_full = full.any(-1)
+    hits = full.gather(-1, candidates.argmax(-1, keepdim=True))[:, 0] & with_full
+    weights, kinds = np.array(seen["weights"]), np.array(seen["kinds"])
+    vote = np.bincount(seen["tokens"], weights=weights[offset:], minlength=vocab) + weights[:offset].sum() / vocab
+    return {
+        "copies": copies,
+        "per_key": {kind: float(weights[kinds == kind].mean()) for kind in dict.fromkeys(seen["kinds"])},
+        "on_full": [int(hits.sum()), int(with_full.sum())],
+        "readout_moves": float(np.abs(vote - np.array(seen["law"])).sum() / 2),
+        **_block_readings(seen["match_weight"], copies, vocab=vocab),
+    }
+
+
+def _block_readings(weight: Any, copies: list[dict[str, Any]], *, vocab: int) -> dict[str, Any]:
+    """raw_beta and aligned_share: lag r compares x_{i-r+1} with x_{j-r}, in the blocks that their heads write."""
+    from interp.blocks import decompose
+
+    if weight is None or any(copy["verdict"] != f"copies lag {copy['lag']}" for copy in copies):
+        return {"raw_beta": None, "aligned_share": None}
+    matrix = np.array(weight)
+    place = {0: 0} | {copy["lag"]: copy["head"] + 1 for copy in copies}
+    blocks = einops.rearrange(matrix, "(q a) (k b) -> q k a b", a=vocab, b=vocab)
+    aligned = [blocks[place[lag - 1], place[lag]] for lag in range(1, len(copies) + 1)]
+    total = float((matrix**2).sum())
+    return {
+        "raw_beta": [decompose(block)["identity"] for block in aligned],
+        "aligned_share": sum(float((block**2).sum()) for block in aligned) / total if total else 0.0,
     }
 
 

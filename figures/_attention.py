@@ -15,6 +15,7 @@ from figures._circuit import (
     bos_offset,
     by_lag,
     copies_are_distinct,
+    kept,
     length_of,
     order_of,
     setting,
@@ -277,6 +278,17 @@ def draw_bars(rows: Sequence[tuple[str, Row | None, str]], *, height: float) -> 
     return figure
 
 
+def construction_page(results: dict[str, list[Row]], name: str) -> dict[str, list[Row]]:
+    """What the page of one construction draws."""
+    rows = [row for row in results["construction_attention"] if row["construction"] == name]
+    return {"construction_attention": [kept(row, *PAGE_FIELDS) for row in rows[:1]]}
+
+
+def page_row(results: dict[str, list[Row]]) -> Row | None:
+    """The one row of a page; None if there is none."""
+    return next((row for rows in results.values() for row in rows), None)
+
+
 def draw_page(row: Row | None, *, title: str, what: str, scores: bool) -> Figure:
     """One model in full: relative biases, match weights, copy and match attention, the last query's bars.
 
@@ -334,7 +346,7 @@ def page_caption(row: Row | None, *, model: str, scores: bool) -> str:
         + (" (arrow heads: beyond the scale, with their value)" if forbidden else "")
         + ", and the match weights, query blocks down and key blocks across in the order of those lags.",
         "Middle: attention of the copy heads after the softmax, with each head's mean weight on its lag over the "
-        "queries that have k tokens before them (`last`: of the last query, where BOS takes some), and of the match "
+        "queries that have a token there (`last`: of the last query, where BOS takes some), and of the match "
         "head "
         + ("before it (red: below all candidates, at early keys or BOS)" if scores else "after it")
         + "; colours of weights follow their square root, and the red arrow marks the last query.",

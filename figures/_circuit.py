@@ -1,6 +1,7 @@
-"""Numbers that the attention figures quote, each read off one row of `attention` or `construction_attention`.
+"""What the attention figures say of the rows of `attention` and `construction_attention`: choice, thresholds, words.
 
-A trained head need not copy the lag of its number, so everything here goes by the lag that a head attends to.
+The numbers are the analysis' own. A trained head need not copy the lag of its number, so everything here goes by the
+lag that a head attends to.
 """
 
 from __future__ import annotations
@@ -29,49 +30,14 @@ CLEARLY = 1.5  # ratio of mean weights; the lemma's beta gives 7.7 at T = 64, an
 FOLLOWS = 0.9  # share of queries whose largest weight lies on a full match, where there is one
 
 
-def copies_of(row: Row) -> list[dict[str, Any]]:
-    """For each copy head: its number, the lag it attends to most, and how much.
-
-    lag     the distance with the largest mean weight, over the queries that reach that far back to a token
-    share   that mean, over queries that have k tokens before them
-    last    the last query's weight at that distance; it is the query that predicts
-    bos     the last query's weight on BOS (0 without BOS)
-    """
-    if "copies" in row:
-        return row["copies"]
-    copies = []
-    offset = bos_offset(row)
-    for head, values in enumerate(row["copy_pattern"]):
-        pattern = np.array(values)
-        size = len(pattern)
-        means = [_on_lag(pattern, lag, first=offset + lag).mean() for lag in range((size - offset) // 2 + 1)]
-        lag = int(np.argmax(means))
-        copies.append(
-            {
-                "head": head,
-                "lag": lag,
-                "share": float(_on_lag(pattern, lag, first=offset + max(lag, order_of(row))).mean()),
-                "last": float(pattern[-1, size - 1 - lag]),
-                "bos": float(pattern[-1, 0]) if offset else 0.0,
-            }
-        )
-    return copies
-
-
-def _on_lag(pattern: NDArray[Any], lag: int, *, first: int) -> NDArray[Any]:
-    """The weight at that distance, for the queries from `first` on."""
-    queries = np.arange(first, len(pattern))
-    return pattern[queries, queries - lag]
-
-
 def by_lag(row: Row) -> list[dict[str, Any]]:
     """The copy heads, shortest lag first."""
-    return sorted(copies_of(row), key=lambda copy: (copy["lag"], copy["head"]))
+    return sorted(row["copies"], key=lambda copy: (copy["lag"], copy["head"]))
 
 
 def copies_are_distinct(row: Row) -> bool:
-    """Whether the heads attend to the lags 1..k, one each."""
-    return [copy["lag"] for copy in by_lag(row)] == list(range(1, order_of(row) + 1))
+    """Whether every head copies a lag of its own."""
+    return all(copy["verdict"] == f"copies lag {copy['lag']}" for copy in row["copies"])
 
 
 def order_of(row: Row) -> int:
@@ -92,10 +58,11 @@ def bos_offset(row: Row) -> int:
 
 
 def kept(row: Row, *fields: str) -> Row:
-    """The row with only these fields and what tells which row it is, its copy heads summed up."""
-    always = ("checkpoint", "subject", "construction", "order", "vocab", "length", "alpha", "bos", "beta", "kappa")
-    numbers = {field: row[field] for field in (*always, "tokens", "kinds", "weights", "mass", "law") if field in row}
-    return {**numbers, "copies": copies_of(row), **{field: row[field] for field in fields}}
+    """The row with only these fields, what tells which row it is, and the readings that verdicts rest on."""
+    names = ("checkpoint", "subject", "construction", "order", "vocab", "length", "alpha", "bos", "beta", "kappa")
+    last_query = ("tokens", "kinds", "weights", "mass", "law")
+    readings = ("copies", "per_key", "on_full", "readout_moves", "raw_beta", "aligned_share")
+    return {field: row[field] for field in (*names, *last_query, *readings, *fields) if field in row}
 
 
 def of_one_length(rows: Sequence[Row], wanted: int, **words: Any) -> dict[str, Row]:
@@ -108,15 +75,9 @@ def of_one_length(rows: Sequence[Row], wanted: int, **words: Any) -> dict[str, R
     return {family: group[0] for family, group in found.items() if group}
 
 
-def per_key(row: Row) -> dict[str, float]:
-    """Mean weight of a key of each kind that occurs, for the last query."""
-    weights, kinds = np.array(row["weights"]), np.array(row["kinds"])
-    return {kind: float(weights[kinds == kind].mean()) for kind in dict.fromkeys(row["kinds"])}
-
-
 def is_ordered(row: Row) -> bool:
     """Whether a full match weighs clearly more than a partial one, and that than none, as far as they occur."""
-    means = per_key(row)
+    means = row["per_key"]
     values = [means[kind] for kind in ("full", "partial", "none") if kind in means]
     return all(high >= CLEARLY * low for high, low in itertools.pairwise(values))
 
@@ -127,7 +88,7 @@ def spreads(row: Row) -> bool:
 
 
 def copies_are_sharp(row: Row, least: float = SHARP) -> bool:
-    return copies_are_distinct(row) and all(copy["share"] >= least for copy in copies_of(row))
+    return copies_are_distinct(row) and all(copy["share"] >= least for copy in row["copies"])
 
 
 def blocks_by_lag(row: Row) -> NDArray[Any]:
@@ -141,29 +102,21 @@ def blocks_by_lag(row: Row) -> NDArray[Any]:
     return matrix[np.ix_(index, index)]
 
 
-def block_means(row: Row) -> list[float]:
-    """For each lag r, the mean diagonal less the mean off-diagonal entry of the aligned block: x_{i-r+1} by x_{j-r}."""
-    vocab, matrix = vocab_of(row), blocks_by_lag(row)
-    sizes = []
-    for lag in range(1, order_of(row) + 1):
-        block = matrix[(lag - 1) * vocab : lag * vocab, lag * vocab : (lag + 1) * vocab]
-        on = float(np.trace(block)) / vocab
-        sizes.append(on - (float(block.sum()) - on * vocab) / (vocab * (vocab - 1)))
-    return sizes
-
-
-def aligned_share(row: Row) -> float:
-    """Share of the squared match weights that lies in the aligned blocks."""
-    vocab, matrix = vocab_of(row), blocks_by_lag(row) ** 2
-    aligned = sum(
-        matrix[(lag - 1) * vocab : lag * vocab, lag * vocab : (lag + 1) * vocab].sum()
-        for lag in range(1, order_of(row) + 1)
-    )
-    return float(aligned / matrix.sum()) if matrix.any() else 0.0
-
-
 def is_aligned(row: Row) -> bool:
-    return copies_are_distinct(row) and aligned_share(row) >= ALIGNED
+    return row["aligned_share"] is not None and row["aligned_share"] >= ALIGNED
+
+
+def lag_1_leads(row: Row) -> bool:
+    """Whether the block of lag 1 is the larger one."""
+    return row["raw_beta"] is not None and row["raw_beta"][0] > row["raw_beta"][-1]
+
+
+def blocks_in_words(row: Row) -> str:
+    """How much of W_A^(2) lies in the aligned blocks, and their coefficients."""
+    if row["raw_beta"] is None:
+        return "no block can be named by a lag"
+    sizes = ", ".join(f"{size:.2f}" for size in row["raw_beta"])
+    return f"aligned blocks {row['aligned_share']:.3f} of squared W_A, by lag {sizes}"
 
 
 def expected_bos_share(row: Row, alpha: float) -> float:
@@ -179,37 +132,8 @@ def attention_distance(one: Row, other: Row) -> float | None:
     return float(np.abs(np.array(one["weights"]) - np.array(other["weights"])).sum() / 2)
 
 
-def vote_gap(row: Row) -> float:
-    """Total variation between the predicted law and the vote of the attention alone, where BOS votes for all alike.
-
-    It is what the readout changes; zero in the constructions.
-    """
-    offset, vocab = bos_offset(row), vocab_of(row)
-    weights = np.array(row["weights"])
-    vote = np.bincount(np.array(row["tokens"]), weights=weights[offset:], minlength=vocab)
-    vote += weights[:offset].sum() / vocab
-    return float(np.abs(vote - np.array(row["law"])).sum() / 2)
-
-
-def queries_on_full_matches(row: Row) -> tuple[int, int]:
-    """Over all queries with a full match before them: whose largest weight lies on one, and how many there are.
-
-    BOS and early keys are left aside. Lag r matches when x_{i-r+1} = x_{j-r} (def:match_mask).
-    """
-    order, offset = order_of(row), bos_offset(row)
-    tokens, pattern = np.array(row["tokens"]), np.array(row["match_pattern"])[offset:, offset:]
-    hits = total = 0
-    for query in range(order, len(tokens)):
-        keys = np.arange(order, query + 1)
-        full = np.all([tokens[query - lag + 1] == tokens[keys - lag] for lag in range(1, order + 1)], axis=0)
-        if full.any():
-            total += 1
-            hits += bool(full[np.argmax(pattern[query, keys])])
-    return hits, total
-
-
 def follows_matches(row: Row) -> bool:
-    hits, total = queries_on_full_matches(row)
+    hits, total = row["on_full"]
     return hits >= FOLLOWS * total
 
 
@@ -280,9 +204,9 @@ def setting(row: Row) -> str:
 
 def block_note(row: Row) -> str:
     """Why a raw block is not yet a beta: what the last query's copy head brings of its token; empty where it is all."""
-    if row.get("match_weight") is None or not copies_are_distinct(row):
+    if row["raw_beta"] is None:
         return ""
-    sizes, copies = block_means(row), by_lag(row)
+    sizes, copies = row["raw_beta"], by_lag(row)
     # Lag r compares the query's x_{i-r+1}, which the copy head of lag r - 1 brought, with the key's x_{j-r}.
     brought = [1.0, *(copy["last"] for copy in copies[:-1])]
     if min(brought) >= SHARP:

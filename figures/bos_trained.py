@@ -32,7 +32,7 @@ def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
 
 
 def draw(results: dict[str, list[Row]]) -> Figure:
-    row = next(iter(results["attention"]), None)
+    row = panels.page_row(results)
     return panels.draw_page(
         row,
         title="last query: exact matches and BOS",
@@ -42,14 +42,14 @@ def draw(results: dict[str, list[Row]]) -> Figure:
 
 
 def caption(results: dict[str, list[Row]]) -> str:
-    row = next(iter(results["attention"]), None)
+    row = panels.page_row(results)
     return panels.page_caption(
         row, model="The disentangled model trained with BOS on the independent prior", scores=True
     )
 
 
 def verdict(results: dict[str, list[Row]]) -> Verdict:
-    row = next(iter(results["attention"]), None)
+    row = panels.page_row(results)
     if row is None:
         return circuit.verdict_of({}, measured=())
     expected, share = circuit.expected_bos_share(row, ALPHA), row["mass"]["bos"]
@@ -62,8 +62,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     }
     measured = [
         circuit.copies_in_words(row),
-        f"aligned blocks hold {circuit.aligned_share(row):.3f} of the squared weight, by lag "
-        + ", ".join(f"{size:.2f}" for size in circuit.block_means(row)),
+        circuit.blocks_in_words(row),
         f"last query: {circuit.masses_in_words(row)}",
         f"BOS {share:.4f}, alpha|V|/(n + alpha|V|) = {expected:.4f}",
     ]

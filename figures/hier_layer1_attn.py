@@ -54,7 +54,7 @@ def caption(results: dict[str, list[Row]]) -> str:
     return (
         "Copy heads on one sequence of the hierarchical prior with BOS "
         f"({circuit.setting(next(iter(found.values())))}), ordered by the lag they attend to; heads are counted from "
-        "0, and the number in a panel is the mean weight on that lag over the queries that have k tokens before them "
+        "0, and the number in a panel is the mean weight on that lag over the queries that have a token there "
         f"({'; '.join(f'{family}: {circuit.copies_in_words(row)}' for family, row in found.items())}). `last` "
         "is the weight of the last query, where BOS takes some. Colours follow the square root of the weight. "
         + circuit.starts_in_words(found.values())

@@ -69,7 +69,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     checks: dict[str, bool] = {}
     measured = []
     for family, row in found.items():
-        hits, total = circuit.queries_on_full_matches(row)
+        hits, total = row["on_full"]
         if total:
             name = f"{family}: the largest weight is on a full match at {circuit.FOLLOWS:.0%} of queries that have one"
             checks[name] = circuit.follows_matches(row)

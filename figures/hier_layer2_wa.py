@@ -67,13 +67,9 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     checks: dict[str, bool] = {}
     measured, why = [], []
     for family, row in found.items():
-        sizes = circuit.block_means(row)
         checks[f"{family}: aligned blocks hold at least {circuit.ALIGNED} of W_A"] = circuit.is_aligned(row)
-        checks[f"{family}: lag-1 block above lag-2 block"] = sizes[0] > sizes[-1]
-        measured.append(
-            f"{family}: aligned blocks hold {circuit.aligned_share(row):.2f} of the squared weight, diagonal less "
-            f"off-diagonal by lag {', '.join(f'{size:.2f}' for size in sizes)}"
-        )
+        checks[f"{family}: lag-1 block above lag-2 block"] = circuit.lag_1_leads(row)
+        measured.append(f"{family}: {circuit.blocks_in_words(row)}")
         if note := circuit.block_note(row):
             why.append(f"{family}: {note}")
     missing = [family for family in WITH_BLOCKS if family not in found] if found else ()

@@ -127,7 +127,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
             checks[f"{name}: the construction's attention, within {circuit.ALIKE}"] = distance <= circuit.ALIKE
             measured.append(f"{name}: total variation from the construction's attention {distance:.3f}")
     if "nobos_trained" in rows:
-        gap = circuit.vote_gap(rows["nobos_trained"])
+        gap = rows["nobos_trained"]["readout_moves"]
         measured.append(f"nobos_trained: the readout moves {gap:.2f} of the attention's vote")
         if gap >= circuit.SPREAD:
             why.append(

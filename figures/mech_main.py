@@ -116,7 +116,7 @@ def caption(results: dict[str, list[Row]]) -> str:
         f"One sequence of the hierarchical prior with BOS through {len(found)} model{'s' if len(found) > 1 else ''} "
         f"({circuit.setting(next(iter(found.values())))}).",
         "Left: attention of the two copy heads, ordered by the lag they attend to, and of the match head; the number "
-        "in a panel is the head's mean weight on its lag over all queries that have k tokens before them "
+        "in a panel is the head's mean weight on its lag over all queries that have a token there "
         "(`last`: of the last query, where BOS takes some). Colours "
         "follow the square root of the weight; the red arrow marks the last query, the only one that carries the loss.",
         "Top right: match weights on one scale, query blocks down and key blocks across, in the order of the lags that "
@@ -141,11 +141,9 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         checks[f"{family}: at least {circuit.SPREAD} on full and on partial matches"] = circuit.spreads(row)
         parts = [circuit.copies_in_words(row), f"last query {circuit.masses_in_words(row)}"]
         if row["match_weight"] is not None:
-            sizes = circuit.block_means(row)
             checks[f"{family}: aligned blocks hold at least {circuit.ALIGNED} of W_A"] = circuit.is_aligned(row)
-            checks[f"{family}: lag-1 block above lag-2 block"] = sizes[0] > sizes[-1]
-            parts.append(f"aligned blocks {circuit.aligned_share(row):.2f} of squared W_A")
-            parts.append("blocks by lag " + ", ".join(f"{size:.2f}" for size in sizes))
+            checks[f"{family}: lag-1 block above lag-2 block"] = circuit.lag_1_leads(row)
+            parts.append(circuit.blocks_in_words(row))
         measured.append(f"{family}: {', '.join(parts)}")
         if note := circuit.block_note(row):
             why.append(f"{family}: {note}")

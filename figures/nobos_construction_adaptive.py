@@ -28,12 +28,11 @@ ROUNDING = 1e-4  # results keep six digits
 
 
 def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    rows = [row for row in results["construction_attention"] if row["construction"] == CONSTRUCTION]
-    return {"construction_attention": [circuit.kept(row, *panels.PAGE_FIELDS) for row in rows[:1]]}
+    return panels.construction_page(results, CONSTRUCTION)
 
 
 def draw(results: dict[str, list[Row]]) -> Figure:
-    row = next(iter(results["construction_attention"]), None)
+    row = panels.page_row(results)
     return panels.draw_page(
         row,
         title="last query: interpolation (the lemma's beta)",
@@ -43,17 +42,17 @@ def draw(results: dict[str, list[Row]]) -> Figure:
 
 
 def caption(results: dict[str, list[Row]]) -> str:
-    row = next(iter(results["construction_attention"]), None)
+    row = panels.page_row(results)
     return panels.page_caption(
         row, model="The construction without BOS at the beta of lemma:optimal_beta", scores=False
     )
 
 
 def verdict(results: dict[str, list[Row]]) -> Verdict:
-    row = next(iter(results["construction_attention"]), None)
+    row = panels.page_row(results)
     if row is None:
         return circuit.verdict_of({}, measured=())
-    means = circuit.per_key(row)
+    means = row["per_key"]
     ratio = math.log(means["full"] / means["partial"]) if {"full", "partial"} <= set(means) else math.nan
     checks = {
         "copy heads put everything on lags 1..k": circuit.copies_are_sharp(row, circuit.HARD),

@@ -26,12 +26,11 @@ CONSTRUCTION = "hard"
 
 
 def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    rows = [row for row in results["construction_attention"] if row["construction"] == CONSTRUCTION]
-    return {"construction_attention": [circuit.kept(row, *panels.PAGE_FIELDS) for row in rows[:1]]}
+    return panels.construction_page(results, CONSTRUCTION)
 
 
 def draw(results: dict[str, list[Row]]) -> Figure:
-    row = next(iter(results["construction_attention"]), None)
+    row = panels.page_row(results)
     return panels.draw_page(
         row,
         title="last query: hard matching (large beta)",
@@ -41,12 +40,12 @@ def draw(results: dict[str, list[Row]]) -> Figure:
 
 
 def caption(results: dict[str, list[Row]]) -> str:
-    row = next(iter(results["construction_attention"]), None)
+    row = panels.page_row(results)
     return panels.page_caption(row, model="The construction without BOS at fixed large beta", scores=False)
 
 
 def verdict(results: dict[str, list[Row]]) -> Verdict:
-    row = next(iter(results["construction_attention"]), None)
+    row = panels.page_row(results)
     if row is None:
         return circuit.verdict_of({}, measured=())
     checks = {

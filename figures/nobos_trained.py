@@ -31,7 +31,7 @@ def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
 
 
 def draw(results: dict[str, list[Row]]) -> Figure:
-    row = next(iter(results["attention"]), None)
+    row = panels.page_row(results)
     return panels.draw_page(
         row,
         title="last query: soft matching",
@@ -41,17 +41,17 @@ def draw(results: dict[str, list[Row]]) -> Figure:
 
 
 def caption(results: dict[str, list[Row]]) -> str:
-    row = next(iter(results["attention"]), None)
+    row = panels.page_row(results)
     return panels.page_caption(
         row, model="The disentangled model trained without BOS on the independent prior", scores=True
     )
 
 
 def verdict(results: dict[str, list[Row]]) -> Verdict:
-    row = next(iter(results["attention"]), None)
+    row = panels.page_row(results)
     if row is None:
         return circuit.verdict_of({}, measured=())
-    gap = circuit.vote_gap(row)
+    gap = row["readout_moves"]
     checks = {
         f"each copy head puts at least {circuit.SHARP} on its lag": circuit.copies_are_sharp(row),
         f"aligned blocks hold at least {circuit.ALIGNED} of W_A": circuit.is_aligned(row),
@@ -61,8 +61,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     }
     measured = [
         circuit.copies_in_words(row),
-        f"aligned blocks hold {circuit.aligned_share(row):.3f} of the squared weight, by lag "
-        + ", ".join(f"{size:.2f}" for size in circuit.block_means(row)),
+        circuit.blocks_in_words(row),
         f"last query: {circuit.masses_in_words(row)}",
         f"predicted law and the attention's vote differ by {gap:.2f} in total variation",
     ]

@@ -149,3 +149,29 @@ def test_a_sequence_without_matches_is_refused(built):
     tokens = ip.IndependentDirichlet(order=2, vocab=4).sample(batch=2, length=3, seed=0).tokens
     with pytest.raises(ValueError, match="none of 2 sequences of length 3"):
         attention.first_with_matches(tokens, order=2)
+
+
+def test_readings_of_a_construction_are_its_own(built):
+    result = asked(built)
+    assert [(copy["lag"], copy["share"], copy["last"]) for copy in result.copies] == [(1, 1.0, 1.0), (2, 1.0, 1.0)]
+    assert result.raw_beta == pytest.approx(BETA)
+    assert result.aligned_share == 1.0
+    assert result.readout_moves < 1e-5
+    assert result.per_key["full"] / result.per_key["none"] == pytest.approx(math.exp(sum(BETA)), rel=1e-4)
+    prefixes = [result.tokens[: end + 1] for end in range(2, len(result.tokens))]
+    with_match = sum(3 in ip.match_masks([prefix], order=2)[0].tolist() for prefix in prefixes)
+    assert result.on_full == [with_match, with_match]
+
+
+def test_readings_of_attention_without_structure_find_none(built, random):
+    result = asked(random)
+    assert {copy["verdict"] for copy in result.copies}.isdisjoint({"copies lag 1", "copies lag 2"})
+    assert result.raw_beta is None
+    assert result.aligned_share is None
+    row = asked(built).record()
+    keys = len(row["kinds"])
+    row["match_pattern"] = (np.tril(np.ones((keys, keys))) / np.arange(1, keys + 1)[:, None]).tolist()
+    row["law"] = [0.25] * 4
+    again = attention.readings(row, order=2, vocab=4)
+    assert again["on_full"][0] < 0.5 * again["on_full"][1]
+    assert again["readout_moves"] > 0.05

@@ -14,6 +14,7 @@ from matplotlib.colors import to_hex
 
 import interp as ip
 from analyses import plan
+from analyses.attention import readings
 from figures import _attention, _circuit, door, mech_indep, mech_main
 from figures.panels import MissingPanel
 from interp.plotting import OVERLAP_COLOURS
@@ -114,6 +115,11 @@ def words_of(figure) -> str:
     return " ".join(text.get_text() for text in figure.findobj(plt.Text) if text.get_visible())
 
 
+def read_again(row):
+    """The row with its readings taken from what was changed in it."""
+    return {**row, **readings(row, order=_circuit.order_of(row), vocab=_circuit.vocab_of(row))}
+
+
 def swapped(row):
     """The same model with its two copy heads exchanged, and the blocks they write."""
     vocab = row["subject"]["vocab"]
@@ -122,7 +128,7 @@ def swapped(row):
     for field in ("copy_pattern", "copy_bias"):
         other[field] = other[field][::-1]
     other["match_weight"] = np.array(row["match_weight"])[np.ix_(index, index)].tolist()
-    return other
+    return read_again(other)
 
 
 def spoiled(row):
@@ -135,7 +141,7 @@ def spoiled(row):
     other["mass"] = {kind: row["kinds"].count(kind) / keys for kind in OVERLAP_COLOURS}
     if row["match_weight"] is not None:
         other["match_weight"] = np.ones_like(row["match_weight"]).tolist()
-    return other
+    return read_again(other)
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -222,13 +228,14 @@ def test_heads_are_ordered_by_the_lag_they_copy(results, drawn):
     assert panel.texts[0].get_text() == "head 1\nlag 1: 1.00"
     row = family(other, "construction")
     assert [(one["head"], one["lag"]) for one in _circuit.by_lag(row)] == [(1, 1), (0, 2)]
-    assert _circuit.block_means(row) == pytest.approx(tiny_zoo.BETA)
+    assert row["raw_beta"] == pytest.approx(tiny_zoo.BETA)
     assert "head 1 on lag 1 1.00, head 0 on lag 2 1.00" in mech_main.caption(mech_main.chosen(other))
 
 
 def test_blocks_are_not_named_by_lags_that_no_head_copies(results, drawn):
     both = copy.deepcopy(family(results, "construction"))
     both["copy_pattern"][1] = both["copy_pattern"][0]
+    both = read_again(both)
     with pytest.warns(MissingPanel, match="disentangled"):
         figure = drawn("hier_layer2_wa", {"attention": [both]})
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["token", "head 0", "head 1"]
@@ -349,21 +356,14 @@ def test_mech_indep_bars_and_verdict(results, drawn):
     twins = copy.deepcopy(chosen)
     for row in twins["attention"]:
         like = rows["bos" if row["subject"]["bos"] else "adaptive"]
-        row.update({field: like[field] for field in ("tokens", "kinds", "weights", "mass", "law")})
+        same = ("tokens", "kinds", "weights", "mass", "law", "per_key", "readout_moves")
+        row.update({field: like[field] for field in same})
     assert mech_indep.verdict(twins).word == "holds"
     # With soft attention in place of hard attention they do not.
     soft = copy.deepcopy(twins)
     hard = next(row for row in soft["construction_attention"] if row["construction"] == "hard")
-    hard.update(weights=rows["adaptive"]["weights"], mass=rows["adaptive"]["mass"])
+    hard.update({field: rows["adaptive"][field] for field in ("weights", "mass", "per_key")})
     assert mech_indep.verdict(soft).why == "fails: hard: all on full matches"
-
-
-def test_constructions_vote_with_their_attention_alone(results):
-    for row in results["construction_attention"]:
-        assert _circuit.vote_gap(row) < 1e-5
-    other = copy.deepcopy(results["construction_attention"][0])
-    other["law"] = [1 / 3] * 3
-    assert _circuit.vote_gap(other) > _circuit.SPREAD
 
 
 def test_bos_share_and_distance_between_attentions(results):
@@ -377,40 +377,16 @@ def test_bos_share_and_distance_between_attentions(results):
     assert _circuit.attention_distance(hard, {**soft, "tokens": soft["tokens"][::-1]}) is None
 
 
-def test_queries_on_full_matches_are_counted_as_the_masks_say(results):
-    row = family(results, "construction")
-    masks = [ip.match_masks([row["tokens"][: end + 1]], order=2)[0].tolist() for end in range(2, tiny_zoo.LENGTH)]
-    with_match = sum(3 in mask for mask in masks)
-    assert _circuit.queries_on_full_matches(row) == (with_match, with_match)
-    assert _circuit.follows_matches(row)
-    assert not _circuit.follows_matches(spoiled(row))
-
-
-def test_copy_shares_leave_out_what_has_no_lag():
-    rng = np.random.default_rng(0)
-    pattern = np.zeros((8, 8))
-    for query in range(8):
-        pattern[query, max(query - 2, 0)] = 0.75
-        pattern[query, query] += 0.25
-    pattern[-1] = [0.6, 0, 0, 0, 0, 0.4, 0, 0]
-    row = {"copy_pattern": [pattern.tolist()], "kinds": ["bos"] + ["none"] * 7, "order": 2, "vocab": 3}
-    (found,) = _circuit.copies_of(row)
-    assert found["lag"] == 2
-    assert found["share"] == pytest.approx((4 * 0.75 + 0.4) / 5)  # queries 3..7 reach a token at lag 2
-    assert (found["last"], found["bos"]) == (0.4, 0.6)
-    noise = rng.dirichlet(np.ones(8), size=8)
-    assert not _circuit.copies_are_sharp({**row, "copy_pattern": [noise.tolist()], "order": 1})
-
-
 def test_a_leaning_last_query_scales_the_blocks(results):
     row = copy.deepcopy(family(results, "construction"))
     assert _circuit.block_note(row) == ""
     last = np.zeros(tiny_zoo.LENGTH + 1)
     last[[0, -2]] = 0.75, 0.25
     row["copy_pattern"][0][-1] = last.tolist()  # x_{i-1} of the last query comes at a quarter
+    row = read_again(row)
     note = _circuit.block_note(row)
     assert "lag 1 0.25 and BOS 0.75" in note
-    share = _circuit.copies_of(row)[0]["share"]
+    share = row["copies"][0]["share"]
     assert note.endswith(f"the blocks are {tiny_zoo.BETA[0] * share:.2f}, {tiny_zoo.BETA[1] * 0.25:.2f}")
 
 
