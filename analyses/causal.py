@@ -2,7 +2,8 @@
 
 Edits of the live model at its last query: the pattern replaced by the fitted law's, beta clamped to zero, infinity or
 one lag, BOS or partial matches removed, each copy head mean-ablated; each beside a matched random control, and each
-checked to reach the logits. `loss_recovered` is near 1 if the law is the mechanism.
+checked to reach the logits. `loss_recovered` is near 1 if the law is the mechanism; `pair_loss_recovered` is the same
+for the law that also compares tokens of unequal lags (corollary:inductive).
 
     python -m analyses causal CKPT
     python -m analyses causal CKPT --out results       every edit, in results/causal_tidy.csv
@@ -22,6 +23,7 @@ KIND = "checkpoint"
 COLUMNS = (
     "loss",
     "loss_recovered",
+    "pair_loss_recovered",
     "kl_recovered",
     "change.law",
     "change.beta_zero",
@@ -34,14 +36,18 @@ def analyse(subject: Subject, options: argparse.Namespace) -> CausalTests:
     from interp.causal import causal_tests
     from interp.fits import fit_scores
     from interp.observe import capture
+    from interp.pairs import fit_score_pairs
 
-    fit = fit_scores(capture(subject.model, subject.chains.tokens, copies=False))
+    seen = capture(subject.model, subject.chains.tokens, copies=False)
+    fit, pairs = fit_scores(seen), fit_score_pairs(seen)
     tests = causal_tests(
         subject.model,
         subject.chains.tokens,
         next_law=subject.chains.next_law,
         beta=fit.beta if fit.success else None,
         kappa=fit.kappa if fit.success else None,
+        pairs=pairs.beta if pairs.success else None,
+        pairs_kappa=pairs.kappa if pairs.success else None,
         seed=options.seed,
         checkpoint=str(subject.path),
     )

@@ -67,6 +67,11 @@ def near(*lengths: int, seeds: int | None = None) -> Select:
     return select
 
 
+def with_votes(select: Select) -> Select:
+    """Of the families whose final stream holds the votes in a block of its own, those that `select` takes."""
+    return lambda zoo: select([one for one in zoo if one.model["family"] != "standard"])
+
+
 def with_snapshots(zoo: list[Trained]) -> list[Trained]:
     """Those whose run kept its history."""
     from analyses.dynamics import snapshots_of
@@ -117,6 +122,7 @@ PLAN: dict[str, Ask] = {
     "label_symmetry": Ask(select=near(64, seeds=1), argv=("--siblings", "--batch", "128")),
     "causal": Ask(select=near(32, 64, seeds=1), argv=("--batch", "2048")),
     "smoothing_source": Ask(select=near(64, seeds=1)),
+    "vote_weight": Ask(select=with_votes(near(32, 64)), argv=("--batch", "2048")),
     "nearest_estimator": Ask(select=near(64, seeds=1)),
     "dynamics": Ask(select=with_snapshots),
     "lag_asymmetry": Ask(select=up_to(256)),

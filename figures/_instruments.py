@@ -60,7 +60,7 @@ SETTINGS = (
 
 
 def all_of(rows: Sequence[Row], setting: Setting) -> list[Row]:
-    """Every row of a setting, shortest first, then by seed; runs of the paper's protocol left out."""
+    """Every row of a setting, shortest first, then by seed; runs beside the main ones left out."""
     return matching(rows, family=setting.family, prior=setting.prior, bos=setting.bos)
 
 

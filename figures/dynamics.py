@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from figures._instruments import SHOWN_LENGTH, Results, lengths_text, listed, only, shape_text
 from figures.panels import FAMILY_COLOURS, absent
-from figures.rows import Row, nearest
+from figures.rows import Row, beside, nearest
 from figures.verdict import Verdict
 from interp.plotting import OVERLAP_COLOURS, OVERLAP_NAMES
 
@@ -36,16 +36,19 @@ def chosen(results: Results) -> Results:
 
 
 def runs(rows: list[Row]) -> list[Row]:
-    """The runs that are drawn: constructions first, those of the paper's protocol last."""
+    """The runs that are drawn: constructions first, those of the paper's protocol last.
+
+    Runs five times as long have a figure of their own (`leaving_the_law`), and so have those without BOS.
+    """
     found = []
     for protocol in (None, "paper"):
         kinds = {
-            (row["subject"]["family"], row["subject"]["prior"], not row["subject"]["bos"])
+            (row["subject"]["family"], row["subject"]["prior"])
             for row in rows
-            if row.get("subject") and (row["subject"]["protocol"] == "paper") == (protocol == "paper")
+            if row.get("subject") and row["subject"]["bos"] and beside(row["subject"]["protocol"]) == protocol
         }
-        for family, prior, without in sorted(kinds):
-            row = nearest(rows, SHOWN_LENGTH, family=family, prior=prior, bos=not without, protocol=protocol)
+        for family, prior in sorted(kinds):
+            row = nearest(rows, SHOWN_LENGTH, family=family, prior=prior, bos=True, protocol=protocol)
             if row is not None:
                 found.append(row)
     return found[:MOST_RUNS]

@@ -29,7 +29,7 @@ PRIORS = (("hierarchical", "hierarchical prior"), ("independent", "independent p
 
 
 def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """All checkpoints but those of the paper's own protocol."""
+    """All checkpoints but those of runs beside the main ones."""
     return {"lag_asymmetry": matching(results["lag_asymmetry"])}
 
 

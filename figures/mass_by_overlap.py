@@ -58,7 +58,7 @@ LEFT_OUT_OF_THE_LAW = "early"  # keys without a full context: the law gives them
 
 
 def chosen(results: Results) -> Results:
-    """Every model of the zoo, but those of the paper's protocol."""
+    """Every model of the zoo, but those of runs beside the main ones."""
     rows = results["overlap_mass"]
     return {"overlap_mass": [only(row, *FIELDS) for setting in SETTINGS for row in all_of(rows, setting)]}
 

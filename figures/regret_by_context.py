@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from figures._curves import FAMILY_LABELS, INTERVAL, LOOKS, Look, shape_words
 from figures.panels import FAMILY_COLOURS, FAMILY_MARKERS, absent, lettered
-from figures.rows import Row
+from figures.rows import Row, beside
 from figures.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def looks(rows: list[Row]) -> dict[str, Look]:
 
 
 def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """All rows but those of the paper's own protocol."""
-    kept = [row for row in results["regret"] if (row["subject"] or {}).get("protocol") != "paper"]
+    """All rows but those of runs beside the main ones."""
+    kept = [row for row in results["regret"] if beside((row["subject"] or {}).get("protocol")) is None]
     return {"regret": kept}
 
 

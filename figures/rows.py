@@ -12,22 +12,30 @@ from typing import Any
 
 Row = dict[str, Any]
 
+BESIDE = ("paper", "long")  # protocols of runs that were made beside the zoo's main ones, to compare
+
 
 def matching(rows: Sequence[Row], **words: Any) -> list[Row]:
     """The rows whose checkpoint fits every word, e.g. family="disentangled", bos=True; shortest first, then by seed.
 
-    Protocols other than `paper`, and rows without a record, count as the shipped kind: say protocol="paper" for those.
+    Protocols other than `paper` and `long`, and rows without a record, count as the main kind: say protocol="paper" or
+    "long" for those.
     """
     wanted = dict(words)
-    protocol = wanted.pop("protocol", None)
+    protocol = beside(wanted.pop("protocol", None))
     found = []
     for row in rows:
         subject = row.get("subject")
         if subject is None or any(subject[word] != value for word, value in wanted.items()):
             continue
-        if (subject["protocol"] == "paper") == (protocol == "paper"):
+        if beside(subject["protocol"]) == protocol:
             found.append(row)
     return sorted(found, key=lambda row: (row["subject"]["length"], row["subject"]["seed"] or 0, row["checkpoint"]))
+
+
+def beside(protocol: str | None) -> str | None:
+    """The protocol if it is one of those beside the main runs, else None."""
+    return protocol if protocol in BESIDE else None
 
 
 def nearest(rows: Sequence[Row], length: int, **words: Any) -> Row | None:

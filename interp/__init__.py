@@ -74,6 +74,8 @@ if TYPE_CHECKING:
     from interp.pairs import fit_score_pairs as fit_score_pairs
     from interp.pseudo import expected_cumulative_count as expected_cumulative_count
     from interp.pseudo import pseudo_counts as pseudo_counts
+    from interp.readout import VoteWeight as VoteWeight
+    from interp.readout import vote_weight as vote_weight
     from interp.results import Result as Result
     from interp.results import mean_stderr as mean_stderr
     from interp.results import provenance as provenance
@@ -185,6 +187,10 @@ _HOMES = {
     "pseudo": (
         "expected_cumulative_count",
         "pseudo_counts",
+    ),
+    "readout": (
+        "VoteWeight",
+        "vote_weight",
     ),
     "results": (
         "Result",

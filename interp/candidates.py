@@ -59,6 +59,47 @@ class QueryView:
     bos_pattern: Float[np.ndarray, " batch"] | None
 
 
+class BosTally:
+    """BOS scores relative to an empty match, gathered view by view: kappa, its spread, and how errors enter it.
+
+    The score of an empty match is what the matches leave of a query's mean. `indicators` are the match columns of the
+    candidate keys, `beta` their weights.
+    """
+
+    def __init__(self, *, sequences: int) -> None:
+        self.sequences = sequences
+        self._relative: list[Array] = []
+        self._owner: list[Array] = []
+        self._matched: list[Array] = []
+
+    def add(
+        self, view: QueryView, indicators: Float[np.ndarray, "batch key column"], beta: Float[np.ndarray, " column"]
+    ) -> tuple[Bool[np.ndarray, " batch"], Float[np.ndarray, " some"]]:
+        """Take in a view; returns which of its rows have a known key, and the score of an empty match in those."""
+        some: Array = np.asarray(view.known.any(axis=1))
+        share = view.known[some] / view.known[some].sum(axis=1, keepdims=True)
+        matched = np.einsum("bk,bkl->bl", share, indicators[some])
+        empty = (share * np.where(view.known, view.scores, 0.0)[some]).sum(axis=1) - matched @ beta
+        if view.bos_scores is not None:
+            relative = view.bos_scores[some] - empty
+            finite = np.isfinite(relative)
+            self._relative.append(relative[finite])
+            self._owner.append(np.arange(self.sequences)[view.sequences][some][finite])
+            self._matched.append(matched[finite])
+        return some, empty
+
+    @property
+    def relative(self) -> Float[np.ndarray, " query"]:
+        """The score of BOS less that of an empty match, at every query where both are known."""
+        return np.concatenate(self._relative) if self._relative else np.zeros(0)
+
+    def influence(self, of_beta: Float[np.ndarray, "sequence column"]) -> Float[np.ndarray, " sequence"]:
+        """How far each sequence moves kappa: by BOS's own scores, and through the beta of the empty match."""
+        relative = self.relative
+        own = np.bincount(np.concatenate(self._owner), weights=relative - relative.mean(), minlength=self.sequences)
+        return np.asarray(own / len(relative) + of_beta @ np.concatenate(self._matched).mean(axis=0))
+
+
 def candidate_rows(cap: Capture) -> list[int]:
     """The queries of the capture that see at least one candidate key; those before have nothing to match."""
     return [row for row, position in enumerate(cap.queries.tolist()) if position - int(cap.bos) >= cap.order]

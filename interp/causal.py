@@ -7,6 +7,7 @@ Attention is edited at the last query, where the prediction is made. With s the 
 the mask of a candidate key:
 
     law            the pattern becomes e^{|beta|_M} / Z, BOS e^kappa / Z, early keys 0 (eq:transformer_estimator)
+    pair_law       the same with a weight for every pair of blocks, not only the aligned ones (corollary:inductive)
     beta_zero      s - |beta|_M: matching no longer counts; whatever else is in the scores stays
     beta_infinite  the limit of s - |beta|_M + C |M|: only the candidates with the largest overlap are left, the
                    full matches where there are any. At fixed kappa, BOS then has no weight.
@@ -21,7 +22,8 @@ the same weights or score changes, at random keys. The control of `no_bos` takes
 candidates. The control of `copy_head_h` moves the head's output just as far, in a random direction.
 
 Loss is KL(truth || prediction), which differs from the cross-entropy by a constant. `uniform` sets the scale on
-which loss is recovered: 1 - (L_law - L_model) / (L_uniform - L_model), cut to [0, 1].
+which loss is recovered: 1 - (L_law - L_model) / (L_uniform - L_model), cut to [0, 1]; `pair_loss_recovered` is the
+same of the pair law. A model that the pair law recovers and the law does not compares tokens of unequal lags, too.
 """
 
 from __future__ import annotations
@@ -98,6 +100,7 @@ class CausalTests(Result):
                     attention does
     kl_recovered    1 - KL(model || law) / KL(model || uniform), cut to [0, 1]: the same question about the
                     predictions themselves, which a model cannot pass by losing in another way
+    pair_*          the same two shares for the law of all pairs; NaN where none was given
     success         False where no law was given to test, or where even attention loses nothing, so that there is
                     nothing to recover
     """
@@ -109,6 +112,10 @@ class CausalTests(Result):
     loss_recovered_stderr: float
     kl_recovered: float
     kl_recovered_stderr: float
+    pair_loss_recovered: float
+    pair_loss_recovered_stderr: float
+    pair_kl_recovered: float
+    pair_kl_recovered_stderr: float
     beta: Float[np.ndarray, " lag"] | None
     kappa: float | None
     floor: float
@@ -136,7 +143,7 @@ class CausalTests(Result):
         return pd.DataFrame([[getattr(row, name) for name in names] for row in self.edits], columns=names)
 
     def __str__(self) -> str:
-        others = [row for row in self.edits if row.edit not in ("law", "uniform")]
+        others = [row for row in self.edits if row.edit not in ("law", "pair_law", "uniform")]
         worst = sorted(others, key=lambda row: -row.loss_change)[:3]
         lines = [f"Causal tests on {self.n} sequences, loss {self.loss:.4f} +- {self.loss_stderr:.4f} nats"]
         if self.beta is not None:
@@ -148,6 +155,12 @@ class CausalTests(Result):
                 f"  loss recovered {self.loss_recovered:.3f} +- {self.loss_recovered_stderr:.3f}, "
                 f"predictions recovered {self.kl_recovered:.3f} +- {self.kl_recovered_stderr:.3f}",
             ]
+        if not math.isnan(self.pair_kl_recovered):
+            lines.append(
+                f"  by the law of all lag pairs: loss {self.pair_loss_recovered:.3f} +- "
+                f"{self.pair_loss_recovered_stderr:.3f}, predictions {self.pair_kl_recovered:.3f} +- "
+                f"{self.pair_kl_recovered_stderr:.3f}"
+            )
         lines.append("  worst edits: " + ", ".join(f"{row.edit} {row.loss_change:+.4f}" for row in worst))
         if not self.success:
             lines.append(f"  not to be trusted: {self.message}")
@@ -163,6 +176,8 @@ def causal_tests(
     next_law: Float[torch.Tensor, "batch vocab"],
     beta: Any | None,
     kappa: float | None,
+    pairs: Any | None = None,
+    pairs_kappa: float | None = None,
     seed: int = 0,
     floor: float = KL_FLOOR,
     order: int | None = None,
@@ -176,8 +191,9 @@ def causal_tests(
     """Run every edit and its control on the live model; the module's docstring says what each one does.
 
     `next_law` is the true law of the token after each sequence (a one-hot row of the token that came will also
-    do), beta and kappa are the fitted law's (`fit_scores`), `seed` draws the controls. With beta=None, only the edits
-    that need no law are made. An edit that does not reach the logits is an error, not a result.
+    do), beta and kappa are the fitted law's (`fit_scores`), pairs [k+1, k+1] and pairs_kappa those of the law of all
+    pairs (`fit_score_pairs`), `seed` draws the controls. With beta=None, only the edits that need no law are made, and
+    with pairs=None no pair law. An edit that does not reach the logits is an error, not a result.
     """
     circuit = locate(
         model,
@@ -197,12 +213,20 @@ def causal_tests(
         bench.scores, full_matches(masks, order=circuit.order, bos=circuit.bos)
     )
     measured = [bench.edit_matches(name, edit) for name, edit in edits.items()]
+    pair_law = None if pairs is None else bench.write_pairs(*_checked_pairs(circuit, pairs, pairs_kappa))
+    measured += [] if pair_law is None else [pair_law]
     if circuit.bos:
         measured.append(bench.remove_bos())
     measured += [bench.ablate_copy_head(head) for head in range(circuit.copy_heads)]
     uniform = bench.spread_evenly()
     loss, loss_stderr = mean_stderr(bench.losses)
     recovered, recovered_stderr, kl_recovered, kl_recovered_stderr = (math.nan,) * 4
+    by_pairs = (math.nan,) * 4
+    if pair_law is not None:
+        by_pairs = (
+            *_recovered(pair_law.losses - bench.losses, uniform.losses - bench.losses),
+            *_recovered(pair_law.kls, uniform.kls),
+        )
     message = "no law was given, so none was tested"
     if weights is not None:
         law = measured[0]
@@ -218,6 +242,10 @@ def causal_tests(
         loss_recovered_stderr=recovered_stderr,
         kl_recovered=kl_recovered,
         kl_recovered_stderr=kl_recovered_stderr,
+        pair_loss_recovered=by_pairs[0],
+        pair_loss_recovered_stderr=by_pairs[1],
+        pair_kl_recovered=by_pairs[2],
+        pair_kl_recovered_stderr=by_pairs[3],
         beta=weights,
         kappa=pseudo,
         floor=floor,
@@ -242,6 +270,29 @@ def keep_keys(
     """The softmax over the kept keys alone. Where none is kept the row is zero: the head attends to nothing."""
     pattern = torch.softmax(torch.where(kept, scores, -torch.inf), dim=-1)
     return torch.nan_to_num(pattern, nan=0.0)
+
+
+def pair_scores(
+    tokens: Int64[torch.Tensor, "batch length"], pairs: Float[np.ndarray, "block block"]
+) -> Float[torch.Tensor, "batch candidate"]:
+    """sum_ab beta_ab [x_{t-a} = x_{s-b}] of the last query t and its candidates s = k..t."""
+    last = tokens.shape[1] - 1
+    keys = torch.arange(len(pairs) - 1, last + 1)
+    scores = torch.zeros(tokens.shape[0], len(keys), dtype=torch.float64)
+    for (query, key), weight in np.ndenumerate(pairs):
+        scores += float(weight) * (tokens[:, last - query, None] == tokens[:, keys - key])
+    return scores
+
+
+def _checked_pairs(
+    circuit: Circuit, pairs: Any, kappa: float | None
+) -> tuple[Float[np.ndarray, "block block"], float | None]:
+    """The matrix and kappa of a pair law that belongs to this model."""
+    matrix = np.asarray(pairs, dtype=np.float64)
+    if matrix.shape != (circuit.order + 1,) * 2 or not np.isfinite(matrix).all():
+        raise ValueError(f"pairs must be finite numbers of shape {[circuit.order + 1] * 2}, got {list(matrix.shape)}")
+    _, pseudo = check_parameters(circuit, beta=np.zeros(circuit.order), kappa=kappa)
+    return matrix, pseudo
 
 
 def _law_edits(
@@ -327,6 +378,16 @@ class _Bench:
         shuffled = self.masks.clone()
         shuffled[:, self.candidates] = self.masks[:, self.candidates].gather(1, self._deal())
         return self._edit_pattern(name, edit(self.masks), control=edit(shuffled))
+
+    def write_pairs(self, pairs: Float[np.ndarray, "block block"], kappa: float | None) -> _Measured:
+        """Attention of the law of all pairs; the control deals its scores anew to each sequence's candidates."""
+        scores = torch.full_like(self.scores, -torch.inf)
+        scores[:, self.candidates] = pair_scores(self.tokens, pairs)
+        dealt = scores.clone()
+        dealt[:, self.candidates] = scores[:, self.candidates].gather(1, self._deal())
+        if kappa is not None:
+            scores[:, 0] = dealt[:, 0] = kappa
+        return self._edit_pattern("pair_law", torch.softmax(scores, -1), control=torch.softmax(dealt, -1))
 
     def remove_bos(self) -> _Measured:
         visible = torch.ones_like(self.masks, dtype=torch.bool)

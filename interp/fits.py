@@ -42,6 +42,7 @@ from jaxtyping import Float, Int64
 
 from interp.candidates import (
     Array,
+    BosTally,
     QueryView,
     Source,
     candidate_rows,
@@ -353,9 +354,7 @@ class _Fitter:
         pull, free_pull = (np.zeros((self.sequences, self.size)) for _ in range(2))
         mask_sum, attended = np.zeros(1 << self.order), np.zeros(2)
         early: list[Array] = []
-        bos: list[Array] = []
-        bos_sequence: list[Array] = []
-        matched: list[Array] = []
+        bos = BosTally(sequences=self.sequences)
         for view in self.views():
             design = self.design(view)
             columns, y = centred(design, view.known), centred(view.scores, view.known)
@@ -364,18 +363,8 @@ class _Fitter:
             free_pull[view.sequences] += np.einsum("bkc,bk->bc", columns, y - columns @ free.coefficients)
             mask_sum += np.bincount(view.masks[view.known], weights=errors[view.known], minlength=1 << self.order)
             attended += _attended(y, errors, np.where(view.known, view.pattern, 0.0))
-            # c_q, the score of an empty match: what the matches leave of the query's mean.
-            some = view.known.any(axis=1)
-            share = view.known[some] / view.known[some].sum(axis=1, keepdims=True)
-            mean_match = np.einsum("bk,bkl->bl", share, design[some][..., self.lags])
-            empty = (share * np.where(view.known, view.scores, 0.0)[some]).sum(axis=1) - mean_match @ beta
+            some, empty = bos.add(view, design[..., self.lags], beta)
             early.append(view.early_scores[some] - empty[:, None])
-            if view.bos_scores is not None:
-                relative = view.bos_scores[some] - empty
-                finite = np.isfinite(relative)
-                bos.append(relative[finite])
-                bos_sequence.append(np.arange(self.sequences)[view.sequences][some][finite])
-                matched.append(mean_match[finite])
         influence = (pull @ additive.inverse)[:, self.lags]
         found: dict[str, Any] = {
             "beta": beta,
@@ -386,13 +375,9 @@ class _Fitter:
                 free.coefficients[tested], (free_pull @ free.inverse)[:, tested], resolution=self.equations.resolution
             ),
         }
-        if bos and len(relative := np.concatenate(bos)):
-            kappa = float(relative.mean())
-            own = np.bincount(np.concatenate(bos_sequence), weights=relative - kappa, minlength=self.sequences)
-            # kappa moves with BOS's own scores, and with beta through the empty match it is relative to.
-            through_beta = influence @ np.concatenate(matched).mean(axis=0)
-            influence = np.column_stack([influence, own / len(relative) + through_beta])
-            found |= {"kappa": kappa, "kappa_spread": float(relative.std())}
+        if len(relative := bos.relative):
+            influence = np.column_stack([influence, bos.influence(influence)])
+            found |= {"kappa": float(relative.mean()), "kappa_spread": float(relative.std())}
             if len(relative) < self.sequences * self.queries:
                 found["bos_known"] = len(relative)
         covariance = clustered(influence)

@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from interp.candidates import QueryView, count_distances, query_views
+from interp.candidates import BosTally, QueryView, count_distances, query_views
 from interp.fits import MIN_R2, MIN_SEQUENCES
 from interp.observe import Capture
 from interp.regression import SPLINE_TERMS, NormalEquations, centred, clustered, distance_basis
@@ -46,6 +46,7 @@ class PairFit(Result):
     """Weights of all block pairs.
 
     beta, stderr     [query block, key block]; NaN where the fit failed
+    kappa, kappa_stderr   BOS score relative to a key that matches in no pair; None without BOS
     aligned_share    of the explained squared score, the part that the aligned pairs explain alone
     aligned_share_stderr   its standard error
     r2               within-query R2 of all pairs and position together
@@ -55,6 +56,8 @@ class PairFit(Result):
 
     beta: Float[np.ndarray, "block block"]
     stderr: Float[np.ndarray, "block block"]
+    kappa: float | None
+    kappa_stderr: float | None
     aligned_share: float
     aligned_share_stderr: float
     r2: float
@@ -92,6 +95,8 @@ class PairFit(Result):
             f"± {self.aligned_share_stderr:.2%} of the explained score",
             f"  R2 {self.r2:.4f}; of what position leaves {self.r2_pairs:.4f}",
         ]
+        if self.success and self.kappa is not None:
+            lines[-1] += f"; kappa {self.kappa:.4g} ± {self.kappa_stderr:.2g}"
         if self.message:
             lines.append(f"  {self.message}")
         if self.success and len(self.beta) <= 4:
@@ -127,6 +132,7 @@ def fit_score_pairs(
         matrix = np.full((blocks, blocks), np.nan)
         numbers = ("aligned_share", "aligned_share_stderr", "r2", "r2_pairs")
         blank: dict[str, Any] = {"beta": matrix, "stderr": matrix, **dict.fromkeys(numbers, math.nan)}
+        blank |= dict.fromkeys(("kappa", "kappa_stderr"), math.nan if cap.bos else None)
         return PairFit(
             **blank | found,
             n=equations.n,
@@ -154,12 +160,16 @@ def fit_score_pairs(
 
     pull = np.zeros((sequences, size))
     squares = np.zeros((sequences, 3))
+    bos = BosTally(sequences=sequences)
     for view in query_views(cap, columns=size + 1):
-        columns, y = centred(_design(view, basis, order=cap.order), view.known), centred(view.scores, view.known)
+        design = _design(view, basis, order=cap.order)
+        bos.add(view, design[..., pairs], everything.coefficients[pairs])
+        columns, y = centred(design, view.known), centred(view.scores, view.known)
         errors = [y - columns @ fit.coefficients for fit in (place_only, aligned_only, everything)]
         squares[view.sequences] += np.stack([(error**2).sum(axis=1) for error in errors], axis=1)
         pull[view.sequences] += np.einsum("bkc,bk->bc", columns, errors[-1])
-    variance = np.diag(clustered(pull @ everything.inverse))[pairs]
+    of_pairs = (pull @ everything.inverse)[:, pairs]
+    variance = np.diag(clustered(of_pairs))
     by_aligned, by_all = squares[:, 0] - squares[:, 1], squares[:, 0] - squares[:, 2]
     share = float(by_aligned.sum() / by_all.sum())
     # Each fit minimises its sum of squares, so to first order errors of its coefficients do not enter: a plain ratio.
@@ -170,6 +180,9 @@ def fit_score_pairs(
         "aligned_share": share,
         "aligned_share_stderr": float(np.sqrt(clustered(influence[:, None])[0, 0])),
     }
+    if len(bos.relative):
+        moved = bos.influence(of_pairs)[:, None]
+        found |= {"kappa": float(bos.relative.mean()), "kappa_stderr": float(np.sqrt(clustered(moved)[0, 0]))}
     return result(found=found | quality)
 
 

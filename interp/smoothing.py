@@ -36,6 +36,7 @@ from interp.divergence import KL_FLOOR, kl_divergence
 from interp.hooked import MATCH, InductionTransformer
 from interp.intervene import Circuit, Hook, Hooks, check_next_law, key_masks, locate
 from interp.notation import Tokens
+from interp.readout import not_linear
 from interp.results import Result, jsonable, mean_stderr, provenance
 
 if TYPE_CHECKING:
@@ -252,10 +253,7 @@ def _reasons_against(circuit: Circuit) -> dict[str, str]:
     reasons = dict.fromkeys(SOURCES, "")
     if not circuit.bos:
         reasons["bos"] = "the model has no BOS"
-    if not isinstance(model, InductionTransformer) or model.config.family == "standard":
-        reasons["readout"] = "the final stream has no block that holds the votes"
-    elif model.config.readout != "probability":
-        reasons["readout"] = "a logit readout is not linear in the votes"
+    reasons["readout"] = not_linear(model)
     return reasons
 
 

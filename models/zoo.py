@@ -4,6 +4,9 @@ Every row is measured: the checkpoint's KL to the true next law on common held-o
 construction at that length on the same sequences, so that their difference is far less noisy than either. Measurements
 are kept in `zoo.json` beside the checkpoints, by the digest of the weights, and made again only where the weights
 have changed. Only `--write` writes; without it new measurements are shown and forgotten.
+
+A run of the `long` protocol is also set beside the same run with a fifth of the steps: where both have the same KL, the
+shorter one had converged.
 """
 
 from __future__ import annotations
@@ -18,9 +21,10 @@ from typing import Any
 
 CACHE_FILE, TABLE_FILE = "zoo.json", "README.md"
 HELD_OUT_SEQUENCES, HELD_OUT_SEED = 20_000, 2_000_003
+CONVERGED = 0.005  # the largest share of its KL that a converged run may gain by five times the steps
 COLUMNS = (
     "checkpoint", "family", "prior", "bos", "length", "seed", "protocol", "target", "steps", "init", "kl", "stderr",
-    "best_construction", "ratio", "ratio_stderr", "copies", "seconds",
+    "best_construction", "ratio", "ratio_stderr", "change", "change_stderr", "copies", "seconds",
 )  # fmt: skip
 
 
@@ -37,7 +41,8 @@ def zoo_command(root: Path, *, write: bool, as_json: bool) -> int:
         raise ValueError(f"{root}: no checkpoints there; `python -m models sweep zoo` trains them")
     if write:
         text = (Path(__file__).parent / "zoo_readme.md").read_text()
-        _replace(root / TABLE_FILE, text.replace("{table}", _markdown(rows)))
+        text = text.replace("{table}", _markdown(rows)).replace("{longer}", _longer_markdown(rows))
+        _replace(root / TABLE_FILE, text)
         print(f"{root / TABLE_FILE}: {len(rows)} checkpoints", file=sys.stderr)
     if as_json:
         print(json.dumps({"rows": rows, "sequences": HELD_OUT_SEQUENCES, "seed": HELD_OUT_SEED}))
@@ -66,12 +71,14 @@ def zoo_rows(root: Path, *, write: bool = False) -> list[dict[str, Any]]:
     finished = [path for path in find_checkpoints(root) if is_finished(path)]
     for path in tqdm(finished, desc="measuring", disable=None):
         name = str(path.relative_to(root))
-        digest = hashlib.sha256((path / "model.safetensors").read_bytes()).hexdigest()[:16]
+        read = [path, *([sister] if (sister := _shorter(path)) else [])]
+        weights = b"".join((one / "model.safetensors").read_bytes() for one in read)
+        digest = hashlib.sha256(weights).hexdigest()[:16]
         row = known.get(name)
         rows[name] = row if row and row["digest"] == digest else {"digest": digest, **measure(path, name)}
     if write and rows and rows != known:
         _replace(file, json.dumps(rows, indent=1) + "\n")
-    return [{column: row[column] for column in COLUMNS} for row in rows.values()]
+    return [{column: row.get(column) for column in COLUMNS} for row in rows.values()]
 
 
 def measure(path: Path, name: str) -> dict[str, Any]:
@@ -98,6 +105,10 @@ def measure(path: Path, name: str) -> dict[str, Any]:
     reference, _ = mean_stderr(best)
     ratio = kl / reference
     _, ratio_stderr = mean_stderr((ours - ratio * best) / reference)
+    change: tuple[float | None, float | None] = (None, None)
+    if sister := _shorter(path):
+        before = kl_divergence(held_out.next_law, fast_predict(load(sister), held_out.tokens)).values
+        change = mean_stderr(ours - before)
     heads = copy_heads(capture(model, held_out.tokens[:64]))
     return jsonable(
         {
@@ -116,6 +127,8 @@ def measure(path: Path, name: str) -> dict[str, Any]:
             "best_construction": reference,
             "ratio": ratio,
             "ratio_stderr": ratio_stderr,
+            "change": change[0],
+            "change_stderr": change[1],
             "copies": "; ".join(heads.verdict),
             "seconds": training["seconds"],
             "order": prior.order,
@@ -188,6 +201,34 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
             f"{row['ratio']:.3f} ± {row['ratio_stderr']:.3f}",
             row["copies"],
             f"{row['seconds']:.0f}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _shorter(path: Path) -> Path | None:
+    """The finished run with a fifth of the steps that a `long` one is compared with; None for other protocols."""
+    from models.run import is_finished
+
+    sister = path.with_name(path.name.removesuffix("_long"))
+    return sister if sister != path and is_finished(sister) else None
+
+
+def _longer_markdown(rows: list[dict[str, Any]]) -> str:
+    """Each long run beside the shorter one."""
+    head = ["run", "KL, 40,000 steps", "KL, 200,000 steps", "change", "in percent", "converged at 40,000"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in rows:
+        if row["change"] is None:
+            continue
+        before = row["kl"] - row["change"]
+        cells = [
+            f"`{row['checkpoint'].removesuffix('_long')}`",
+            f"{before:.4f}",
+            f"{row['kl']:.4f}",
+            f"{row['change']:+.5f} ± {row['change_stderr']:.5f}",
+            f"{row['change'] / before:+.2%}",
+            "yes" if row["change"] >= -CONVERGED * before else "**no**",
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -290,3 +290,24 @@ def equality_pattern(x: Sequence[int]) -> tuple[int, ...]:
     """Which tokens are equal, whatever their labels: symbols renamed in order of first appearance."""
     names: dict[int, int] = {}
     return tuple(names.setdefault(token, len(names)) for token in x)
+
+
+def readout_level(
+    tokens: list[int], attention: list[float], readout: list[list[float]], *, order: int, vocab: int
+) -> tuple[float, list[float], int]:
+    """Level, votes and number of full matches of a model without BOS whose heads copy lags 1..k exactly.
+
+    The final stream holds the query's tokens x_t, ..., x_{t-k}, then what attention brings of the keys' own.
+    """
+    stream = [0.0] * (2 * (order + 1) * vocab)
+    for lag in range(order + 1):
+        stream[lag * vocab + tokens[-1 - lag]] += 1.0
+        for key, weight in enumerate(attention):
+            if key >= lag:
+                stream[(order + 1 + lag) * vocab + tokens[key - lag]] += weight
+    sums = [sum(stream[row] * readout[row][symbol] for row in range(len(stream))) for symbol in range(vocab)]
+    matches = 0
+    for key in range(order, len(tokens)):
+        matches += all(tokens[key - lag] == tokens[len(tokens) - lag] for lag in range(1, order + 1))
+    start = (order + 1) * vocab
+    return sum(sums) / vocab, stream[start : start + vocab], matches

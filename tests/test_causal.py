@@ -18,7 +18,8 @@ from interp.divergence import kl_divergence
 from interp.estimators import add_alpha, maximum_likelihood, soft_matching
 from interp.hooked import InductionTransformer
 from interp.intervene import kl_between, locate
-from interp.observe import predict
+from interp.observe import capture, predict
+from interp.pairs import fit_score_pairs
 from tests import planted
 from tests.planted import FOREIGN, planted_foreign, planted_standard, trained_like, without_mechanism
 
@@ -141,6 +142,45 @@ def test_a_wrong_law_recovers_less(chains: ChainBatch) -> None:
     assert far.kl_recovered < 0.6
     assert 0 <= far.loss_recovered < near.loss_recovered
     assert near["law"].kl > 0
+
+
+PAIRS = np.array([[-0.6, BETA[0], 0.0], [0.0, -0.4, BETA[1]], [0.0, 0.0, 0.0]])
+
+
+@pytest.mark.parametrize("kappa", [KAPPA, None])
+def test_a_head_that_compares_unequal_lags_is_recovered_by_its_pairs_alone(
+    kappa: float | None, chains: ChainBatch
+) -> None:
+    model = trained_like(beta=BETA, kappa=kappa)
+    with torch.no_grad():
+        for block in (0, 1):  # x_t with x_s, and x_{t-1} with x_{s-1}
+            part = slice(4 * block, 4 * block + 4)
+            model.match_attention.W_Q[0, part, part] += PAIRS[block, block] * torch.eye(4)
+    # BOS holds 1/|V| of every symbol, in the blocks of the copies too.
+    shifted = None if kappa is None else kappa + np.trace(PAIRS) / 4
+    tests = run(model, chains, kappa=kappa, pairs=PAIRS, pairs_kappa=shifted)
+    pair_law = tests["pair_law"]
+    assert pair_law.change == pytest.approx(0.0, abs=1e-7)
+    if kappa is not None:  # without BOS even attention costs this model no loss
+        assert tests.pair_loss_recovered == pytest.approx(1.0)
+    assert "by the law of all lag pairs" in str(tests)
+    assert tests.pair_kl_recovered == pytest.approx(1.0)
+    assert pair_law.control_kl > 3 * tests["law"].kl > 0
+    assert tests.kl_recovered < 0.97
+    fitted = fit_score_pairs(capture(model, chains.tokens))
+    np.testing.assert_allclose(fitted.beta, PAIRS, atol=1e-6)
+    assert fitted.kappa == (None if kappa is None else pytest.approx(shifted))
+
+
+def test_pairs_that_do_not_belong_to_the_model_are_refused(with_bos: CausalTests, chains: ChainBatch) -> None:
+    assert math.isnan(with_bos.pair_loss_recovered)  # none were given
+    model = construct(order=2, vocab=4, length=24, beta=BETA, kappa=KAPPA)
+    with pytest.raises(ValueError, match=r"pairs must be finite numbers of shape \[3, 3\], got \[2, 2\]"):
+        run(model, chains, pairs=np.zeros((2, 2)), pairs_kappa=KAPPA)
+    with pytest.raises(ValueError, match="has a BOS token: give kappa"):
+        run(model, chains, pairs=PAIRS)
+    wrong = run(model, chains, pairs=-PAIRS, pairs_kappa=KAPPA)
+    assert wrong.pair_loss_recovered < 0.5
 
 
 def test_a_noisy_model_is_recovered_and_its_errors_are_stated(chains: ChainBatch) -> None:

@@ -457,6 +457,17 @@ def test_a_construction_is_aligned(order, vocab, beta, kappa):
     np.testing.assert_allclose(pairs.aligned, beta, atol=1e-9)
     np.testing.assert_allclose(pairs.beta - np.diag(np.diagonal(pairs.beta, 1), 1), 0.0, atol=1e-9)
     assert pairs.aligned_share == pytest.approx(1.0, abs=1e-9)
+    assert pairs.kappa == (None if kappa is None else pytest.approx(kappa, abs=1e-9))
+
+
+def test_kappa_beside_pairs_has_the_error_of_its_scores():
+    cap = planted(beta=(2.7, 1.2), kappa=3.3, vocab=5, batch=300)
+    off = []
+    for seed in range(20):
+        pairs = fit_score_pairs(noisy(cap, scale=0.5, seed=seed))
+        off.append((pairs.kappa - 3.3) / pairs.kappa_stderr)
+    assert np.abs(off).max() < 4
+    assert 0.6 < np.sqrt(np.mean(np.square(off))) < 1.5
 
 
 def test_pair_noise_stays_within_three_standard_errors():

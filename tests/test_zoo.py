@@ -62,6 +62,32 @@ def test_the_table_measures_every_finished_checkpoint(
     assert (root / "README.md").read_text().count("T9_seed0") == 3
 
 
+def test_a_long_run_is_set_beside_the_shorter_one(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = make_spec(family="disentangled", prior=PRIOR, length=9, bos=True, protocol="long", steps=3000)
+    run(spec, root / "disentangled" / "T9_seed0_long", progress=False)
+    rows = {row["checkpoint"]: row for row in zoo_rows(root)}
+    short, long = rows["disentangled/T9_seed0"], rows["disentangled/T9_seed0_long"]
+    assert short["change"] is None
+    assert long["change"] == pytest.approx(long["kl"] - short["kl"])
+    assert 0 < long["change_stderr"] < long["stderr"] + short["stderr"]
+    assert long["change"] < -zoo.CONVERGED * short["kl"]
+    line = next(line for line in zoo._longer_markdown([short, long]).splitlines() if "T9_seed0" in line)
+    assert line.endswith("| **no** |")
+    settled = {**long, "change": -0.1 * zoo.CONVERGED * short["kl"]}
+    assert zoo._longer_markdown([settled]).endswith("| yes |")
+    # Other weights of the shorter run make it a new measurement.
+    assert zoo_command(root, write=True, as_json=True) == 0
+    run(
+        make_spec(family="disentangled", prior=PRIOR, length=9, bos=True, steps=60),
+        root.parent / "other",
+        progress=False,
+    )
+    (root.parent / "other" / "model.safetensors").replace(root / "disentangled" / "T9_seed0" / "model.safetensors")
+    again = {row["checkpoint"]: row for row in zoo_rows(root)}
+    assert again["disentangled/T9_seed0_long"]["change"] != long["change"]
+    capsys.readouterr()
+
+
 @pytest.mark.parametrize("family", ["construction", "disentangled", "standard"])
 def test_the_fast_forward_is_the_hooked_one(family: str) -> None:
     if family == "construction":

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import interp as ip
-from analyses.plan import Ask, everything, near, with_snapshots
+from analyses.plan import Ask, everything, near, with_snapshots, with_votes
 from models import disentangled, stacked
 
 LENGTH, VOCAB, ORDER = 16, 3, 2
@@ -40,6 +40,7 @@ TINY_PLAN: dict[str, Ask] = {
     "label_symmetry": Ask(select=near(64, seeds=1), argv=("--siblings", "--batch", "16")),
     "causal": Ask(select=near(64, seeds=1), argv=("--batch", "32")),
     "smoothing_source": Ask(select=near(64, seeds=1), argv=("--batch", "32")),
+    "vote_weight": Ask(select=with_votes(near(64)), argv=("--batch", "64")),
     "nearest_estimator": Ask(select=near(64, seeds=1), argv=("--batch", "32")),
     "dynamics": Ask(select=with_snapshots, argv=("--batch", "32")),
     "lag_asymmetry": Ask(select=everything, argv=("--batch", "64")),

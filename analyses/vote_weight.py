@@ -1,0 +1,40 @@
+"""How much do the attention's votes weigh in the prediction, and does that follow the evidence?
+
+A readout with a constant in it mixes a share of the uniform law into every prediction. Where that share grows as full
+matches get fewer, the readout smooths as counts would, with no BOS: it compares the query's tokens with those before
+the attended keys. `held` is what that is worth: the rise of KL when the source of the share is held at its mean.
+
+    python -m analyses vote_weight CKPT
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from analyses.subject import Subject
+    from interp.checkpoint import CheckpointInfo
+    from interp.readout import VoteWeight
+
+KIND = "checkpoint"
+COLUMNS = ("verdict", "level_spread", "level_full", "compared", "held", "held_stderr", "shuffled")
+
+
+def applies(info: CheckpointInfo) -> str | None:
+    if info.model["family"] == "standard":
+        return "the final stream of the standard family has no block that holds the votes"
+    return "a logit readout is not linear in the votes" if info.model["readout"] != "probability" else None
+
+
+def analyse(subject: Subject, options: argparse.Namespace) -> VoteWeight:
+    from interp.readout import vote_weight
+
+    return vote_weight(
+        subject.model,
+        subject.chains.tokens,
+        next_law=subject.chains.next_law,
+        alpha=getattr(subject.prior, "alpha", None),
+        seed=options.seed,
+        checkpoint=str(subject.path),
+    )

@@ -1,0 +1,367 @@
+"""How much do the attention's votes weigh in the prediction, and does that weight follow the evidence?
+
+    found = vote_weight(model, chains.tokens, next_law=chains.next_law)
+    found.verdict, found.table()
+
+Under the probability readout the law is s / sum(s) with s = (final stream) W_O. With `level`, the mean of s over the
+symbols,
+
+    p_v - 1/|V| = (s_v - level) / (|V| level)
+
+so that the level does what a pseudo-count does: the higher it is, the less the votes weigh, and the more of the
+prediction is the uniform law. A level that is the same for every sequence mixes in a fixed share. An estimator from
+counts gives N full matches the weight N / (N + alpha |V|), little where there is little evidence; BOS brings that about
+in the attention. The readout can bring it about alone. It reads the query's tokens and, weighted by attention, the
+tokens before the keys, and with weights u_r on the ones and -u_r on the others it adds to the level
+
+    sum_r ( u_r[x_{t-r+1}] - sum_j a_j u_r[x_{j-r}] )
+
+which full matches leave at zero. Mismatches raise it if attention that finds no match goes to keys of smaller u. Both
+tell symbols apart, so that no label-symmetric model can do it.
+
+What is measured: the weight by the number of full matches; how far the level varies, and falls with the attention on
+full matches; how much of its variance such a comparison of tokens explains; and what it is worth, by holding the level
+at its harmonic mean in the live model (which keeps the mean of 1 / level), beside a control that hands each sequence
+the level of another.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import einops
+import numpy as np
+import torch
+from jaxtyping import Float
+from transformer_lens import HookedTransformer
+
+from interp.causal import full_matches
+from interp.copying import copy_heads
+from interp.divergence import KL_FLOOR, kl_divergence
+from interp.hooked import MATCH, InductionTransformer
+from interp.intervene import NOTICEABLE, Circuit, Hook, check_next_law, key_masks, locate
+from interp.notation import Tokens
+from interp.results import Result, mean_stderr, provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_MATCHES = 6  # sequences with more full matches are counted together
+COPY_SEQUENCES = 64  # enough to see which head copies which lag
+STEADY = 0.05  # sd / mean of the level below which it counts as the same for all sequences
+FOLLOWS = -0.5  # correlation of level and attention on full matches from which the weight follows the evidence
+CLIPPED = 0.01  # share of sequences where holding the level may clip a sum
+SAME = 1e-4  # how far predictions from our own reading of the readout may be from the model's
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightAt:
+    """The votes' weight over the sequences with one number of full matches.
+
+    matches     how many full matches the last query has; the last row stands for that many or more
+    sequences   how many such sequences there are
+    weight      slope a of p - 1/|V| = a (z - 1/|V|), z the votes; NaN where no votes differ from uniform
+    counted     mean of N / (N + alpha |V|), the weight that counts give; NaN without alpha
+    """
+
+    matches: int
+    sequences: int
+    weight: float
+    stderr: float
+    counted: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class VoteWeight(Result):
+    """How the readout weighs the votes.
+
+    verdict            "constant" (the level hardly varies), "follows the evidence" (it falls with the attention on full
+                       matches, and holding it costs more than two standard errors) or "varies"
+    weights            the votes' weight by number of full matches
+    level_spread       standard deviation over mean of the level
+    level_full         its correlation with the attention on full matches; NaN where the level does not vary
+    query_side         [lag, symbol] u_r: what the query's token x_{t-r+1} adds to the level, centred over symbols
+    key_side           [lag, symbol] the same for the attended keys' token x_{j-r}
+    opposed            [lag] correlation of query_side and -key_side over symbols: 1 for a comparison of tokens
+    compared           share of the level's variance that the comparison with u = (query_side - key_side) / 2 explains;
+                       it can be negative, and is NaN where the level does not vary
+    held, shuffled     change of KL(truth || prediction) with the level held, and with another sequence's level
+    clipped            share of sequences where a sum that was positive is not so at the held level. Above 0.01 the
+                       law there is the floor's, not the readout's: `held` and `shuffled` are then NaN
+    """
+
+    verdict: str
+    weights: tuple[WeightAt, ...]
+    level_spread: float
+    level_full: float
+    query_side: Float[np.ndarray, "lag vocab"] | None
+    key_side: Float[np.ndarray, "lag vocab"] | None
+    opposed: tuple[float, ...] | None
+    compared: float
+    kl: float
+    kl_stderr: float
+    held: float
+    held_stderr: float
+    shuffled: float
+    shuffled_stderr: float
+    clipped: float
+    floor: float
+    n: int
+    success: bool
+    message: str
+    provenance: dict[str, Any]
+
+    def table(self) -> pd.DataFrame:
+        """One row per number of full matches; the columns are the fields of `WeightAt`."""
+        import pandas as pd
+
+        names = [field.name for field in fields(WeightAt)]
+        return pd.DataFrame([{name: getattr(row, name) for name in names} for row in self.weights], columns=names)
+
+    def __str__(self) -> str:
+        if not self.success:
+            return f"Weight of the votes: cannot tell; {self.message}"
+        weights = ", ".join(f"{row.weight:.3f}" for row in self.weights)
+        lines = [
+            f"Weight of the votes on {self.n} sequences: {self.verdict}",
+            f"  by full matches 0, 1, ...: {weights}",
+        ]
+        if not math.isnan(self.weights[0].counted):
+            lines.append(f"  counts would give        : {', '.join(f'{row.counted:.3f}' for row in self.weights)}")
+        level = f"  level: sd / mean {self.level_spread:.3f}"
+        if not math.isnan(self.level_full):
+            level += f", correlation with attention on full matches {self.level_full:.2f}"
+        lines.append(level)
+        if not math.isnan(self.held):
+            lines.append(
+                f"  held at its mean: KL {self.held:+.5f} +- {self.held_stderr:.5f} nats; from another sequence: "
+                f"{self.shuffled:+.5f} +- {self.shuffled_stderr:.5f}"
+            )
+        if self.opposed is not None and not math.isnan(self.compared):
+            opposed = ", ".join(f"{value:.2f}" for value in self.opposed)
+            lines.append(
+                f"  comparison of tokens: explains {self.compared:.0%} of the level's variance; query and key side "
+                f"opposed by lag: {opposed}"
+            )
+        if self.message:
+            lines.append(f"  {self.message}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def vote_weight(
+    model: HookedTransformer,
+    tokens: Tokens,
+    *,
+    next_law: Float[torch.Tensor, "batch vocab"],
+    alpha: float | None = None,
+    floor: float = KL_FLOOR,
+    seed: int = 0,
+    checkpoint: str | None = None,
+) -> VoteWeight:
+    """Read the votes' weight off a construction or disentangled model; the module's docstring says how.
+
+    `alpha` is the pseudo-count to compare with; under the independent prior, its own alpha makes those weights Bayes'.
+    `seed` shuffles the levels of the control. Other families have no block of votes to weigh: success is then False.
+    """
+    origin = provenance(seed=seed, checkpoint=checkpoint)
+    if reason := not_linear(model):
+        return _unknown(reason, floor=floor, provenance=origin)
+    assert isinstance(model, InductionTransformer)
+    circuit = locate(model)
+    array = circuit.check(tokens)
+    truth = check_next_law(next_law, array, vocab=circuit.vocab)
+    stream, pattern = _final_stream(circuit, array)
+    weights = model.unembed.W_U.detach().double()
+    sums = stream @ weights
+    level = sums.mean(-1)
+    base = circuit.laws(array)
+    if float((_laws_at(circuit, array, sums, level) - base).abs().max()) > SAME:
+        return _unknown("the predictions are not the normalised sums of the readout", floor=floor, provenance=origin)
+    if bool((level <= 0).any()):
+        return _unknown("the readout's level is not positive everywhere", floor=floor, provenance=origin)
+    masks = key_masks(array, order=circuit.order, bos=circuit.bos)
+    full = full_matches(masks, order=circuit.order, bos=False)
+    on_full = (pattern * full).sum(-1)
+    start = model.config.blocks * circuit.vocab
+    votes = stream[:, start : start + circuit.vocab]
+
+    def change(levels: torch.Tensor) -> tuple[float, float]:
+        laws = _laws_at(circuit, array, sums, levels)
+        if float((levels / level - 1).abs().max()) > NOTICEABLE and torch.equal(laws, base):
+            raise ValueError("the level was moved, but the edit did not reach the logits")
+        return mean_stderr(kl_divergence(truth, laws, floor=floor).values - divergence.values)
+
+    divergence = kl_divergence(truth, base, floor=floor)
+    steady = (1 / (1 / level).mean()).expand_as(level)
+    clipped = float(((sums > 0) & (sums - level[:, None] + steady[:, None] <= 0)).any(-1).double().mean())
+    held = held_stderr = shuffled = shuffled_stderr = math.nan
+    if clipped <= CLIPPED:
+        held, held_stderr = change(steady)
+        order = torch.randperm(len(level), generator=torch.Generator().manual_seed(seed))
+        shuffled, shuffled_stderr = change(level[order])
+    spread = float(level.std(correction=0) / level.mean())
+    varies = spread > NOTICEABLE  # what is less is rounding
+    falls = _correlation(level, on_full) if varies else math.nan
+    if spread < STEADY:
+        verdict = "constant"
+    else:
+        verdict = "follows the evidence" if falls <= FOLLOWS and held > 2 * held_stderr else "varies"
+    sides = _sides(circuit, array, stream, weights)
+    notes = []
+    if clipped > CLIPPED:
+        notes.append(f"holding the level would clip a sum in {clipped:.0%} of sequences: its worth cannot be told")
+    if sides is None:
+        notes.append("copy heads serve no distinct lags: no tokens to compare by lag")
+    return VoteWeight(
+        verdict=verdict,
+        weights=_by_matches(base, votes, full.sum(-1), alpha=alpha),
+        level_spread=spread,
+        level_full=falls,
+        query_side=None if sides is None else sides.query,
+        key_side=None if sides is None else sides.key,
+        opposed=None if sides is None else sides.opposed,
+        compared=math.nan if sides is None or not varies else _explained(level, sides.comparison),
+        kl=divergence.mean,
+        kl_stderr=divergence.stderr,
+        held=held,
+        held_stderr=held_stderr,
+        shuffled=shuffled,
+        shuffled_stderr=shuffled_stderr,
+        clipped=clipped,
+        floor=floor,
+        n=len(level),
+        success=True,
+        message="; ".join(notes),
+        provenance=origin,
+    )
+
+
+def not_linear(model: HookedTransformer) -> str:
+    """Why a model's prediction is no normalised linear function of votes; empty where it is."""
+    if not isinstance(model, InductionTransformer) or model.config.family == "standard":
+        return "the final stream has no block that holds the votes"
+    if model.config.readout != "probability":
+        return "a logit readout is not linear in the votes"
+    return ""
+
+
+def _unknown(reason: str, *, floor: float, provenance: dict[str, Any]) -> VoteWeight:
+    numbers = dict.fromkeys(
+        (
+            "level_spread", "level_full", "compared", "kl", "kl_stderr", "held", "held_stderr", "shuffled",
+            "shuffled_stderr", "clipped",
+        ),
+        math.nan,
+    )  # fmt: skip
+    return VoteWeight(
+        verdict="cannot tell",
+        weights=(),
+        query_side=None,
+        key_side=None,
+        opposed=None,
+        floor=floor,
+        n=0,
+        success=False,
+        message=reason,
+        provenance=provenance,
+        **numbers,
+    )
+
+
+def _final_stream(circuit: Circuit, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """What the readout reads after the last token, and the match head's attention there, in float64."""
+    streams: list[torch.Tensor] = []
+    patterns: list[torch.Tensor] = []
+
+    def read(stream: torch.Tensor, hook: Any) -> None:
+        streams.append(stream[:, -1].detach().double())
+
+    def keep(pattern: torch.Tensor, hook: Any) -> None:
+        patterns.append(pattern[:, circuit.match_head, -1].detach().double())
+
+    hooks: list[Hook] = [(f"{MATCH}.hook_resid_post", read), (f"{MATCH}.attn.hook_pattern", keep)]
+    circuit.run(tokens, hooks=lambda part: hooks, last_only=True)
+    return torch.cat(streams), torch.cat(patterns)
+
+
+def _laws_at(circuit: Circuit, tokens: torch.Tensor, sums: torch.Tensor, level: torch.Tensor) -> torch.Tensor:
+    """What the live model predicts with the readout's level moved to this one, sequence by sequence."""
+    model = circuit.model
+    assert isinstance(model, InductionTransformer)
+    moved = sums + (level - sums.mean(-1))[:, None]
+    shares = torch.relu(moved) + model.config.floor
+    logits = torch.log(shares / shares.sum(-1, keepdim=True))
+
+    def hooks(part: slice) -> list[Hook]:
+        def write(own: torch.Tensor, hook: Any) -> torch.Tensor:
+            edited = own.clone()
+            edited[:, -1] = logits[part].to(own)
+            return edited
+
+        return [("unembed.hook_out", write)]
+
+    return circuit.laws(tokens, hooks=hooks, last_only=True)
+
+
+def _by_matches(
+    laws: torch.Tensor, votes: torch.Tensor, matches: torch.Tensor, *, alpha: float | None
+) -> tuple[WeightAt, ...]:
+    """The slope of prediction on votes in each group, a ratio of sums, with the error of its linearisation."""
+    vocab = laws.shape[-1]
+    centred, target = votes - 1 / vocab, laws - 1 / vocab
+    rows = []
+    for count in range(MOST_MATCHES + 1):
+        here = matches == count if count < MOST_MATCHES else matches >= count
+        z, p = centred[here], target[here]
+        bottom = float(z.square().sum(-1).mean()) if len(z) else 0.0
+        slope, stderr, counted = math.nan, math.nan, math.nan
+        if alpha is not None and len(z):
+            counted = float((matches[here] / (matches[here] + alpha * vocab)).double().mean())
+        if bottom > 0:
+            slope = float((z * p).sum(-1).mean()) / bottom
+            stderr = mean_stderr((z * (p - slope * z)).sum(-1))[1] / bottom
+        rows.append(WeightAt(matches=count, sequences=len(z), weight=slope, stderr=stderr, counted=counted))
+    return tuple(rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sides:
+    query: Float[np.ndarray, "lag vocab"]
+    key: Float[np.ndarray, "lag vocab"]
+    opposed: tuple[float, ...]
+    comparison: Float[torch.Tensor, " batch"]
+
+
+def _sides(circuit: Circuit, tokens: torch.Tensor, stream: torch.Tensor, weights: torch.Tensor) -> _Sides | None:
+    """What each block of the final stream adds to the level, by lag; None where copy heads serve no distinct lags."""
+    model = circuit.model
+    assert isinstance(model, InductionTransformer)
+    heads = copy_heads(circuit.capture(tokens[:COPY_SEQUENCES]))
+    if not heads.success:
+        return None
+    blocks = model.config.blocks
+    by_block = einops.rearrange(weights.mean(-1), "(half block v) -> half block v", half=2, block=blocks)
+    centred = by_block - by_block.mean(-1, keepdim=True)
+    parts = einops.rearrange(stream, "n (half block v) -> half n block v", half=2, block=blocks)
+    places = [0, *(1 + np.argsort(heads.lag)).tolist()]
+    query, key = centred[0, places[:-1]], centred[1, places[1:]]
+    unit = (query - key) / 2
+    comparison = ((parts[0][:, places[:-1]] - parts[1][:, places[1:]]) * unit).sum((-2, -1))
+    opposed = tuple(_correlation(one, -other) for one, other in zip(query, key, strict=True))
+    return _Sides(query=query.numpy(), key=key.numpy(), opposed=opposed, comparison=comparison)
+
+
+def _explained(level: torch.Tensor, part: torch.Tensor) -> float:
+    total = float(level.var(correction=0))
+    return 1 - float((level - part).var(correction=0)) / total if total > 0 else math.nan
+
+
+def _correlation(first: torch.Tensor, second: torch.Tensor) -> float:
+    """Pearson's; NaN where one side does not vary."""
+    one, other = first - first.mean(), second - second.mean()
+    size = float(one.norm() * other.norm())
+    return float((one * other).sum()) / size if size > 0 else math.nan
