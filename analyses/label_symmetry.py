@@ -41,8 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def siblings_of(path: Path) -> list[Path]:
     """The checkpoints beside this one whose names differ in the seed alone."""
     whole = path.resolve()
-    name = re.sub(r"_seed\d+", "_seed*", whole.name)
-    return sorted(other for other in whole.parent.glob(name) if other != whole and (other / "config.json").is_file())
+    alike = re.compile(r"_seed\d+".join(map(re.escape, re.split(r"_seed\d+", whole.name))))
+    beside = [other for other in whole.parent.iterdir() if other != whole and alike.fullmatch(other.name)]
+    return sorted(other for other in beside if (other / "config.json").is_file())
 
 
 def analyse(subject: Subject, options: argparse.Namespace) -> LabelSymmetry:

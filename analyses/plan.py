@@ -122,6 +122,7 @@ PLAN: dict[str, Ask] = {
     "label_symmetry": Ask(select=near(64, seeds=1), argv=("--siblings", "--batch", "128")),
     "causal": Ask(select=near(32, 64, seeds=1), argv=("--batch", "2048")),
     "smoothing_source": Ask(select=near(64, seeds=1)),
+    "direct_path": Ask(select=near(64, seeds=1), argv=("--batch", "2048")),
     "vote_weight": Ask(select=with_votes(near(32, 64)), argv=("--batch", "2048")),
     "nearest_estimator": Ask(select=near(64, seeds=1)),
     "dynamics": Ask(select=with_snapshots),

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from interp.counts import match_masks as match_masks
     from interp.counts import superset_difference as superset_difference
     from interp.counts import superset_sum as superset_sum
+    from interp.direct import DirectPath as DirectPath
+    from interp.direct import direct_path as direct_path
     from interp.divergence import KL_FLOOR as KL_FLOOR
     from interp.divergence import Divergence as Divergence
     from interp.divergence import kl_divergence as kl_divergence
@@ -134,6 +136,10 @@ _HOMES = {
         "match_masks",
         "superset_difference",
         "superset_sum",
+    ),
+    "direct": (
+        "DirectPath",
+        "direct_path",
     ),
     "divergence": (
         "Divergence",

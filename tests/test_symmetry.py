@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from analyses.door import main
+from analyses.label_symmetry import siblings_of
 from interp.checkpoint import save
 from interp.construction import construct
 from interp.observe import predict
@@ -113,3 +115,13 @@ def test_the_door(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert row["kl"] > 0
     assert row["seeds_kl"] > 0
+
+
+def test_siblings_differ_in_the_seed_alone(tmp_path: Path) -> None:
+    for name in ("T32_seed0", "T32_seed1", "T32_seed12", "T32_seed1_long", "T32_seed0_long", "T64_seed1", "T32_seed2"):
+        (tmp_path / name).mkdir()
+        if name != "T32_seed2":  # no checkpoint
+            (tmp_path / name / "config.json").touch()
+    assert [path.name for path in siblings_of(tmp_path / "T32_seed0")] == ["T32_seed1", "T32_seed12"]
+    assert [path.name for path in siblings_of(tmp_path / "T32_seed0_long")] == ["T32_seed1_long"]
+    assert siblings_of(tmp_path / "T64_seed1") == []

@@ -40,6 +40,7 @@ TINY_PLAN: dict[str, Ask] = {
     "label_symmetry": Ask(select=near(64, seeds=1), argv=("--siblings", "--batch", "16")),
     "causal": Ask(select=near(64, seeds=1), argv=("--batch", "32")),
     "smoothing_source": Ask(select=near(64, seeds=1), argv=("--batch", "32")),
+    "direct_path": Ask(select=near(64, seeds=1), argv=("--batch", "64")),
     "vote_weight": Ask(select=with_votes(near(64)), argv=("--batch", "64")),
     "nearest_estimator": Ask(select=near(64, seeds=1), argv=("--batch", "32")),
     "dynamics": Ask(select=with_snapshots, argv=("--batch", "32")),

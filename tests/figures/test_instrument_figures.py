@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 import interp as ip
 from analyses import door as analyses_door
-from figures import causal, door, dynamics, identity_blocks, lag_pairs, mass_by_overlap, smoothing_source
+from figures import causal, direct_path, door, dynamics, identity_blocks, lag_pairs, mass_by_overlap, smoothing_source
 from figures._instruments import LARGEST_GAP, LEAST_RECOVERED, SETTINGS
 from figures.panels import MissingPanel
 from interp.plotting import OVERLAP_COLOURS
@@ -26,7 +26,7 @@ from tests.figures.artists import assert_readable
 from tests.planted import trained_like, without_mechanism
 
 Rows = list[dict[str, Any]]
-FIGURES = (causal, dynamics, identity_blocks, lag_pairs, mass_by_overlap, smoothing_source)
+FIGURES = (causal, direct_path, dynamics, identity_blocks, lag_pairs, mass_by_overlap, smoothing_source)
 BETA, KAPPA = (2.5, 1.2), 2.0
 ORDER, VOCAB, LENGTH = 2, 4, 24
 PRIORS = {
@@ -55,7 +55,7 @@ def results(zoo: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[st
     """What the real analyses say of them."""
     out = tmp_path_factory.mktemp("results")
     found = {}
-    for name in ("causal", "identity_blocks", "lag_pairs", "overlap_mass", "smoothing_source"):
+    for name in ("causal", "direct_path", "identity_blocks", "lag_pairs", "overlap_mass", "smoothing_source"):
         code = analyses_door.main([name, *zoo, "--batch", "96", "--out", str(out)])
         assert code in (0, 1)  # 1 for causal: even attention costs d no loss, so none can be recovered
         found[name] = json.loads((out / f"{name}.json").read_text())["rows"]
@@ -171,6 +171,39 @@ class TestLagPairs:
         for row in worse:
             row["success"] = False
         assert lag_pairs.verdict({"lag_pairs": worse}).word == "does not hold here"
+
+
+@pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
+class TestDirectPath:
+    def test_points_and_bars_are_the_numbers(self, results: dict[str, Rows]) -> None:
+        figure = drawn(direct_path, results)
+        loss, made_of, discount = figure.axes
+        (row,) = (row for row in results["direct_path"] if row["subject"]["family"] == "construction")
+        assert list(loss.lines[0].get_xdata()) == [row[field] for field in direct_path.POINTS]
+        assert {text.get_text() for text in made_of.texts} == {"nothing to explain"}
+        drawn_bars = [bar.get_width() for bar in discount.patches[:3]]
+        assert drawn_bars == pytest.approx([0.0, 0.0, 0.0], abs=1e-6)
+
+    def test_a_model_that_counts_is_shown_and_fails_the_claim(self, results: dict[str, Rows]) -> None:
+        assert direct_path.verdict(direct_path.chosen(results)).word == "holds"
+        rows = deepcopy(results)
+        one = rows["direct_path"][1]
+        one |= {
+            "verdict": "counts tokens",
+            "gain": 0.3,
+            "r2": 0.9,
+            "r2_frequency": 0.8,
+            "r2_recent": 0.7,
+            "r2_control": 0.01,
+        }
+        found = direct_path.verdict(direct_path.chosen(rows))
+        assert found.word == "holds in part"
+        assert "counts tokens (R2 0.90)" in found.why
+        figure = drawn(direct_path, rows)
+        with plt.style.context(door.STYLE):
+            assert_readable(figure)
+        widths = [bar.get_width() for group in figure.axes[1].containers for bar in group]
+        assert widths == [0.8, 0.7, 0.9, 0.01]
 
 
 @pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")

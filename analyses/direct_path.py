@@ -1,0 +1,30 @@
+"""What does the model predict without its match head, and is that a count of tokens?
+
+The match head is silenced at the last query. In the paper's circuit nothing is then left but the uniform law; a copy
+head that spreads its attention can leave a count of tokens there, an estimate of order 0 that bypasses the matching.
+
+    python -m analyses direct_path CKPT
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from analyses.subject import Subject
+    from interp.direct import DirectPath
+
+KIND = "checkpoint"
+COLUMNS = ("verdict", "gain", "gain_stderr", "r2", "r2_frequency", "r2_recent", "r2_control")
+
+
+def analyse(subject: Subject, options: argparse.Namespace) -> DirectPath:
+    from interp.direct import direct_path
+
+    return direct_path(
+        subject.model,
+        subject.chains.tokens,
+        next_law=subject.chains.next_law,
+        checkpoint=str(subject.path),
+    )

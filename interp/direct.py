@@ -1,0 +1,214 @@
+"""What does a model predict without its match head, and is that a count of tokens?
+
+    found = direct_path(model, chains.tokens, next_law=chains.next_law)
+    found.verdict, found.gain, found.r2
+
+In the paper's circuit everything that is known of the next token comes through the match head: a query that finds
+nothing predicts the uniform law. Here the match head is silenced in the live model (all its attention on BOS, or on
+nothing where there is no BOS), and what is left is the direct path: the query's own stream, with what copy heads have
+written into it, straight to the readout. A copy head that attends to many tokens at once writes their mean there, and
+that is a count: the estimate of order 0, which the lower orders of interpolation would otherwise supply.
+
+The centred log-probabilities of the silenced model are regressed on two descriptions of the sequence, alone and
+together:
+
+    frequency   how often a symbol has occurred in the sequence
+    recent      whether it is x_t, x_{t-1}, ..., x_{t-k}
+
+Errors are clustered by sequence. The control regresses on the frequencies and recent tokens of another sequence.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from transformer_lens import HookedTransformer
+
+from interp.divergence import KL_FLOOR, kl_divergence
+from interp.intervene import Circuit, check_next_law, locate, raised
+from interp.notation import Tokens
+from interp.regression import clustered
+from interp.results import Result, mean_stderr, provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MIN_SEQUENCES = 8  # below this, clustered errors mean nothing
+EXPLAINED = 0.5  # share of the log-probabilities' variance from which the path counts as a count of tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectPath(Result):
+    """What is left without the match head.
+
+    verdict            "nothing" (no better than the uniform law by two standard errors), "counts tokens" (better, and
+                       frequency and recent tokens explain at least half) or "something else"
+    kl, kl_uniform, kl_model   mean KL(truth || prediction) of the silenced model, of the uniform law and of the model
+    gain               kl_uniform - kl, with its standard error (paired by sequence)
+    r2                 share of the variance of the centred log-probabilities that both descriptions explain
+    r2_frequency, r2_recent    the same for each alone
+    r2_control         for both, taken from another sequence
+    frequency          weight of the frequency when both are there (log-probability per unit of frequency)
+    recent             [k+1] weight of the token being x_t, x_{t-1}, ..., x_{t-k}
+    """
+
+    verdict: str
+    kl: float
+    kl_stderr: float
+    kl_uniform: float
+    kl_model: float
+    gain: float
+    gain_stderr: float
+    r2: float
+    r2_frequency: float
+    r2_recent: float
+    r2_control: float
+    frequency: float
+    frequency_stderr: float
+    recent: Float[np.ndarray, " block"]
+    recent_stderr: Float[np.ndarray, " block"]
+    floor: float
+    n: int
+    success: bool
+    message: str
+    provenance: dict[str, Any]
+
+    def table(self) -> pd.DataFrame:
+        """One row per weight: term, estimate, stderr."""
+        import pandas as pd
+
+        names = ["frequency", *(f"x_{{t-{lag}}}" if lag else "x_t" for lag in range(len(self.recent)))]
+        estimates = np.concatenate([[self.frequency], self.recent])
+        errors = np.concatenate([[self.frequency_stderr], self.recent_stderr])
+        return pd.DataFrame({"term": names, "estimate": estimates, "stderr": errors})
+
+    def __str__(self) -> str:
+        lines = [
+            f"Without the match head, on {self.n} sequences: {self.verdict}",
+            f"  KL to the truth {self.kl:.4f} +- {self.kl_stderr:.4f} nats; uniform law {self.kl_uniform:.4f}, the "
+            f"whole model {self.kl_model:.4f}",
+            f"  gain over the uniform law {self.gain:+.4f} +- {self.gain_stderr:.4f}",
+        ]
+        if not math.isnan(self.r2):
+            recent = ", ".join(f"{value:.2f}" for value in self.recent)
+            lines += [
+                f"  log-probabilities: R2 {self.r2:.3f} by frequency and recent tokens together, "
+                f"{self.r2_frequency:.3f} and {self.r2_recent:.3f} alone, {self.r2_control:.3f} by another sequence's",
+                f"  weights: frequency {self.frequency:.2f} +- {self.frequency_stderr:.2f}; "
+                f"x_t, x_{{t-1}}, ...: {recent}",
+            ]
+        if self.message:
+            lines.append(f"  {self.message}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def direct_path(
+    model: HookedTransformer,
+    tokens: Tokens,
+    *,
+    next_law: Float[torch.Tensor, "batch vocab"],
+    floor: float = KL_FLOOR,
+    order: int | None = None,
+    copy_layer: int | None = None,
+    match_layer: int | None = None,
+    match_head: int | None = None,
+    bos: int | bool | None = None,
+    vocab: int | None = None,
+    checkpoint: str | None = None,
+) -> DirectPath:
+    """Silence the match head at the last query and see what is still predicted; the module's docstring says how."""
+    circuit = locate(
+        model,
+        order=order,
+        copy_layer=copy_layer,
+        match_layer=match_layer,
+        match_head=match_head,
+        bos=bos,
+        vocab=vocab,
+    )
+    array = circuit.check(tokens)
+    truth = check_next_law(next_law, array, vocab=circuit.vocab)
+    laws = _silenced(circuit, array)
+    silent, whole = (kl_divergence(truth, found, floor=floor) for found in (laws, circuit.laws(array)))
+    uniform = kl_divergence(truth, torch.full_like(laws, 1 / circuit.vocab), floor=floor)
+    gain, gain_stderr = mean_stderr(uniform.values - silent.values)
+    logs = _centred(raised(laws, floor=floor).log().numpy())
+    terms = _terms(array, order=circuit.order, vocab=circuit.vocab)
+    both = _fit(logs, terms)
+    verdict = "counts tokens" if both.r2 >= EXPLAINED else "something else"
+    if not gain > 2 * gain_stderr:
+        verdict = "nothing"
+    enough = len(array) >= MIN_SEQUENCES
+    return DirectPath(
+        verdict=verdict if enough else "cannot tell",
+        kl=silent.mean,
+        kl_stderr=silent.stderr,
+        kl_uniform=uniform.mean,
+        kl_model=whole.mean,
+        gain=gain,
+        gain_stderr=gain_stderr,
+        r2=both.r2,
+        r2_frequency=_fit(logs, terms[..., :1]).r2,
+        r2_recent=_fit(logs, terms[..., 1:]).r2,
+        r2_control=_fit(logs, np.roll(terms, 1, axis=0)).r2,
+        frequency=float(both.weights[0]),
+        frequency_stderr=float(both.stderr[0]),
+        recent=both.weights[1:],
+        recent_stderr=both.stderr[1:],
+        floor=floor,
+        n=len(array),
+        success=enough,
+        message="" if enough else f"{len(array)} sequences; standard errors need at least {MIN_SEQUENCES}",
+        provenance=provenance(checkpoint=checkpoint),
+    )
+
+
+def _silenced(circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"]) -> Float[torch.Tensor, "batch vocab"]:
+    """Predictions with all attention of the match head's last query on BOS, or on nothing where there is no BOS."""
+    rows = torch.zeros(len(tokens), tokens.shape[1] + int(circuit.bos), dtype=torch.float64)
+    if circuit.bos:
+        rows[:, 0] = 1.0
+    return circuit.laws(tokens, hooks=circuit.write_pattern(rows), last_only=True)
+
+
+def _terms(
+    tokens: Int64[torch.Tensor, "batch length"], *, order: int, vocab: int
+) -> Float[np.ndarray, "batch vocab term"]:
+    """For every symbol its frequency and whether it is x_t, ..., x_{t-k}; centred over symbols."""
+    symbols = torch.nn.functional.one_hot(tokens, vocab).double()
+    recent = [symbols[:, -1 - lag] for lag in range(order + 1)]
+    return _centred(torch.stack([symbols.mean(1), *recent], dim=-1).numpy())
+
+
+def _centred(values: Float[np.ndarray, "batch vocab *term"]) -> Float[np.ndarray, "batch vocab *term"]:
+    return np.asarray(values - values.mean(axis=1, keepdims=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Line:
+    weights: Float[np.ndarray, " term"]
+    stderr: Float[np.ndarray, " term"]
+    r2: float
+
+
+def _fit(logs: Float[np.ndarray, "batch vocab"], terms: Float[np.ndarray, "batch vocab term"]) -> _Line:
+    """Least squares over all sequences and symbols, errors clustered by sequence; NaN where nothing varies."""
+    columns = terms.shape[-1]
+    total = float((logs**2).sum())
+    gram = np.einsum("bvi,bvj->ij", terms, terms)
+    if total <= np.finfo(np.float32).eps ** 2 * logs.size or np.linalg.matrix_rank(gram) < columns:
+        unknown = np.full(columns, np.nan)
+        return _Line(weights=unknown, stderr=unknown, r2=math.nan)
+    inverse = np.linalg.inv(gram)
+    weights = inverse @ np.einsum("bvi,bv->i", terms, logs)
+    errors = logs - terms @ weights
+    pull = np.einsum("bvi,bv->bi", terms, errors) @ inverse
+    variance = np.diag(clustered(pull)) if len(logs) > 1 else np.full(columns, np.nan)
+    return _Line(weights=weights, stderr=np.sqrt(variance), r2=1 - float((errors**2).sum()) / total)
