@@ -152,7 +152,8 @@ def caption(results: Results) -> str:
         f"Where the silenced model is better than the uniform law: share of the variance of its centred "
         f"log-probabilities that the frequency of a symbol in the sequence explains, whether it is one of the last "
         f"k + 1 tokens, both, and, as control, both of another sequence. (c) Weight that the match scores give to a "
-        f"key whose own token x_s equals the query's x_t, x_(t-1), x_(t-2); the paper's law has none. Bars: one standard error."
+        f"key whose own token x_s equals the query's x_t, x_(t-1), x_(t-2); the paper's law has none. Bars: one "
+        f"standard error."
     )
 
 
