@@ -2,7 +2,8 @@
 
 A readout with a constant in it mixes a share of the uniform law into every prediction. Where that share grows as full
 matches get fewer, the readout smooths as counts would, with no BOS: it compares the query's tokens with those before
-the attended keys. `held` is what that is worth: the rise of KL when the source of the share is held at its mean.
+the attended keys. `held` is what it costs this model to lose that: the rise of KL when the level, the source of the
+share, is held at its harmonic mean.
 
     python -m analyses vote_weight CKPT
 """

@@ -173,7 +173,7 @@ def draw_sides(ax: Axes, rows: list[Row]) -> None:
     ax.set_ylim(-limit, limit)
     ax.set_xlabel("added by the query's token")
     ax.set_ylabel("added by the attended keys' token")
-    ax.set_title(f"the readout's level, T = {row['subject']['length']}", loc="left")
+    ax.set_title(f"the level, T = {row['subject']['length']}, seed {row['subject']['seed']}", loc="left")
     ax.legend(loc="lower left")
 
 
@@ -192,8 +192,8 @@ def caption(results: Results) -> str:
         f"weigh against the uniform law, by the number of full matches, one line per seed (n = {votes[0]['n']}; bars "
         f"are one standard error), beside what counts give, which is Bayes. (d) What each symbol adds to the level "
         f"that the readout gives every successor, from the query's token x_(t-r+1) and from the attended keys' token "
-        f"x_(j-r), centred: on the line both cancel where the tokens match, and only there the votes have full weight. "
-        f"That needs scores that tell symbols apart, which is why the fit of matches fails in (a)."
+        f"x_(j-r), centred: on the line both cancel where the tokens match. Points coincide where the readout cannot "
+        f"tell symbols apart. The match scores then differ by symbol, too, and the fit of matches in (a) fails."
     )
 
 
@@ -208,21 +208,21 @@ def verdict(results: Results) -> Verdict:
             if shares:
                 parts.append(f"{name}: {listed([f'{share:.3f}' for share in shares])}")
         told.append(f"T = {length}, R2 of the law: {'; '.join(parts)}")
-    for row in without_bos(votes, "long"):
-        if not row["success"]:
-            continue
+    long = [row for row in without_bos(votes, "long") if row["success"]]
+    for row in long:
         subject = row["subject"]
-        worth = "not told" if row["held"] is None else f"{row['held']:+.4f} +- {row['held_stderr']:.4f} nats"
-        told.append(f"T = {subject['length']}, seed {subject['seed']}, long: {row['verdict']}; level held {worth}")
-    follows = [row for row in without_bos(votes, "long") if row["verdict"] == "follows the evidence"]
-    if follows:
-        lengths = listed([f"T = {length}" for length in sorted({row["subject"]["length"] for row in follows})])
-        who, leave = ("1 model", "leaves") if len(follows) == 1 else (f"{len(follows)} models", "leave")
+        cost = "not told" if row["held"] is None else f"{row['held']:+.4f} +- {row['held_stderr']:.4f} nats"
+        told.append(f"T = {subject['length']}, seed {subject['seed']}, long: {row['verdict']}; level held {cost}")
+    off = {row["checkpoint"] for row in fits if row["r2"] is not None and row["r2"] < LEAST_R2}
+    left = [row for row in long if row["verdict"] == "level follows the evidence" and row["checkpoint"] in off]
+    if left:
+        lengths = listed([f"T = {length}" for length in sorted({row["subject"]["length"] for row in left})])
+        who, leave = ("1 model", "leaves") if len(left) == 1 else (f"{len(left)} models", "leave")
         surprises.append(
             f"{who} trained five times as long ({lengths}) {leave} the law: the readout compares the query's tokens "
-            f"with those of the attended keys and gives the votes less weight where they differ, as counts would. No "
-            f"label-symmetric model can do that, so the symmetric solution of the paper is a stage of training here "
-            f"and not its end"
+            f"with those of the attended keys and gives the votes less weight where they differ, as counts would, as "
+            f"far as it can tell the symbols apart. A model that treats all symbols alike cannot, so the symmetric "
+            f"solution of the paper is a stage of training here and not its end"
         )
     if not told:
         return Verdict(word="cannot tell", measured="no model without BOS was measured")

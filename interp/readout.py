@@ -8,21 +8,24 @@ symbols,
 
     p_v - 1/|V| = (s_v - level) / (|V| level)
 
-so that the level does what a pseudo-count does: the higher it is, the less the votes weigh, and the more of the
-prediction is the uniform law. A level that is the same for every sequence mixes in a fixed share. An estimator from
-counts gives N full matches the weight N / (N + alpha |V|), little where there is little evidence; BOS brings that about
-in the attention. The readout can bring it about alone. It reads the query's tokens and, weighted by attention, the
-tokens before the keys, and with weights u_r on the ones and -u_r on the others it adds to the level
+where no sum is negative, so that the level does what a pseudo-count does: the higher it is, the less the votes weigh,
+and the more of the prediction is the uniform law. A level that is the same for every sequence mixes in a fixed share.
+An estimator from counts gives N full matches the weight N / (N + alpha |V|), little where there is little evidence; BOS
+brings that about in the attention. The readout can bring it about alone. It reads the query's tokens and, weighted by
+attention, the tokens before the keys, and with weights u_r on the ones and -u_r on the others it adds to the level
 
     sum_r ( u_r[x_{t-r+1}] - sum_j a_j u_r[x_{j-r}] )
 
 which full matches leave at zero. Mismatches raise it if attention that finds no match goes to keys of smaller u. Both
 tell symbols apart, so that no label-symmetric model can do it.
 
-What is measured: the weight by the number of full matches; how far the level varies, and falls with the attention on
-full matches; how much of its variance such a comparison of tokens explains; and what it is worth, by holding the level
-at its harmonic mean in the live model (which keeps the mean of 1 / level), beside a control that hands each sequence
-the level of another.
+Symbols of equal u cannot be told apart, so that some contexts may keep a constant level.
+
+What is measured: the weight of the tokens' votes by the number of full matches, be it the level or BOS that sets it;
+how far the level varies, and falls with the attention on full matches; how much of its variance such a comparison of
+tokens explains; and what it costs this model to lose it, by holding the level at its harmonic mean in the live model
+(which keeps the mean of 1 / level), beside a control that hands each sequence the level of another. That is not what
+the level is worth: the other weights have grown used to it.
 """
 
 from __future__ import annotations
@@ -42,12 +45,13 @@ from interp.copying import copy_heads
 from interp.divergence import KL_FLOOR, kl_divergence
 from interp.hooked import MATCH, InductionTransformer
 from interp.intervene import NOTICEABLE, Circuit, Hook, check_next_law, key_masks, locate
-from interp.notation import Tokens
+from interp.notation import Tokens, check_positive
 from interp.results import Result, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
 
+MIN_SEQUENCES = 32  # fewer show neither spread nor error
 MOST_MATCHES = 6  # sequences with more full matches are counted together
 COPY_SEQUENCES = 64  # enough to see which head copies which lag
 STEADY = 0.05  # sd / mean of the level below which it counts as the same for all sequences
@@ -62,7 +66,8 @@ class WeightAt:
 
     matches     how many full matches the last query has; the last row stands for that many or more
     sequences   how many such sequences there are
-    weight      slope a of p - 1/|V| = a (z - 1/|V|), z the votes; NaN where no votes differ from uniform
+    weight      slope a of p - 1/|V| = a (z - 1/|V|), z the votes of tokens: what the attention on tokens, without BOS,
+                would predict; NaN where no votes differ from uniform
     counted     mean of N / (N + alpha |V|), the weight that counts give; NaN without alpha
     """
 
@@ -77,8 +82,8 @@ class WeightAt:
 class VoteWeight(Result):
     """How the readout weighs the votes.
 
-    verdict            "constant" (the level hardly varies), "follows the evidence" (it falls with the attention on full
-                       matches, and holding it costs more than two standard errors) or "varies"
+    verdict            "constant level" (it hardly varies), "level follows the evidence" (it falls with the attention on
+                       full matches, and holding it costs more than two standard errors) or "level varies"
     weights            the votes' weight by number of full matches
     level_spread       standard deviation over mean of the level
     level_full         its correlation with the attention on full matches; NaN where the level does not vary
@@ -87,7 +92,9 @@ class VoteWeight(Result):
     opposed            [lag] correlation of query_side and -key_side over symbols: 1 for a comparison of tokens
     compared           share of the level's variance that the comparison with u = (query_side - key_side) / 2 explains;
                        it can be negative, and is NaN where the level does not vary
-    held, shuffled     change of KL(truth || prediction) with the level held, and with another sequence's level
+    held, shuffled     change of KL(truth || prediction) with the level held at its harmonic mean, and with another
+                       sequence's level
+    negative           share of sequences with a negative sum, which the readout cuts to zero
     clipped            share of sequences where a sum that was positive is not so at the held level. Above 0.01 the
                        law there is the floor's, not the readout's: `held` and `shuffled` are then NaN
     """
@@ -107,6 +114,7 @@ class VoteWeight(Result):
     shuffled: float
     shuffled_stderr: float
     clipped: float
+    negative: float
     floor: float
     n: int
     success: bool
@@ -128,7 +136,7 @@ class VoteWeight(Result):
             f"Weight of the votes on {self.n} sequences: {self.verdict}",
             f"  by full matches 0, 1, ...: {weights}",
         ]
-        if not math.isnan(self.weights[0].counted):
+        if not all(math.isnan(row.counted) for row in self.weights):
             lines.append(f"  counts would give        : {', '.join(f'{row.counted:.3f}' for row in self.weights)}")
         level = f"  level: sd / mean {self.level_spread:.3f}"
         if not math.isnan(self.level_full):
@@ -136,8 +144,8 @@ class VoteWeight(Result):
         lines.append(level)
         if not math.isnan(self.held):
             lines.append(
-                f"  held at its mean: KL {self.held:+.5f} +- {self.held_stderr:.5f} nats; from another sequence: "
-                f"{self.shuffled:+.5f} +- {self.shuffled_stderr:.5f}"
+                f"  held at its harmonic mean: KL {self.held:+.5f} +- {self.held_stderr:.5f} nats; from another "
+                f"sequence: {self.shuffled:+.5f} +- {self.shuffled_stderr:.5f}"
             )
         if self.opposed is not None and not math.isnan(self.compared):
             opposed = ", ".join(f"{value:.2f}" for value in self.opposed)
@@ -168,12 +176,16 @@ def vote_weight(
     `seed` shuffles the levels of the control. Other families have no block of votes to weigh: success is then False.
     """
     origin = provenance(seed=seed, checkpoint=checkpoint)
+    alpha = None if alpha is None else check_positive(alpha, name="alpha")
     if reason := not_linear(model):
         return _unknown(reason, floor=floor, provenance=origin)
     assert isinstance(model, InductionTransformer)
     circuit = locate(model)
     array = circuit.check(tokens)
     truth = check_next_law(next_law, array, vocab=circuit.vocab)
+    if len(array) < MIN_SEQUENCES:
+        reason = f"{len(array)} sequences; at least {MIN_SEQUENCES} are needed"
+        return _unknown(reason, floor=floor, provenance=origin)
     stream, pattern = _final_stream(circuit, array)
     weights = model.unembed.W_U.detach().double()
     sums = stream @ weights
@@ -187,7 +199,9 @@ def vote_weight(
     full = full_matches(masks, order=circuit.order, bos=False)
     on_full = (pattern * full).sum(-1)
     start = model.config.blocks * circuit.vocab
-    votes = stream[:, start : start + circuit.vocab]
+    votes = stream[:, start : start + circuit.vocab] - 1 / circuit.vocab
+    if circuit.bos:  # BOS votes for all alike: without it, what differs from uniform is that much larger
+        votes = votes / (1 - pattern[:, :1]).clamp(min=torch.finfo(torch.float32).eps)
 
     def change(levels: torch.Tensor) -> tuple[float, float]:
         laws = _laws_at(circuit, array, sums, levels)
@@ -207,13 +221,17 @@ def vote_weight(
     varies = spread > NOTICEABLE  # what is less is rounding
     falls = _correlation(level, on_full) if varies else math.nan
     if spread < STEADY:
-        verdict = "constant"
+        verdict = "constant level"
     else:
-        verdict = "follows the evidence" if falls <= FOLLOWS and held > 2 * held_stderr else "varies"
+        follows = falls <= FOLLOWS and held > 2 * held_stderr
+        verdict = "level follows the evidence" if follows else "level varies"
     sides = _sides(circuit, array, stream, weights)
     notes = []
     if clipped > CLIPPED:
-        notes.append(f"holding the level would clip a sum in {clipped:.0%} of sequences: its worth cannot be told")
+        notes.append(f"holding the level would clip a sum in {clipped:.0%} of sequences: its cost cannot be told")
+    negative = float((sums < 0).any(-1).double().mean())
+    if negative > CLIPPED:
+        notes.append(f"{negative:.0%} of sequences have a negative sum, where weight and level say less than the whole")
     if sides is None:
         notes.append("copy heads serve no distinct lags: no tokens to compare by lag")
     return VoteWeight(
@@ -232,6 +250,7 @@ def vote_weight(
         shuffled=shuffled,
         shuffled_stderr=shuffled_stderr,
         clipped=clipped,
+        negative=negative,
         floor=floor,
         n=len(level),
         success=True,
@@ -253,7 +272,7 @@ def _unknown(reason: str, *, floor: float, provenance: dict[str, Any]) -> VoteWe
     numbers = dict.fromkeys(
         (
             "level_spread", "level_full", "compared", "kl", "kl_stderr", "held", "held_stderr", "shuffled",
-            "shuffled_stderr", "clipped",
+            "shuffled_stderr", "clipped", "negative",
         ),
         math.nan,
     )  # fmt: skip
@@ -310,13 +329,13 @@ def _laws_at(circuit: Circuit, tokens: torch.Tensor, sums: torch.Tensor, level: 
 def _by_matches(
     laws: torch.Tensor, votes: torch.Tensor, matches: torch.Tensor, *, alpha: float | None
 ) -> tuple[WeightAt, ...]:
-    """The slope of prediction on votes in each group, a ratio of sums, with the error of its linearisation."""
+    """The slope of prediction on centred votes in each group, a ratio of sums, with the error of its linearisation."""
     vocab = laws.shape[-1]
-    centred, target = votes - 1 / vocab, laws - 1 / vocab
+    target = laws - 1 / vocab
     rows = []
     for count in range(MOST_MATCHES + 1):
         here = matches == count if count < MOST_MATCHES else matches >= count
-        z, p = centred[here], target[here]
+        z, p = votes[here], target[here]
         bottom = float(z.square().sum(-1).mean()) if len(z) else 0.0
         slope, stderr, counted = math.nan, math.nan, math.nan
         if alpha is not None and len(z):

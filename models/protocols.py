@@ -3,7 +3,7 @@
 paper      Adam at a constant 1e-3, batch 32, the sampled next token as the target, 1e6 steps
 annealed   Adam, a short warm-up, the rate held and then taken linearly to zero; far fewer steps, and as the target
            the urn's law of the next token, which has the same expected gradient with less noise
-long       `annealed` with five times the steps: what does not change under it has converged
+long       `annealed` with five times the steps: what it changes had not converged
 """
 
 from __future__ import annotations

@@ -69,12 +69,12 @@ def test_the_verdict_names_who_left_the_law(results: dict[str, Any]) -> None:
     assert leaving_the_law.chosen(json.loads(json.dumps(mine))) == mine
     found = leaving_the_law.verdict(mine)
     assert found.word == "beyond the paper"
-    assert "T = 24, seed 0, long: follows the evidence" in found.measured
+    assert "T = 24, seed 0, long: level follows the evidence" in found.measured
     assert found.why.startswith("1 model trained five times as long (T = 24) leaves the law")
     assert "n = 2048" in leaving_the_law.caption(mine)
     stayed = copy.deepcopy(mine)
     for row in stayed["vote_weight"]:
-        row["verdict"] = "constant"
+        row["verdict"] = "constant level"
     assert leaving_the_law.verdict(stayed).why == ""
 
 
