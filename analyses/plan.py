@@ -72,6 +72,11 @@ def with_votes(select: Select) -> Select:
     return lambda zoo: select([one for one in zoo if one.model["family"] != "standard"])
 
 
+def not_long(select: Select) -> Select:
+    """What `select` takes of the zoo without the runs of the `long` protocol, which a few analyses only are about."""
+    return lambda zoo: select([one for one in zoo if one.training.get("protocol") != "long"])
+
+
 def with_snapshots(zoo: list[Trained]) -> list[Trained]:
     """Those whose run kept its history."""
     from analyses.dynamics import snapshots_of
@@ -113,20 +118,20 @@ PLAN: dict[str, Ask] = {
     "optimal": Ask(argv=OPTIMA, pieces=_by_length(*OPTIMA, "--models", "swept")),
     "pseudo_counts": Ask(argv=KL_SEQUENCES),
     "regret": Ask(argv=KL_SEQUENCES),
-    "attention": Ask(select=near(64, 128, seeds=1)),
+    "attention": Ask(select=not_long(near(64, 128, seeds=1))),
     "copy_heads": Ask(select=everything, argv=("--batch", "64")),
     "beta_kappa": Ask(select=everything, argv=("--batch", "256")),
     "overlap_mass": Ask(select=everything, argv=("--batch", "256")),
-    "lag_pairs": Ask(select=near(64, seeds=1)),
-    "identity_blocks": Ask(select=near(64, seeds=1)),
-    "label_symmetry": Ask(select=near(64, seeds=1), argv=("--siblings", "--batch", "128")),
+    "lag_pairs": Ask(select=not_long(near(64, seeds=1))),
+    "identity_blocks": Ask(select=not_long(near(64, seeds=1))),
+    "label_symmetry": Ask(select=not_long(near(64, seeds=1)), argv=("--siblings", "--batch", "128")),
     "causal": Ask(select=near(32, 64, seeds=1), argv=("--batch", "2048")),
-    "smoothing_source": Ask(select=near(64, seeds=1)),
-    "direct_path": Ask(select=near(64, seeds=1), argv=("--batch", "2048")),
+    "smoothing_source": Ask(select=not_long(near(64, seeds=1))),
+    "direct_path": Ask(select=not_long(near(64, seeds=1)), argv=("--batch", "2048")),
     "vote_weight": Ask(select=with_votes(near(32, 64)), argv=("--batch", "2048")),
-    "nearest_estimator": Ask(select=near(64, seeds=1)),
+    "nearest_estimator": Ask(select=not_long(near(64, seeds=1))),
     "dynamics": Ask(select=with_snapshots),
-    "lag_asymmetry": Ask(select=up_to(256)),
+    "lag_asymmetry": Ask(select=not_long(up_to(256))),
 }
 
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from analyses import plan
 from analyses.command import BadInput, read_entries
 from analyses.door import FOLDER
-from analyses.plan import Ask, everything, near, run_plan, up_to, with_snapshots, write_documents
+from analyses.plan import (
+    Ask,
+    everything,
+    near,
+    not_long,
+    run_plan,
+    up_to,
+    with_snapshots,
+    with_votes,
+    write_documents,
+)
 from analyses.yardstick import trained_checkpoints
 from tests import tiny_zoo
 
@@ -44,6 +55,15 @@ def test_selections(zoo):
     first = near(64, 128, seeds=1)(found)
     assert names(first) == [name for name in names(found) if name.endswith("seed0")]
     assert len(near(64)(found)) == 8
+
+
+def test_long_runs_and_the_standard_family_can_be_left_out(zoo):
+    found = trained_checkpoints(zoo)
+    assert not_long(everything)(found) == found
+    long = [replace(one, training={**one.training, "protocol": "long"}) for one in found[:2]]
+    assert not_long(everything)([*long, *found[2:]]) == found[2:]
+    standard = replace(found[0], model={**found[0].model, "family": "standard"})
+    assert with_votes(everything)([standard, *found[1:]]) == found[1:]
 
 
 def test_nearest_lengths_are_taken_by_ratio(zoo):
