@@ -30,7 +30,7 @@ from jaxtyping import Float, Int64
 from transformer_lens import HookedTransformer
 
 from interp.divergence import KL_FLOOR, kl_divergence
-from interp.intervene import Circuit, check_next_law, locate, raised
+from interp.intervene import NOTICEABLE, Circuit, check_next_law, locate, raised
 from interp.notation import Tokens
 from interp.regression import clustered
 from interp.results import Result, mean_stderr, provenance
@@ -135,8 +135,10 @@ def direct_path(
     )
     array = circuit.check(tokens)
     truth = check_next_law(next_law, array, vocab=circuit.vocab)
-    laws = _silenced(circuit, array)
-    silent, whole = (kl_divergence(truth, found, floor=floor) for found in (laws, circuit.laws(array)))
+    patterns: list[torch.Tensor] = []
+    own = circuit.laws(array, hooks=circuit.read_match([], patterns), last_only=True)
+    laws = _silenced(circuit, array, own=own, pattern=torch.cat(patterns))
+    silent, whole = (kl_divergence(truth, found, floor=floor) for found in (laws, own))
     uniform = kl_divergence(truth, torch.full_like(laws, 1 / circuit.vocab), floor=floor)
     gain, gain_stderr = mean_stderr(uniform.values - silent.values)
     logs = _centred(raised(laws, floor=floor).log().numpy())
@@ -170,12 +172,27 @@ def direct_path(
     )
 
 
-def _silenced(circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"]) -> Float[torch.Tensor, "batch vocab"]:
-    """Predictions with all attention of the match head's last query on BOS, or on nothing where there is no BOS."""
+def _silenced(
+    circuit: Circuit,
+    tokens: Int64[torch.Tensor, "batch length"],
+    *,
+    own: Float[torch.Tensor, "batch vocab"],
+    pattern: Float[torch.Tensor, "batch key"],
+) -> Float[torch.Tensor, "batch vocab"]:
+    """Predictions with all attention of the match head's last query on BOS, or on nothing where there is no BOS.
+
+    `own` and `pattern` are the model's predictions and attention as they are: silencing must show in the predictions.
+    """
     rows = torch.zeros(len(tokens), tokens.shape[1] + int(circuit.bos), dtype=torch.float64)
     if circuit.bos:
         rows[:, 0] = 1.0
-    return circuit.laws(tokens, hooks=circuit.write_pattern(rows), last_only=True)
+    laws = circuit.laws(tokens, hooks=circuit.write_pattern(rows), last_only=True)
+    if float((rows - pattern).abs().max()) > NOTICEABLE and torch.equal(laws, own):
+        raise ValueError(
+            f"silencing head {circuit.match_head} of layer {circuit.match_layer} did not reach the logits: nothing "
+            f"reads that head"
+        )
+    return laws
 
 
 def _terms(

@@ -40,6 +40,7 @@ import torch
 from jaxtyping import Float
 from transformer_lens import HookedTransformer
 
+from interp.blocks import COPY_SEQUENCES
 from interp.causal import full_matches
 from interp.copying import copy_heads
 from interp.divergence import KL_FLOOR, kl_divergence
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 
 MIN_SEQUENCES = 32  # fewer show neither spread nor error
 MOST_MATCHES = 6  # sequences with more full matches are counted together
-COPY_SEQUENCES = 64  # enough to see which head copies which lag
 STEADY = 0.05  # sd / mean of the level below which it counts as the same for all sequences
 FOLLOWS = -0.5  # correlation of level and attention on full matches from which the weight follows the evidence
 CLIPPED = 0.01  # share of sequences where holding the level may clip a sum

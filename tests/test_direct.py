@@ -113,6 +113,13 @@ def test_someone_elses_model() -> None:
     assert len(found.recent) == 2
 
 
+def test_a_head_that_nothing_reads_is_an_error_not_a_direct_path() -> None:
+    """Silencing the wrong head leaves the whole model, which must not pass for what is known without matching."""
+    drawn = planted.chains(order=1, vocab=5, length=16, batch=64)
+    with pytest.raises(ValueError, match="silencing head 0 of layer 2 did not reach the logits"):
+        direct_path(planted_foreign(), drawn.tokens, next_law=drawn.next_law, **{**FOREIGN, "match_head": 0})
+
+
 def test_few_sequences_cannot_tell(chains: ChainBatch) -> None:
     for count in (1, 4):
         found = direct_path(counting(frequency=0.4, last=0.0), chains.tokens[:count], next_law=chains.next_law[:count])
