@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import torch
 
     from analyses.subject import Subject
-    from interp.hooked import InductionTransformer
+    from interp.hooked.transformer import InductionTransformer
 
 KIND = "checkpoint"
 COLUMNS = ("mass.full", "mass.partial", "mass.none", "mass.bos", "mass.early", "sequence")
@@ -111,7 +111,7 @@ def analyse(subject: Subject, options: argparse.Namespace) -> Attention:
 
 def first_with_matches(tokens: torch.Tensor, *, order: int) -> int:
     """The first sequence whose last context has occurred often enough before."""
-    from interp.counts import match_masks
+    from interp.estimators.counts import match_masks
 
     exact = (match_masks(tokens, order=order) == (1 << order) - 1).sum(-1)
     if not (exact >= LEAST_MATCHES).any():
@@ -124,8 +124,8 @@ def first_with_matches(tokens: torch.Tensor, *, order: int) -> int:
 
 def one_sequence(model: InductionTransformer, tokens: torch.Tensor) -> dict[str, Any]:
     """The fields of `Attention` that come from one sequence [1, length] and the model's weights."""
-    from interp.counts import match_masks
-    from interp.observe import capture, predict
+    from interp.circuit.capture import capture, predict
+    from interp.estimators.counts import match_masks
     from interp.plotting import OVERLAP_COLOURS, key_kinds
 
     config = model.config
@@ -154,9 +154,9 @@ def readings(seen: dict[str, Any], *, order: int, vocab: int) -> dict[str, Any]:
     """The fields of `Attention` that are read off the others."""
     import torch
 
-    from interp.copying import copy_heads
-    from interp.counts import match_masks
-    from interp.observe import Capture
+    from interp.circuit.capture import Capture
+    from interp.estimators.counts import match_masks
+    from interp.instruments.copy_heads import copy_heads
 
     offset = int(seen["kinds"][0] == "bos")
     tokens = torch.tensor([seen["tokens"]])
@@ -201,7 +201,7 @@ def readings(seen: dict[str, Any], *, order: int, vocab: int) -> dict[str, Any]:
 
 def _block_readings(weight: Any, copies: list[dict[str, Any]], *, vocab: int) -> dict[str, Any]:
     """raw_beta and aligned_share: lag r compares x_{i-r+1} with x_{j-r}, in the blocks that their heads write."""
-    from interp.blocks import decompose
+    from interp.instruments.identity_blocks import decompose
 
     if weight is None or any(copy["verdict"] != f"copies lag {copy['lag']}" for copy in copies):
         return {"raw_beta": None, "aligned_share": None}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
-    from interp.fits import MatchFit
+    from interp.instruments.beta_kappa import MatchFit
 
 KIND = "checkpoint"
 COLUMNS = (
@@ -48,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def analyse(subject: Subject, options: argparse.Namespace) -> MatchFit:
-    from interp.fits import fit_scores
-    from interp.observe import capture
+    from interp.circuit.capture import capture
+    from interp.instruments.beta_kappa import fit_scores
 
     cap = capture(subject.model, subject.chains.tokens, query=options.query, copies=False, checkpoint=str(subject.path))
     return fit_scores(cap, source=options.source, position=not options.no_position)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
-    from interp.causal import CausalTests
+    from interp.instruments.causal import CausalTests
 
 KIND = "checkpoint"
 COLUMNS = (
@@ -33,10 +33,10 @@ COLUMNS = (
 
 
 def analyse(subject: Subject, options: argparse.Namespace) -> CausalTests:
-    from interp.causal import causal_tests
-    from interp.fits import fit_scores
-    from interp.observe import capture
-    from interp.pairs import fit_score_pairs
+    from interp.circuit.capture import capture
+    from interp.instruments.beta_kappa import fit_scores
+    from interp.instruments.causal import causal_tests
+    from interp.instruments.lag_pairs import fit_score_pairs
 
     seen = capture(subject.model, subject.chains.tokens, copies=False)
     fit, pairs = fit_scores(seen), fit_score_pairs(seen)

@@ -26,8 +26,8 @@ from analyses.subject import DEFAULT_ETA, Study
 if TYPE_CHECKING:
     import torch
 
-    from interp.chains import Prior
-    from interp.observe import Capture
+    from interp.chains.priors import Prior
+    from interp.circuit.capture import Capture
 
 KIND = "study"
 
@@ -51,11 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def study(options: argparse.Namespace) -> Study:
     """One row: the sequence, the attention, and how far both are from the closed form."""
-    from interp.chains import HierarchicalDirichlet
-    from interp.construction import construct
-    from interp.counts import match_masks
-    from interp.estimators import soft_matching
-    from interp.observe import capture, predict
+    from interp.chains.priors import HierarchicalDirichlet
+    from interp.circuit.capture import capture, predict
+    from interp.estimators.counts import match_masks
+    from interp.estimators.soft_matching import soft_matching
+    from interp.hooked.construction import construct
     from interp.plotting import key_kinds
     from interp.results import provenance
 
@@ -137,7 +137,7 @@ def first_to_show(
 
 def parameters(options: argparse.Namespace, prior: Prior) -> tuple[tuple[float, ...], float, str]:
     """beta, kappa, and where they come from: the options, or the optimum at this length."""
-    from interp.optimal import optimal_parameters
+    from interp.estimators.optimal import optimal_parameters
 
     if (options.beta is None) != (options.kappa is None):
         raise ValueError("--beta and --kappa belong together: expected both or neither")

@@ -33,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def study(options: argparse.Namespace) -> Study:
     """One row per construction, with the attention it paid."""
     from analyses.attention import first_with_matches, one_sequence
-    from interp.chains import IndependentDirichlet
-    from interp.construction import construct
-    from interp.estimators import add_alpha, beta_for_add_alpha, maximum_likelihood
-    from interp.observe import predict
+    from interp.chains.priors import IndependentDirichlet
+    from interp.circuit.capture import predict
+    from interp.estimators.soft_matching import add_alpha, beta_for_add_alpha, maximum_likelihood
+    from interp.hooked.construction import construct
     from interp.results import provenance
 
     order, vocab, length, alpha = options.order, options.vocab, options.length, options.alpha

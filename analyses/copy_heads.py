@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
-    from interp.copying import CopyHeads
+    from interp.instruments.copy_heads import CopyHeads
 
 KIND = "checkpoint"
 COLUMNS = ("success", "lag_1", "mass_1", "last_mass_1", "verdict_1", "lag_2", "mass_2", "last_mass_2", "verdict_2")
@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def analyse(subject: Subject, options: argparse.Namespace) -> CopyHeads:
-    from interp.copying import COPIES, copy_heads
-    from interp.observe import capture
+    from interp.circuit.capture import capture
+    from interp.instruments.copy_heads import COPIES, copy_heads
 
     cap = capture(subject.model, subject.chains.tokens, checkpoint=str(subject.path))
     return copy_heads(cap, copies=COPIES if options.copies is None else options.copies)

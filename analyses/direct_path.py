@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
-    from interp.direct import DirectPath
+    from interp.instruments.direct_path import DirectPath
 
 KIND = "checkpoint"
 COLUMNS = ("verdict", "gain", "gain_stderr", "r2", "r2_frequency", "r2_recent", "r2_control")
 
 
 def analyse(subject: Subject, options: argparse.Namespace) -> DirectPath:
-    from interp.direct import direct_path
+    from interp.instruments.direct_path import direct_path
 
     return direct_path(
         subject.model,

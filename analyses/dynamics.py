@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from analyses.subject import Subject
-    from interp.checkpoint import CheckpointInfo
+    from interp.hooked.checkpoint import CheckpointInfo
 
 KIND = "checkpoint"
 SETTLED = 0.1  # a part has formed when it stays this close, relative to its whole change, to its last value
@@ -93,12 +93,12 @@ def analyse(subject: Subject, options: argparse.Namespace) -> Dynamics:
 
 
 def _row(path: Path, subject: Subject) -> dict[str, Any]:
-    from interp.checkpoint import load, read_info
-    from interp.copying import copy_heads
+    from interp.circuit.capture import capture, predict
     from interp.divergence import kl_divergence
-    from interp.fits import fit_scores
-    from interp.mass import overlap_mass
-    from interp.observe import capture, predict
+    from interp.hooked.checkpoint import load, read_info
+    from interp.instruments.beta_kappa import fit_scores
+    from interp.instruments.copy_heads import copy_heads
+    from interp.instruments.overlap_mass import overlap_mass
     from interp.results import jsonable
 
     model = load(path)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
-    from interp.blocks import IdentityBlocks
+    from interp.instruments.identity_blocks import IdentityBlocks
 
 KIND = "checkpoint"
 COLUMNS = ("weights.aligned", "weights.residual", "scores.aligned", "scores.residual", "scores.r2", "agreement")
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def analyse(subject: Subject, options: argparse.Namespace) -> IdentityBlocks:
-    from interp.blocks import identity_blocks
+    from interp.instruments.identity_blocks import identity_blocks
 
     return identity_blocks(
         subject.model,

@@ -20,7 +20,7 @@ from analyses.command import whole_number
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
-    from interp.symmetry import LabelSymmetry
+    from interp.instruments.label_symmetry import LabelSymmetry
 
 KIND = "checkpoint"
 COLUMNS = ("kl", "stderr", "max", "worst_kl", "seeds_kl", "ratio", "exhaustive", "n")
@@ -47,8 +47,8 @@ def siblings_of(path: Path) -> list[Path]:
 
 
 def analyse(subject: Subject, options: argparse.Namespace) -> LabelSymmetry:
-    from interp.checkpoint import load
-    from interp.symmetry import label_symmetry
+    from interp.hooked.checkpoint import load
+    from interp.instruments.label_symmetry import label_symmetry
 
     others = [*map(Path, options.against), *(siblings_of(subject.path) if options.siblings else [])]
     return label_symmetry(

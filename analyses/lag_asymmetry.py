@@ -46,8 +46,8 @@ def survey(subjects: list[Subject], options: argparse.Namespace) -> Study:
 
 
 def _row(subject: Subject) -> dict[str, Any]:
-    from interp.fits import fit_scores
-    from interp.observe import capture
+    from interp.circuit.capture import capture
+    from interp.instruments.beta_kappa import fit_scores
     from interp.results import jsonable
 
     if subject.info.model["order"] < 2:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
-    from interp.pairs import PairFit
+    from interp.instruments.lag_pairs import PairFit
 
 KIND = "checkpoint"
 COLUMNS = ("success", "aligned_share", "aligned_share_stderr", "r2")
 
 
 def analyse(subject: Subject, options: argparse.Namespace) -> PairFit:
-    from interp.observe import capture
-    from interp.pairs import fit_score_pairs
+    from interp.circuit.capture import capture
+    from interp.instruments.lag_pairs import fit_score_pairs
 
     return fit_score_pairs(capture(subject.model, subject.chains.tokens, copies=False, checkpoint=str(subject.path)))

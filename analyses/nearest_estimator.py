@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
-    from interp.nearest import NearestEstimator
+    from interp.instruments.nearest_estimator import NearestEstimator
 
 KIND = "checkpoint"
 COLUMNS = (
@@ -27,9 +27,9 @@ COLUMNS = (
 
 
 def analyse(subject: Subject, options: argparse.Namespace) -> NearestEstimator:
-    from interp.fits import fit_scores
-    from interp.nearest import nearest_estimator
-    from interp.observe import capture
+    from interp.circuit.capture import capture
+    from interp.instruments.beta_kappa import fit_scores
+    from interp.instruments.nearest_estimator import nearest_estimator
 
     fit = fit_scores(capture(subject.model, subject.chains.tokens, copies=False))
     near = nearest_estimator(

@@ -44,8 +44,8 @@ from analyses.yardstick import (
 )
 
 if TYPE_CHECKING:
-    from interp.chains import Prior
-    from interp.optimal import OptimalParameters
+    from interp.chains.priors import Prior
+    from interp.estimators.optimal import OptimalParameters
 
 KIND = "study"
 
@@ -190,7 +190,7 @@ def place(setting: Setting, source: str = "optimum") -> dict[str, Any]:
 
 def numbers(best: OptimalParameters, prior: Prior) -> dict[str, Any]:
     """The optimum, beside what the paper has in closed form."""
-    from interp.estimators import beta_for_add_alpha
+    from interp.estimators.soft_matching import beta_for_add_alpha
 
     alpha = alpha_of(prior)
     lemma = None
@@ -233,7 +233,7 @@ def bayes_columns(
 
 def trained_row(checkpoint: Trained, options: argparse.Namespace, cache: Cache) -> dict[str, Any]:
     """What a trained model learned, beside the optimum of its setting."""
-    from interp.chains import prior_from_dict
+    from interp.chains.priors import prior_from_dict
 
     prior = prior_from_dict(checkpoint.training["prior"])
     setting = Setting(sweep="zoo", prior=prior, length=checkpoint.model["length"], bos=checkpoint.model["bos"])
@@ -285,9 +285,9 @@ def learned_combination(fit: dict[str, Any], flat: list[int]) -> tuple[float | N
 
 def fitted(checkpoint: Trained, prior: Prior) -> dict[str, Any]:
     """beta and kappa as the match head's scores show them."""
-    from interp.checkpoint import load
-    from interp.fits import fit_scores
-    from interp.observe import capture
+    from interp.circuit.capture import capture
+    from interp.hooked.checkpoint import load
+    from interp.instruments.beta_kappa import fit_scores
 
     length = checkpoint.model["length"]
     tokens = prior.sample(batch=max(32, FITTED_KEYS // length), length=length, seed=0, method="collapsed").tokens

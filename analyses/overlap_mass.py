@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
-    from interp.mass import OverlapMass
+    from interp.instruments.overlap_mass import OverlapMass
 
 KIND = "checkpoint"
 COLUMNS = ("success", "by_overlap.0", "by_overlap.1", "by_overlap.2", "bos", "early", "distance", "largest_gap")
@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def analyse(subject: Subject, options: argparse.Namespace) -> OverlapMass:
-    from interp.mass import overlap_mass
-    from interp.observe import capture
+    from interp.circuit.capture import capture
+    from interp.instruments.overlap_mass import overlap_mass
 
     cap = capture(subject.model, subject.chains.tokens, query=options.query, copies=False, checkpoint=str(subject.path))
     return overlap_mass(cap)

@@ -257,7 +257,7 @@ def code_digest(analysis: str) -> str:
     shared = [
         file
         for room in ("interp", "models")
-        for file in sorted((ROOT / room).glob("*.py"))
+        for file in sorted((ROOT / room).rglob("*.py"))
         if file.name not in NOT_IN_NUMBERS
     ]
     for file in [*own, *claims, *shared]:

@@ -24,7 +24,7 @@ from analyses.subject import DEFAULT_ETA, Study
 if TYPE_CHECKING:
     import numpy as np
 
-    from interp.chains import Prior
+    from interp.chains.priors import Prior
 
 KIND = "study"
 
@@ -47,7 +47,7 @@ def study(options: argparse.Namespace) -> Study:
     """The nodes of one tree of each prior, and the correlations over many."""
     import numpy as np
 
-    from interp.chains import HierarchicalDirichlet, IndependentDirichlet
+    from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
     from interp.results import provenance
 
     order, vocab = options.order, options.vocab

@@ -85,11 +85,11 @@ def measure_setting(order: int, vocab: int, length: int, *, alpha: float, batch:
     """The pseudo-counts of one setting."""
     import numpy as np
 
-    from interp.chains import IndependentDirichlet
-    from interp.counts import cumulative_counts
-    from interp.estimators import beta_for_add_alpha
+    from interp.chains.priors import IndependentDirichlet
+    from interp.estimators.counts import cumulative_counts
+    from interp.estimators.pseudo_counts import expected_cumulative_count, pseudo_counts
+    from interp.estimators.soft_matching import beta_for_add_alpha
     from interp.notation import overlap
-    from interp.pseudo import expected_cumulative_count, pseudo_counts
     from interp.results import mean_stderr
 
     prior = IndependentDirichlet(order=order, vocab=vocab, alpha=alpha)

@@ -46,7 +46,7 @@ from analyses.yardstick import (
 if TYPE_CHECKING:
     import numpy as np
 
-    from interp.chains import Prior
+    from interp.chains.priors import Prior
 
 KIND = "study"
 
@@ -144,7 +144,7 @@ def chosen(checkpoints: list[Trained], prior: Prior, *, length: int, every: bool
 
 def soft_matching_at(prior: Prior, length: int, name: str, *, seed: int, cache: Cache) -> Predictor:
     """Soft matching with BOS at the population optimum of this length."""
-    from interp.estimators import soft_matching
+    from interp.estimators.soft_matching import soft_matching
 
     best = optimum(prior, length=length, bos=True, draws=TUNING_DRAWS, seed=seed + 1, cache=cache)
     beta, kappa = best.usable()
@@ -158,7 +158,7 @@ def soft_matching_at(prior: Prior, length: int, name: str, *, seed: int, cache: 
 
 def add_alpha_of(prior: Prior) -> Predictor:
     """add-alpha, with the prior's own alpha if it is independent and 0.5 otherwise (the better of the usual ones)."""
-    from interp.estimators import add_alpha
+    from interp.estimators.soft_matching import add_alpha
 
     alpha = alpha_of(prior) if prior.independent else 0.5
     return Predictor(
@@ -171,7 +171,7 @@ def add_alpha_of(prior: Prior) -> Predictor:
 
 def seen_bins(sequences: Sequences) -> list[tuple[str, np.ndarray]]:
     """By the number of exact matches of the last context."""
-    from interp.counts import mask_counts
+    from interp.estimators.counts import mask_counts
 
     counts = mask_counts(sequences.tokens, order=sequences.prior.order, vocab=sequences.prior.vocab)
     exact = counts[:, -1].sum(-1).numpy()

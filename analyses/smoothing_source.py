@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
-    from interp.smoothing import SmoothingSource
+    from interp.instruments.smoothing_source import SmoothingSource
 
 KIND = "checkpoint"
 COLUMNS = ("change.partial", "change.bos", "change.readout", "readout_uniform", "contribution.readout")
 
 
 def analyse(subject: Subject, options: argparse.Namespace) -> SmoothingSource:
-    from interp.smoothing import smoothing_source
+    from interp.instruments.smoothing_source import smoothing_source
 
     return smoothing_source(
         subject.model,

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-    from interp.chains import ChainBatch, Prior
-    from interp.checkpoint import CheckpointInfo
-    from interp.hooked import InductionTransformer
+    from interp.chains.priors import ChainBatch, Prior
+    from interp.hooked.checkpoint import CheckpointInfo
+    from interp.hooked.transformer import InductionTransformer
 
 DEFAULT_BATCH = 512
 DEFAULT_ETA = 5.0  # both levels of the paper's hierarchical task
@@ -44,7 +44,7 @@ class Subject:
     @classmethod
     def open(cls, path: str | Path, options: argparse.Namespace) -> Subject:
         """Read the checkpoint's description; a `ValueError` names what is wrong with it."""
-        from interp.checkpoint import read_info
+        from interp.hooked.checkpoint import read_info
 
         info = read_info(path)
         if not isinstance(info.model, dict):
@@ -71,14 +71,14 @@ class Subject:
     @cached_property
     def model(self) -> InductionTransformer:
         """The model, loaded on first use."""
-        from interp.checkpoint import load
+        from interp.hooked.checkpoint import load
 
         return load(self.path)
 
     @cached_property
     def prior(self) -> Prior:
         """What --prior says, else the prior of the training record, else the paper's hierarchical one."""
-        from interp.chains import prior_from_dict
+        from interp.chains.priors import prior_from_dict
 
         order, vocab = self.info.model["order"], self.info.model["vocab"]
         chosen = getattr(self.options, "prior", None)
@@ -128,7 +128,7 @@ def parse_prior(text: str, *, order: int, vocab: int) -> Prior:
 
     A single ETA serves all levels.
     """
-    from interp.chains import HierarchicalDirichlet, IndependentDirichlet
+    from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
 
     kind, *parts = text.split(":")
     try:

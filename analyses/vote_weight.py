@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
-    from interp.checkpoint import CheckpointInfo
-    from interp.readout import VoteWeight
+    from interp.hooked.checkpoint import CheckpointInfo
+    from interp.instruments.vote_weight import VoteWeight
 
 KIND = "checkpoint"
 COLUMNS = ("verdict", "level_spread", "level_full", "compared", "held", "held_stderr", "shuffled")
@@ -29,7 +29,7 @@ def applies(info: CheckpointInfo) -> str | None:
 
 
 def analyse(subject: Subject, options: argparse.Namespace) -> VoteWeight:
-    from interp.readout import vote_weight
+    from interp.instruments.vote_weight import vote_weight
 
     return vote_weight(
         subject.model,

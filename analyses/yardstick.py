@@ -31,17 +31,12 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from interp.chains import ChainBatch, Prior
-    from interp.optimal import OptimalParameters
+    from interp.chains.priors import ChainBatch, Prior
+    from interp.estimators.optimal import OptimalParameters
 
 ROOT = Path(__file__).parent.parent
 ZOO = ROOT / "models" / "checkpoints"
 CACHE = Path("results") / "cache"
-# The modules whose code shapes the cached numbers.
-BEHIND_THE_NUMBERS = (
-    "bayes", "candidates", "chains", "classical", "counts", "divergence", "estimators", "fits", "notation", "optimal",
-    "pseudo", "regression", "suffixes", "urn",
-)  # fmt: skip
 PAPER_LENGTHS = (32, 64, 128, 192, 256, 384, 512, 768, 1024)
 HARD = 100.0  # the beta of the paper's hard construction
 
@@ -112,8 +107,8 @@ def code_digest() -> str:
     from importlib import metadata
 
     digest = hashlib.sha256()
-    for name in BEHIND_THE_NUMBERS:
-        digest.update((ROOT / "interp" / f"{name}.py").read_bytes())
+    for file in sorted((ROOT / "interp").rglob("*.py")):
+        digest.update(file.read_bytes())
     for package in ("numpy", "numba", "torch"):
         digest.update(metadata.version(package).encode())
     return digest.hexdigest()
@@ -191,8 +186,8 @@ def measure_bayes(sequences: Sequences, cache: Cache, *, draws: int) -> Measured
     import numpy as np
 
     def compute() -> dict[str, np.ndarray]:
-        from interp.bayes import bayes_predictive
         from interp.divergence import kl_divergence
+        from interp.estimators.bayes import bayes_predictive
 
         bayes = bayes_predictive(sequences.tokens, prior=sequences.prior, draws=draws, seed=sequences.seed)
         divergence = kl_divergence(sequences.chains.next_law, bayes.mean)
@@ -214,7 +209,7 @@ def measure_bayes(sequences: Sequences, cache: Cache, *, draws: int) -> Measured
 
 def optimum(prior: Prior, *, length: int, bos: bool, draws: int, seed: int, cache: Cache) -> OptimalParameters:
     """`interp.optimal_parameters`, cached."""
-    from interp.optimal import OptimalParameters, optimal_parameters
+    from interp.estimators.optimal import OptimalParameters, optimal_parameters
 
     def compute() -> dict[str, Any]:
         return vars(optimal_parameters(prior, length=length, bos=bos, draws=draws, seed=seed))
@@ -245,8 +240,8 @@ def estimators(
     prior: Prior, *, length: int, alphas: Sequence[float], draws: int, seed: int, cache: Cache
 ) -> Iterator[Predictor]:
     """Every estimator that needs no model: classical ones, then the constructions by their closed form."""
-    from interp import classical
-    from interp import estimators as basic
+    from interp.estimators import classical
+    from interp.estimators import soft_matching as basic
 
     order, vocab = prior.order, prior.vocab
     shape = {"order": order, "vocab": vocab}
@@ -276,7 +271,7 @@ def estimators(
 
 def tuned_weights(prior: Prior, *, length: int, draws: int, seed: int, cache: Cache) -> list[float]:
     """Jelinek-Mercer weights tuned on other sequences of the prior."""
-    from interp.classical import tune_jelinek_mercer
+    from interp.estimators.classical import tune_jelinek_mercer
 
     key = {"what": "weights", "prior": prior.to_dict(), "length": length, "draws": draws, "seed": seed}
     weights: list[float] = cache.value(
@@ -293,7 +288,7 @@ def constructions(prior: Prior, *, length: int, draws: int, seed: int, cache: Ca
     """
     import math
 
-    from interp.estimators import beta_for_add_alpha, soft_matching
+    from interp.estimators.soft_matching import beta_for_add_alpha, soft_matching
 
     order, vocab, alpha = prior.order, prior.vocab, alpha_of(prior)
 
@@ -334,7 +329,7 @@ class Trained:
         """Its prediction, through the family's fast forward."""
 
         def law(tokens: torch.Tensor) -> torch.Tensor:
-            from interp.checkpoint import load
+            from interp.hooked.checkpoint import load
             from models.zoo import fast_predict
 
             return fast_predict(load(self.path), tokens)
@@ -344,14 +339,14 @@ class Trained:
 
     def summary(self) -> dict[str, Any]:
         """What it is, for the rows of a table."""
-        from interp.chains import prior_from_dict
+        from interp.chains.priors import prior_from_dict
 
         return summary_of(self.model, self.training, prior=prior_from_dict(self.training["prior"]))
 
 
 def trained_checkpoints(zoo: Path | None) -> list[Trained]:
     """The finished checkpoints below a directory that say which prior they were trained on; none if it is absent."""
-    from interp.checkpoint import CONFIG_FILE, TENSOR_FILE, read_info
+    from interp.hooked.checkpoint import CONFIG_FILE, TENSOR_FILE, read_info
     from models.zoo import find_checkpoints
 
     found: list[Trained] = []

@@ -27,8 +27,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 import numpy as np
 from scipy.special import gammaln
 
-from interp.bayes import bayes_predictive
-from interp.chains import HierarchicalDirichlet, draw_dirichlet
+from interp.chains.priors import HierarchicalDirichlet, draw_dirichlet
+from interp.estimators.bayes import bayes_predictive
 from interp.results import provenance
 
 BURN_IN = 20

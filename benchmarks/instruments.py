@@ -11,8 +11,8 @@ find is held against them (`error`). `memory` is the largest resident size the p
 `nothing` is a process that only loads them and draws the sequences. `at once` is what the copy and match attention of
 all sequences would take in one piece, scores and patterns, which the instruments avoid. `plain` is `run_with_cache` on
 `PLAIN` of the sequences one by one, its seconds scaled to the batch: what the attention costs without the short way
-of `interp.last_query`. `time x` compares with the first length. Seconds are of the process, not of the clock, so that a
-busy machine counts less; it still counts, because cores share their caches.
+of `interp.circuit.last_query`. `time x` compares with the first length. Seconds are of the process, not of the clock,
+so that a busy machine counts less; it still counts, because cores share their caches.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def eager_step(length: int, *, batch: int = 32, order: int = 2, vocab: int = 5, 
     import torch
     from torch.nn import functional
 
-    from interp.chains import HierarchicalDirichlet
+    from interp.chains.priors import HierarchicalDirichlet
     from models.stacked import draw, init_standard, stack, standard_config, to_hooked
 
     torch.set_num_threads(1)
@@ -60,7 +60,7 @@ def stacked_step(
     import numpy as np
     import torch
 
-    from interp.chains import HierarchicalDirichlet
+    from interp.chains.priors import HierarchicalDirichlet
     from models.stacked import StackedState, standard_config, train_chunk
 
     torch.set_num_threads(1)

@@ -11,109 +11,109 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from interp.bayes import BayesPredictive as BayesPredictive
-    from interp.bayes import bayes_predictive as bayes_predictive
-    from interp.blocks import IdentityBlocks as IdentityBlocks
-    from interp.blocks import identity_blocks as identity_blocks
-    from interp.causal import CausalTests as CausalTests
-    from interp.causal import causal_tests as causal_tests
-    from interp.chains import ChainBatch as ChainBatch
-    from interp.chains import HierarchicalDirichlet as HierarchicalDirichlet
-    from interp.chains import IndependentDirichlet as IndependentDirichlet
-    from interp.chains import Prior as Prior
-    from interp.chains import prior_from_dict as prior_from_dict
-    from interp.checkpoint import CheckpointError as CheckpointError
-    from interp.checkpoint import CheckpointInfo as CheckpointInfo
-    from interp.checkpoint import load as load
-    from interp.checkpoint import read_info as read_info
-    from interp.checkpoint import save as save
-    from interp.classical import JelinekMercerFit as JelinekMercerFit
-    from interp.classical import context_tree_weighting as context_tree_weighting
-    from interp.classical import jelinek_mercer as jelinek_mercer
-    from interp.classical import katz as katz
-    from interp.classical import kneser_ney as kneser_ney
-    from interp.classical import tune_jelinek_mercer as tune_jelinek_mercer
-    from interp.classical import witten_bell as witten_bell
-    from interp.construction import construct as construct
-    from interp.construction import write_construction as write_construction
-    from interp.copying import CopyHeads as CopyHeads
-    from interp.copying import copy_heads as copy_heads
-    from interp.counts import cumulative_counts as cumulative_counts
-    from interp.counts import mask_counts as mask_counts
-    from interp.counts import match_masks as match_masks
-    from interp.counts import superset_difference as superset_difference
-    from interp.counts import superset_sum as superset_sum
-    from interp.direct import DirectPath as DirectPath
-    from interp.direct import direct_path as direct_path
+    from interp.chains.priors import ChainBatch as ChainBatch
+    from interp.chains.priors import HierarchicalDirichlet as HierarchicalDirichlet
+    from interp.chains.priors import IndependentDirichlet as IndependentDirichlet
+    from interp.chains.priors import Prior as Prior
+    from interp.chains.priors import prior_from_dict as prior_from_dict
+    from interp.circuit.capture import Capture as Capture
+    from interp.circuit.capture import capture as capture
+    from interp.circuit.capture import predict as predict
     from interp.divergence import KL_FLOOR as KL_FLOOR
     from interp.divergence import Divergence as Divergence
     from interp.divergence import kl_divergence as kl_divergence
-    from interp.estimators import OrderMixture as OrderMixture
-    from interp.estimators import add_alpha as add_alpha
-    from interp.estimators import beta_for_add_alpha as beta_for_add_alpha
-    from interp.estimators import maximum_likelihood as maximum_likelihood
-    from interp.estimators import order_mixture as order_mixture
-    from interp.estimators import soft_matching as soft_matching
-    from interp.estimators import soft_matching_from_counts as soft_matching_from_counts
-    from interp.estimators import soft_matching_pairs as soft_matching_pairs
-    from interp.fits import MatchFit as MatchFit
-    from interp.fits import fit_scores as fit_scores
-    from interp.hooked import InductionConfig as InductionConfig
-    from interp.hooked import InductionTransformer as InductionTransformer
-    from interp.mass import OverlapMass as OverlapMass
-    from interp.mass import overlap_mass as overlap_mass
-    from interp.nearest import NearestEstimator as NearestEstimator
-    from interp.nearest import nearest_estimator as nearest_estimator
+    from interp.estimators.bayes import BayesPredictive as BayesPredictive
+    from interp.estimators.bayes import bayes_predictive as bayes_predictive
+    from interp.estimators.classical import JelinekMercerFit as JelinekMercerFit
+    from interp.estimators.classical import context_tree_weighting as context_tree_weighting
+    from interp.estimators.classical import jelinek_mercer as jelinek_mercer
+    from interp.estimators.classical import katz as katz
+    from interp.estimators.classical import kneser_ney as kneser_ney
+    from interp.estimators.classical import tune_jelinek_mercer as tune_jelinek_mercer
+    from interp.estimators.classical import witten_bell as witten_bell
+    from interp.estimators.counts import cumulative_counts as cumulative_counts
+    from interp.estimators.counts import mask_counts as mask_counts
+    from interp.estimators.counts import match_masks as match_masks
+    from interp.estimators.counts import superset_difference as superset_difference
+    from interp.estimators.counts import superset_sum as superset_sum
+    from interp.estimators.optimal import OptimalParameters as OptimalParameters
+    from interp.estimators.optimal import optimal_parameters as optimal_parameters
+    from interp.estimators.pseudo_counts import expected_cumulative_count as expected_cumulative_count
+    from interp.estimators.pseudo_counts import pseudo_counts as pseudo_counts
+    from interp.estimators.soft_matching import OrderMixture as OrderMixture
+    from interp.estimators.soft_matching import add_alpha as add_alpha
+    from interp.estimators.soft_matching import beta_for_add_alpha as beta_for_add_alpha
+    from interp.estimators.soft_matching import maximum_likelihood as maximum_likelihood
+    from interp.estimators.soft_matching import order_mixture as order_mixture
+    from interp.estimators.soft_matching import soft_matching as soft_matching
+    from interp.estimators.soft_matching import soft_matching_from_counts as soft_matching_from_counts
+    from interp.estimators.soft_matching import soft_matching_pairs as soft_matching_pairs
+    from interp.hooked.checkpoint import CheckpointError as CheckpointError
+    from interp.hooked.checkpoint import CheckpointInfo as CheckpointInfo
+    from interp.hooked.checkpoint import load as load
+    from interp.hooked.checkpoint import read_info as read_info
+    from interp.hooked.checkpoint import save as save
+    from interp.hooked.construction import construct as construct
+    from interp.hooked.construction import write_construction as write_construction
+    from interp.hooked.transformer import InductionConfig as InductionConfig
+    from interp.hooked.transformer import InductionTransformer as InductionTransformer
+    from interp.instruments.beta_kappa import MatchFit as MatchFit
+    from interp.instruments.beta_kappa import fit_scores as fit_scores
+    from interp.instruments.causal import CausalTests as CausalTests
+    from interp.instruments.causal import causal_tests as causal_tests
+    from interp.instruments.copy_heads import CopyHeads as CopyHeads
+    from interp.instruments.copy_heads import copy_heads as copy_heads
+    from interp.instruments.direct_path import DirectPath as DirectPath
+    from interp.instruments.direct_path import direct_path as direct_path
+    from interp.instruments.identity_blocks import IdentityBlocks as IdentityBlocks
+    from interp.instruments.identity_blocks import identity_blocks as identity_blocks
+    from interp.instruments.label_symmetry import LabelSymmetry as LabelSymmetry
+    from interp.instruments.label_symmetry import label_symmetry as label_symmetry
+    from interp.instruments.lag_pairs import PairFit as PairFit
+    from interp.instruments.lag_pairs import fit_score_pairs as fit_score_pairs
+    from interp.instruments.nearest_estimator import NearestEstimator as NearestEstimator
+    from interp.instruments.nearest_estimator import nearest_estimator as nearest_estimator
+    from interp.instruments.overlap_mass import OverlapMass as OverlapMass
+    from interp.instruments.overlap_mass import overlap_mass as overlap_mass
+    from interp.instruments.smoothing_source import SmoothingSource as SmoothingSource
+    from interp.instruments.smoothing_source import smoothing_source as smoothing_source
+    from interp.instruments.vote_weight import VoteWeight as VoteWeight
+    from interp.instruments.vote_weight import vote_weight as vote_weight
     from interp.notation import is_contiguous as is_contiguous
     from interp.notation import mask_name as mask_name
     from interp.notation import overlap as overlap
-    from interp.observe import Capture as Capture
-    from interp.observe import capture as capture
-    from interp.observe import predict as predict
-    from interp.optimal import OptimalParameters as OptimalParameters
-    from interp.optimal import optimal_parameters as optimal_parameters
-    from interp.pairs import PairFit as PairFit
-    from interp.pairs import fit_score_pairs as fit_score_pairs
-    from interp.pseudo import expected_cumulative_count as expected_cumulative_count
-    from interp.pseudo import pseudo_counts as pseudo_counts
-    from interp.readout import VoteWeight as VoteWeight
-    from interp.readout import vote_weight as vote_weight
     from interp.results import Result as Result
     from interp.results import mean_stderr as mean_stderr
     from interp.results import provenance as provenance
-    from interp.smoothing import SmoothingSource as SmoothingSource
-    from interp.smoothing import smoothing_source as smoothing_source
-    from interp.symmetry import LabelSymmetry as LabelSymmetry
-    from interp.symmetry import label_symmetry as label_symmetry
 
 _HOMES = {
-    "bayes": (
+    "estimators.bayes": (
         "BayesPredictive",
         "bayes_predictive",
     ),
-    "blocks": (
+    "instruments.identity_blocks": (
         "IdentityBlocks",
         "identity_blocks",
     ),
-    "causal": (
+    "instruments.causal": (
         "CausalTests",
         "causal_tests",
     ),
-    "chains": (
+    "chains.priors": (
         "ChainBatch",
         "HierarchicalDirichlet",
         "IndependentDirichlet",
         "Prior",
         "prior_from_dict",
     ),
-    "checkpoint": (
+    "hooked.checkpoint": (
         "CheckpointError",
         "CheckpointInfo",
         "load",
         "read_info",
         "save",
     ),
-    "classical": (
+    "estimators.classical": (
         "JelinekMercerFit",
         "context_tree_weighting",
         "jelinek_mercer",
@@ -122,22 +122,22 @@ _HOMES = {
         "tune_jelinek_mercer",
         "witten_bell",
     ),
-    "construction": (
+    "hooked.construction": (
         "construct",
         "write_construction",
     ),
-    "copying": (
+    "instruments.copy_heads": (
         "CopyHeads",
         "copy_heads",
     ),
-    "counts": (
+    "estimators.counts": (
         "cumulative_counts",
         "mask_counts",
         "match_masks",
         "superset_difference",
         "superset_sum",
     ),
-    "direct": (
+    "instruments.direct_path": (
         "DirectPath",
         "direct_path",
     ),
@@ -146,7 +146,7 @@ _HOMES = {
         "KL_FLOOR",
         "kl_divergence",
     ),
-    "estimators": (
+    "estimators.soft_matching": (
         "OrderMixture",
         "add_alpha",
         "beta_for_add_alpha",
@@ -156,19 +156,19 @@ _HOMES = {
         "soft_matching_from_counts",
         "soft_matching_pairs",
     ),
-    "fits": (
+    "instruments.beta_kappa": (
         "MatchFit",
         "fit_scores",
     ),
-    "hooked": (
+    "hooked.transformer": (
         "InductionConfig",
         "InductionTransformer",
     ),
-    "mass": (
+    "instruments.overlap_mass": (
         "OverlapMass",
         "overlap_mass",
     ),
-    "nearest": (
+    "instruments.nearest_estimator": (
         "NearestEstimator",
         "nearest_estimator",
     ),
@@ -177,24 +177,24 @@ _HOMES = {
         "mask_name",
         "overlap",
     ),
-    "observe": (
+    "circuit.capture": (
         "Capture",
         "capture",
         "predict",
     ),
-    "optimal": (
+    "estimators.optimal": (
         "OptimalParameters",
         "optimal_parameters",
     ),
-    "pairs": (
+    "instruments.lag_pairs": (
         "PairFit",
         "fit_score_pairs",
     ),
-    "pseudo": (
+    "estimators.pseudo_counts": (
         "expected_cumulative_count",
         "pseudo_counts",
     ),
-    "readout": (
+    "instruments.vote_weight": (
         "VoteWeight",
         "vote_weight",
     ),
@@ -203,11 +203,11 @@ _HOMES = {
         "mean_stderr",
         "provenance",
     ),
-    "smoothing": (
+    "instruments.smoothing_source": (
         "SmoothingSource",
         "smoothing_source",
     ),
-    "symmetry": (
+    "instruments.label_symmetry": (
         "LabelSymmetry",
         "label_symmetry",
     ),

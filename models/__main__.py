@@ -146,7 +146,7 @@ def add_save_argument(command: argparse.ArgumentParser) -> None:
 
 def prior_of(options: argparse.Namespace) -> dict[str, Any]:
     """The prior's description, checked by building it."""
-    from interp.chains import HierarchicalDirichlet, IndependentDirichlet
+    from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
 
     if options.prior == "independent":
         if options.eta is not None:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from interp.chains import Prior
+from interp.chains.priors import Prior
 from models import kernels
 from models.kernels import Array
 

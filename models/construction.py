@@ -18,11 +18,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from interp.chains import Prior
-from interp.construction import construct
-from interp.counts import mask_between
-from interp.hooked import InductionConfig, InductionTransformer
-from interp.urn import draw_chain, new_urn, predictive_law
+from interp.chains.priors import Prior
+from interp.chains.urn import draw_chain, new_urn, predictive_law
+from interp.estimators.counts import mask_between
+from interp.hooked.construction import construct
+from interp.hooked.transformer import InductionConfig, InductionTransformer
 from models.compiled import TargetKind, TrainState
 from models.kernels import adam
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
 
-from interp.hooked import InductionConfig, InductionTransformer, Readout
+from interp.hooked.transformer import InductionConfig, InductionTransformer, Readout
 from models.compiled import Shape
 
 COPY_STD = 0.02

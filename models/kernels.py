@@ -14,7 +14,7 @@ No FFT: its absolute error swamps the tails of sharp heads. For the same reason 
 (a sharp head whose lag lies before the start of the sequence) is computed directly, with its own maximum.
 
 Rows run over positions, eight at a time (`simd`), and are padded with positions that weigh nothing. Numba's cache
-notices changes of this file, not of `simd` or `interp.urn`: after editing those, remove models/__pycache__.
+notices changes of this file, not of `simd` or `interp.chains.urn`: after editing those, remove models/__pycache__.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numba import njit
 
-from interp.urn import draw_chain, new_urn, predictive_law
+from interp.chains.urn import draw_chain, new_urn, predictive_law
 from models.simd import (
     LANES,
     all_at_least,

@@ -27,8 +27,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from tqdm import tqdm
 
-from interp.checkpoint import load, read_info, replace_directory, save
 from interp.divergence import Divergence, kl_divergence
+from interp.hooked.checkpoint import load, read_info, replace_directory, save
 from interp.results import jsonable
 from models.spec import SAVE_SECONDS, RunSpec
 from models.trainers import Trainer, make_trainer

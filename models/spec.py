@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from models.protocols import PROTOCOLS, Protocol
 
 if TYPE_CHECKING:
-    from interp.chains import Prior
+    from interp.chains.priors import Prior
 
 FAMILIES = {
     "construction": "analytic weights; only beta and kappa are free",
@@ -73,7 +73,7 @@ class RunSpec:
         )
 
     def build_prior(self) -> Prior:
-        from interp.chains import prior_from_dict
+        from interp.chains.priors import prior_from_dict
 
         return prior_from_dict(self.prior)
 

@@ -40,9 +40,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from interp.chains import Prior
-from interp.hooked import COPY, MATCH, InductionConfig, InductionTransformer
-from interp.urn import draw_chain, new_urn, predictive_law
+from interp.chains.priors import Prior
+from interp.chains.urn import draw_chain, new_urn, predictive_law
+from interp.hooked.transformer import COPY, MATCH, InductionConfig, InductionTransformer
 
 Array: TypeAlias = NDArray[Any]
 TargetKind: TypeAlias = Literal["token", "law"]

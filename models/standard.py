@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from interp.hooked import InductionTransformer
+from interp.hooked.transformer import InductionTransformer
 from models.disentangled import parse_init
 from models.spec import RunSpec
 from models.stacked import StackedState, predict, standard_config, to_hooked, train_chunk
@@ -65,8 +65,8 @@ class StandardTrainer:
 
     def reading(self) -> tuple[list[float], float | None]:
         """beta and kappa from the match scores of a few sequences: these weights have no blocks to read them from."""
-        from interp.fits import fit_scores
-        from interp.observe import capture
+        from interp.circuit.capture import capture
+        from interp.instruments.beta_kappa import fit_scores
 
         fit = fit_scores(capture(self.hooked(), self._reading_tokens))
         return [float(value) for value in fit.beta], None if fit.kappa is None else float(fit.kappa)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from interp.hooked import InductionConfig, InductionTransformer
+from interp.hooked.transformer import InductionConfig, InductionTransformer
 from models import compiled, construction, disentangled
 from models.spec import RunSpec
 
@@ -111,7 +111,7 @@ class ConstructionTrainer(_CompiledTrainer):
         )
 
     def predict(self, tokens: np.ndarray) -> np.ndarray:
-        from interp.estimators import soft_matching
+        from interp.estimators.soft_matching import soft_matching
 
         beta, kappa = self.reading()
         return soft_matching(tokens, vocab=self.config.vocab, beta=beta, kappa=kappa).numpy()

@@ -85,11 +85,11 @@ def measure(path: Path, name: str) -> dict[str, Any]:
     """The row of one checkpoint."""
     import torch
 
-    from interp.chains import prior_from_dict
-    from interp.checkpoint import load, read_info
-    from interp.copying import copy_heads
+    from interp.chains.priors import prior_from_dict
+    from interp.circuit.capture import capture
     from interp.divergence import kl_divergence
-    from interp.observe import capture
+    from interp.hooked.checkpoint import load, read_info
+    from interp.instruments.copy_heads import copy_heads
     from interp.results import jsonable, mean_stderr
 
     torch.set_num_threads(1)
@@ -150,7 +150,7 @@ def fast_predict(model: Any, tokens: Any) -> Any:
 
 @cache
 def _held_out(prior: str, length: int) -> Any:
-    from interp.chains import prior_from_dict
+    from interp.chains.priors import prior_from_dict
 
     return prior_from_dict(json.loads(prior)).sample(batch=HELD_OUT_SEQUENCES, length=length, seed=HELD_OUT_SEED)
 
@@ -158,10 +158,10 @@ def _held_out(prior: str, length: int) -> Any:
 @cache
 def _best_construction_values(prior: str, length: int, bos: bool) -> Any:
     """KL per held-out sequence of soft matching at the population optimum: attention alone, no readout to help."""
-    from interp.chains import prior_from_dict
+    from interp.chains.priors import prior_from_dict
     from interp.divergence import kl_divergence
-    from interp.estimators import add_alpha, soft_matching
-    from interp.optimal import optimal_parameters
+    from interp.estimators.optimal import optimal_parameters
+    from interp.estimators.soft_matching import add_alpha, soft_matching
 
     law = prior_from_dict(json.loads(prior))
     held_out = _held_out(prior, length)

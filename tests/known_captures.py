@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 import interp as ip
-from interp.observe import Capture, Query
+from interp.circuit.capture import Capture, Query
 
 # order, vocab, beta, kappa: every order and vocabulary of the claim, beta in [0.2, 100], kappa in [-3, 110] or no BOS.
 BETAS = ((2.7, 1.2, 0.6), (100.0, 100.0, 100.0), (0.2, 0.2, 0.2), (100.0, 0.2, 7.0), (0.5, 30.0, 100.0))

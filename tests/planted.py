@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 
-from interp.chains import ChainBatch, HierarchicalDirichlet
-from interp.construction import COPY_STRENGTH, write_construction
-from interp.hooked import InductionConfig, InductionTransformer
+from interp.chains.priors import ChainBatch, HierarchicalDirichlet
+from interp.hooked.construction import COPY_STRENGTH, write_construction
+from interp.hooked.transformer import InductionConfig, InductionTransformer
 
 
 def chains(*, order: int = 2, vocab: int = 4, length: int = 24, batch: int = 96, seed: int = 0) -> ChainBatch:

@@ -12,7 +12,7 @@ import pytest
 import interp as ip
 from analyses import attention, construction_attention
 from analyses.subject import Subject, flat_rows
-from interp.chains import HierarchicalDirichlet
+from interp.chains.priors import HierarchicalDirichlet
 from interp.plotting import OVERLAP_COLOURS
 from tests.planted import planted_standard, without_mechanism
 

@@ -11,11 +11,11 @@ import torch
 from scipy.special import betaln, gammaln
 from scipy.stats import beta as beta_law
 
-from interp.bayes import bayes_predictive
-from interp.chains import HierarchicalDirichlet, IndependentDirichlet, draw_dirichlet
-from interp.classical import context_tree_weighting, kneser_ney, witten_bell
+from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet, draw_dirichlet
 from interp.divergence import kl_divergence
-from interp.estimators import add_alpha, soft_matching
+from interp.estimators.bayes import bayes_predictive
+from interp.estimators.classical import context_tree_weighting, kneser_ney, witten_bell
+from interp.estimators.soft_matching import add_alpha, soft_matching
 from tests import reference
 
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyses.door import main
-from interp.block_routes import doubly_centred
-from interp.blocks import decompose, identity_blocks, permutation_test
-from interp.checkpoint import save
-from interp.construction import construct
-from interp.observe import predict
+from interp.circuit.capture import predict
+from interp.hooked.checkpoint import save
+from interp.hooked.construction import construct
+from interp.instruments.block_routes import doubly_centred
+from interp.instruments.identity_blocks import decompose, identity_blocks, permutation_test
 from tests.planted import FOREIGN, chains, planted_foreign, planted_standard, trained_like, without_mechanism
 
 

@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from analyses.door import main
-from interp.causal import CausalTests, causal_tests
-from interp.chains import ChainBatch
-from interp.checkpoint import save
-from interp.construction import construct
+from interp.chains.priors import ChainBatch
+from interp.circuit.capture import capture, predict
+from interp.circuit.edits import kl_between, locate
 from interp.divergence import kl_divergence
-from interp.estimators import add_alpha, maximum_likelihood, soft_matching
-from interp.hooked import InductionTransformer
-from interp.intervene import kl_between, locate
-from interp.observe import capture, predict
-from interp.pairs import fit_score_pairs
+from interp.estimators.soft_matching import add_alpha, maximum_likelihood, soft_matching
+from interp.hooked.checkpoint import save
+from interp.hooked.construction import construct
+from interp.hooked.transformer import InductionTransformer
+from interp.instruments.causal import CausalTests, causal_tests
+from interp.instruments.lag_pairs import fit_score_pairs
 from tests import planted
 from tests.planted import FOREIGN, planted_foreign, planted_standard, trained_like, without_mechanism
 
@@ -308,7 +308,7 @@ def test_many_parts_of_a_batch_are_one_batch(
     with_bos: CausalTests, chains: ChainBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Long sequences are run in parts; every part must get its own rows of the edit."""
-    monkeypatch.setattr("interp.observe.BATCH_BYTES", 40 * 8 * 2 * 25 * 25)
+    monkeypatch.setattr("interp.circuit.capture.BATCH_BYTES", 40 * 8 * 2 * 25 * 25)
     parts = run(construct(order=2, vocab=4, length=24, beta=BETA, kappa=KAPPA), chains)
     for row in with_bos.edits:
         assert parts[row.edit].loss == pytest.approx(row.loss, rel=1e-9)

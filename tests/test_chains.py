@@ -18,9 +18,9 @@ import pytest
 import torch
 from scipy import stats
 
-from interp import chains as module
-from interp import urn
-from interp.chains import (
+from interp.chains import priors as module
+from interp.chains import urn
+from interp.chains.priors import (
     ChainBatch,
     HierarchicalDirichlet,
     IndependentDirichlet,

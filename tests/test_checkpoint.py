@@ -16,11 +16,11 @@ import pytest
 import safetensors.torch
 import torch
 
-from interp import checkpoint as module
-from interp.checkpoint import CheckpointError, load, read_info, save
-from interp.construction import construct
-from interp.hooked import InductionConfig, InductionTransformer
-from interp.observe import predict
+from interp.circuit.capture import predict
+from interp.hooked import checkpoint as module
+from interp.hooked.checkpoint import CheckpointError, load, read_info, save
+from interp.hooked.construction import construct
+from interp.hooked.transformer import InductionConfig, InductionTransformer
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interp.chains import HierarchicalDirichlet
-from interp.classical import (
+from interp.chains.priors import HierarchicalDirichlet
+from interp.divergence import kl_divergence
+from interp.estimators.classical import (
     FALLBACK_DISCOUNT,
     context_tree_weighting,
     jelinek_mercer,
@@ -23,10 +24,9 @@ from interp.classical import (
     tune_jelinek_mercer,
     witten_bell,
 )
-from interp.counts import cumulative_counts
-from interp.divergence import kl_divergence
-from interp.estimators import add_alpha, maximum_likelihood
-from interp.suffixes import suffix_counts
+from interp.estimators.counts import cumulative_counts
+from interp.estimators.soft_matching import add_alpha, maximum_likelihood
+from interp.estimators.suffixes import suffix_counts
 from tests.cases import CASES, every_case
 
 WITHOUT_REPEATS = CASES[::2]  # the table lists every setting without and with BOS, which these do not have

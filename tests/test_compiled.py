@@ -8,8 +8,8 @@ import torch
 from einops import einsum, rearrange, repeat
 from numba import njit
 
-from interp.chains import HierarchicalDirichlet, IndependentDirichlet
-from interp.urn import draw_chain, new_urn, predictive_law
+from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
+from interp.chains.urn import draw_chain, new_urn, predictive_law
 from models import disentangled
 from models.compiled import Array, Shape, TrainState, loss_and_gradient, predict, train_chunk
 from models.simd import all_at_least, exp, fill, larger, largest, load, look_up, pointer, store, total, where

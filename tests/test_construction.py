@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from interp.construction import construct, write_construction
-from interp.estimators import soft_matching
-from interp.hooked import InductionConfig, InductionTransformer
-from interp.observe import predict
+from interp.circuit.capture import predict
+from interp.estimators.soft_matching import soft_matching
+from interp.hooked.construction import construct, write_construction
+from interp.hooked.transformer import InductionConfig, InductionTransformer
 from tests import reference
 from tests.cases import CASES, Case, every_case
 

@@ -14,7 +14,7 @@ from transformer_lens.head_detector import (
 )
 
 import interp as ip
-from interp.copying import copy_heads
+from interp.instruments.copy_heads import copy_heads
 from tests.known_captures import disentangled, imperfect, planted, random_model, tokens_of
 
 

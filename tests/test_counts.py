@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interp import counts as module
-from interp.counts import (
+from interp.estimators import counts as module
+from interp.estimators.counts import (
     NOT_A_CANDIDATE,
     context_masks,
     cumulative_counts,

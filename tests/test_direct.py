@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from analyses.door import main
-from interp.chains import ChainBatch
-from interp.checkpoint import save
-from interp.construction import construct
-from interp.direct import DirectPath, direct_path
+from interp.chains.priors import ChainBatch
+from interp.circuit.capture import predict
 from interp.divergence import kl_divergence
-from interp.hooked import InductionTransformer
-from interp.observe import predict
+from interp.hooked.checkpoint import save
+from interp.hooked.construction import construct
+from interp.hooked.transformer import InductionTransformer
+from interp.instruments.direct_path import DirectPath, direct_path
 from tests import planted
 from tests.planted import FOREIGN, planted_foreign, planted_standard, trained_like, without_mechanism
 

@@ -146,7 +146,7 @@ def test_every_label_that_docstrings_cite_is_on_the_theory_page(site: Path, page
     plugin = load_plugin("plain_docstrings")
     cited = {
         label
-        for file in (ROOT / "interp").glob("*.py")
+        for file in (ROOT / "interp").rglob("*.py")
         for label in plugin.LABEL.findall(file.read_text(encoding="utf-8"))
         if not label.startswith("fig:")
     }
@@ -188,7 +188,7 @@ def test_a_formula_that_does_not_convert_stops_the_build() -> None:
         ("[x](nowhere.md)", "nowhere.md"),
         ("[x](theory.md#no-such-anchor)", "no-such-anchor"),
         ("[x][interp.no_such_name]", "interp.no_such_name"),
-        ("::: interp.estimators.no_such_function", "no_such_function"),
+        ("::: interp.estimators.soft_matching.no_such_function", "no_such_function"),
     ],
     ids=["nothing", "page", "anchor", "name", "object"],
 )
@@ -221,7 +221,9 @@ def load_plugin(name: str):
 
 
 def test_docstrings_keep_their_shape() -> None:
-    translator = load_plugin("plain_docstrings").Translator(links={"katz": "interp.classical.katz"}, labels={"eq:one"})
+    translator = load_plugin("plain_docstrings").Translator(
+        links={"katz": "interp.estimators.classical.katz"}, labels={"eq:one"}
+    )
     text = """N_[k](m) and *this* are text; `katz`, `own` and eq:one, eq:two are names.
 
     alpha   the first,
@@ -234,7 +236,9 @@ def test_docstrings_keep_their_shape() -> None:
     """
     markdown = translator.markdown(text, own={"own"})
     assert r"N\_\[k\](m) and \*this\* are text" in markdown
-    assert '<autoref optional identifier="interp.classical.katz"><code>katz</code></autoref>, `own`' in markdown
+    assert (
+        '<autoref optional identifier="interp.estimators.classical.katz"><code>katz</code></autoref>, `own`' in markdown
+    )
     assert "[`eq:one`][eq:one], `eq:two`" in markdown
     assert "`alpha`\n:   the first, on two lines" in markdown
     assert "`beta`\n:   the second\n\n`gamma`\n:   the third" in markdown

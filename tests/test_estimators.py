@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interp import estimators as module
-from interp.chains import IndependentDirichlet
-from interp.counts import cumulative_counts, mask_counts
-from interp.estimators import (
+from interp.chains.priors import IndependentDirichlet
+from interp.estimators import soft_matching as module
+from interp.estimators.counts import cumulative_counts, mask_counts
+from interp.estimators.soft_matching import (
     add_alpha,
     beta_for_add_alpha,
     maximum_likelihood,

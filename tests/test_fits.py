@@ -12,8 +12,8 @@ import torch
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 import interp as ip
-from interp.fits import MatchFit, fit_scores
-from interp.pairs import fit_score_pairs
+from interp.instruments.beta_kappa import MatchFit, fit_scores
+from interp.instruments.lag_pairs import fit_score_pairs
 from interp.regression import NormalEquations, centred, clustered, distance_basis, joint_test
 from interp.results import mean_stderr
 from tests.known_captures import (

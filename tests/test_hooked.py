@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from interp import hooked as module
-from interp.hooked import InductionConfig, InductionTransformer, RelativeBiasAttention
+from interp.hooked import transformer as module
+from interp.hooked.transformer import InductionConfig, InductionTransformer, RelativeBiasAttention
 from tests import reference
 
 DISENTANGLED = InductionConfig(

@@ -9,10 +9,10 @@ import torch
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 import interp as ip
-from interp import last_query
-from interp.causal import causal_tests
-from interp.intervene import locate
-from interp.observe import capture, predict
+from interp.circuit import last_query
+from interp.circuit.capture import capture, predict
+from interp.circuit.edits import locate
+from interp.instruments.causal import causal_tests
 from tests.known_captures import imperfect, random_model, tokens_of
 
 LENGTH = 24
@@ -99,7 +99,7 @@ def test_sequences_that_keep_their_copy_pattern_and_those_that_do_not_agree(
 ) -> None:
     whole = capture(model, tokens)
     assert not short_runs
-    monkeypatch.setattr("interp.observe.COPY_BYTES", 5 * whole.copy_pattern[0].nbytes)
+    monkeypatch.setattr("interp.circuit.capture.COPY_BYTES", 5 * whole.copy_pattern[0].nbytes)
     part = capture(model, tokens)
     assert part.copy_pattern.shape[0] == 5
     assert sum(short_runs) == len(tokens) - 5
@@ -184,7 +184,7 @@ def test_a_stream_too_large_to_keep_is_made_anew(monkeypatch: pytest.MonkeyPatch
     assert kept is not None
     assert kept.shape == (12, LENGTH + 1, 24)
     expected = circuit.run(tokens, last_only=True, stream=kept)
-    monkeypatch.setattr("interp.intervene.STREAM_BYTES", kept.nbytes - 1)
+    monkeypatch.setattr("interp.circuit.edits.STREAM_BYTES", kept.nbytes - 1)
     assert circuit.stream(tokens) is None
     torch.testing.assert_close(circuit.run(tokens, last_only=True), expected)
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import interp as ip
-from interp.fits import fit_scores
-from interp.mass import overlap_mass
+from interp.instruments.beta_kappa import fit_scores
+from interp.instruments.overlap_mass import overlap_mass
 from interp.notation import is_contiguous, overlap
 from tests.known_captures import (
     CASES,

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from analyses.door import main
-from interp.chains import ChainBatch
-from interp.checkpoint import save
-from interp.construction import construct
+from interp.chains.priors import ChainBatch
+from interp.circuit.capture import predict
+from interp.circuit.edits import kl_between, raised
 from interp.divergence import KL_FLOOR
-from interp.estimators import add_alpha
-from interp.intervene import kl_between, raised
-from interp.nearest import NearestEstimator, nearest_estimator
-from interp.observe import predict
+from interp.estimators.soft_matching import add_alpha
+from interp.hooked.checkpoint import save
+from interp.hooked.construction import construct
+from interp.instruments.nearest_estimator import NearestEstimator, nearest_estimator
 from tests import planted
 from tests.planted import planted_foreign, trained_like, without_mechanism
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 
-from interp import observe as module
-from interp.construction import construct
-from interp.estimators import soft_matching
-from interp.hooked import InductionConfig, InductionTransformer
-from interp.observe import Capture, capture, predict
+from interp.circuit import capture as module
+from interp.circuit.capture import Capture, capture, predict
+from interp.estimators.soft_matching import soft_matching
+from interp.hooked.construction import construct
+from interp.hooked.transformer import InductionConfig, InductionTransformer
 from tests import reference
 from tests.cases import CASES, Case
 

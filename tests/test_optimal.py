@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from interp.chains import HierarchicalDirichlet, IndependentDirichlet
-from interp.counts import mask_counts
+from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
 from interp.divergence import kl_divergence
-from interp.estimators import add_alpha, soft_matching, soft_matching_from_counts
-from interp.optimal import _features, _population_loss, optimal_parameters
+from interp.estimators.counts import mask_counts
+from interp.estimators.optimal import _features, _population_loss, optimal_parameters
+from interp.estimators.soft_matching import add_alpha, soft_matching, soft_matching_from_counts
 
 HIERARCHICAL = HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
 

@@ -11,7 +11,7 @@ import pytest
 import interp as ip
 from analyses import circuit, prior_trees
 from analyses.door import main
-from interp.chains import HierarchicalDirichlet, IndependentDirichlet, Prior
+from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet, Prior
 from interp.plotting import key_kinds
 
 PRIORS: list[Prior] = [

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from interp.chains import IndependentDirichlet
-from interp.counts import cumulative_counts
-from interp.estimators import beta_for_add_alpha, soft_matching
-from interp.pseudo import expected_cumulative_count, pseudo_counts
+from interp.chains.priors import IndependentDirichlet
+from interp.estimators.counts import cumulative_counts
+from interp.estimators.pseudo_counts import expected_cumulative_count, pseudo_counts
+from interp.estimators.soft_matching import beta_for_add_alpha, soft_matching
 from tests import reference
 from tests.cases import CASES
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from analyses.door import main
-from interp.chains import ChainBatch, IndependentDirichlet
-from interp.checkpoint import save
-from interp.construction import construct
+from interp.chains.priors import ChainBatch, IndependentDirichlet
+from interp.circuit.capture import capture, predict
 from interp.divergence import kl_divergence
-from interp.hooked import InductionTransformer
-from interp.observe import capture, predict
-from interp.readout import VoteWeight, vote_weight
+from interp.hooked.checkpoint import save
+from interp.hooked.construction import construct
+from interp.hooked.transformer import InductionTransformer
+from interp.instruments.vote_weight import VoteWeight, vote_weight
 from tests import reference
 from tests.planted import planted_foreign, planted_standard, trained_like, without_mechanism
 

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from analyses.door import main
-from interp.chains import ChainBatch
-from interp.checkpoint import save
-from interp.construction import construct
+from interp.chains.priors import ChainBatch
+from interp.circuit.capture import predict
 from interp.divergence import kl_divergence
-from interp.estimators import add_alpha, maximum_likelihood, soft_matching
-from interp.hooked import InductionTransformer
-from interp.observe import predict
-from interp.smoothing import SmoothingSource, smoothing_source
+from interp.estimators.soft_matching import add_alpha, maximum_likelihood, soft_matching
+from interp.hooked.checkpoint import save
+from interp.hooked.construction import construct
+from interp.hooked.transformer import InductionTransformer
+from interp.instruments.smoothing_source import SmoothingSource, smoothing_source
 from tests import planted
 from tests.planted import FOREIGN, planted_foreign, planted_standard, trained_like, without_mechanism
 

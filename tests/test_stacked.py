@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from interp.chains import HierarchicalDirichlet, IndependentDirichlet
-from interp.hooked import InductionConfig, InductionTransformer
+from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
+from interp.hooked.transformer import InductionConfig, InductionTransformer
 from models import stacked
 from models.stacked import (
     StackedState,

@@ -10,10 +10,10 @@ import pytest
 
 from analyses import kl_curves, optimal, pseudo_counts, regret, yardstick
 from analyses.door import main
-from interp.chains import HierarchicalDirichlet
-from interp.checkpoint import save
-from interp.construction import construct
+from interp.chains.priors import HierarchicalDirichlet
 from interp.divergence import KL_FLOOR
+from interp.hooked.checkpoint import save
+from interp.hooked.construction import construct
 
 PRIOR = HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0))
 BETA, KAPPA, LENGTH = (2.4, 1.1), 2.9, 24
@@ -83,7 +83,7 @@ def test_kl_curves_has_every_predictor_and_its_excess(run):
 
 def test_kl_curves_measures_a_checkpoint_like_the_estimator_it_is(run):
     from interp.divergence import kl_divergence
-    from interp.estimators import soft_matching
+    from interp.estimators.soft_matching import soft_matching
 
     rows = run("kl_curves", *CURVES)["rows"]
     planted = next(row for row in rows if row["predictor"] == "planted")

@@ -13,10 +13,10 @@ import torch
 
 from analyses.door import main
 from analyses.label_symmetry import siblings_of
-from interp.checkpoint import save
-from interp.construction import construct
-from interp.observe import predict
-from interp.symmetry import label_symmetry
+from interp.circuit.capture import predict
+from interp.hooked.checkpoint import save
+from interp.hooked.construction import construct
+from interp.instruments.label_symmetry import label_symmetry
 from tests.planted import chains, planted_foreign, planted_standard, trained_like, without_mechanism
 
 

@@ -8,9 +8,9 @@ import math
 import torch
 
 from analyses.claims.claim import Claim, judge
-from interp.chains import IndependentDirichlet
-from interp.counts import cumulative_counts
-from interp.estimators import beta_for_add_alpha
+from interp.chains.priors import IndependentDirichlet
+from interp.estimators.counts import cumulative_counts
+from interp.estimators.soft_matching import beta_for_add_alpha
 from interp.notation import overlap
 from interp.results import mean_stderr
 

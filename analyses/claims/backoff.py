@@ -18,8 +18,8 @@ import torch
 
 from analyses.claims.claim import Claim, judge
 from analyses.claims.definitions import back_off, best_matches, gap, matching_lags, patterns, samples
-from interp.counts import mask_counts
-from interp.estimators import soft_matching, soft_matching_from_counts
+from interp.estimators.counts import mask_counts
+from interp.estimators.soft_matching import soft_matching, soft_matching_from_counts
 
 HARD = 60.0  # exp(-60) is far below every tolerance
 LABEL = "sec:interpretation"

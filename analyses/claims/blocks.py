@@ -10,10 +10,10 @@ import torch
 
 from analyses.claims.claim import Claim, judge
 from analyses.claims.definitions import gap, samples
-from interp.construction import write_construction
-from interp.estimators import soft_matching_pairs
-from interp.hooked import InductionConfig, InductionTransformer
-from interp.observe import predict
+from interp.circuit.capture import predict
+from interp.estimators.soft_matching import soft_matching_pairs
+from interp.hooked.construction import write_construction
+from interp.hooked.transformer import InductionConfig, InductionTransformer
 
 
 def invariant_matrix(seed: int, batch: int) -> Claim:

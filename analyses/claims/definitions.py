@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from interp.chains import HierarchicalDirichlet, IndependentDirichlet
+from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
 
 Row: TypeAlias = Sequence[int]
 Law: TypeAlias = list[float]

@@ -17,10 +17,10 @@ from analyses.claims.definitions import (
     samples,
     suffix_model,
 )
-from interp.construction import construct
-from interp.estimators import add_alpha, order_mixture, soft_matching
+from interp.circuit.capture import predict
+from interp.estimators.soft_matching import add_alpha, order_mixture, soft_matching
+from interp.hooked.construction import construct
 from interp.notation import overlap
-from interp.observe import predict
 
 
 def transformer_estimator(seed: int, batch: int) -> Claim:

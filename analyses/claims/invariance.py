@@ -14,8 +14,8 @@ import torch
 
 from analyses.claims.claim import Claim, judge
 from analyses.claims.definitions import gap, samples
-from interp.hooked import InductionConfig, InductionTransformer
-from interp.observe import predict
+from interp.circuit.capture import predict
+from interp.hooked.transformer import InductionConfig, InductionTransformer
 
 Parameters: TypeAlias = dict[str, torch.Tensor]
 

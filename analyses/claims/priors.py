@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from analyses.claims.claim import Claim, judge
-from interp.chains import HierarchicalDirichlet, IndependentDirichlet, Prior
+from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet, Prior
 
 # order, vocab, length of sequences that can be enumerated
 ENUMERATED = [(1, 3, 5), (2, 3, 5), (3, 2, 7)]

@@ -21,9 +21,9 @@ import torch
 from jaxtyping import Float, Int64
 from transformer_lens import HookedTransformer
 
-from interp import last_query
-from interp.hooked import InductionTransformer
-from interp.last_query import Hook
+from interp.circuit import last_query
+from interp.circuit.last_query import Hook
+from interp.hooked.transformer import InductionTransformer
 from interp.notation import Tokens, as_tokens, check_order
 
 Query: TypeAlias = Literal["last", "all"]

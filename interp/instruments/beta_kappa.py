@@ -40,7 +40,8 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
-from interp.candidates import (
+from interp.circuit.capture import Capture
+from interp.instruments.candidates import (
     Array,
     BosTally,
     QueryView,
@@ -51,7 +52,6 @@ from interp.candidates import (
     smallest_normal,
 )
 from interp.notation import mask_bits, mask_name, overlap
-from interp.observe import Capture
 from interp.regression import (
     SPLINE_TERMS,
     NormalEquations,

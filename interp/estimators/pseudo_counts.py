@@ -13,8 +13,8 @@ import math
 
 import torch
 
-from interp.counts import superset_sum
-from interp.estimators import Law, from_counts
+from interp.estimators.counts import superset_sum
+from interp.estimators.soft_matching import Law, from_counts
 from interp.notation import Tokens, as_beta, check_order, check_vocab, overlap
 
 

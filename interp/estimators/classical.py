@@ -24,12 +24,12 @@ from jaxtyping import Float
 from numba import njit
 from numpy.typing import NDArray
 
-from interp.chains import Prior
+from interp.chains.priors import Prior
 from interp.divergence import kl_divergence
-from interp.estimators import Law
+from interp.estimators.soft_matching import Law
+from interp.estimators.suffixes import MAX_TALLY, SuffixCounts, from_suffixes, new_trie, plant, suffix_counts, walk
 from interp.notation import Tokens, as_tokens, check_order, check_positive, check_vocab
 from interp.results import Result, provenance
-from interp.suffixes import MAX_TALLY, SuffixCounts, from_suffixes, new_trie, plant, suffix_counts, walk
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -31,9 +31,9 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from interp.candidates import BosTally, QueryView, count_distances, query_views
-from interp.fits import MIN_R2, MIN_SEQUENCES
-from interp.observe import Capture
+from interp.circuit.capture import Capture
+from interp.instruments.beta_kappa import MIN_R2, MIN_SEQUENCES
+from interp.instruments.candidates import BosTally, QueryView, count_distances, query_views
 from interp.regression import SPLINE_TERMS, NormalEquations, centred, clustered, distance_basis
 from interp.results import Result, provenance
 

@@ -23,10 +23,10 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from transformer_lens import FactoredMatrix
 
-from interp.copying import copy_heads
-from interp.hooked import InductionTransformer
-from interp.intervene import Circuit
-from interp.observe import Query, capture
+from interp.circuit.capture import Query, capture
+from interp.circuit.edits import Circuit
+from interp.hooked.transformer import InductionTransformer
+from interp.instruments.copy_heads import copy_heads
 from interp.results import mean_stderr
 
 Array: TypeAlias = NDArray[Any]

@@ -25,8 +25,8 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from interp.chains import IndependentDirichlet
-from interp.counts import mask_counts, superset_sum
+from interp.chains.priors import IndependentDirichlet
+from interp.estimators.counts import mask_counts, superset_sum
 from interp.notation import (
     Tokens,
     as_beta,

@@ -42,11 +42,11 @@ from jaxtyping import Float, Int64
 from numpy.typing import NDArray
 from transformer_lens import HookedTransformer
 
-from interp.block_routes import FoundBlocks, circuit_blocks, doubly_centred, score_blocks, weight_blocks
-from interp.hooked import InductionTransformer
-from interp.intervene import locate
+from interp.circuit.capture import Query
+from interp.circuit.edits import locate
+from interp.hooked.transformer import InductionTransformer
+from interp.instruments.block_routes import FoundBlocks, circuit_blocks, doubly_centred, score_blocks, weight_blocks
 from interp.notation import Tokens
-from interp.observe import Query
 from interp.results import Result, jsonable, provenance
 
 if TYPE_CHECKING:

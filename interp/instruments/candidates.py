@@ -19,8 +19,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from numpy.typing import NDArray
 
-from interp.counts import match_masks
-from interp.observe import Capture
+from interp.circuit.capture import Capture
+from interp.estimators.counts import match_masks
 
 Source: TypeAlias = Literal["scores", "pattern"]
 Array: TypeAlias = NDArray[Any]

@@ -38,7 +38,7 @@ from jaxtyping import Float, Int64
 from scipy.optimize import linear_sum_assignment
 from scipy.special import xlogy
 
-from interp.observe import Capture
+from interp.circuit.capture import Capture
 from interp.results import Result, mean_stderr, provenance
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from jaxtyping import Float, Int64
 from transformer_lens import HookedTransformer
 from transformer_lens.cache.key_value_cache_entry import TransformerLensKeyValueCacheEntry
 
-from interp.hooked import InductionTransformer
+from interp.hooked.transformer import InductionTransformer
 
 Hook: TypeAlias = tuple[str | Callable[..., Any], Callable[..., Any]]
 

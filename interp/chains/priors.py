@@ -21,8 +21,8 @@ import torch
 from jaxtyping import Float, Int64
 from numpy.typing import NDArray
 
+from interp.chains.urn import draw_batch
 from interp.notation import check_order, check_positive, check_vocab
-from interp.urn import draw_batch
 
 Method: TypeAlias = Literal["explicit", "collapsed"]
 Array: TypeAlias = NDArray[Any]

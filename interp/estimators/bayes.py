@@ -31,11 +31,11 @@ from jaxtyping import Float
 from numba import njit
 from numpy.typing import NDArray
 
-from interp.chains import Prior
-from interp.estimators import add_alpha
+from interp.chains.priors import Prior
+from interp.estimators.soft_matching import add_alpha
+from interp.estimators.suffixes import new_trie, plant, walk
 from interp.notation import Tokens, as_tokens
 from interp.results import Result, provenance
-from interp.suffixes import new_trie, plant, walk
 
 if TYPE_CHECKING:
     import pandas as pd

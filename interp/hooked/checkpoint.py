@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from interp.results import jsonable
 
 if TYPE_CHECKING:
-    from interp.hooked import InductionTransformer
+    from interp.hooked.transformer import InductionTransformer
 
 FORMAT = "interp-checkpoint-1"
 CONFIG_FILE, TENSOR_FILE = "config.json", "model.safetensors"
@@ -72,7 +72,7 @@ def load(path: str | os.PathLike[str]) -> InductionTransformer:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    from interp.hooked import InductionConfig, InductionTransformer
+    from interp.hooked.transformer import InductionConfig, InductionTransformer
 
     info = read_info(path)
     try:

@@ -29,8 +29,8 @@ import torch
 from jaxtyping import Float, Int64
 from transformer_lens import HookedTransformer
 
+from interp.circuit.edits import NOTICEABLE, Circuit, check_next_law, locate, raised
 from interp.divergence import KL_FLOOR, kl_divergence
-from interp.intervene import NOTICEABLE, Circuit, check_next_law, locate, raised
 from interp.notation import Tokens
 from interp.regression import clustered
 from interp.results import Result, mean_stderr, provenance

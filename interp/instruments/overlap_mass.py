@@ -32,11 +32,11 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
-from interp.candidates import Array, QueryView, candidate_rows, query_views
-from interp.counts import superset_sum
-from interp.fits import MatchFit, fit_scores
+from interp.circuit.capture import Capture
+from interp.estimators.counts import superset_sum
+from interp.instruments.beta_kappa import MatchFit, fit_scores
+from interp.instruments.candidates import Array, QueryView, candidate_rows, query_views
 from interp.notation import is_contiguous, mask_bits, mask_name, overlap
-from interp.observe import Capture
 from interp.results import Result, jsonable, mean_stderr, provenance
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from interp.chains import Prior
-from interp.counts import mask_counts
+from interp.chains.priors import Prior
 from interp.divergence import kl_divergence
-from interp.estimators import Law, soft_matching, soft_matching_from_counts
+from interp.estimators.counts import mask_counts
+from interp.estimators.soft_matching import Law, soft_matching, soft_matching_from_counts
 from interp.notation import Tokens, check_order, mask_bits
 from interp.results import Result, mean_stderr, provenance
 

@@ -38,8 +38,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from transformer_lens import HookedTransformer
 
-from interp.divergence import KL_FLOOR, kl_divergence
-from interp.intervene import (
+from interp.circuit.edits import (
     NOTICEABLE,
     Circuit,
     Hooks,
@@ -51,6 +50,7 @@ from interp.intervene import (
     locate,
     mask_scores,
 )
+from interp.divergence import KL_FLOOR, kl_divergence
 from interp.notation import Tokens, mask_bits
 from interp.results import Result, mean_stderr, provenance
 

@@ -40,12 +40,12 @@ import torch
 from jaxtyping import Float
 from transformer_lens import HookedTransformer
 
-from interp.blocks import COPY_SEQUENCES
-from interp.causal import full_matches
-from interp.copying import copy_heads
+from interp.circuit.edits import NOTICEABLE, Circuit, Hook, check_next_law, key_masks, locate
 from interp.divergence import KL_FLOOR, kl_divergence
-from interp.hooked import MATCH, InductionTransformer
-from interp.intervene import NOTICEABLE, Circuit, Hook, check_next_law, key_masks, locate
+from interp.hooked.transformer import MATCH, InductionTransformer
+from interp.instruments.causal import full_matches
+from interp.instruments.copy_heads import copy_heads
+from interp.instruments.identity_blocks import COPY_SEQUENCES
 from interp.notation import Tokens, check_positive
 from interp.results import Result, mean_stderr, provenance
 

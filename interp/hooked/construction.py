@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from interp.hooked import Dtype, InductionConfig, InductionTransformer
+from interp.hooked.transformer import Dtype, InductionConfig, InductionTransformer
 from interp.notation import as_beta, as_kappa
 
 COPY_STRENGTH = 1e4  # delta^(1): exp(-1e4) is exactly zero in either precision, so copying is hard

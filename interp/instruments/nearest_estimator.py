@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from transformer_lens import HookedTransformer
 
-from interp.classical import jelinek_mercer, katz, kneser_ney, witten_bell
-from interp.counts import mask_counts
+from interp.circuit.edits import Circuit, check_parameters, kl_between, locate
 from interp.divergence import KL_FLOOR
-from interp.estimators import add_alpha, maximum_likelihood, soft_matching, soft_matching_from_counts
-from interp.intervene import Circuit, check_parameters, kl_between, locate
+from interp.estimators.classical import jelinek_mercer, katz, kneser_ney, witten_bell
+from interp.estimators.counts import mask_counts
+from interp.estimators.soft_matching import add_alpha, maximum_likelihood, soft_matching, soft_matching_from_counts
 from interp.notation import Tokens
 from interp.results import Result, mean_stderr, provenance
 

@@ -23,8 +23,8 @@ from jaxtyping import Float, Int64
 from tqdm import tqdm
 from transformer_lens import HookedTransformer
 
+from interp.circuit.edits import kl_between, locate
 from interp.divergence import KL_FLOOR
-from interp.intervene import kl_between, locate
 from interp.notation import Tokens
 from interp.results import Result, mean_stderr, provenance
 

@@ -20,12 +20,12 @@ import torch
 from jaxtyping import Float, Int64
 from transformer_lens import HookedTransformer
 
-from interp import last_query
-from interp.counts import NOT_A_CANDIDATE, match_masks
+from interp.circuit import last_query
+from interp.circuit.capture import Capture, Setting, batches, capture, check_length, check_place, setting_of
+from interp.circuit.last_query import Hook as Hook
 from interp.divergence import KL_FLOOR
-from interp.last_query import Hook as Hook
+from interp.estimators.counts import NOT_A_CANDIDATE, match_masks
 from interp.notation import Tokens, as_beta, as_kappa, as_tokens, mask_bits
-from interp.observe import Capture, Setting, batches, capture, check_length, check_place, setting_of
 
 Hooks: TypeAlias = Callable[[slice], list[Hook]]  # the hooks for one slice of the batch
 

@@ -31,12 +31,12 @@ import torch
 from jaxtyping import Float
 from transformer_lens import HookedTransformer
 
-from interp.causal import full_matches, keep_keys
+from interp.circuit.edits import Circuit, Hook, Hooks, check_next_law, key_masks, locate
 from interp.divergence import KL_FLOOR, kl_divergence
-from interp.hooked import MATCH, InductionTransformer
-from interp.intervene import Circuit, Hook, Hooks, check_next_law, key_masks, locate
+from interp.hooked.transformer import MATCH, InductionTransformer
+from interp.instruments.causal import full_matches, keep_keys
+from interp.instruments.vote_weight import not_linear
 from interp.notation import Tokens
-from interp.readout import not_linear
 from interp.results import Result, jsonable, mean_stderr, provenance
 
 if TYPE_CHECKING:

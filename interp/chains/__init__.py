@@ -1,0 +1,1 @@
+"""Markov-chain priors, and sequences drawn from them."""
