@@ -124,7 +124,8 @@ def first_with_matches(tokens: torch.Tensor, *, order: int) -> int:
 
 def one_sequence(model: InductionTransformer, tokens: torch.Tensor) -> dict[str, Any]:
     """The fields of `Attention` that come from one sequence [1, length] and the model's weights."""
-    from interp.circuit.capture import capture, predict
+    from interp.circuit.capture import capture
+    from interp.circuit.runner import predict
     from interp.estimators.counts import match_masks
     from interp.plotting import OVERLAP_COLOURS, key_kinds
 

@@ -52,7 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def study(options: argparse.Namespace) -> Study:
     """One row: the sequence, the attention, and how far both are from the closed form."""
     from interp.chains.priors import HierarchicalDirichlet
-    from interp.circuit.capture import capture, predict
+    from interp.circuit.capture import capture
+    from interp.circuit.runner import predict
     from interp.estimators.counts import match_masks
     from interp.estimators.soft_matching import soft_matching
     from interp.hooked.construction import construct

@@ -34,7 +34,7 @@ def study(options: argparse.Namespace) -> Study:
     """One row per construction, with the attention it paid."""
     from analyses.attention import first_with_matches, one_sequence
     from interp.chains.priors import IndependentDirichlet
-    from interp.circuit.capture import predict
+    from interp.circuit.runner import predict
     from interp.estimators.soft_matching import add_alpha, beta_for_add_alpha, maximum_likelihood
     from interp.hooked.construction import construct
     from interp.results import provenance

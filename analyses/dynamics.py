@@ -93,7 +93,8 @@ def analyse(subject: Subject, options: argparse.Namespace) -> Dynamics:
 
 
 def _row(path: Path, subject: Subject) -> dict[str, Any]:
-    from interp.circuit.capture import capture, predict
+    from interp.circuit.capture import capture
+    from interp.circuit.runner import predict
     from interp.divergence import kl_divergence
     from interp.hooked.checkpoint import load, read_info
     from interp.instruments.beta_kappa import fit_scores

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from interp.chains.priors import prior_from_dict as prior_from_dict
     from interp.circuit.capture import Capture as Capture
     from interp.circuit.capture import capture as capture
-    from interp.circuit.capture import predict as predict
+    from interp.circuit.circuit import Circuit as Circuit
+    from interp.circuit.runner import predict as predict
     from interp.divergence import KL_FLOOR as KL_FLOOR
     from interp.divergence import Divergence as Divergence
     from interp.divergence import kl_divergence as kl_divergence
@@ -180,8 +181,9 @@ _HOMES = {
     "circuit.capture": (
         "Capture",
         "capture",
-        "predict",
     ),
+    "circuit.circuit": ("Circuit",),
+    "circuit.runner": ("predict",),
     "estimators.optimal": (
         "OptimalParameters",
         "optimal_parameters",

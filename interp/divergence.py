@@ -109,3 +109,21 @@ def _check_laws(laws: torch.Tensor, *, name: str) -> None:
     worst = float((laws.detach().double().sum(-1) - 1).abs().max())
     if worst > 1e-4:
         raise ValueError(f"{name} must hold laws that sum to 1, but one is off by {worst:.2g}")
+
+
+def raised(laws: Float[torch.Tensor, "*rows vocab"], *, floor: float) -> Float[torch.Tensor, "*rows vocab"]:
+    """The laws with every probability at least `floor`, normalised again."""
+    lifted = laws.clamp(min=floor)
+    return lifted / lifted.sum(-1, keepdim=True)
+
+
+def kl_between(
+    first: Float[torch.Tensor, "*rows vocab"], second: Float[torch.Tensor, "*rows vocab"], *, floor: float = KL_FLOOR
+) -> Float[torch.Tensor, "*rows"]:
+    """KL(first || second) between two predictions, law by law; differentiable.
+
+    `kl_divergence` is for a truth, which is taken as it is. Here neither prediction is the ground truth, so both are
+    raised to the floor: equal predictions are then at distance 0 whatever zeros they hold.
+    """
+    one, other = raised(first.double(), floor=floor), raised(second.double(), floor=floor)
+    return (one * (torch.log(one) - torch.log(other))).sum(-1).clamp(min=0.0)

@@ -20,7 +20,8 @@
 # where to look:
 #
 # ```python
-# cap = ip.capture(model, tokens, order=, copy_layer=, match_layer=, match_head=, bos=, vocab=)
+# circuit = ip.Circuit(model, order=2, copy_heads=((0, 0), (0, 1)), match_heads=((1, 0),), bos=5, vocab=5)
+# cap = ip.capture(circuit, tokens)
 # ```
 #
 # This notebook brings such a model: a plain `HookedTransformer` with three layers of four heads, absolute positions,
@@ -245,7 +246,8 @@ sns.despine()
 # shuffled keys. Even attention sets the scale.
 
 # %%
-causal = ip.causal_tests(mine, chains.tokens, next_law=chains.next_law, beta=fit.beta, kappa=fit.kappa, **place)
+circuit = ip.Circuit(mine, **asked, match_heads=((MATCH_LAYER, MATCH_HEAD),))
+causal = ip.causal_tests(circuit, chains.tokens, next_law=chains.next_law, beta=fit.beta, kappa=fit.kappa)
 print(causal)
 assert causal.loss_recovered > 0.95
 assert causal["law"].loss_change < 0.1 * causal["law"].control_loss_change
@@ -255,7 +257,7 @@ assert causal["law"].loss_change < 0.1 * causal["law"].control_loss_change
 # is that of the formula, and its predictions are not the formula's. Keep the two questions apart.
 
 # %%
-law = ip.predict(mine, chains.tokens, **asked)
+law = ip.predict(circuit, chains.tokens)
 formula = ip.soft_matching(chains.tokens, vocab=VOCAB, beta=BETA, kappa=KAPPA)
 print(f"model against the truth:   {ip.kl_divergence(chains.next_law, law)}")
 print(f"formula against the truth: {ip.kl_divergence(chains.next_law, formula)}")

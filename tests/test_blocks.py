@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyses.door import main
-from interp.circuit.capture import predict
+from interp.circuit.circuit import Circuit
+from interp.circuit.runner import predict
 from interp.hooked.checkpoint import save
 from interp.hooked.construction import construct
 from interp.instruments.block_routes import doubly_centred
@@ -200,14 +201,14 @@ def test_a_standard_model_is_read_from_scores_and_circuit() -> None:
 @pytest.mark.parametrize("bos", [False, True])
 @pytest.mark.parametrize("query", ["last", "all"])
 def test_someone_elses_model(query: str, bos: bool) -> None:
-    found = identity_blocks(planted_foreign(bos=bos), batch=200, query=query, bos=bos, **FOREIGN)
+    found = identity_blocks(Circuit(planted_foreign(bos=bos), bos=bos, **FOREIGN), batch=200, query=query)
     np.testing.assert_allclose(found["scores"].identity, [[0, 2], [0, 0]], atol=1e-8)
     np.testing.assert_allclose(found["circuit"].identity, [[0, 2], [0, 0]], atol=1e-8)
     assert found["scores"].r2 == pytest.approx(1.0)
 
 
 def test_the_wrong_head_shows_nothing() -> None:
-    found = identity_blocks(planted_foreign(), batch=50, **{**FOREIGN, "match_head": 1})
+    found = identity_blocks(Circuit(planted_foreign(), **{**FOREIGN, "match_heads": [(2, 1)]}), batch=50)
     assert not found.success
     assert "do not vary" in found.message
 
@@ -260,9 +261,12 @@ def test_result() -> None:
         (lambda: identity_blocks(trained_like(), draws=0), "draws must be at least 1"),
         (lambda: identity_blocks(trained_like(), [[0, 1, 2]]), "a query needs two candidates"),
         (lambda: identity_blocks(trained_like(), [[0, 1, 9, 2, 3]]), "token 9 is outside the vocabulary"),
-        (lambda: identity_blocks(planted_foreign()), "give order=k"),
-        (lambda: identity_blocks(planted_foreign(), order=1, match_layer=7), "match_layer=7, but the model has"),
-        (lambda: identity_blocks(planted_foreign(), order=1, match_head=3), "match_head=3, but layer 1 has"),
+        (lambda: identity_blocks(planted_foreign()), "does not say where its circuit sits"),
+        (lambda: identity_blocks(Circuit(planted_foreign(), order=1)), "names no match head"),
+        (
+            lambda: identity_blocks(Circuit(planted_foreign(), order=1, match_heads=[(2, 1), (2, 2)])),
+            "one match head at a time",
+        ),
         (
             lambda: identity_blocks(trained_like(order=3, vocab=20, beta=(1.0,) * 3), [[0] * 8]),
             "route 'scores' holds at most",

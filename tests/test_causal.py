@@ -11,9 +11,11 @@ import torch
 
 from analyses.door import main
 from interp.chains.priors import ChainBatch
-from interp.circuit.capture import capture, predict
-from interp.circuit.edits import kl_between, locate
-from interp.divergence import kl_divergence
+from interp.circuit.capture import capture
+from interp.circuit.circuit import Circuit
+from interp.circuit.edits import write_pattern
+from interp.circuit.runner import laws, predict
+from interp.divergence import kl_between, kl_divergence
 from interp.estimators.soft_matching import add_alpha, maximum_likelihood, soft_matching
 from interp.hooked.checkpoint import save
 from interp.hooked.construction import construct
@@ -238,25 +240,27 @@ def test_a_copy_head_that_nothing_reads_is_reported(chains: ChainBatch) -> None:
 def test_someone_elses_head(chains: ChainBatch) -> None:
     own = planted.chains(order=1, vocab=5, length=16, batch=40)
     model = planted_foreign()
-    tests = causal_tests(model, own.tokens, next_law=own.next_law, beta=(2.0,), kappa=None, **FOREIGN)
+    tests = causal_tests(Circuit(model, **FOREIGN), own.tokens, next_law=own.next_law, beta=(2.0,), kappa=None)
     # Its first key is no candidate, yet it is attended: the law is nearly, not exactly, what it does.
     assert tests.kl_recovered > 0.9
-    assert {"law", "beta_zero", "beta_infinite", "no_partial", "uniform", "copy_head_2"} <= {
+    assert {"law", "beta_zero", "beta_infinite", "no_partial", "uniform", "copy_head_0"} <= {
         row.edit for row in tests.edits
     }
+    wrong = Circuit(model, order=1, match_heads=[(2, 1)])
     with pytest.raises(ValueError, match="nothing reads that head"):
-        causal_tests(model, own.tokens, next_law=own.next_law, beta=(2.0,), kappa=None, **{**FOREIGN, "match_head": 1})
+        causal_tests(wrong, own.tokens, next_law=own.next_law, beta=(2.0,), kappa=None)
 
 
 def test_someone_elses_bos() -> None:
     own = planted.chains(order=1, vocab=5, length=16, batch=40)
     place = {**FOREIGN, "bos": True}
     model = planted_foreign(bos=True)
-    tests = causal_tests(model, own.tokens, next_law=own.next_law, beta=(2.0,), kappa=0.0, **place)
+    circuit = Circuit(model, **place)
+    tests = causal_tests(circuit, own.tokens, next_law=own.next_law, beta=(2.0,), kappa=0.0)
     assert tests.kl_recovered > 0.9
     assert tests["no_bos"].change > 0
     with pytest.raises(ValueError, match="give kappa"):
-        causal_tests(model, own.tokens, next_law=own.next_law, beta=(2.0,), kappa=None, **place)
+        causal_tests(circuit, own.tokens, next_law=own.next_law, beta=(2.0,), kappa=None)
 
 
 def test_a_standard_model(chains: ChainBatch) -> None:
@@ -278,21 +282,20 @@ def test_a_one_hot_truth_is_the_log_loss(chains: ChainBatch) -> None:
 def test_the_model_and_the_tokens_stay_as_they_were(chains: ChainBatch) -> None:
     model = trained_like(noise=0.1)
     before = {name: value.clone() for name, value in model.named_parameters()}
-    tokens, laws = chains.tokens.clone(), predict(model, chains.tokens)
+    tokens, predicted = chains.tokens.clone(), predict(model, chains.tokens)
     run(model, chains)
     assert all(torch.equal(value, before[name]) for name, value in model.named_parameters())
     assert torch.equal(tokens, chains.tokens)
-    assert torch.equal(laws, predict(model, chains.tokens))
+    assert torch.equal(predicted, predict(model, chains.tokens))
     assert not any(point.fwd_hooks for point in model.hook_dict.values())
 
 
 def test_writing_a_models_own_attention_changes_nothing(chains: ChainBatch) -> None:
     model = trained_like(noise=0.1)
-    circuit = locate(model)
-    own = circuit.capture(chains.tokens).match_pattern[:, 0, 0].double()
-    torch.testing.assert_close(
-        circuit.laws(chains.tokens, hooks=circuit.write_pattern(own)), predict(model, chains.tokens)
-    )
+    circuit = Circuit(model)
+    own = capture(circuit, chains.tokens).match_pattern[:, :, 0].double()
+    edited = laws(circuit, chains.tokens, hooks=write_pattern(circuit, own))
+    torch.testing.assert_close(edited, predict(model, chains.tokens))
 
 
 def test_the_seed_draws_the_controls_only(with_bos: CausalTests, chains: ChainBatch) -> None:
@@ -308,7 +311,7 @@ def test_many_parts_of_a_batch_are_one_batch(
     with_bos: CausalTests, chains: ChainBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Long sequences are run in parts; every part must get its own rows of the edit."""
-    monkeypatch.setattr("interp.circuit.capture.BATCH_BYTES", 40 * 8 * 2 * 25 * 25)
+    monkeypatch.setattr("interp.circuit.runner.BATCH_BYTES", 40 * 8 * 2 * 25 * 25)
     parts = run(construct(order=2, vocab=4, length=24, beta=BETA, kappa=KAPPA), chains)
     for row in with_bos.edits:
         assert parts[row.edit].loss == pytest.approx(row.loss, rel=1e-9)
@@ -336,7 +339,6 @@ def test_result(with_bos: CausalTests) -> None:
         ({"kappa": None}, "this model has a BOS token: give kappa"),
         ({"next_law": torch.ones(3, 4) / 4}, r"next_law must have shape \[96, 4\], got \[3, 4\]"),
         ({"next_law": torch.ones(96, 4)}, "sum to 1"),
-        ({"match_head": 4}, "match_head=4"),
         ({"floor": 0.0}, "floor must be a finite number > 0"),
     ],
 )

@@ -16,7 +16,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from interp.circuit.capture import predict
+from interp.circuit.runner import predict
 from interp.hooked import checkpoint as module
 from interp.hooked.checkpoint import CheckpointError, load, read_info, save
 from interp.hooked.construction import construct

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from interp.circuit.capture import predict
+from interp.circuit.runner import predict
 from interp.estimators.soft_matching import soft_matching
 from interp.hooked.construction import construct, write_construction
 from interp.hooked.transformer import InductionConfig, InductionTransformer

@@ -11,7 +11,8 @@ import torch
 
 from analyses.door import main
 from interp.chains.priors import ChainBatch
-from interp.circuit.capture import predict
+from interp.circuit.circuit import Circuit
+from interp.circuit.runner import predict
 from interp.divergence import kl_divergence
 from interp.hooked.checkpoint import save
 from interp.hooked.construction import construct
@@ -108,7 +109,7 @@ def test_random_weights_count_nothing(chains: ChainBatch) -> None:
 
 def test_someone_elses_model() -> None:
     drawn = planted.chains(order=1, vocab=5, length=16, batch=64)
-    found = direct_path(planted_foreign(), drawn.tokens, next_law=drawn.next_law, **FOREIGN)
+    found = direct_path(Circuit(planted_foreign(), **FOREIGN), drawn.tokens, next_law=drawn.next_law)
     assert found.verdict == "nothing"
     assert len(found.recent) == 2
 
@@ -116,8 +117,8 @@ def test_someone_elses_model() -> None:
 def test_a_head_that_nothing_reads_is_an_error_not_a_direct_path() -> None:
     """Silencing the wrong head leaves the whole model, which must not pass for what is known without matching."""
     drawn = planted.chains(order=1, vocab=5, length=16, batch=64)
-    with pytest.raises(ValueError, match="silencing head 0 of layer 2 did not reach the logits"):
-        direct_path(planted_foreign(), drawn.tokens, next_law=drawn.next_law, **{**FOREIGN, "match_head": 0})
+    with pytest.raises(ValueError, match=r"silencing 2\.0 \(layer\.head\) did not reach the logits"):
+        direct_path(Circuit(planted_foreign(), order=1, match_heads=[(2, 0)]), drawn.tokens, next_law=drawn.next_law)
 
 
 def test_few_sequences_cannot_tell(chains: ChainBatch) -> None:

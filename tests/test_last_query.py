@@ -10,8 +10,10 @@ from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 import interp as ip
 from interp.circuit import last_query
-from interp.circuit.capture import capture, predict
-from interp.circuit.edits import locate
+from interp.circuit.capture import capture
+from interp.circuit.circuit import Circuit
+from interp.circuit.edits import write_output
+from interp.circuit.runner import predict, run, stream_before_match
 from interp.instruments.causal import causal_tests
 from tests.known_captures import imperfect, random_model, tokens_of
 
@@ -126,7 +128,7 @@ def test_a_hooked_model_is_run_whole(
         assert not last_query.applies(model)
         torch.testing.assert_close(predict(model, tokens), expected, atol=1e-6, rtol=1e-5)
         capture(model, tokens, copies=False)
-        locate(model).run(tokens, last_only=True)
+        run(Circuit(model), tokens, last_only=True)
     assert not short_runs
     assert shapes
     assert last_query.applies(model)
@@ -149,7 +151,7 @@ def test_other_peoples_models_and_other_layers_are_run_whole(short_runs: list[in
     assert not last_query.applies(foreign)
     tokens = tokens_of(order=2, vocab=4, batch=12, length=12)
     capture(foreign, tokens, order=2, copies=False)
-    assert locate(foreign, order=2).stream(tokens) is None
+    assert stream_before_match(Circuit(foreign, order=2), tokens) is None
     ours = random_model(order=2, vocab=4, length=12, bos=False, family="disentangled", scale=0.7, seed=3)
     capture(ours, tokens, copy_layer=1, match_layer=0, copies=False)
     assert not short_runs
@@ -179,21 +181,21 @@ def test_causal_tests_from_the_kept_stream_equal_those_of_plain_runs(bos: bool, 
 
 def test_a_stream_too_large_to_keep_is_made_anew(monkeypatch: pytest.MonkeyPatch, tokens: torch.Tensor) -> None:
     model = random_model(order=2, vocab=4, length=LENGTH, bos=True, family="disentangled", scale=0.7, seed=3)
-    circuit = locate(model)
-    kept = circuit.stream(tokens)
+    circuit = Circuit(model)
+    kept = stream_before_match(circuit, tokens)
     assert kept is not None
     assert kept.shape == (12, LENGTH + 1, 24)
-    expected = circuit.run(tokens, last_only=True, stream=kept)
-    monkeypatch.setattr("interp.circuit.edits.STREAM_BYTES", kept.nbytes - 1)
-    assert circuit.stream(tokens) is None
-    torch.testing.assert_close(circuit.run(tokens, last_only=True), expected)
+    expected = run(circuit, tokens, last_only=True, stream=kept)
+    monkeypatch.setattr("interp.circuit.runner.STREAM_BYTES", kept.nbytes - 1)
+    assert stream_before_match(circuit, tokens) is None
+    torch.testing.assert_close(run(circuit, tokens, last_only=True), expected)
 
 
 def test_a_stream_goes_with_the_last_query_only(tokens: torch.Tensor) -> None:
     model = random_model(order=2, vocab=4, length=LENGTH, bos=True, family="disentangled", scale=0.7, seed=3)
-    circuit = locate(model)
-    kept = circuit.stream(tokens)
+    circuit = Circuit(model)
+    kept = stream_before_match(circuit, tokens)
     with pytest.raises(ValueError, match="last_only=True, no copy_hooks"):
-        circuit.run(tokens, stream=kept)
+        run(circuit, tokens, stream=kept)
     with pytest.raises(ValueError, match="last_only=True, no copy_hooks"):
-        circuit.run(tokens, stream=kept, last_only=True, copy_hooks=circuit.write_copy(0, lambda z, rows: z))
+        run(circuit, tokens, stream=kept, last_only=True, copy_hooks=write_output((0, 0), lambda z, rows: z))

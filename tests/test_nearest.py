@@ -11,9 +11,9 @@ import torch
 
 from analyses.door import main
 from interp.chains.priors import ChainBatch
-from interp.circuit.capture import predict
-from interp.circuit.edits import kl_between, raised
-from interp.divergence import KL_FLOOR
+from interp.circuit.circuit import Circuit
+from interp.circuit.runner import predict
+from interp.divergence import KL_FLOOR, kl_between, raised
 from interp.estimators.soft_matching import add_alpha
 from interp.hooked.checkpoint import save
 from interp.hooked.construction import construct
@@ -128,7 +128,7 @@ def test_equal_predictions_are_at_no_distance_whatever_zeros_they_hold() -> None
 
 def test_someone_elses_model() -> None:
     tokens = planted.chains(order=1, vocab=5, length=16, batch=40).tokens
-    near = nearest_estimator(planted_foreign(), tokens, order=1)
+    near = nearest_estimator(Circuit(planted_foreign(), order=1), tokens)
     assert {row.estimator for row in near.estimators} >= {"soft_matching_best", "katz", "kneser_ney", "witten_bell"}
 
 

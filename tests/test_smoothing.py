@@ -10,7 +10,8 @@ import torch
 
 from analyses.door import main
 from interp.chains.priors import ChainBatch
-from interp.circuit.capture import predict
+from interp.circuit.circuit import Circuit
+from interp.circuit.runner import predict
 from interp.divergence import kl_divergence
 from interp.estimators.soft_matching import add_alpha, maximum_likelihood, soft_matching
 from interp.hooked.checkpoint import save
@@ -139,7 +140,7 @@ def test_a_readout_that_cannot_be_taken_apart_is_not_guessed_at(model: object, r
 
 def test_someone_elses_model() -> None:
     own = planted.chains(order=1, vocab=5, length=16, batch=40)
-    found = smoothing_source(planted_foreign(), own.tokens, next_law=own.next_law, **FOREIGN)
+    found = smoothing_source(Circuit(planted_foreign(), **FOREIGN), own.tokens, next_law=own.next_law)
     assert [row.off for row in found.switched] == ["none", "partial"]
     assert found["partial"].change != 0
 

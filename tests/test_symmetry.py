@@ -13,7 +13,8 @@ import torch
 
 from analyses.door import main
 from analyses.label_symmetry import siblings_of
-from interp.circuit.capture import predict
+from interp.circuit.circuit import Circuit
+from interp.circuit.runner import predict
 from interp.hooked.checkpoint import save
 from interp.hooked.construction import construct
 from interp.instruments.label_symmetry import label_symmetry
@@ -85,7 +86,7 @@ def test_many_labels_are_sampled() -> None:
 
 def test_someone_elses_model() -> None:
     tokens = chains(order=1, vocab=5, length=16, batch=8).tokens
-    assert label_symmetry(planted_foreign(), tokens, order=1).kl == pytest.approx(0.0, abs=1e-12)
+    assert label_symmetry(Circuit(planted_foreign(), order=1), tokens).kl == pytest.approx(0.0, abs=1e-12)
 
 
 def test_result() -> None:

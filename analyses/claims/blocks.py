@@ -10,7 +10,7 @@ import torch
 
 from analyses.claims.claim import Claim, judge
 from analyses.claims.definitions import gap, samples
-from interp.circuit.capture import predict
+from interp.circuit.runner import predict
 from interp.estimators.soft_matching import soft_matching_pairs
 from interp.hooked.construction import write_construction
 from interp.hooked.transformer import InductionConfig, InductionTransformer

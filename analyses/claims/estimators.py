@@ -17,7 +17,7 @@ from analyses.claims.definitions import (
     samples,
     suffix_model,
 )
-from interp.circuit.capture import predict
+from interp.circuit.runner import predict
 from interp.estimators.soft_matching import add_alpha, order_mixture, soft_matching
 from interp.hooked.construction import construct
 from interp.notation import overlap

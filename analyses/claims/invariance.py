@@ -14,7 +14,7 @@ import torch
 
 from analyses.claims.claim import Claim, judge
 from analyses.claims.definitions import gap, samples
-from interp.circuit.capture import predict
+from interp.circuit.runner import predict
 from interp.hooked.transformer import InductionConfig, InductionTransformer
 
 Parameters: TypeAlias = dict[str, torch.Tensor]

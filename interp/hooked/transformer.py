@@ -209,6 +209,15 @@ class ProbabilityUnembed(Unembed):
         return logits
 
 
+def not_linear(model: HookedTransformer) -> str:
+    """Why a model's prediction is no normalised linear function of votes; empty where it is."""
+    if not isinstance(model, InductionTransformer) or model.config.family == "standard":
+        return "the final stream has no block that holds the votes"
+    if model.config.readout != "probability":
+        return "a logit readout is not linear in the votes"
+    return ""
+
+
 class InductionTransformer(HookedTransformer):
     """A two-layer `HookedTransformer` with k copy heads, one match head and relative biases.
 

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -41,6 +41,7 @@ import torch
 from jaxtyping import Float, Int64
 
 from interp.circuit.capture import Capture
+from interp.circuit.circuit import head_name
 from interp.instruments.candidates import (
     Array,
     BosTally,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 MIN_R2 = 0.5  # of r2_match
 MIN_SEQUENCES = 10  # clusters; fewer cannot show how far estimates vary
 MAX_ADDITIVITY_ORDER = 6  # 2**k mask indicators beyond this are too many to test
+SAME = 0.05  # heads whose parameters are nearer than this are not said to differ
 MAX_TOKEN_TERMS = 64  # (k + 1)(|V| - 1) indicators of the key's tokens beyond this are too many to fit
 
 
@@ -94,6 +96,7 @@ class MatchFit(Result):
     n, queries, sequences   candidate keys in the fit, queries, sequences (clusters)
     underflowed             keys whose attention underflowed to zero (source="pattern" only)
     bounds                  [mask] where a mask underflowed beside a full match: |beta|_[k] - |beta|_M is at least this
+    heads                   where the capture has several match heads, the fit of each one alone; else empty
     """
 
     beta: Float[np.ndarray, " lag"]
@@ -125,6 +128,7 @@ class MatchFit(Result):
     success: bool
     message: str
     provenance: dict[str, Any] = field(repr=False)
+    heads: tuple[MatchFit, ...] = ()
 
     def table(self) -> pd.DataFrame:
         """One row per parameter: parameter, lag (missing for kappa), estimate, stderr, no_position (kappa: missing)."""
@@ -171,10 +175,12 @@ class MatchFit(Result):
     def record(self) -> dict[str, Any]:
         """All fields as JSON-able values; arrays over masks become dicts by the mask's name."""
         by_mask = ("mask_count", "mask_score", "mask_residual", "bounds")
-        return {
+        record = {
             name: {mask_name(mask): item for mask, item in enumerate(value)} if name in by_mask else value
             for name, value in super().record().items()
+            if name != "heads"
         }
+        return record | ({"heads": [one.record() for one in self.heads]} if self.heads else {})
 
     def __str__(self) -> str:
         pairs = zip(self.beta, self.stderr, strict=True)
@@ -217,10 +223,37 @@ def fit_scores(
     none is left out for its own value. They are counted. Where that leaves a beta without evidence, the fit fails and
     gives the bounds that the underflow implies. position=False leaves the positional term out; min_r2 and
     min_sequences say when a fit is to be trusted.
+
+    Several match heads are fitted together, with an intercept per query and head: one beta and kappa for all. `heads`
+    then holds the fit of each one alone, and the message says so where they differ.
     """
     if source not in get_args(Source):
         raise ValueError(f"source must be 'scores' or 'pattern', got {source!r}")
-    return _Fitter(cap, source=source, position=position).fit(min_r2=min_r2, min_sequences=min_sequences)
+
+    def fit(one: Capture) -> MatchFit:
+        return _Fitter(one, source=source, position=position).fit(min_r2=min_r2, min_sequences=min_sequences)
+
+    together, count = fit(cap), int(cap.match_pattern.shape[1])
+    if count == 1:
+        return together
+    alone = tuple(fit(cap.match_head(index)) for index in range(count))
+    names = [head_name(place) for place in cap.match_heads] or list(map(str, range(count)))
+    notes = [together.message] if together.message else []
+    if failed := [f"{name}: {one.message}" for name, one in zip(names, alone, strict=True) if not one.success]:
+        notes.append(f"match heads that do not fit alone: {'; '.join(failed)}")
+    elif differing := _differing(alone):
+        notes.append(f"the match heads differ in {differing}: `heads` has the fit of each one")
+    return replace(together, heads=alone, message="; ".join(notes))
+
+
+def _differing(fits: tuple[MatchFit, ...]) -> str:
+    """The parameters in which two of the fits lie more than three standard errors and `SAME` apart."""
+    rows = [[*one.beta, *([] if one.kappa is None else [one.kappa])] for one in fits]
+    errors = [[*one.stderr, *([] if one.kappa_stderr is None else [one.kappa_stderr])] for one in fits]
+    gap = np.ptp(np.array(rows), axis=0)
+    noise = 3 * np.sqrt(2) * np.max(np.array(errors), axis=0)
+    names = [*(f"beta_{lag}" for lag in range(1, len(fits[0].beta) + 1)), "kappa"]
+    return ", ".join(name for name, apart in zip(names, gap > np.maximum(noise, SAME), strict=False) if apart)
 
 
 class _Fitter:
@@ -378,7 +411,7 @@ class _Fitter:
         if len(relative := bos.relative):
             influence = np.column_stack([influence, bos.influence(influence)])
             found |= {"kappa": float(relative.mean()), "kappa_spread": float(relative.std())}
-            if len(relative) < self.sequences * self.queries:
+            if len(relative) < self.sequences * self.queries * self.cap.match_pattern.shape[1]:
                 found["bos_known"] = len(relative)
         covariance = clustered(influence)
         spread = np.sqrt(np.diag(covariance))

@@ -11,9 +11,11 @@ token only, so their rows and columns are centred.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import einops
@@ -24,7 +26,8 @@ from numpy.typing import NDArray
 from transformer_lens import FactoredMatrix
 
 from interp.circuit.capture import Query, capture
-from interp.circuit.edits import Circuit
+from interp.circuit.circuit import Circuit
+from interp.circuit.runner import run
 from interp.hooked.transformer import InductionTransformer
 from interp.instruments.copy_heads import copy_heads
 from interp.results import mean_stderr
@@ -60,7 +63,7 @@ def weight_blocks(circuit: Circuit, tokens: torch.Tensor) -> FoundBlocks:
     vocab = model.config.vocab
     weights = model.blocks[1].attn.W_Q[0, : model.config.blocks * vocab].detach().double().cpu().numpy()
     blocks = einops.rearrange(weights, "(a v) (b w) -> a b v w", v=vocab, w=vocab)
-    heads = copy_heads(circuit.capture(tokens))
+    heads = copy_heads(capture(circuit, tokens))
     places = np.concatenate([[0], 1 + np.argsort(heads.lag)])
     message = "" if heads.success else f"these blocks are of heads, not of lags: {heads.message}"
     return FoundBlocks(blocks=blocks[np.ix_(places, places)], success=heads.success, message=message)
@@ -111,19 +114,24 @@ def circuit_blocks(circuit: Circuit, tokens: torch.Tensor) -> FoundBlocks:
 
     Approximations: copy head h hands on the token at lag a with its mean attention to that lag, and the LayerNorm
     before the match head divides by its mean scale (both measured on `tokens`); MLPs, position embeddings and layers
-    before the copy layer are left out. Biases depend on one token at most and are centred away.
+    before a copy head's are left out. Biases depend on one token at most and are centred away.
     """
     model = circuit.model
-    copy, match = model.blocks[circuit.copy_layer], model.blocks[circuit.match_layer]
+    layer, head = circuit.only_match_head()
+    match = model.blocks[layer]
     attention, scale = _copying(circuit, tokens)
+    ids = torch.arange(circuit.vocab) if circuit.symbols is None else torch.tensor(circuit.symbols)
     with torch.no_grad():
-        embedding = model.embed.W_E[: circuit.vocab]
-        copied = _product(copy.ln1(embedding[None]) @ copy.attn.W_V, copy.attn.W_O).double()
-        written = torch.einsum("hvd,hl->lvd", copied, attention)
-        written[0] += embedding.double()
+        embedding = model.embed.W_E[ids.to(circuit.device)]
+        written = torch.zeros(circuit.order + 1, *embedding.shape, dtype=torch.float64)
+        for (own, source), by_lag in zip(circuit.known_copy_heads, attention, strict=True):
+            copy = model.blocks[own]
+            copied = _product(copy.ln1(embedding) @ copy.attn.W_V[source], copy.attn.W_O[source]).cpu().double()
+            written += einops.einsum(by_lag, copied, "lag, v d -> lag v d")
+        written[0] += embedding.cpu().double()
         written = _linear_norm(match.ln1, written, scale=scale)
-        queries = written @ match.attn.W_Q[circuit.match_head].double()
-        keys = written @ match.attn.W_K[circuit.match_head].double()
+        queries = written @ match.attn.W_Q[head].cpu().double()
+        keys = written @ match.attn.W_K[head].cpu().double()
         blocks = _product(
             einops.rearrange(queries, "lag v h -> lag 1 v h"), einops.rearrange(keys, "lag v h -> 1 lag h v")
         )
@@ -195,18 +203,8 @@ class _Design:
 
 def _designs(circuit: Circuit, tokens: torch.Tensor, *, query: Query) -> Callable[[], Iterator[_Design]]:
     """The query positions that have two candidates, to be walked more than once."""
-    order, bos = circuit.order, int(circuit.bos)
-    seen = capture(
-        circuit.model,
-        tokens,
-        query=query,
-        order=order,
-        vocab=circuit.vocab,
-        bos=circuit.setting.bos_id,
-        copy_layer=circuit.copy_layer,
-        match_layer=circuit.match_layer,
-        match_head=circuit.match_head,
-    )
+    order, bos = circuit.order, int(circuit.has_bos)
+    seen = capture(circuit, tokens, query=query, copies=False)
     coded = _contrasts(circuit.vocab)[tokens.numpy()]
 
     def walk() -> Iterator[_Design]:
@@ -276,23 +274,27 @@ def _copying(circuit: Circuit, tokens: torch.Tensor) -> tuple[Float[torch.Tensor
 
     Both over the positions that have k tokens before them. A model without that LayerNorm has scale 1.
     """
-    first = circuit.order + circuit.bos
-    sums = torch.zeros(circuit.copy_heads, circuit.order + 1, dtype=torch.float64)
+    first = circuit.order + circuit.has_bos
+    heads = circuit.known_copy_heads
+    sums = torch.zeros(len(heads), circuit.order + 1, dtype=torch.float64)
     scales: list[torch.Tensor] = []
 
-    def read_pattern(pattern: torch.Tensor, hook: Any) -> None:
-        for lag in range(circuit.order + 1):
-            on_lag = torch.diagonal(pattern, offset=-lag, dim1=-2, dim2=-1)[..., first - lag :]
-            sums[:, lag] += on_lag.double().mean(-1).sum(0)
+    def read_pattern(layer: int, pattern: torch.Tensor, hook: Any) -> None:
+        for (index, (own, head)), lag in itertools.product(enumerate(heads), range(circuit.order + 1)):
+            if own == layer:
+                on_lag = torch.diagonal(pattern[:, head], offset=-lag, dim1=-2, dim2=-1)[..., first - lag :]
+                sums[index, lag] += float(on_lag.cpu().double().mean(-1).sum())
 
     def read_scale(scale: torch.Tensor, hook: Any) -> None:
-        scales.append(scale.double()[:, first:].mean(dim=tuple(range(1, scale.ndim))))
+        scales.append(scale.cpu().double()[:, first:].mean(dim=tuple(range(1, scale.ndim))))
 
-    hooks: list[Any] = [(f"blocks.{circuit.copy_layer}.attn.hook_pattern", read_pattern)]
-    scale_name = f"blocks.{circuit.match_layer}.ln1.hook_scale"
+    hooks: list[Any] = [
+        (f"blocks.{layer}.attn.hook_pattern", partial(read_pattern, layer)) for layer in {own for own, _ in heads}
+    ]
+    scale_name = f"blocks.{circuit.only_match_head()[0]}.ln1.hook_scale"
     if scale_name in circuit.model.hook_dict:
         hooks.append((scale_name, read_scale))
-    circuit.run(tokens, hooks=lambda part: hooks)
+    run(circuit, tokens, hooks=lambda part: hooks)
     return sums / tokens.shape[0], float(torch.cat(scales).mean()) if scales else 1.0
 
 
@@ -301,4 +303,4 @@ def _linear_norm(norm: torch.nn.Module, vectors: torch.Tensor, *, scale: float) 
     if type(norm).__name__.startswith("LayerNorm"):
         vectors = vectors - vectors.mean(-1, keepdim=True)
     weight = getattr(norm, "w", None)
-    return vectors / scale if weight is None else vectors / scale * weight.double()
+    return vectors / scale if weight is None else vectors / scale * weight.detach().cpu().double()

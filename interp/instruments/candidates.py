@@ -10,6 +10,7 @@ to, because some share the capture's memory.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -33,6 +34,7 @@ class QueryView:
     """Some of the sequences, at one query t.
 
     sequences      which rows of the capture these are
+    head           which match head of the capture this is
     row            which query of the capture this is
     tokens         [batch, length] tokens up to the query, x_t last
     masks          [batch, key] the mask of each candidate key s = k..t
@@ -46,6 +48,7 @@ class QueryView:
     """
 
     sequences: slice
+    head: int
     row: int
     tokens: Int64[np.ndarray, "batch length"]
     masks: Int64[np.ndarray, "batch key"]
@@ -116,26 +119,29 @@ def smallest_normal(cap: Capture) -> float:
 
 
 def query_views(cap: Capture, *, columns: int = 1, source: Source = "scores") -> Iterator[QueryView]:
-    """All queries with a candidate, each in parts for which `columns` numbers per key fit into `VIEW_BYTES`."""
+    """All match heads, and for each all queries with a candidate, in parts for which `columns` numbers per key fit into
+    `VIEW_BYTES`.
+    """
     order, bos = cap.order, int(cap.bos)
     tokens = _read_only(cap.tokens)
     candidates_from = bos + order
-    for row in candidate_rows(cap):
+    for head, row in itertools.product(range(cap.match_pattern.shape[1]), candidate_rows(cap)):
         t = int(cap.queries[row]) - bos
         step = max(1, VIEW_BYTES // (8 * columns * (t + 1)))
         for start in range(0, len(tokens), step):
             part = slice(start, min(start + step, len(tokens)))
             visible = slice(0, bos + t + 1)
-            pattern = _read_only(cap.match_pattern[part, 0, row, visible].double())
+            pattern = _read_only(cap.match_pattern[part, head, row, visible].double())
             if source == "pattern":
                 with np.errstate(divide="ignore"):
                     scores = np.log(np.where(pattern < smallest_normal(cap), 0.0, pattern))
             else:
-                scores = _read_only(cap.match_scores[part, 0, row, visible].double())
+                scores = _read_only(cap.match_scores[part, head, row, visible].double())
             # The masks from the last query of a prefix are those from query t.
             masks = match_masks(tokens[part, : t + 1], order=order).numpy()[:, order:]
             yield QueryView(
                 sequences=part,
+                head=head,
                 row=row,
                 tokens=tokens[part, : t + 1],
                 masks=masks,

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 COPIES = 0.5  # mass on one lag that makes a head a copy head
 PURE = 0.75  # and its share of the mass on lags 1..k
 SOME = 0.2  # of the mass that an even pattern puts elsewhere, the part on lags 1..k that makes a head mixed
+COPY_SEQUENCES = 64  # enough to see which head copies which lag
 PART_BYTES = 32 << 20  # of one head's pattern held in float64
 EVEN = 1e-12  # mean squared deviation from an even pattern that is rounding
 

@@ -27,10 +27,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
-from transformer_lens import HookedTransformer
 
-from interp.circuit.edits import NOTICEABLE, Circuit, check_next_law, locate, raised
-from interp.divergence import KL_FLOOR, kl_divergence
+from interp.circuit.circuit import Circuit, as_circuit, head_name
+from interp.circuit.edits import NOTICEABLE, MatchReader, write_pattern
+from interp.circuit.law import check_next_law
+from interp.circuit.runner import laws as laws_of
+from interp.divergence import KL_FLOOR, kl_divergence, raised
 from interp.notation import Tokens
 from interp.regression import clustered
 from interp.results import Result, mean_stderr, provenance
@@ -110,34 +112,20 @@ class DirectPath(Result):
 
 
 def direct_path(
-    model: HookedTransformer,
+    model: Any,
     tokens: Tokens,
     *,
     next_law: Float[torch.Tensor, "batch vocab"],
     floor: float = KL_FLOOR,
-    order: int | None = None,
-    copy_layer: int | None = None,
-    match_layer: int | None = None,
-    match_head: int | None = None,
-    bos: int | bool | None = None,
-    vocab: int | None = None,
     checkpoint: str | None = None,
 ) -> DirectPath:
     """Silence the match head at the last query and see what is still predicted; the module's docstring says how."""
-    circuit = locate(
-        model,
-        order=order,
-        copy_layer=copy_layer,
-        match_layer=match_layer,
-        match_head=match_head,
-        bos=bos,
-        vocab=vocab,
-    )
+    circuit = as_circuit(model)
     array = circuit.check(tokens)
     truth = check_next_law(next_law, array, vocab=circuit.vocab)
-    patterns: list[torch.Tensor] = []
-    own = circuit.laws(array, hooks=circuit.read_match([], patterns), last_only=True)
-    laws = _silenced(circuit, array, own=own, pattern=torch.cat(patterns))
+    reader = MatchReader(circuit)
+    own = laws_of(circuit, array, hooks=reader.hooks, last_only=True)
+    laws = _silenced(circuit, array, own=own, pattern=reader.pattern)
     silent, whole = (kl_divergence(truth, found, floor=floor) for found in (laws, own))
     uniform = kl_divergence(truth, torch.full_like(laws, 1 / circuit.vocab), floor=floor)
     gain, gain_stderr = mean_stderr(uniform.values - silent.values)
@@ -177,20 +165,20 @@ def _silenced(
     tokens: Int64[torch.Tensor, "batch length"],
     *,
     own: Float[torch.Tensor, "batch vocab"],
-    pattern: Float[torch.Tensor, "batch key"],
+    pattern: Float[torch.Tensor, "batch match key"],
 ) -> Float[torch.Tensor, "batch vocab"]:
-    """Predictions with all attention of the match head's last query on BOS, or on nothing where there is no BOS.
+    """Predictions with all attention of the match heads' last query on BOS, or on nothing where there is no BOS.
 
     `own` and `pattern` are the model's predictions and attention as they are: silencing must show in the predictions.
     """
-    rows = torch.zeros(len(tokens), tokens.shape[1] + int(circuit.bos), dtype=torch.float64)
-    if circuit.bos:
-        rows[:, 0] = 1.0
-    laws = circuit.laws(tokens, hooks=circuit.write_pattern(rows), last_only=True)
+    rows = torch.zeros_like(pattern)
+    if circuit.has_bos:
+        rows[..., 0] = 1.0
+    laws = laws_of(circuit, tokens, hooks=write_pattern(circuit, rows), last_only=True)
     if float((rows - pattern).abs().max()) > NOTICEABLE and torch.equal(laws, own):
         raise ValueError(
-            f"silencing head {circuit.match_head} of layer {circuit.match_layer} did not reach the logits: nothing "
-            f"reads that head"
+            f"silencing {', '.join(map(head_name, circuit.match_heads))} (layer.head) did not reach the logits: "
+            f"nothing reads that head"
         )
     return laws
 
@@ -199,9 +187,14 @@ def _terms(
     tokens: Int64[torch.Tensor, "batch length"], *, order: int, vocab: int
 ) -> Float[np.ndarray, "batch vocab term"]:
     """For every symbol its frequency and whether it is x_t, ..., x_{t-k}; centred over symbols."""
-    symbols = torch.nn.functional.one_hot(tokens, vocab).double()
-    recent = [symbols[:, -1 - lag] for lag in range(order + 1)]
-    return _centred(torch.stack([symbols.mean(1), *recent], dim=-1).numpy())
+    batch, length = tokens.shape
+    terms = np.zeros((batch, vocab, order + 2))
+    rows = np.arange(batch)
+    flat = (tokens + vocab * torch.arange(batch)[:, None]).numpy().ravel()
+    terms[..., 0] = np.bincount(flat, minlength=batch * vocab).reshape(batch, vocab) / length
+    for lag in range(order + 1):
+        terms[rows, tokens[:, -1 - lag].numpy(), lag + 1] = 1.0
+    return _centred(terms)
 
 
 def _centred(values: Float[np.ndarray, "batch vocab *term"]) -> Float[np.ndarray, "batch vocab *term"]:

@@ -40,12 +40,12 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from numpy.typing import NDArray
-from transformer_lens import HookedTransformer
 
 from interp.circuit.capture import Query
-from interp.circuit.edits import locate
+from interp.circuit.circuit import as_circuit
 from interp.hooked.transformer import InductionTransformer
 from interp.instruments.block_routes import FoundBlocks, circuit_blocks, doubly_centred, score_blocks, weight_blocks
+from interp.instruments.copy_heads import COPY_SEQUENCES
 from interp.notation import Tokens
 from interp.results import Result, jsonable, provenance
 
@@ -57,7 +57,6 @@ Array: TypeAlias = NDArray[Any]
 
 ALL_RELABELINGS = 5040  # enumerate |V|! up to here, sample beyond
 NOTHING = 1e-20  # a smaller part of the whole squared norm is rounding: that block is zero
-COPY_SEQUENCES = 64  # enough to see which head copies which lag
 CARRIES = 0.05  # a block that holds this share of the visible squared norm carries weight
 GRIDS = (
     "identity",
@@ -206,7 +205,7 @@ class IdentityBlocks(Result):
 
 
 def identity_blocks(
-    model: HookedTransformer,
+    model: Any,
     tokens: Tokens | None = None,
     *,
     routes: Sequence[str] | None = None,
@@ -214,12 +213,6 @@ def identity_blocks(
     draws: int = 4999,
     batch: int = 512,
     seed: int = 0,
-    order: int | None = None,
-    copy_layer: int | None = None,
-    match_layer: int | None = None,
-    match_head: int | None = None,
-    bos: int | bool | None = None,
-    vocab: int | None = None,
     checkpoint: str | None = None,
 ) -> IdentityBlocks:
     """Every block of the match weights as a I + b J + residual, by each route that applies.
@@ -229,19 +222,13 @@ def identity_blocks(
     uniform tokens take their place. `draws` relabelings test each block where |V|! is above 5040. `query` says
     where the scores are read; models of this suite are trained at the last query only.
     """
-    circuit = locate(
-        model,
-        order=order,
-        copy_layer=copy_layer,
-        match_layer=match_layer,
-        match_head=match_head,
-        bos=bos,
-        vocab=vocab,
-    )
+    circuit = as_circuit(model)
+    model = circuit.model
+    circuit.only_match_head()
     taken = _routes(model, routes, data=tokens is not None)
     rng = np.random.default_rng(seed)
     if tokens is None:
-        length = int(model.cfg.n_ctx) - circuit.bos
+        length = int(model.cfg.n_ctx) - circuit.has_bos
         tokens = torch.from_numpy(rng.integers(circuit.vocab, size=(batch, length)))
     array = circuit.check(tokens)
     found: dict[Route, FoundBlocks] = {}
@@ -305,7 +292,7 @@ def permutation_test(
     return as_large / len(relabelings) if exhaustive else (1 + as_large) / (1 + len(relabelings))
 
 
-def _routes(model: HookedTransformer, asked: Sequence[str] | None, *, data: bool) -> list[Route]:
+def _routes(model: Any, asked: Sequence[str] | None, *, data: bool) -> list[Route]:
     if asked is None:
         if not isinstance(model, InductionTransformer) or model.config.family == "standard":
             return ["scores", "circuit"]

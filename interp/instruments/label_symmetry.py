@@ -21,10 +21,10 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from tqdm import tqdm
-from transformer_lens import HookedTransformer
 
-from interp.circuit.edits import kl_between, locate
-from interp.divergence import KL_FLOOR
+from interp.circuit.circuit import as_circuit
+from interp.circuit.runner import laws
+from interp.divergence import KL_FLOOR, kl_between
 from interp.notation import Tokens
 from interp.results import Result, mean_stderr, provenance
 
@@ -90,44 +90,41 @@ class LabelSymmetry(Result):
 
 
 def label_symmetry(
-    model: HookedTransformer,
+    model: Any,
     tokens: Tokens,
     *,
     draws: int = 120,
     seed: int = 0,
-    other_models: Sequence[HookedTransformer] = (),
+    other_models: Sequence[Any] = (),
     floor: float = KL_FLOOR,
-    order: int | None = None,
-    bos: int | bool | None = None,
-    vocab: int | None = None,
     checkpoint: str | None = None,
     progress: bool = False,
 ) -> LabelSymmetry:
     """Compare the model with its relabelings: all of them if they are at most `draws`, else `draws` random ones.
 
-    BOS, where there is one, keeps its name. `other_models` are models of the same shape from other seeds. For a
-    model from elsewhere give `order`, and `bos` and `vocab` as for `capture`.
+    BOS, where there is one, keeps its name. `other_models` are models of the same shape from other seeds. A model from
+    elsewhere comes as a `Circuit`; only its order, vocabulary, BOS and symbols are used.
     """
-    circuit = locate(model, order=order, bos=bos, vocab=vocab, copy_layer=0, match_layer=0)
+    circuit = as_circuit(model)
     array = circuit.check(tokens)
-    others = [locate(other, order=order, bos=bos, vocab=vocab, match_layer=0) for other in other_models]
+    others = [as_circuit(other) for other in other_models]
     for other in others:
         if other.vocab != circuit.vocab:
             raise ValueError(
                 f"other_models must share the vocabulary of {circuit.vocab} symbols, one has {other.vocab}"
             )
     relabelings, exhaustive = _relabelings(circuit.vocab, draws=draws, seed=seed)
-    base = circuit.laws(array)
+    base = laws(circuit, array)
     values = torch.empty(len(relabelings), array.shape[0], dtype=torch.float64)
     for row, names in enumerate(tqdm(relabelings, desc="relabelings", disable=None if progress else True, leave=False)):
         new_names = torch.from_numpy(names)
         # T^(sigma)(x)(m) = T(sigma(x))(sigma(m)): the column of the new name holds the old name's probability.
-        values[row] = kl_between(base, circuit.laws(new_names[array])[:, new_names], floor=floor)
+        values[row] = kl_between(base, laws(circuit, new_names[array])[:, new_names], floor=floor)
     by_relabeling = values.mean(-1).numpy()
     worst = int(by_relabeling.argmax())
     sequences = np.broadcast_to(np.arange(array.shape[0]), values.shape)
     kl, stderr = mean_stderr(values, clusters=sequences)
-    between = [kl_between(base, other.laws(other.check(tokens)), floor=floor) for other in others]
+    between = [kl_between(base, laws(other, other.check(tokens)), floor=floor) for other in others]
     seeds_kl, seeds_stderr = mean_stderr(
         torch.stack(between).mean(0) if between else torch.empty(0, dtype=torch.float64)
     )

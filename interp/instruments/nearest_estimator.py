@@ -25,10 +25,11 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from transformer_lens import HookedTransformer
 
-from interp.circuit.edits import Circuit, check_parameters, kl_between, locate
-from interp.divergence import KL_FLOOR
+from interp.circuit.circuit import Circuit, as_circuit
+from interp.circuit.law import check_parameters
+from interp.circuit.runner import laws as laws_of
+from interp.divergence import KL_FLOOR, kl_between
 from interp.estimators.classical import jelinek_mercer, katz, kneser_ney, witten_bell
 from interp.estimators.counts import mask_counts
 from interp.estimators.soft_matching import add_alpha, maximum_likelihood, soft_matching, soft_matching_from_counts
@@ -126,23 +127,20 @@ class NearestEstimator(Result):
 
 
 def nearest_estimator(
-    model: HookedTransformer,
+    model: Any,
     tokens: Tokens,
     *,
     beta: Any | None = None,
     kappa: float | None = None,
     floor: float = KL_FLOOR,
-    order: int | None = None,
-    bos: int | bool | None = None,
-    vocab: int | None = None,
     checkpoint: str | None = None,
 ) -> NearestEstimator:
     """KL from the model's predictions after the last token to every estimator.
 
-    beta and kappa are those of `fit_scores`; without them, soft matching is judged at its own best only. For a model
-    from elsewhere give `order`, and `bos` and `vocab` as for `capture`.
+    beta and kappa are those of `fit_scores`; without them, soft matching is judged at its own best only. A model from
+    elsewhere comes as a `Circuit`; only its order, vocabulary, BOS and symbols are used.
     """
-    circuit = locate(model, order=order, bos=bos, vocab=vocab, copy_layer=0, match_layer=0)
+    circuit = as_circuit(model)
     array = circuit.check(tokens)
     if array.shape[0] < 2:
         raise ValueError("tuning and judging take different sequences: give at least 2")
@@ -155,8 +153,8 @@ def nearest_estimator(
             beta=weights.tolist(),
             kappa=pseudo,
         )
-    bench.tune_soft_matching("soft_matching_best", pseudo_counts=circuit.bos)
-    if not circuit.bos:
+    bench.tune_soft_matching("soft_matching_best", pseudo_counts=circuit.has_bos)
+    if not circuit.has_bos:
         bench.tune_soft_matching("soft_matching_best_bos", pseudo_counts=True)
     bench.tune_add_alpha("add_alpha_best")
     bench.tune_jelinek_mercer("jelinek_mercer_best")
@@ -190,7 +188,7 @@ class _Bench:
 
     def __init__(self, circuit: Circuit, tokens: torch.Tensor, *, floor: float) -> None:
         self.order, self.vocab, self.tokens, self.floor = circuit.order, circuit.vocab, tokens, floor
-        self.model_laws = circuit.laws(tokens)
+        self.model_laws = laws_of(circuit, tokens)
         self.counts = mask_counts(tokens, order=circuit.order, vocab=circuit.vocab)
         self.everyone = torch.arange(tokens.shape[0])
         self.judged: list[_Judged] = []

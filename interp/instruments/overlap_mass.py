@@ -176,7 +176,8 @@ class OverlapMass(Result):
 def overlap_mass(cap: Capture, fit: MatchFit | None = None) -> OverlapMass:
     """Observed and predicted attention mass at the capture's queries; without `fit`, it is made from the capture.
 
-    Queries before the first candidate have nothing to match and are left out.
+    Queries before the first candidate have nothing to match and are left out. Several match heads are taken together:
+    masses are means over them, and the prediction is the mean of each head's own law where `fit.heads` has them.
     """
     fit = fit_scores(cap) if fit is None else fit
     order, sequences = cap.order, int(cap.tokens.shape[0])
@@ -185,17 +186,22 @@ def overlap_mass(cap: Capture, fit: MatchFit | None = None) -> OverlapMass:
             f"the fit is of order {len(fit.beta)} {'without' if fit.kappa is None else 'with'} BOS, "
             f"the capture of order {order} {'with' if cap.bos else 'without'} BOS"
         )
-    masks, rows = 1 << order, candidate_rows(cap)
+    masks, rows, heads = 1 << order, candidate_rows(cap), int(cap.match_pattern.shape[1])
+    if len(fit.heads) not in (0, heads):
+        raise ValueError(f"the fit has {len(fit.heads)} match heads, the capture {heads}")
+    own = fit.heads or (fit,) * heads
+    trusted = all(one.success for one in own)
     # Columns: every mask, then BOS, then early.
     observed, predicted = (np.zeros((sequences, len(rows), masks + 2)) for _ in range(2))
-    order_weights = np.full((sequences, order + 1), np.nan)
+    order_weights = np.full((sequences, order + 1), 0.0 if trusted else np.nan)
     for view in query_views(cap):
         place = (view.sequences, rows.index(view.row))
         counts = _by_mask(view.masks, None, masks)
-        observed[place] = np.column_stack([_by_mask(view.masks, view.pattern, masks), *_outside(view)])
-        predicted[place] = _law(counts, fit.beta, fit.kappa) if fit.success else np.nan
-        if view.row == rows[-1] and fit.success:
-            order_weights[view.sequences] = _order_weights(counts, fit.beta)
+        observed[place] += np.column_stack([_by_mask(view.masks, view.pattern, masks), *_outside(view)]) / heads
+        law = own[view.head]
+        predicted[place] += _law(counts, law.beta, law.kappa) / heads if trusted else np.nan
+        if view.row == rows[-1] and trusted:
+            order_weights[view.sequences] += _order_weights(counts, law.beta) / heads
     sizes = np.array([overlap(mask) for mask in range(masks)])
     into_groups = np.zeros((masks + 2, order + 3))
     into_groups[np.arange(masks), sizes] = 1.0
@@ -205,7 +211,7 @@ def overlap_mass(cap: Capture, fit: MatchFit | None = None) -> OverlapMass:
     gap = (mean_observed - mean_predicted) @ into_groups
     partial = (sizes > 0) & (sizes < order)
     suffix = partial & np.array([is_contiguous(mask) for mask in range(masks)])
-    inside, law = mean_observed[:masks], mean_predicted[:masks]
+    inside, inside_law = mean_observed[:masks], mean_predicted[:masks]
     return OverlapMass(
         by_mask=inside,
         by_overlap=(mean_observed @ into_groups)[: order + 1],
@@ -213,11 +219,11 @@ def overlap_mass(cap: Capture, fit: MatchFit | None = None) -> OverlapMass:
         early=float(mean_observed[masks + 1]),
         contiguous=float(inside[suffix].sum()),
         noncontiguous=float(inside[partial & ~suffix].sum()),
-        predicted_by_mask=law,
+        predicted_by_mask=inside_law,
         predicted_by_overlap=(mean_predicted @ into_groups)[: order + 1],
         predicted_bos=float(mean_predicted[masks]),
-        predicted_contiguous=float(law[suffix].sum()),
-        predicted_noncontiguous=float(law[partial & ~suffix].sum()),
+        predicted_contiguous=float(inside_law[suffix].sum()),
+        predicted_noncontiguous=float(inside_law[partial & ~suffix].sum()),
         stderr_by_mask=_stderr(observed[..., :masks]),
         stderr_by_group=_stderr(observed_groups),
         observed_by_query=observed_groups.mean(axis=0),
@@ -231,8 +237,8 @@ def overlap_mass(cap: Capture, fit: MatchFit | None = None) -> OverlapMass:
         beta=fit.beta,
         kappa=fit.kappa,
         n=sequences,
-        success=fit.success,
-        message="" if fit.success else f"no law to compare with: {fit.message}",
+        success=trusted,
+        message="" if trusted else f"no law to compare with: {fit.message}",
         provenance=provenance(checkpoint=cap.checkpoint),
     )
 

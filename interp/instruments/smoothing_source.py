@@ -29,13 +29,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
-from transformer_lens import HookedTransformer
 
-from interp.circuit.edits import Circuit, Hook, Hooks, check_next_law, key_masks, locate
+from interp.circuit.circuit import Circuit, as_circuit
+from interp.circuit.edits import MatchReader, write_pattern
+from interp.circuit.law import check_next_law, full_matches, keep_keys, key_masks
+from interp.circuit.runner import Hook, Hooks, run, stream_before_match
+from interp.circuit.runner import laws as laws_of
 from interp.divergence import KL_FLOOR, kl_divergence
-from interp.hooked.transformer import MATCH, InductionTransformer
-from interp.instruments.causal import full_matches, keep_keys
-from interp.instruments.vote_weight import not_linear
+from interp.hooked.transformer import MATCH, InductionTransformer, not_linear
 from interp.notation import Tokens
 from interp.results import Result, jsonable, mean_stderr, provenance
 
@@ -177,46 +178,33 @@ class SmoothingSource(Result):
 
 
 def smoothing_source(
-    model: HookedTransformer,
+    model: Any,
     tokens: Tokens,
     *,
     next_law: Float[torch.Tensor, "batch vocab"],
     floor: float = KL_FLOOR,
-    order: int | None = None,
-    copy_layer: int | None = None,
-    match_layer: int | None = None,
-    match_head: int | None = None,
-    bos: int | bool | None = None,
-    vocab: int | None = None,
     checkpoint: str | None = None,
 ) -> SmoothingSource:
     """Switch the sources of smoothing off, alone and together; the module's docstring says how.
 
     The mask of a key decides what is a partial match, not beta: no fit is needed.
     """
-    circuit = locate(
-        model,
-        order=order,
-        copy_layer=copy_layer,
-        match_layer=match_layer,
-        match_head=match_head,
-        bos=bos,
-        vocab=vocab,
-    )
+    circuit = as_circuit(model)
     array = circuit.check(tokens)
     truth = check_next_law(next_law, array, vocab=circuit.vocab)
     reasons = _reasons_against(circuit)
     sources = [source for source in SOURCES if not reasons[source]]
-    scores = circuit.capture(array, copies=False).match_scores[:, 0, 0].double()
-    masks = key_masks(array, order=circuit.order, bos=circuit.bos)
-    base = circuit.laws(array)
-    stream = circuit.stream(array)
+    reader = MatchReader(circuit)
+    base = laws_of(circuit, array, hooks=reader.hooks, last_only=True)
+    scores = reader.scores
+    masks = key_masks(array, order=circuit.order, bos=circuit.has_bos)
+    stream = stream_before_match(circuit, array)
     values: dict[frozenset[str], torch.Tensor] = {}
     switched = []
     for size in range(len(sources) + 1):
         for off in itertools.combinations(sources, size):
-            kept = _visible(masks, order=circuit.order, bos=circuit.bos, off=off)
-            rows = keep_keys(scores, kept)
+            kept = _visible(masks, order=circuit.order, bos=circuit.has_bos, off=off)
+            rows = keep_keys(scores, kept[:, None])
             laws = base if not off else _laws(circuit, array, rows, off=off, stream=stream)
             divergence = kl_divergence(truth, laws, floor=floor)
             values[frozenset(off)] = divergence.values
@@ -229,7 +217,7 @@ def smoothing_source(
                     change=change,
                     change_stderr=change_stderr,
                     floored=divergence.floored,
-                    empty=float((rows.sum(-1) == 0).double().mean()),
+                    empty=float((rows.sum(-1) == 0).all(-1).double().mean()),
                 )
             )
     uniform, uniform_stderr, r2 = _readout_line(circuit, array, base, applies=not reasons["readout"])
@@ -251,7 +239,7 @@ def _reasons_against(circuit: Circuit) -> dict[str, str]:
     """Why a source cannot be switched off in this model; empty where it can."""
     model = circuit.model
     reasons = dict.fromkeys(SOURCES, "")
-    if not circuit.bos:
+    if not circuit.has_bos:
         reasons["bos"] = "the model has no BOS"
     reasons["readout"] = not_linear(model)
     return reasons
@@ -276,13 +264,13 @@ def _laws(
     stream: torch.Tensor | None,
 ) -> Float[torch.Tensor, "batch vocab"]:
     """Predictions with the match head's attention overwritten, through the model's own or the pure readout."""
-    attention = circuit.write_pattern(rows)
+    attention = write_pattern(circuit, rows)
     pure = _read_votes(circuit) if "readout" in off else None
 
     def hooks(part: slice) -> list[Hook]:
         return attention(part) + ([] if pure is None else pure(part))
 
-    return circuit.laws(tokens, hooks=hooks, last_only=True, stream=stream)
+    return laws_of(circuit, tokens, hooks=hooks, last_only=True, stream=stream)
 
 
 def _read_votes(circuit: Circuit, kept: list[torch.Tensor] | None = None) -> Hooks:
@@ -312,8 +300,8 @@ def _readout_line(
     if not applies:
         return math.nan, math.nan, math.nan
     kept: list[torch.Tensor] = []
-    circuit.run(tokens, hooks=_read_votes(circuit, kept), last_only=True)
-    votes = torch.cat(kept).double() - 1 / circuit.vocab
+    run(circuit, tokens, hooks=_read_votes(circuit, kept), last_only=True)
+    votes = torch.cat(kept).cpu().double() - 1 / circuit.vocab
     target = laws - 1 / circuit.vocab
     bottom = float(votes.square().sum(-1).mean())
     total = float(target.square().sum())

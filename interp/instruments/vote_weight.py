@@ -38,14 +38,15 @@ import einops
 import numpy as np
 import torch
 from jaxtyping import Float
-from transformer_lens import HookedTransformer
 
-from interp.circuit.edits import NOTICEABLE, Circuit, Hook, check_next_law, key_masks, locate
+from interp.circuit.capture import capture
+from interp.circuit.circuit import Circuit, as_circuit
+from interp.circuit.edits import NOTICEABLE, MatchReader
+from interp.circuit.law import check_next_law, full_matches, key_masks
+from interp.circuit.runner import Hook, laws, run
 from interp.divergence import KL_FLOOR, kl_divergence
-from interp.hooked.transformer import MATCH, InductionTransformer
-from interp.instruments.causal import full_matches
-from interp.instruments.copy_heads import copy_heads
-from interp.instruments.identity_blocks import COPY_SEQUENCES
+from interp.hooked.transformer import MATCH, InductionTransformer, not_linear
+from interp.instruments.copy_heads import COPY_SEQUENCES, copy_heads
 from interp.notation import Tokens, check_positive
 from interp.results import Result, mean_stderr, provenance
 
@@ -161,7 +162,7 @@ class VoteWeight(Result):
 
 
 def vote_weight(
-    model: HookedTransformer,
+    model: Any,
     tokens: Tokens,
     *,
     next_law: Float[torch.Tensor, "batch vocab"],
@@ -177,37 +178,38 @@ def vote_weight(
     """
     origin = provenance(seed=seed, checkpoint=checkpoint)
     alpha = None if alpha is None else check_positive(alpha, name="alpha")
+    circuit = as_circuit(model)
+    model = circuit.model
     if reason := not_linear(model):
         return _unknown(reason, floor=floor, provenance=origin)
     assert isinstance(model, InductionTransformer)
-    circuit = locate(model)
     array = circuit.check(tokens)
     truth = check_next_law(next_law, array, vocab=circuit.vocab)
     if len(array) < MIN_SEQUENCES:
         reason = f"{len(array)} sequences; at least {MIN_SEQUENCES} are needed"
         return _unknown(reason, floor=floor, provenance=origin)
     stream, pattern = _final_stream(circuit, array)
-    weights = model.unembed.W_U.detach().double()
+    weights = model.unembed.W_U.detach().cpu().double()
     sums = stream @ weights
     level = sums.mean(-1)
-    base = circuit.laws(array)
+    base = laws(circuit, array)
     if float((_laws_at(circuit, array, sums, level) - base).abs().max()) > SAME:
         return _unknown("the predictions are not the normalised sums of the readout", floor=floor, provenance=origin)
     if bool((level <= 0).any()):
         return _unknown("the readout's level is not positive everywhere", floor=floor, provenance=origin)
-    masks = key_masks(array, order=circuit.order, bos=circuit.bos)
+    masks = key_masks(array, order=circuit.order, bos=circuit.has_bos)
     full = full_matches(masks, order=circuit.order, bos=False)
     on_full = (pattern * full).sum(-1)
     start = model.config.blocks * circuit.vocab
     votes = stream[:, start : start + circuit.vocab] - 1 / circuit.vocab
-    if circuit.bos:  # BOS votes for all alike: without it, what differs from uniform is that much larger
+    if circuit.has_bos:  # BOS votes for all alike: without it, what differs from uniform is that much larger
         votes = votes / (1 - pattern[:, :1]).clamp(min=torch.finfo(torch.float32).eps)
 
     def change(levels: torch.Tensor) -> tuple[float, float]:
-        laws = _laws_at(circuit, array, sums, levels)
-        if float((levels / level - 1).abs().max()) > NOTICEABLE and torch.equal(laws, base):
+        moved = _laws_at(circuit, array, sums, levels)
+        if float((levels / level - 1).abs().max()) > NOTICEABLE and torch.equal(moved, base):
             raise ValueError("the level was moved, but the edit did not reach the logits")
-        return mean_stderr(kl_divergence(truth, laws, floor=floor).values - divergence.values)
+        return mean_stderr(kl_divergence(truth, moved, floor=floor).values - divergence.values)
 
     divergence = kl_divergence(truth, base, floor=floor)
     steady = (1 / (1 / level).mean()).expand_as(level)
@@ -259,15 +261,6 @@ def vote_weight(
     )
 
 
-def not_linear(model: HookedTransformer) -> str:
-    """Why a model's prediction is no normalised linear function of votes; empty where it is."""
-    if not isinstance(model, InductionTransformer) or model.config.family == "standard":
-        return "the final stream has no block that holds the votes"
-    if model.config.readout != "probability":
-        return "a logit readout is not linear in the votes"
-    return ""
-
-
 def _unknown(reason: str, *, floor: float, provenance: dict[str, Any]) -> VoteWeight:
     numbers = dict.fromkeys(
         (
@@ -294,17 +287,14 @@ def _unknown(reason: str, *, floor: float, provenance: dict[str, Any]) -> VoteWe
 def _final_stream(circuit: Circuit, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """What the readout reads after the last token, and the match head's attention there, in float64."""
     streams: list[torch.Tensor] = []
-    patterns: list[torch.Tensor] = []
+    reader = MatchReader(circuit)
 
     def read(stream: torch.Tensor, hook: Any) -> None:
-        streams.append(stream[:, -1].detach().double())
+        streams.append(stream[:, -1].detach().cpu().double())
 
-    def keep(pattern: torch.Tensor, hook: Any) -> None:
-        patterns.append(pattern[:, circuit.match_head, -1].detach().double())
-
-    hooks: list[Hook] = [(f"{MATCH}.hook_resid_post", read), (f"{MATCH}.attn.hook_pattern", keep)]
-    circuit.run(tokens, hooks=lambda part: hooks, last_only=True)
-    return torch.cat(streams), torch.cat(patterns)
+    end: Hook = (f"{MATCH}.hook_resid_post", read)
+    run(circuit, tokens, hooks=lambda part: [end, *reader.hooks(part)], last_only=True)
+    return torch.cat(streams), reader.pattern[:, 0]
 
 
 def _laws_at(circuit: Circuit, tokens: torch.Tensor, sums: torch.Tensor, level: torch.Tensor) -> torch.Tensor:
@@ -323,7 +313,7 @@ def _laws_at(circuit: Circuit, tokens: torch.Tensor, sums: torch.Tensor, level: 
 
         return [("unembed.hook_out", write)]
 
-    return circuit.laws(tokens, hooks=hooks, last_only=True)
+    return laws(circuit, tokens, hooks=hooks, last_only=True)
 
 
 def _by_matches(
@@ -359,7 +349,7 @@ def _sides(circuit: Circuit, tokens: torch.Tensor, stream: torch.Tensor, weights
     """What each block of the final stream adds to the level, by lag; None where copy heads serve no distinct lags."""
     model = circuit.model
     assert isinstance(model, InductionTransformer)
-    heads = copy_heads(circuit.capture(tokens[:COPY_SEQUENCES]))
+    heads = copy_heads(capture(circuit, tokens[:COPY_SEQUENCES]))
     if not heads.success:
         return None
     blocks = model.config.blocks

@@ -1,0 +1,305 @@
+"""A circuit: a model, and where in it the copy heads and the match heads sit.
+
+    circuit = Circuit(model)                                  a model of this suite says everything itself
+    circuit = Circuit(model, order=2, copy_heads=((0, 1), (1, 2)), match_heads=((3, 3),), vocab=6, bos=6)
+
+Every instrument that takes a model takes a circuit. A head is a pair (layer, head). `copy_heads[r - 1]` copies lag r,
+and is None where it is not known; copy heads may sit in different layers, and several heads may match: their attention
+is read and edited together.
+
+`symbols` are for a model whose vocabulary is larger than the alphabet of the chains: the id in the model's own
+vocabulary that stands for each of the symbols 0..vocab-1. Predictions are then laws over these symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import einops
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from transformer_lens import HookedTransformer
+
+from interp.hooked.transformer import InductionTransformer
+from interp.notation import Tokens, as_tokens, check_order, check_vocab
+
+Head: TypeAlias = tuple[int, int]  # (layer, head)
+
+
+class Circuit:
+    """A live model and the place of its circuit.
+
+    model         a HookedTransformer: one of this suite, or one from elsewhere
+    order         k
+    vocab         |V|, the number of symbols, without BOS
+    bos           the id of the BOS token in the model's vocabulary, or None where it has none
+    symbols       the ids that stand for symbols 0..vocab-1, or None where symbols are their own ids
+    copy_heads    the copy heads as (layer, head). If `lags_known`, one for each lag 1..k, None where that head is not
+                  known; else all heads that may copy, and the instrument `copy_heads` tells which lag each one serves
+    match_heads   the match heads as (layer, head)
+
+    A model of this suite says all of this itself. For any other model give `order`; `vocab` is then the model's output
+    size and `bos` is "none" unless given (bos=True means that the id is vocab); heads that are not given are not known,
+    and an instrument that needs them says so.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        order: Any = None,
+        copy_heads: Any = None,
+        match_heads: Any = None,
+        vocab: Any = None,
+        bos: Any = None,
+        symbols: Any = None,
+    ) -> None:
+        if not hasattr(model, "run_with_hooks") or not hasattr(model, "blocks"):
+            raise ValueError(f"a circuit needs a HookedTransformer, got {type(model).__name__}")
+        self.model: HookedTransformer = model
+        own = model if isinstance(model, InductionTransformer) else None
+        if own is not None:
+            _agree(own, order=order, vocab=vocab, bos=bos, symbols=symbols)
+            self.order, self.vocab = own.config.order, own.config.vocab
+            self.bos: int | None = own.config.vocab if own.config.bos else None
+        else:
+            if order is None:
+                raise ValueError(
+                    "give order=k: a HookedTransformer from elsewhere does not say how long its contexts are"
+                )
+            self.order = check_order(order)
+            self.vocab = _vocab_of(model, vocab, symbols)
+            self.bos = _bos_of(model, bos, vocab=self.vocab)
+        self.symbols: tuple[int, ...] | None = _symbols_of(model, symbols, vocab=self.vocab, bos=self.bos)
+        self.lags_known = copy_heads is not None
+        copies: Any = [(0, head) for head in range(heads_of(model, 0))] if own is not None else []
+        if copy_heads is not None:
+            copies = list(copy_heads) if isinstance(copy_heads, Iterable) else copy_heads
+            if not isinstance(copies, list) or len(copies) != self.order:
+                raise ValueError(
+                    f"copy_heads must list one (layer, head) or None for each lag 1..{self.order}, got {copy_heads!r}"
+                )
+        self.copy_heads: tuple[Head | None, ...] = tuple(
+            None if place is None else _head(model, place, name="copy_heads") for place in copies
+        )
+        matches: Any = match_heads
+        if match_heads is None:
+            matches = [(1, 0)] if own is not None else []
+        elif not isinstance(match_heads, Iterable):
+            raise ValueError(f"match_heads must list (layer, head) pairs, got {match_heads!r}")
+        self.match_heads: tuple[Head, ...] = tuple(_head(model, place, name="match_heads") for place in matches)
+        if len(set(self.match_heads)) < len(self.match_heads):
+            raise ValueError(f"match_heads names a head twice: {list(self.match_heads)}")
+
+    @classmethod
+    def in_layers(
+        cls,
+        model: Any,
+        *,
+        copy_layer: Any = None,
+        match_layer: Any = None,
+        match_head: Any = None,
+        **task: Any,
+    ) -> Circuit:
+        """A circuit in one copy layer, all of whose heads may copy, and one match head; by default 0, 1 and head 0."""
+        places = (0 if copy_layer is None else copy_layer, 1 if match_layer is None else match_layer)
+        for name, layer in zip(("copy_layer", "match_layer"), places, strict=True):
+            if not _is_int(layer):
+                raise ValueError(f"{name} must be an integer, got {layer!r}")
+            if not 0 <= layer < len(model.blocks):
+                raise ValueError(f"{name}={layer}, but the model has layers 0..{len(model.blocks) - 1}")
+        head = 0 if match_head is None else match_head
+        if not _is_int(head):
+            raise ValueError(
+                f"match_head must be an integer, got {head!r}; match_heads=((layer, head), ...) names several"
+            )
+        heads = heads_of(model, int(places[1]))
+        if not 0 <= head < heads:
+            raise ValueError(f"match_head={head}, but layer {places[1]} has heads 0..{heads - 1}")
+        circuit = cls(model, match_heads=((places[1], head),), **task)
+        circuit.copy_heads = tuple((int(places[0]), head) for head in range(heads_of(model, int(places[0]))))
+        circuit.lags_known = False
+        return circuit
+
+    @property
+    def has_bos(self) -> bool:
+        """Whether a BOS token stands before the tokens."""
+        return self.bos is not None
+
+    @property
+    def known_copy_heads(self) -> tuple[Head, ...]:
+        """The copy heads that are known, each once."""
+        return tuple(dict.fromkeys(place for place in self.copy_heads if place is not None))
+
+    @property
+    def last_layer(self) -> int:
+        """The last layer that the circuit uses."""
+        return max(layer for layer, _ in (*self.known_copy_heads, *self.match_heads))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the model's activations."""
+        dtype = self.model.cfg.dtype
+        assert isinstance(dtype, torch.dtype)
+        return dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(iter(self.model.parameters())).device
+
+    def with_match_heads(self, *heads: Head) -> Circuit:
+        """The same circuit with these match heads alone."""
+        other = Circuit.__new__(Circuit)
+        other.__dict__.update(self.__dict__)
+        other.match_heads = tuple(_head(self.model, place, name="match_heads") for place in heads)
+        return other
+
+    def require_match(self) -> None:
+        """Refuse a circuit that names no match head."""
+        if not self.match_heads:
+            raise ValueError("this circuit names no match head: give match_heads=((layer, head), ...)")
+
+    def only_match_head(self) -> Head:
+        """The match head where there is one; refused where there are several."""
+        self.require_match()
+        if len(self.match_heads) > 1:
+            raise ValueError(
+                f"this is read off one match head at a time, the circuit has {len(self.match_heads)}: "
+                f"take circuit.with_match_heads({self.match_heads[0]})"
+            )
+        return self.match_heads[0]
+
+    def check(self, tokens: Tokens) -> Int64[torch.Tensor, "batch length"]:
+        """The tokens as a tensor, or a ValueError that says why this model cannot read them."""
+        array = torch.from_numpy(as_tokens(tokens, vocab=self.vocab, order=self.order))
+        length, room = array.shape[1], int(self.model.cfg.n_ctx) - self.has_bos
+        if length > room:
+            raise ValueError(f"sequences have {length} tokens, but the model's context holds {room}")
+        tied = isinstance(self.model, InductionTransformer) and self.model.config.family == "construction"
+        if tied and length != room:
+            raise ValueError(f"this construction is tied to length {room}, got sequences of {length} tokens")
+        return array
+
+    def ids(self, tokens: Int64[torch.Tensor, "batch length"]) -> Int64[torch.Tensor, "batch key"]:
+        """What the model is given: BOS where it has one, then the symbols' ids, on the model's device."""
+        ids = tokens if self.symbols is None else torch.tensor(self.symbols)[tokens]
+        if self.bos is not None:
+            bos = torch.full((ids.shape[0], 1), self.bos, dtype=ids.dtype)
+            ids, _ = einops.pack([bos, ids], "batch *")
+        return ids.to(self.device)
+
+    def of_symbols(self, logits: Float[torch.Tensor, "*rows d_vocab_out"]) -> Float[torch.Tensor, "*rows vocab"]:
+        """The logits of the symbols, on the CPU."""
+        if self.symbols is None:
+            return logits[..., : self.vocab].detach().cpu()
+        return logits[..., torch.tensor(self.symbols, device=logits.device)].detach().cpu()
+
+    def __repr__(self) -> str:
+        copies = "not known"
+        if self.copy_heads and self.lags_known:
+            copies = ", ".join(
+                f"lag {lag}: {'not known' if place is None else head_name(place)}"
+                for lag, place in enumerate(self.copy_heads, start=1)
+            )
+        elif self.copy_heads:
+            copies = ", ".join(map(head_name, self.known_copy_heads)) + " (lags to be measured)"
+        matches = ", ".join(map(head_name, self.match_heads)) or "not known"
+        bos = "no BOS" if self.bos is None else f"BOS id {self.bos}"
+        return (
+            f"Circuit of order {self.order} over {self.vocab} symbols, {bos}\n"
+            f"  copy heads   {copies}\n"
+            f"  match heads  {matches}"
+        )
+
+
+def as_circuit(model: Any) -> Circuit:
+    """The circuit itself, or that of a model which says where its circuit sits."""
+    if isinstance(model, Circuit):
+        return model
+    if not isinstance(model, InductionTransformer):
+        kind = type(model).__name__
+        raise ValueError(
+            f"this {kind} does not say where its circuit sits: give "
+            "ip.Circuit(model, order=..., match_heads=((layer, head), ...), ...)"
+            if hasattr(model, "run_with_hooks")
+            else f"expected a HookedTransformer or a Circuit, got {kind}"
+        )
+    return Circuit(model)
+
+
+def heads_of(model: Any, layer: int) -> int:
+    """How many attention heads a layer has."""
+    own = getattr(model.blocks[layer].attn, "cfg", None)  # TransformerLens' bridge keeps one config for all layers
+    return int((model.cfg if own is None else own).n_heads)
+
+
+def head_name(place: Head) -> str:
+    """layer.head, as the field writes it."""
+    return f"{place[0]}.{place[1]}"
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _head(model: Any, place: Any, *, name: str) -> Head:
+    if not isinstance(place, (tuple, list)) or len(place) != 2 or not all(map(_is_int, place)):
+        raise ValueError(f"{name} must list (layer, head) pairs, got {place!r}")
+    layer, head = int(place[0]), int(place[1])
+    if not 0 <= layer < len(model.blocks):
+        raise ValueError(f"{name}: layer {layer}, but the model has layers 0..{len(model.blocks) - 1}")
+    if not 0 <= head < heads_of(model, layer):
+        raise ValueError(f"{name}: head {head}, but layer {layer} has heads 0..{heads_of(model, layer) - 1}")
+    return layer, head
+
+
+def _agree(model: InductionTransformer, *, order: Any, vocab: Any, bos: Any, symbols: Any) -> None:
+    """Refuse what contradicts the model's own config."""
+    config = model.config
+    for name, asked, real in (("order", order, config.order), ("vocab", vocab, config.vocab)):
+        if asked is not None and asked != real:
+            raise ValueError(f"{name}={asked}, but the model has {name} {real}")
+    if bos is not None and (bos is True or (bos is not False and bos == config.vocab)) != config.bos:
+        raise ValueError(f"bos={bos}, but the model {'has a BOS token' if config.bos else 'has no BOS token'}")
+    if symbols is not None:
+        raise ValueError("symbols are for a model with a larger vocabulary; a model of this suite has its own symbols")
+
+
+def _vocab_of(model: Any, vocab: Any, symbols: Any) -> int:
+    if vocab is None:
+        return len(symbols) if symbols is not None else int(model.cfg.d_vocab_out)
+    size = check_vocab(vocab)
+    if symbols is None and size > model.cfg.d_vocab:
+        raise ValueError(f"vocab={size}, but the model's input vocabulary has {model.cfg.d_vocab} symbols")
+    return size
+
+
+def _bos_of(model: Any, bos: Any, *, vocab: int) -> int | None:
+    if bos is None or bos is False:
+        return None
+    if bos is not True and not _is_int(bos):
+        raise ValueError(f"bos must be the id of the BOS token, True (for id = vocab) or None, got {bos!r}")
+    known = vocab if bos is True else int(bos)
+    if not 0 <= known < model.cfg.d_vocab:
+        raise ValueError(f"BOS id {known} is outside the model's input vocabulary 0..{model.cfg.d_vocab - 1}")
+    return known
+
+
+def _symbols_of(model: Any, symbols: Any, *, vocab: int, bos: int | None) -> tuple[int, ...] | None:
+    if symbols is None:
+        return None
+    ids = list(symbols)
+    if len(ids) != vocab or not all(map(_is_int, ids)):
+        raise ValueError(f"symbols must list one id for each of the {vocab} symbols, got {symbols!r}")
+    if len(set(ids)) < vocab:
+        raise ValueError(f"symbols must be different ids, got {symbols!r}")
+    room = min(int(model.cfg.d_vocab), int(model.cfg.d_vocab_out))
+    for one in ids:
+        if not 0 <= one < room:
+            raise ValueError(f"symbol id {one} is outside the model's vocabulary 0..{room - 1}")
+        if one == bos:
+            raise ValueError(f"symbol id {one} is the id of BOS")
+    return tuple(int(one) for one in ids)

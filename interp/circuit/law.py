@@ -1,0 +1,116 @@
+"""The law as attention: masks of the model's keys, and the patterns that eq:transformer_estimator gives them.
+
+    masks = key_masks(tokens, order=2, bos=True)                      [batch, key], -1 for BOS and early keys
+    law_pattern(masks, beta=beta, kappa=kappa)                        e^{|beta|_M} / Z, BOS e^kappa / Z, else 0
+
+All of this is about the last query.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int64
+
+from interp.circuit.circuit import Circuit
+from interp.estimators.counts import NOT_A_CANDIDATE, match_masks
+from interp.notation import as_beta, as_kappa, mask_bits
+
+
+def key_masks(
+    tokens: Int64[torch.Tensor, "batch length"], *, order: int, bos: bool
+) -> Int64[torch.Tensor, "batch key"]:
+    """The match mask of every key of the model as seen from the last query; -1 for BOS and early keys."""
+    masks = match_masks(tokens, order=order)
+    return torch.nn.functional.pad(masks, (int(bos), 0), value=NOT_A_CANDIDATE)
+
+
+def mask_scores(
+    masks: Int64[torch.Tensor, "batch key"], beta: Float[np.ndarray, " lag"]
+) -> Float[torch.Tensor, "batch key"]:
+    """|beta|_M for every candidate key; 0 for the others."""
+    by_mask = torch.from_numpy(mask_bits(beta.size) @ beta)
+    return torch.where(masks >= 0, by_mask[masks.clamp(min=0)], 0.0)
+
+
+def law_pattern(
+    masks: Int64[torch.Tensor, "batch key"],
+    *,
+    beta: Float[np.ndarray, " lag"],
+    kappa: float | None,
+) -> Float[torch.Tensor, "batch key"]:
+    """The attention of eq:transformer_estimator: e^{|beta|_M} / Z on candidates, e^kappa / Z on BOS, else 0.
+
+    With kappa, key 0 is BOS.
+    """
+    scores = torch.where(masks >= 0, mask_scores(masks, beta), -torch.inf)
+    if kappa is not None:
+        scores[:, 0] = kappa
+    return torch.softmax(scores, dim=-1)
+
+
+def pair_scores(
+    tokens: Int64[torch.Tensor, "batch length"], pairs: Float[np.ndarray, "block block"]
+) -> Float[torch.Tensor, "batch candidate"]:
+    """sum_ab beta_ab [x_{t-a} = x_{s-b}] of the last query t and its candidates s = k..t (corollary:inductive)."""
+    last = tokens.shape[1] - 1
+    keys = torch.arange(len(pairs) - 1, last + 1)
+    scores = torch.zeros(tokens.shape[0], len(keys), dtype=torch.float64)
+    for (query, key), weight in np.ndenumerate(pairs):
+        scores += float(weight) * (tokens[:, last - query, None] == tokens[:, keys - key])
+    return scores
+
+
+def full_matches(masks: Int64[torch.Tensor, "batch key"], *, order: int, bos: bool) -> Bool[torch.Tensor, "batch key"]:
+    """Where a key is a full match, or is BOS if `bos` says to count it."""
+    kept = masks == (1 << order) - 1
+    if bos:
+        kept[:, 0] = True
+    return kept
+
+
+def keep_keys(
+    scores: Float[torch.Tensor, "... key"], kept: Bool[torch.Tensor, "... key"]
+) -> Float[torch.Tensor, "... key"]:
+    """The softmax over the kept keys alone. Where none is kept the row is zero: the head attends to nothing.
+
+    `kept` is broadcast to the shape of `scores`.
+    """
+    pattern = torch.softmax(torch.where(kept, scores, -torch.inf), dim=-1)
+    return torch.nan_to_num(pattern, nan=0.0)
+
+
+def check_parameters(circuit: Circuit, *, beta: Any, kappa: Any) -> tuple[Float[np.ndarray, " lag"], float | None]:
+    """beta and kappa that belong to this model: one number per lag, and kappa exactly where there is BOS."""
+    weights, pseudo = as_beta(beta, order=circuit.order), as_kappa(kappa)
+    if circuit.has_bos and pseudo is None:
+        raise ValueError("this model has a BOS token: give kappa, its score relative to an empty match")
+    if not circuit.has_bos and pseudo is not None:
+        raise ValueError(f"this model has no BOS token: expected kappa=None, got {kappa!r}")
+    return weights, pseudo
+
+
+def check_parameters_by_head(
+    circuit: Circuit, *, beta: Any, kappa: Any
+) -> list[tuple[Float[np.ndarray, " lag"], float | None]]:
+    """The law of each match head: beta is one number per lag for all heads, or a row for each head; so is kappa."""
+    heads = len(circuit.match_heads)
+    table = np.asarray(beta.detach().cpu() if hasattr(beta, "detach") else beta, dtype=np.float64)
+    betas = [table] * heads if table.ndim != 2 else list(table)
+    kappas = [kappa] * heads if kappa is None or np.ndim(kappa) == 0 else list(kappa)
+    for name, rows in (("beta", betas), ("kappa", kappas)):
+        if len(rows) != heads:
+            raise ValueError(f"{name} has {len(rows)} rows, but the circuit has {heads} match heads")
+    return [check_parameters(circuit, beta=one, kappa=other) for one, other in zip(betas, kappas, strict=True)]
+
+
+def check_next_law(
+    next_law: torch.Tensor, tokens: Int64[torch.Tensor, "batch length"], *, vocab: int
+) -> Float[torch.Tensor, "batch vocab"]:
+    """The true laws of these sequences' next tokens, in float64."""
+    expected = (tokens.shape[0], vocab)
+    if tuple(next_law.shape) != expected:
+        raise ValueError(f"next_law must have shape {list(expected)}, got {list(next_law.shape)}")
+    return next_law.cpu().double()

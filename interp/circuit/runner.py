@@ -1,0 +1,168 @@
+"""The one runner of models: every prediction, capture and edit of the suite is a run from here.
+
+    predict(model, tokens)                    [batch, vocab] the law of the token after the last one
+    run(circuit, tokens, hooks=...)           the symbols' logits after the last token, under hooks
+
+Tokens come without BOS; it is prepended where the circuit has one. Sequences are run some at a time, so that memory is
+bounded. Where only the last position of a model of this suite is wanted, `last_query` computes the same numbers in a
+fraction of the time; this module decides that, and no other. What comes back lies on the CPU, in the model's precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import torch
+from jaxtyping import Float, Int64
+
+from interp.circuit import last_query
+from interp.circuit.circuit import Circuit, as_circuit, heads_of
+from interp.circuit.last_query import Hook as Hook
+from interp.notation import Tokens
+
+Hooks: TypeAlias = Callable[[slice], list[Hook]]  # the hooks for one slice of the batch
+
+BATCH_BYTES = 8 << 20  # of one layer's attention held at once while running
+STREAM_BYTES = 256 << 20  # of the stream before the match layer kept between edits
+
+
+def predict(
+    model: Any, tokens: Tokens, *, every_position: bool = False
+) -> Float[torch.Tensor, "batch vocab"] | Float[torch.Tensor, "batch length vocab"]:
+    """The law of the token after the last one, or after every token, by a model of this suite or a `Circuit`.
+
+    With `symbols`, it is the law over these symbols: what the model gives to other tokens is left out.
+    """
+    circuit = as_circuit(model)
+    array = circuit.check(tokens)
+    if every_position:
+        return torch.softmax(_run_whole(circuit, array).double(), dim=-1)
+    return laws(circuit, array)
+
+
+def runs_short(circuit: Circuit) -> bool:
+    """Whether the circuit's model can be run at the last query alone: copies in layer 0, matches in the last layer."""
+    copies = {layer for layer, _ in circuit.known_copy_heads}
+    matches = {layer for layer, _ in circuit.match_heads}
+    return copies <= {0} and matches <= {1} and last_query.applies(circuit.model)
+
+
+def stream_before_match(
+    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"]
+) -> Float[torch.Tensor, "batch key d_model"] | None:
+    """What the match layer reads, for `run` to start from: edits of the match head leave it as it is.
+
+    None where it would take too much memory, and where the model has to be run whole.
+    """
+    keys, width = tokens.shape[1] + circuit.has_bos, int(circuit.model.cfg.d_model)
+    size = circuit.dtype.itemsize * tokens.shape[0] * keys * width
+    if not runs_short(circuit) or size > STREAM_BYTES:
+        return None
+    kept = torch.empty(tokens.shape[0], keys, width, dtype=circuit.dtype)
+    for rows in parts(circuit, tokens, queries=last_query.QUERIES):
+        kept[rows] = last_query.before_match(circuit.model, circuit.ids(tokens[rows])).cpu()
+    return kept
+
+
+def run(
+    circuit: Circuit,
+    tokens: Int64[torch.Tensor, "batch length"],
+    *,
+    hooks: Hooks | None = None,
+    copy_hooks: Hooks | None = None,
+    last_only: bool = False,
+    stream: Float[torch.Tensor, "batch key d_model"] | None = None,
+) -> Float[torch.Tensor, "batch vocab"]:
+    """Logits of the symbols after the last token, under the given hooks.
+
+    Hooks see whole activations, unless last_only=True says that `hooks`, on the match layer and what follows, need the
+    last position only, and that `copy_hooks`, on the copy layer, may come for some positions at a time: that is many
+    times faster. Then `stream` saves the copy layer, too, for edits that leave it alone.
+    """
+    if stream is not None and (copy_hooks is not None or not last_only):
+        raise ValueError("a stream starts at the match layer and its last query: give last_only=True, no copy_hooks")
+    short = (last_only or (hooks is None and copy_hooks is None)) and runs_short(circuit)
+    logits = []
+    with torch.no_grad():
+        for rows in parts(circuit, tokens, queries=last_query.QUERIES if short else None):
+            late, early = ([] if given is None else given(rows) for given in (hooks, copy_hooks))
+            ids = circuit.ids(tokens[rows])
+            if short:
+                before = (
+                    last_query.before_match(circuit.model, ids, hooks=early)
+                    if stream is None
+                    else stream[rows].to(circuit.device)
+                )
+                last = last_query.from_match(circuit.model, before, hooks=late)
+            else:
+                last = circuit.model.run_with_hooks(ids, prepend_bos=False, fwd_hooks=early + late)[:, -1]
+            logits.append(circuit.of_symbols(last).clone())
+    return torch.cat(logits)
+
+
+def laws(
+    circuit: Circuit,
+    tokens: Int64[torch.Tensor, "batch length"],
+    *,
+    hooks: Hooks | None = None,
+    last_only: bool = False,
+    stream: Float[torch.Tensor, "batch key d_model"] | None = None,
+) -> Float[torch.Tensor, "batch vocab"]:
+    """The predicted law after the last token, under the given hooks; the arguments are those of `run`."""
+    logits = run(circuit, tokens, hooks=hooks, last_only=last_only, stream=stream)
+    return torch.softmax(logits.double(), dim=-1)
+
+
+def observe(
+    circuit: Circuit,
+    tokens: Int64[torch.Tensor, "batch length"],
+    *,
+    whole: int,
+    hooks: Hooks,
+    last_hooks: Hooks,
+) -> None:
+    """Run for the hooks' sake, and stop after the last layer that the circuit uses.
+
+    The first `whole` sequences are run whole, under `hooks`; the others at the last query alone, under `last_hooks`,
+    where the model can be run that way.
+    """
+    short = runs_short(circuit)
+    whole = whole if short else tokens.shape[0]
+    with torch.no_grad():
+        for rows in parts(circuit, tokens[:whole]):
+            circuit.model.run_with_hooks(
+                circuit.ids(tokens[rows]),
+                prepend_bos=False,
+                return_type=None,
+                stop_at_layer=circuit.last_layer + 1,
+                fwd_hooks=hooks(rows),
+            )
+        for part in parts(circuit, tokens[whole:], queries=last_query.QUERIES):
+            rows = slice(part.start + whole, part.stop + whole)
+            before = last_query.before_match(circuit.model, circuit.ids(tokens[rows]))
+            last_query.from_match(circuit.model, before, hooks=last_hooks(rows))
+
+
+def parts(
+    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], *, queries: int | None = None
+) -> Iterator[slice]:
+    """Slices of the batch, small enough that one layer's attention, at so many queries at a time, stays bounded."""
+    keys = tokens.shape[1] + circuit.has_bos
+    rows = keys if queries is None else min(keys, queries)
+    heads = max(heads_of(circuit.model, layer) for layer in range(len(circuit.model.blocks)))
+    step = max(1, BATCH_BYTES // (8 * heads * rows * keys))
+    for start in range(0, tokens.shape[0], step):
+        yield slice(start, min(start + step, tokens.shape[0]))
+
+
+def _run_whole(
+    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"]
+) -> Float[torch.Tensor, "batch length vocab"]:
+    """Logits of the symbols after every token."""
+    logits = []
+    with torch.no_grad():
+        for rows in parts(circuit, tokens):
+            out = circuit.model(circuit.ids(tokens[rows]), prepend_bos=False)
+            logits.append(circuit.of_symbols(out[:, int(circuit.has_bos) :]))
+    return torch.cat(logits)
