@@ -15,7 +15,6 @@ import argparse
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import einops
 import numpy as np
 
 from interp.results import Result
@@ -55,8 +54,8 @@ class Attention(Result):
                    there are
     readout_moves  total variation between `law` and the vote of the attention alone, where BOS votes for all alike
     raw_beta       per lag, the identity coefficient of the aligned block of `match_weight`
-    aligned_share  share of the squared `match_weight` in the aligned blocks; both are None where heads copy no
-                   distinct lags, or there is no such matrix
+    aligned_share  share of the squared `match_weight` in the aligned blocks, of the part that the softmax sees (see
+                   `interp.identity_blocks`); both are None where heads copy no distinct lags, or without that matrix
     sequence       which of the batch it is
     """
 
@@ -202,19 +201,13 @@ def readings(seen: dict[str, Any], *, order: int, vocab: int) -> dict[str, Any]:
 
 def _block_readings(weight: Any, copies: list[dict[str, Any]], *, vocab: int) -> dict[str, Any]:
     """raw_beta and aligned_share: lag r compares x_{i-r+1} with x_{j-r}, in the blocks that their heads write."""
-    from interp.instruments.identity_blocks import decompose
+    from interp.instruments.block_routes import in_lag_order
+    from interp.instruments.identity_blocks import aligned_parts
 
     if weight is None or any(copy["verdict"] != f"copies lag {copy['lag']}" for copy in copies):
         return {"raw_beta": None, "aligned_share": None}
-    matrix = np.array(weight)
-    place = {0: 0} | {copy["lag"]: copy["head"] + 1 for copy in copies}
-    blocks = einops.rearrange(matrix, "(q a) (k b) -> q k a b", a=vocab, b=vocab)
-    aligned = [blocks[place[lag - 1], place[lag]] for lag in range(1, len(copies) + 1)]
-    total = float((matrix**2).sum())
-    return {
-        "raw_beta": [decompose(block)["identity"] for block in aligned],
-        "aligned_share": sum(float((block**2).sum()) for block in aligned) / total if total else 0.0,
-    }
+    raw_beta, share = aligned_parts(in_lag_order(np.array(weight), [copy["lag"] for copy in copies], vocab=vocab))
+    return {"raw_beta": raw_beta, "aligned_share": share}
 
 
 def shortened(values: Any) -> Any:

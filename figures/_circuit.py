@@ -116,7 +116,7 @@ def blocks_in_words(row: Row) -> str:
     if row["raw_beta"] is None:
         return "no block can be named by a lag"
     sizes = ", ".join(f"{size:.2f}" for size in row["raw_beta"])
-    return f"aligned blocks {row['aligned_share']:.3f} of squared W_A, by lag {sizes}"
+    return f"aligned blocks {row['aligned_share']:.3f} of what the softmax sees of squared W_A, by lag {sizes}"
 
 
 def expected_bos_share(row: Row, alpha: float) -> float:

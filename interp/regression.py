@@ -12,12 +12,15 @@ which for a column of ones is `results.mean_stderr` with clusters.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.interpolate import BSpline
 from scipy.stats import f as f_distribution
+
+from interp.results import mean_stderr
 
 RANK_TOLERANCE = 1e-9  # eigenvalues of the correlation matrix below this count as zero
 SPLINE_TERMS = 8  # cubic B-splines in log(1 + distance): finest near the query, where trained biases bend most
@@ -104,7 +107,7 @@ class NormalEquations:
         Where these are collinear the shortest solution is returned and `full_rank` is False: its fitted values and its
         sse are right, its coefficients are one choice of many.
         """
-        return _solve(self.gram, self.moments, columns, self.total)
+        return solve_normal_equations(self.gram, self.moments, self.total, columns=columns)
 
     def independent(self, *, base: list[int], extra: list[int]) -> list[int]:
         """Those of the extra columns that say something which the base and the extra columns before them do not."""
@@ -112,17 +115,24 @@ class NormalEquations:
         for column in extra:
             length = float(self.gram[column, column])
             if length > 0:
-                left_over = _solve(self.gram, self.gram[:, column], base + chosen, length).sse
+                rest = solve_normal_equations(self.gram, self.gram[:, column], length, columns=base + chosen)
+                left_over = rest.sse
                 if left_over > RANK_TOLERANCE * length:
                     chosen.append(column)
         return chosen
 
 
-def _solve(
-    gram: Float[np.ndarray, "all all"], moments: Float[np.ndarray, " all"], columns: list[int], total: float
+def solve_normal_equations(
+    gram: Float[np.ndarray, "all all"],
+    moments: Float[np.ndarray, " all"],
+    total: float,
+    *,
+    columns: list[int] | None = None,
 ) -> Solution:
+    """Regress on some of the columns (by default all) from X'X, X'y and y'y; every least-squares fit ends here."""
     inverse = np.zeros_like(gram)
     full_rank = True
+    columns = list(range(len(gram))) if columns is None else columns
     if columns:
         part = gram[np.ix_(columns, columns)]
         scale = np.sqrt(np.diag(part))
@@ -146,6 +156,32 @@ def clustered(influence: Float[np.ndarray, "cluster column"]) -> Float[np.ndarra
     return np.asarray(influence.T @ influence * (groups / (groups - 1)))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Slope:
+    """The slope of y on x through the origin, its standard error over rows, and the share of y that it explains."""
+
+    slope: float
+    stderr: float
+    r2: float
+
+
+def slope_through_origin(x: Float[np.ndarray, "row column"], y: Float[np.ndarray, "row column"]) -> Slope:
+    """A ratio of means over rows, with the error of its linearisation; NaN where x or y is zero throughout.
+
+    >>> slope_through_origin(np.array([[1.0, -1.0], [2.0, -2.0]]), np.array([[0.5, -0.5], [1.0, -1.0]])).slope
+    0.5
+    """
+    bottom = float((x**2).sum(axis=-1).mean()) if len(x) else 0.0
+    total = float((y**2).sum())
+    if bottom == 0:
+        return Slope(slope=math.nan, stderr=math.nan, r2=math.nan)
+    slope = float((x * y).sum(axis=-1).mean()) / bottom
+    residual = y - slope * x
+    _, spread = mean_stderr((x * residual).sum(axis=-1))
+    r2 = 1 - float((residual**2).sum()) / total if total > 0 else math.nan
+    return Slope(slope=slope, stderr=spread / bottom, r2=r2)
+
+
 def joint_test(
     estimate: Float[np.ndarray, " column"],
     influence: Float[np.ndarray, "cluster column"],
@@ -154,8 +190,8 @@ def joint_test(
 ) -> float:
     """p-value of "all estimates are zero": Wald's statistic on its Hotelling scale, F(q, G - q).
 
-    Differences below `resolution` are no evidence. Without it an exact construction would be found guilty of its last
-    bit.
+    Differences below `resolution` are no evidence. Without it an exact construction would be rejected because of
+    rounding.
     """
     groups, size = influence.shape
     if size == 0 or groups <= size:

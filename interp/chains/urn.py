@@ -1,8 +1,7 @@
 """The collapsed samplers: both priors as urns, with the transition kernel integrated out.
 
-Contexts live in a suffix trie: the root is the empty context, and a step down adds the next older token. So a
-node's parent is its suffix, which is exactly the hierarchy of the hierarchical prior, and only contexts that
-occur are ever stored: the |V|^k table is never built.
+Contexts live in a suffix trie (`trie`). A node's parent is its suffix, which is exactly the hierarchy of the
+hierarchical prior, and only contexts that occur are ever stored: the |V|^k table is never built.
 
 Customers of a node are draws from its law. A draw repeats an earlier one with probability n / (n + c), where n
 counts the node's customers and c is its concentration; otherwise it is a fresh draw from the node's base: the parent
@@ -20,45 +19,35 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from interp.chains.trie import new_trie, plant, walk
+
 Urn: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 @njit(cache=True)
 def new_urn(length: int, order: int, vocab: int) -> Urn:
     """Room for one sequence: children and customers of every trie node, their totals, and the current path."""
-    nodes = 2 + order * (length + 1)
-    children = np.empty((nodes, vocab), dtype=np.int32)
-    customers = np.empty((nodes, vocab), dtype=np.int32)
-    totals = np.empty(nodes, dtype=np.int32)
-    path = np.empty(order + 2, dtype=np.int32)  # one node per depth, then the number of nodes in use
+    children, path = new_trie(length, order, vocab)
+    customers = np.empty(children.shape, dtype=np.int32)
+    totals = np.empty(children.shape[0], dtype=np.int32)
     return children, customers, totals, path
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def _open_node(urn: Urn, node: int, vocab: int) -> None:
-    children, customers, totals, _ = urn
+def _empty_node(urn: Urn, node: int, vocab: int) -> None:
+    _, customers, totals, _ = urn
     totals[node] = 0
     for m in range(vocab):
-        children[node, m] = -1
         customers[node, m] = 0
 
 
 @njit(cache=True, inline="always", error_model="numpy")
 def _walk_to_context(tokens: NDArray[Any], position: int, order: int, vocab: int, urn: Urn) -> None:
     """Put into `path` the nodes of the context that ends just before `position`, opening those that are new."""
-    children, _, _, path = urn
-    node = 0
-    path[0] = 0
-    for depth in range(order):
-        token = tokens[position - 1 - depth]
-        child = children[node, token]
-        if child < 0:
-            child = path[order + 1]
-            path[order + 1] += 1
-            _open_node(urn, child, vocab)
-            children[node, token] = child
-        node = child
-        path[depth + 1] = node
+    path = urn[3]
+    opened = walk(tokens, position, order, (urn[0], path))
+    for node in range(path[order + 1] - opened, path[order + 1]):
+        _empty_node(urn, node, vocab)
 
 
 @njit(cache=True, inline="always", error_model="numpy")
@@ -108,8 +97,8 @@ def draw_chain(
     only the last entry, alpha |V|, counts for the independent one.
     """
     length = tokens.shape[0]
-    urn[3][order + 1] = 1
-    _open_node(urn, 0, vocab)
+    plant((urn[0], urn[3]))
+    _empty_node(urn, 0, vocab)
     for t in range(min(order, length)):
         tokens[t] = min(int(uniforms[t] * vocab), vocab - 1)
     for t in range(order, length):

@@ -32,8 +32,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from interp.chains.priors import Prior
+from interp.chains.trie import new_trie, plant, walk
 from interp.estimators.soft_matching import add_alpha
-from interp.estimators.suffixes import new_trie, plant, walk
 from interp.notation import Tokens, as_tokens
 from interp.results import Result, provenance
 

@@ -25,9 +25,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from interp.chains.priors import Prior
+from interp.chains.trie import new_trie, plant, walk
 from interp.divergence import kl_divergence
 from interp.estimators.soft_matching import Law
-from interp.estimators.suffixes import MAX_TALLY, SuffixCounts, from_suffixes, new_trie, plant, suffix_counts, walk
+from interp.estimators.suffixes import MAX_TALLY, SuffixCounts, from_suffixes, suffix_counts
 from interp.notation import Tokens, as_tokens, check_order, check_positive, check_vocab
 from interp.results import Result, provenance
 

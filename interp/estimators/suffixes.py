@@ -4,7 +4,7 @@ The order-i suffix of the context u_T is its i most recent tokens. Its successor
 K_[i](m) with [i] = {1..i}, the entries 2**i - 1 of `cumulative_counts`; so every order counts the same
 candidates, the positions with k tokens before them. Kneser-Ney and Good-Turing also look at the other
 contexts of the sequence (how many distinct older tokens a suffix was seen after, how many n-grams occurred
-once), which match masks do not tell. So the counts are kept in a suffix trie, as in `urn`, that grows with
+once), which match masks do not tell. So the counts are kept in a suffix trie (`trie`), which grows with
 the sequence: O(k) work per token, at every position, for any vocabulary.
 """
 
@@ -20,10 +20,10 @@ from jaxtyping import Float, Int64
 from numba import njit
 from numpy.typing import NDArray
 
+from interp.chains.trie import new_trie, plant, walk
 from interp.notation import Tokens, as_tokens, check_order, check_vocab
 
 Array: TypeAlias = NDArray[Any]
-Trie: TypeAlias = tuple[Array, Array]
 
 MAX_TALLY = 6  # counts of counts n_1 .. n_6: Katz discounts counts up to 5, which takes n_6
 CHUNK_BYTES = 64 << 20  # working memory of the every-position form
@@ -94,46 +94,6 @@ def from_suffixes(
         for start in range(0, batch, step)
     ]
     return torch.cat(laws)
-
-
-@njit(cache=True)
-def new_trie(length: int, order: int, vocab: int) -> Trie:
-    """Room for one sequence: children of every node; the current context's path, then the number of nodes."""
-    children = np.empty((2 + order * (length + 1), vocab), dtype=np.int32)
-    path = np.zeros(order + 2, dtype=np.int32)
-    return children, path
-
-
-@njit(cache=True)
-def plant(trie: Trie) -> None:
-    """Empty the trie: the root alone, without children."""
-    children, path = trie
-    children[0] = -1
-    path[-1] = 1
-
-
-@njit(cache=True)
-def walk(tokens: Array, end: int, order: int, trie: Trie) -> int:
-    """Put the nodes of the context that ends just before `end` into the path; returns how many are new.
-
-    New nodes are the deepest ones and take the next free numbers, so a parent's number is below its
-    children's.
-    """
-    children, path = trie
-    before = path[order + 1]
-    node = 0
-    path[0] = 0
-    for depth in range(order):
-        token = tokens[end - 1 - depth]
-        child = children[node, token]
-        if child < 0:
-            child = path[order + 1]
-            path[order + 1] += 1
-            children[child] = -1
-            children[node, token] = child
-        node = child
-        path[depth + 1] = node
-    return int(path[order + 1] - before)
 
 
 @njit(cache=True)

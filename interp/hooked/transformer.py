@@ -1,6 +1,6 @@
 """The two-layer induction circuit as a `HookedTransformer`: the one module that subclasses TransformerLens.
 
-    config = InductionConfig(family="disentangled", order=2, vocab=5, length=64, bos=True)
+    config = InductionConfig(family="disentangled", order=2, vocab=5, length=64, bos=True, readout="probability")
     model = InductionTransformer(config)             # every TransformerLens hook, cache and tool works on it
 
 What TransformerLens 3 lacks and is added here: a learned relative bias r_{i-j} per head (`attn.rel_bias`), k heads

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -30,12 +30,12 @@ from interp.circuit.circuit import Circuit
 from interp.circuit.runner import run
 from interp.hooked.transformer import InductionTransformer
 from interp.instruments.copy_heads import copy_heads
+from interp.regression import solve_normal_equations
 from interp.results import mean_stderr
 
 Array: TypeAlias = NDArray[Any]
 
 MAX_COEFFICIENTS = 5000  # a Gram matrix of 200 MB
-RANK_TOLERANCE = 1e-9
 ROUNDING = 1e-13  # squared scores, relative, below which a float32 score says nothing
 
 
@@ -62,11 +62,19 @@ def weight_blocks(circuit: Circuit, tokens: torch.Tensor) -> FoundBlocks:
         raise ValueError("route 'weights' needs a construction or disentangled model; take 'scores' or 'circuit'")
     vocab = model.config.vocab
     weights = model.blocks[1].attn.W_Q[0, : model.config.blocks * vocab].detach().double().cpu().numpy()
-    blocks = einops.rearrange(weights, "(a v) (b w) -> a b v w", v=vocab, w=vocab)
     heads = copy_heads(capture(circuit, tokens))
-    places = np.concatenate([[0], 1 + np.argsort(heads.lag)])
     message = "" if heads.success else f"these blocks are of heads, not of lags: {heads.message}"
-    return FoundBlocks(blocks=blocks[np.ix_(places, places)], success=heads.success, message=message)
+    blocks = in_lag_order(weights, heads.lag, vocab=vocab)
+    return FoundBlocks(blocks=blocks, success=heads.success, message=message)
+
+
+def in_lag_order(
+    weights: Float[np.ndarray, "row column"], lags: Sequence[int] | Array, *, vocab: int
+) -> Float[np.ndarray, "block block vocab vocab"]:
+    """W_A as blocks (query lag, key lag), where copy head h writes block h + 1 and serves lag `lags[h]`."""
+    blocks = einops.rearrange(weights, "(a v) (b w) -> a b v w", v=vocab, w=vocab)
+    places = np.concatenate([[0], 1 + np.argsort(np.asarray(lags))])
+    return np.asarray(blocks[np.ix_(places, places)])
 
 
 def score_blocks(circuit: Circuit, tokens: torch.Tensor, *, query: Query) -> FoundBlocks:
@@ -242,24 +250,19 @@ def _least_squares(designs: Callable[[], Iterator[_Design]]) -> _LeastSquares:
         total += float((design.scores**2).sum())
         rounding += design.rounding
         features = design.keys.shape[2]
-    # Scaled to unit diagonal, so that "no direction is missing" means the same for frequent and rare tokens.
-    scale = np.sqrt(np.diag(gram))
-    scale = np.where(scale > 0, scale, 1.0)
-    values, vectors = np.linalg.eigh(gram / np.outer(scale, scale))
-    seen = values > RANK_TOLERANCE * max(float(values[-1]), 1.0)
-    inverse = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T / np.outer(scale, scale)
-    coefficients = einops.rearrange(inverse @ moments, "(i k) -> i k", k=features)
+    solution = solve_normal_equations(gram, moments, total)
+    coefficients = einops.rearrange(solution.coefficients, "(i k) -> i k", k=features)
     pull, unexplained = np.zeros(()), 0.0
     for design in designs():
         residual = design.scores - design.fitted(coefficients)
         unexplained += float((residual**2).sum())
         pull = pull + design.by_sequence(residual)
-    influence = len(pull) * pull @ inverse
+    influence = len(pull) * pull @ solution.inverse
     return _LeastSquares(
         coefficients=coefficients,
         influence=einops.rearrange(influence, "b (i k) -> b i k", k=features),
         r2=1 - unexplained / total if total > rounding else math.nan,
-        full_rank=bool(seen.all()),
+        full_rank=solution.full_rank,
     )
 
 

@@ -34,7 +34,7 @@ from interp.circuit.law import check_next_law
 from interp.circuit.runner import laws as laws_of
 from interp.divergence import KL_FLOOR, kl_divergence, raised
 from interp.notation import Tokens
-from interp.regression import clustered
+from interp.regression import clustered, solve_normal_equations
 from interp.results import Result, mean_stderr, provenance
 
 if TYPE_CHECKING:
@@ -213,12 +213,11 @@ def _fit(logs: Float[np.ndarray, "batch vocab"], terms: Float[np.ndarray, "batch
     columns = terms.shape[-1]
     total = float((logs**2).sum())
     gram = np.einsum("bvi,bvj->ij", terms, terms)
-    if total <= np.finfo(np.float32).eps ** 2 * logs.size or np.linalg.matrix_rank(gram) < columns:
+    found = solve_normal_equations(gram, np.einsum("bvi,bv->i", terms, logs), total)
+    if total <= np.finfo(np.float32).eps ** 2 * logs.size or not found.full_rank:
         unknown = np.full(columns, np.nan)
         return _Line(weights=unknown, stderr=unknown, r2=math.nan)
-    inverse = np.linalg.inv(gram)
-    weights = inverse @ np.einsum("bvi,bv->i", terms, logs)
-    errors = logs - terms @ weights
-    pull = np.einsum("bvi,bv->bi", terms, errors) @ inverse
-    variance = np.diag(clustered(pull)) if len(logs) > 1 else np.full(columns, np.nan)
-    return _Line(weights=weights, stderr=np.sqrt(variance), r2=1 - float((errors**2).sum()) / total)
+    errors = logs - terms @ found.coefficients
+    pull = np.einsum("bvi,bv->bi", terms, errors) @ found.inverse
+    r2 = 1 - float((errors**2).sum()) / total
+    return _Line(weights=found.coefficients, stderr=np.sqrt(np.diag(clustered(pull))), r2=r2)

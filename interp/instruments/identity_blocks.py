@@ -277,6 +277,23 @@ def decompose(block: Float[np.ndarray, "vocab vocab"]) -> dict[str, float]:
     }
 
 
+def aligned_parts(blocks: Float[np.ndarray, "block block vocab vocab"]) -> tuple[list[float], float]:
+    """The identity coefficients of the aligned blocks (r-1, r), and these blocks' part of the visible squared norm.
+
+    What the softmax does not see (the gauge) is left out on both sides.
+    """
+    parts = [[decompose(block) for block in row] for row in blocks]
+    visible = np.array([[_visible(cell) for cell in row] for row in parts])
+    beta = [parts[lag - 1][lag]["identity"] for lag in range(1, len(parts))]
+    total = float(visible.sum())
+    return beta, float(np.diagonal(visible, offset=1).sum()) / total if total > 0 else 0.0
+
+
+def _visible(parts: dict[str, float]) -> float:
+    """The squared norm that the softmax over keys sees."""
+    return parts["identity_part"] + parts["key_part"] + parts["rest_part"]
+
+
 def permutation_test(
     block: Float[np.ndarray, "vocab vocab"],
     relabelings: Int64[np.ndarray, "relabeling vocab"],
@@ -327,7 +344,7 @@ def _decomposed(route: Route, found: FoundBlocks, *, relabelings: Array, exhaust
     squared = grid("squared_norm")
     whole = np.where(squared > NOTHING * squared.sum(), squared, np.nan)
     residual = grid("key_part") + grid("rest_part")
-    visible = grid("identity_part") + residual
+    visible = np.array([[_visible(cell) for cell in row] for row in parts])
     unknown = np.full((size, size), np.nan)
     tests = [[permutation_test(block, relabelings, exhaustive=exhaustive) for block in row] for row in found.blocks]
     return BlockMap(

@@ -38,6 +38,7 @@ from interp.circuit.runner import laws as laws_of
 from interp.divergence import KL_FLOOR, kl_divergence
 from interp.hooked.transformer import MATCH, InductionTransformer, not_linear
 from interp.notation import Tokens
+from interp.regression import slope_through_origin
 from interp.results import Result, jsonable, mean_stderr, provenance
 
 if TYPE_CHECKING:
@@ -303,14 +304,8 @@ def _readout_line(
     run(circuit, tokens, hooks=_read_votes(circuit, kept), last_only=True)
     votes = torch.cat(kept).cpu().double() - 1 / circuit.vocab
     target = laws - 1 / circuit.vocab
-    bottom = float(votes.square().sum(-1).mean())
-    total = float(target.square().sum())
-    if bottom == 0 or total == 0:
-        return math.nan, math.nan, math.nan
-    slope = float((votes * target).sum(-1).mean()) / bottom
-    residual = target - slope * votes
-    _, spread = mean_stderr((votes * residual).sum(-1))
-    return 1 - slope, spread / bottom, 1 - float(residual.square().sum()) / total
+    line = slope_through_origin(votes.numpy(), target.numpy())
+    return (1 - line.slope, line.stderr, line.r2) if math.isfinite(line.r2) else (math.nan, math.nan, math.nan)
 
 
 def _share(source: str, sources: list[str], values: dict[frozenset[str], torch.Tensor], *, reason: str) -> SourceShare:

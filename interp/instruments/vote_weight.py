@@ -25,7 +25,7 @@ What is measured: the weight of the tokens' votes by the number of full matches,
 how far the level varies, and falls with the attention on full matches; how much of its variance such a comparison of
 tokens explains; and what it costs this model to lose it, by holding the level at its harmonic mean in the live model
 (which keeps the mean of 1 / level), beside a control that hands each sequence the level of another. That is not what
-the level is worth: the other weights have grown used to it.
+the level is worth: the other weights were trained together with it.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from interp.divergence import KL_FLOOR, kl_divergence
 from interp.hooked.transformer import MATCH, InductionTransformer, not_linear
 from interp.instruments.copy_heads import COPY_SEQUENCES, copy_heads
 from interp.notation import Tokens, check_positive
+from interp.regression import slope_through_origin
 from interp.results import Result, mean_stderr, provenance
 
 if TYPE_CHECKING:
@@ -319,21 +320,18 @@ def _laws_at(circuit: Circuit, tokens: torch.Tensor, sums: torch.Tensor, level: 
 def _by_matches(
     laws: torch.Tensor, votes: torch.Tensor, matches: torch.Tensor, *, alpha: float | None
 ) -> tuple[WeightAt, ...]:
-    """The slope of prediction on centred votes in each group, a ratio of sums, with the error of its linearisation."""
+    """The slope of prediction on centred votes in each group."""
     vocab = laws.shape[-1]
     target = laws - 1 / vocab
     rows = []
     for count in range(MOST_MATCHES + 1):
         here = matches == count if count < MOST_MATCHES else matches >= count
         z, p = votes[here], target[here]
-        bottom = float(z.square().sum(-1).mean()) if len(z) else 0.0
-        slope, stderr, counted = math.nan, math.nan, math.nan
+        counted = math.nan
         if alpha is not None and len(z):
             counted = float((matches[here] / (matches[here] + alpha * vocab)).double().mean())
-        if bottom > 0:
-            slope = float((z * p).sum(-1).mean()) / bottom
-            stderr = mean_stderr((z * (p - slope * z)).sum(-1))[1] / bottom
-        rows.append(WeightAt(matches=count, sequences=len(z), weight=slope, stderr=stderr, counted=counted))
+        line = slope_through_origin(z.numpy(), p.numpy())
+        rows.append(WeightAt(matches=count, sequences=len(z), weight=line.slope, stderr=line.stderr, counted=counted))
     return tuple(rows)
 
 
