@@ -6,7 +6,7 @@ JOBS        ?= 2
 PYTEST_ARGS ?=
 RESULTS     ?= results
 
-EXTRAS := dev,notebooks,cluster,docs
+EXTRAS := analyses,dev,notebooks,cluster,docs
 VENV   := .venv
 STAMP  := $(VENV)/.stamp
 LOG    := $(VENV)/install.log

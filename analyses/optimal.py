@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from analyses.cache import Cache
 from analyses.command import whole_number
 from analyses.subject import Study, parse_prior
 from analyses.yardstick import (
     PAPER_LENGTHS,
-    Cache,
     Predictor,
     Sequences,
     Trained,

@@ -19,18 +19,17 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from analyses import door
+from analyses.cache import source_tree
 from analyses.command import BadInput, Entry, read_entries
 from analyses.report import json_text, render_table, write_file
 from analyses.subject import flat_rows
-from analyses.yardstick import PAPER_LENGTHS, ROOT, Trained, trained_checkpoints
+from analyses.yardstick import PAPER_LENGTHS, Trained, trained_checkpoints
 
 Select = Callable[[list[Trained]], list[Trained]]
-NOT_IN_NUMBERS = ("__init__.py", "plotting.py")  # modules that no result depends on
 
 
 def everything(zoo: list[Trained]) -> list[Trained]:
@@ -222,7 +221,7 @@ def _job(
 ) -> Job:
     """A study may look at the whole zoo, so it depends on all of it."""
     weights = {str(one.path): _digest_of(one, name) for one in checkpoints or found}
-    key = {"analysis": name, "argv": argv, "weights": weights, "code": code_digest(name)}
+    key = {"analysis": name, "argv": argv, "weights": weights, "code": source_tree().key(*code_of(name))}
     return Job(
         analysis=name,
         argv=argv,
@@ -246,25 +245,9 @@ def _digest_of(one: Trained, analysis: str) -> str:
     return digest.hexdigest()
 
 
-@cache
-def code_digest(analysis: str) -> str:
-    """A digest of the code that an analysis stands on: its own, the instruments, the models, and key packages."""
-    from importlib import metadata
-
-    digest = hashlib.sha256()
-    own = [ROOT / "analyses" / f"{name}.py" for name in (analysis, "subject", "yardstick", "door")]
-    claims = sorted((ROOT / "analyses" / "claims").glob("*.py")) if analysis == "theory" else []
-    shared = [
-        file
-        for room in ("interp", "models")
-        for file in sorted((ROOT / room).rglob("*.py"))
-        if file.name not in NOT_IN_NUMBERS
-    ]
-    for file in [*own, *claims, *shared]:
-        digest.update(file.read_bytes())
-    for package in ("numpy", "scipy", "numba", "torch", "transformer-lens"):
-        digest.update(metadata.version(package).encode())
-    return digest.hexdigest()
+def code_of(analysis: str) -> tuple[str, ...]:
+    """The modules whose imports are the code of a result: the analysis itself, and what runs it."""
+    return f"analyses.{analysis}", "analyses.door"
 
 
 def _run(jobs: Sequence[Job], *, workers: int, what: str) -> None:

@@ -22,10 +22,10 @@ import argparse
 import itertools
 from typing import TYPE_CHECKING, Any
 
+from analyses.cache import Cache
 from analyses.command import whole_number
 from analyses.subject import Study, parse_prior
 from analyses.yardstick import (
-    Cache,
     Predictor,
     Sequences,
     Trained,

@@ -11,15 +11,20 @@ loop by loop (`analyses.claims.definitions`). --batch is the number of sequences
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from analyses.subject import Study
 
+if TYPE_CHECKING:
+    from analyses.claims.claim import Claim
+
 KIND = "study"
 
-# module of analyses.claims, function, the paper's label; in the paper's order
+# module of analyses.claims, function, the paper's label; in the paper's order. Names, because the modules need torch:
+# `check_of` imports them.
 CLAIMS = [
     ("estimators", "transformer_estimator", "prop:transformer_estimator"),
     ("estimators", "add_constant", "prop:add_constant"),
@@ -60,8 +65,7 @@ def study(options: argparse.Namespace) -> Study:
     with tqdm(chosen, disable=not sys.stderr.isatty(), leave=False, file=sys.stderr) as bar:
         for module, function, label in bar:
             bar.set_description(label)
-            check = getattr(importlib.import_module(f"analyses.claims.{module}"), function)
-            claims.append(check(options.seed, options.batch))
+            claims.append(check_of(module, function)(options.seed, options.batch))
     failed = [claim for claim in claims if not claim.holds]
     held = len(claims) - len(failed)
     return Study(
@@ -75,3 +79,12 @@ def study(options: argparse.Namespace) -> Study:
         ],
         failures=[f"{claim.label}: {claim.claim} (error {claim.error:.2g}; {claim.note})" for claim in failed],
     )
+
+
+def check_of(module: str, function: str) -> Callable[[int, int], Claim]:
+    """The function that checks a claim. Its modules are imported by name here, so that the cache sees them."""
+    from analyses.claims import adaptive_beta, backoff, blocks, estimators, invariance, priors
+
+    modules = {one.__name__: one for one in (adaptive_beta, backoff, blocks, estimators, invariance, priors)}
+    check: Callable[[int, int], Claim] = getattr(modules[f"analyses.claims.{module}"], function)
+    return check

@@ -1,30 +1,23 @@
 """What the statistical studies share: common sequences, predictors by name, the zoo's checkpoints, and a cache.
 
 A predictor is a name, a group, a key that says everything its numbers depend on, and a function from
-sequences to laws. What is kept of it is the KL of each sequence, so that differences between predictors are
-paired. It is cached by content: the file name is a digest of the key, of the sequences' key and of the code
-behind them, so that a second run reads instead of computing, and a changed option, checkpoint or formula is a
-different file.
+sequences to laws. What is kept of it (`analyses.cache`) is the KL of each sequence, so that differences between
+predictors are paired.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import functools
 import hashlib
-import io
-import json
 import sys
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analyses.cache import ROOT, Cache
 from analyses.command import whole_number
-from analyses.report import write_file
 from analyses.subject import summary_of
 
 if TYPE_CHECKING:
@@ -34,84 +27,10 @@ if TYPE_CHECKING:
     from interp.chains.priors import ChainBatch, Prior
     from interp.estimators.optimal import OptimalParameters
 
-ROOT = Path(__file__).parent.parent
 ZOO = ROOT / "models" / "checkpoints"
 CACHE = Path("results") / "cache"
 PAPER_LENGTHS = (32, 64, 128, 192, 256, 384, 512, 768, 1024)
 HARD = 100.0  # the beta of the paper's hard construction
-
-
-class Cache:
-    """Results by the digest of what they depend on; a directory of small files without pickles, or nothing at all."""
-
-    def __init__(self, directory: Path | None) -> None:
-        self.directory = directory
-        self.memory: dict[str, Any] = {}  # within one run, also where nothing is kept on disk
-
-    def arrays(self, key: dict[str, Any], make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """The arrays stored for the key, or those that `make` gives, which are stored."""
-        import numpy as np
-
-        def read(file: Path) -> Any:
-            with np.load(file, allow_pickle=False) as stored:
-                return dict(stored)
-
-        def written(arrays: Any) -> bytes:
-            buffer = io.BytesIO()
-            np.savez(buffer, allow_pickle=False, **arrays)
-            return buffer.getvalue()
-
-        found: dict[str, np.ndarray] = self._find(key, make, suffix="npz", read=read, written=written)
-        return found
-
-    def value(self, key: dict[str, Any], make: Callable[[], Any]) -> Any:
-        """The JSON value stored for the key, or the one that `make` gives, which is stored."""
-        return self._find(
-            key,
-            lambda: json.loads(json.dumps(make())),
-            suffix="json",
-            read=lambda file: json.loads(file.read_text())["value"],
-            written=lambda value: (json.dumps({"key": key, "value": value}, indent=1) + "\n").encode(),
-        )
-
-    def _find(
-        self,
-        key: dict[str, Any],
-        make: Callable[[], Any],
-        *,
-        suffix: str,
-        read: Callable[[Path], Any],
-        written: Callable[[Any], bytes],
-    ) -> Any:
-        text = json.dumps({"key": key, "code": code_digest()}, sort_keys=True)
-        name = f"{key['what']}-{hashlib.sha256(text.encode()).hexdigest()[:24]}.{suffix}"
-        if name in self.memory:
-            return self.memory[name]
-        file = None if self.directory is None else self.directory / name
-        found = None
-        if file is not None and file.is_file():
-            # A damaged file is made again.
-            with contextlib.suppress(OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-                found = read(file)
-        if found is None:
-            found = make()
-            if file is not None:
-                write_file(file, written(found))
-        self.memory[name] = found
-        return found
-
-
-@functools.cache
-def code_digest() -> str:
-    """A digest of the modules behind the numbers and of the versions of what they stand on."""
-    from importlib import metadata
-
-    digest = hashlib.sha256()
-    for file in sorted((ROOT / "interp").rglob("*.py")):
-        digest.update(file.read_bytes())
-    for package in ("numpy", "numba", "torch"):
-        digest.update(metadata.version(package).encode())
-    return digest.hexdigest()
 
 
 def remembered(name: str, options: argparse.Namespace, make: Callable[[], dict[str, Any]], **more: Any) -> Any:
@@ -120,9 +39,8 @@ def remembered(name: str, options: argparse.Namespace, make: Callable[[], dict[s
 
     aside = {"json", "csv", "out", "overwrite", "cache", "no_cache", "zoo"}  # these do not shape the numbers
     asked = {key: value for key, value in sorted(vars(options).items()) if key not in aside}
-    own = hashlib.sha256((ROOT / "analyses" / f"{name}.py").read_bytes() + Path(__file__).read_bytes()).hexdigest()
-    key = {"what": name, "options": jsonable(asked), "own": own, **more}
-    return open_cache(options).value(key, lambda: jsonable(make()))
+    key = {"what": name, "options": jsonable(asked), **more}
+    return open_cache(options).value(key, lambda: jsonable(make()), using=(make,))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +95,8 @@ def measure(sequences: Sequences, predictor: Predictor, cache: Cache) -> Measure
         divergence = kl_divergence(sequences.chains.next_law, predictor.law(sequences.tokens))
         return {"values": divergence.values.numpy(), "floored": np.array(divergence.floored)}
 
-    stored = cache.arrays({"what": "kl", "predictor": predictor.key, "sequences": sequences.key()}, compute)
+    key = {"what": "kl", "predictor": predictor.key, "sequences": sequences.key()}
+    stored = cache.arrays(key, compute, using=(predictor.law,))
     return Measured(values=stored["values"], floored=float(stored["floored"]))
 
 

@@ -10,7 +10,7 @@ import time
 from analyses import plan
 from analyses.command import BAD_INPUT, FAILED, OK, Entry, say
 from analyses.report import check_document_target
-from figures import door, page
+from figures import door, drawing, page
 
 
 def reproduce(entries: dict[str, Entry], options: argparse.Namespace) -> int:
@@ -23,7 +23,7 @@ def reproduce(entries: dict[str, Entry], options: argparse.Namespace) -> int:
     pictures = argparse.Namespace(**{**vars(options), "out": options.out / "figures", "results": options.out})
     pictures.format = tuple(dict.fromkeys([*options.format, "png"]))  # the page shows PNGs
     for entry in entries.values():
-        door.check_figure_target(entry, pictures)
+        drawing.check_figure_target(entry, pictures)
 
     say(f"== analyses, of the checkpoints below {options.checkpoints}")
     with contextlib.redirect_stdout(sys.stderr):

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyses import kl_curves, optimal, pseudo_counts, regret, yardstick
+from analyses import kl_curves, optimal, pseudo_counts, regret
 from analyses.door import main
 from interp.chains.priors import HierarchicalDirichlet
 from interp.divergence import KL_FLOOR
@@ -103,27 +103,6 @@ def test_second_run_computes_nothing(run, monkeypatch):
     assert run("kl_curves", *CURVES)["rows"] == first["rows"]
     with pytest.raises(AssertionError, match="computed again"):
         run("kl_curves", *CURVES, "--seed", 1)
-
-
-def test_cache_is_by_content(tmp_path):
-    cache = yardstick.Cache(tmp_path)
-    made = []
-
-    def make(value):
-        made.append(value)
-        return {"x": np.full(3, value)}
-
-    key = {"what": "test", "a": 1}
-    assert cache.arrays(key, lambda: make(1.0))["x"][0] == 1
-    again = yardstick.Cache(tmp_path)
-    assert again.arrays(key, lambda: make(2.0))["x"][0] == 1  # read, not made
-    assert again.arrays({**key, "a": 2}, lambda: make(3.0))["x"][0] == 3
-    for file in tmp_path.iterdir():
-        file.write_bytes(b"damaged")
-    assert yardstick.Cache(tmp_path).arrays(key, lambda: make(4.0))["x"][0] == 4
-    assert yardstick.Cache(None).value(key, lambda: 5) == 5
-    assert made == [1.0, 3.0, 4.0]
-    assert not list(tmp_path.glob("*.pkl"))
 
 
 def test_regret_adds_up(run):

@@ -15,7 +15,7 @@ from matplotlib.colors import to_hex
 import interp as ip
 from analyses import plan
 from analyses.attention import readings
-from figures import _attention, _circuit, door, mech_indep, mech_main
+from figures import _attention, _circuit, drawing, mech_indep, mech_main
 from figures.panels import MissingPanel
 from interp.plotting import OVERLAP_COLOURS
 from tests import tiny_zoo
@@ -71,7 +71,7 @@ def drawn():
 
     def draw(name: str, results):
         module = importlib.import_module(f"figures.{name}")
-        with plt.style.context(door.STYLE):
+        with plt.style.context(drawing.STYLE):
             figures.append(module.draw(module.chosen(results)))
         return figures[-1]
 

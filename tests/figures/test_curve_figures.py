@@ -15,7 +15,7 @@ from matplotlib.colors import to_hex
 import interp as ip
 from analyses import door as analyses_door
 from analyses import kl_curves, regret
-from figures import _curves, door
+from figures import _curves, drawing
 from figures.panels import FAMILY_COLOURS, MissingPanel
 from tests.figures.artists import assert_readable
 
@@ -37,7 +37,7 @@ def drawn():
 
     def draw(name, results):
         module = module_of(name)
-        with plt.style.context(door.STYLE):
+        with plt.style.context(drawing.STYLE):
             figure = module.draw(module.chosen(results))
             figure.canvas.draw()
         figures.append(figure)

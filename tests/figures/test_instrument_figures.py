@@ -18,7 +18,16 @@ from matplotlib.figure import Figure
 
 import interp as ip
 from analyses import door as analyses_door
-from figures import causal, direct_path, door, dynamics, identity_blocks, lag_pairs, mass_by_overlap, smoothing_source
+from figures import (
+    causal,
+    direct_path,
+    drawing,
+    dynamics,
+    identity_blocks,
+    lag_pairs,
+    mass_by_overlap,
+    smoothing_source,
+)
 from figures._instruments import LARGEST_GAP, LEAST_RECOVERED, SETTINGS
 from figures.panels import MissingPanel
 from interp.plotting import OVERLAP_COLOURS
@@ -95,7 +104,7 @@ def history(**words: Any) -> dict[str, Any]:
 def drawn(module: ModuleType, results: dict[str, Rows]) -> Figure:
     """The figure in the house style, the standard family's panels missing."""
     mine = module.chosen({name: results[name] for name in module.ANALYSES})
-    with plt.style.context(door.STYLE):
+    with plt.style.context(drawing.STYLE):
         return module.draw(mine)
 
 
@@ -111,7 +120,7 @@ pytestmark = pytest.mark.usefixtures("closing")
 @pytest.mark.parametrize("module", FIGURES)
 def test_pictures_can_be_read_and_say_what_is_missing(module: ModuleType, results: dict[str, Rows]) -> None:
     mine = module.chosen({name: results[name] for name in module.ANALYSES})
-    with plt.style.context(door.STYLE):
+    with plt.style.context(drawing.STYLE):
         if module is dynamics:
             figure = module.draw(mine)
         else:
@@ -129,7 +138,7 @@ def test_pictures_can_be_read_and_say_what_is_missing(module: ModuleType, result
 @pytest.mark.parametrize("module", FIGURES)
 def test_without_any_result_there_are_notes(module: ModuleType) -> None:
     nothing = module.chosen({name: [] for name in module.ANALYSES})
-    with plt.style.context(door.STYLE), pytest.warns(MissingPanel):
+    with plt.style.context(drawing.STYLE), pytest.warns(MissingPanel):
         assert_readable(module.draw(nothing))
     assert "no " in module.caption(nothing)
     assert module.verdict(nothing).word == "cannot tell"
@@ -200,7 +209,7 @@ class TestDirectPath:
         assert found.word == "holds in part"
         assert "counts tokens (R2 0.90)" in found.why
         figure = drawn(direct_path, rows)
-        with plt.style.context(door.STYLE):
+        with plt.style.context(drawing.STYLE):
             assert_readable(figure)
         widths = [bar.get_width() for group in figure.axes[1].containers for bar in group]
         assert widths == [0.8, 0.7, 0.9, 0.01]
@@ -416,7 +425,7 @@ class TestDynamics:
     def test_four_runs_fit_side_by_side(self) -> None:
         families = ("construction", "disentangled", "standard")
         rows = [*(history(family=family) for family in families), history(protocol="paper")]
-        with plt.style.context(door.STYLE):
+        with plt.style.context(drawing.STYLE):
             figure = dynamics.draw(dynamics.chosen({"dynamics": rows}))
             assert len(figure.axes) == 16
             assert_readable(figure)

@@ -12,7 +12,7 @@ import pytest
 
 import interp as ip
 from analyses import door as analyses_door
-from figures import door, leaving_the_law
+from figures import drawing, leaving_the_law
 from figures.panels import MissingPanel
 from tests.figures.artists import assert_readable
 from tests.figures.test_instrument_figures import history
@@ -43,14 +43,14 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str
 
 
 def drawn(results: dict[str, Any]) -> Any:
-    with plt.style.context(door.STYLE):
+    with plt.style.context(drawing.STYLE):
         return leaving_the_law.draw(results)
 
 
 def test_weights_and_sides_are_those_of_the_models(results: dict[str, Any]) -> None:
     mine = leaving_the_law.chosen(results)
     figure = drawn(mine)
-    with plt.style.context(door.STYLE):
+    with plt.style.context(drawing.STYLE):
         assert_readable(figure)
     explained, loss, weights, sides = figure.axes
     assert [line.get_ydata()[-1] for line in explained.lines[:2]] == [0.9, 0.3]  # the paper's run, then the long one

@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex
 import interp as ip
 from analyses import circuit, prior_trees
 from analyses.subject import Study
-from figures import door, task_priors, two_layer_circuit
+from figures import drawing, task_priors, two_layer_circuit
 from figures._schematic import letter
 from figures.panels import MissingPanel
 from interp.plotting import OVERLAP_COLOURS
@@ -42,7 +42,7 @@ def circuits():
 
 
 def drawn(module, results):
-    with plt.style.context(door.STYLE):
+    with plt.style.context(drawing.STYLE):
         figure = module.draw(results)
         figure.canvas.draw()
     return figure
@@ -306,7 +306,7 @@ def test_everything_can_be_read(name, request):
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_saving_leaves_the_places_as_they_are(machine, suffix):
     """No layout engine may move what was placed in inches; a warning would be an error here."""
-    with plt.style.context(door.STYLE):
-        assert door.picture_bytes(machine, "pdf")
-        assert door.picture_bytes(machine, suffix)
+    with plt.style.context(drawing.STYLE):
+        assert drawing.picture_bytes(machine, "pdf")
+        assert drawing.picture_bytes(machine, suffix)
     assert tuple(machine.axes[0].get_position().bounds) == (0.0, 0.0, 1.0, 1.0)

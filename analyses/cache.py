@@ -1,0 +1,266 @@
+"""The one cache: a result is kept under a digest of everything that shapes it.
+
+    cache = Cache(Path("results/cache"))
+    cache.value({"what": "optimum", "length": 64}, make)       JSON
+    cache.arrays({"what": "kl", "sequences": ...}, make)       NumPy arrays
+
+The caller's key names options, weights and sequences. The code behind the value is added to it from the import
+graph, which grimp reads from the source: the module that defines `make`, every module of the suite that it imports, at
+the top or inside functions, what these import, and so on. With them come the packages that they lie in (Python
+runs their `__init__.py`), the data files beside a module that its source names, and the versions of the installed
+packages that they import. No module is listed by hand, so none can be forgotten.
+
+Imports under `if TYPE_CHECKING` are left out: they never run. A package that loads its names on first use (it has a
+module-level `__getattr__`, as `interp` does) hides what it imports, so a module that imports the package itself depends
+on all of it. An import by a computed name cannot be seen; the tests forbid it where results are made.
+
+The source is read once in each process. A value that was made while the files on disk changed is returned, but not
+kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import io
+import json
+import platform
+import re
+import sys
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analyses.report import write_file
+
+if TYPE_CHECKING:
+    import numpy as np
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("interp", "models", "analyses", "figures")
+LAZY_NAMES = re.compile(rb"^def __getattr__\(", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceTree:
+    """The suite's source at one moment.
+
+    root      the directory that holds the packages
+    imports   module -> the modules that it imports, those of other distributions by their top-level name
+    digests   module -> a digest of its file and of the data files that it names
+    lazy      packages that load their names on first use
+    """
+
+    root: Path
+    imports: Mapping[str, frozenset[str]]
+    digests: Mapping[str, str]
+    lazy: frozenset[str]
+
+    def closure(self, *modules: str) -> frozenset[str]:
+        """The modules, the packages they belong to, and everything of the suite that these import."""
+        found: set[str] = set()
+        waiting = list(modules)
+        while waiting:
+            module = waiting.pop()
+            if module in found:
+                continue
+            if module not in self.imports:
+                raise ValueError(f"{module} is no module of the suite, so its results cannot be kept by its code")
+            found.add(module)
+            waiting += parents(module)
+            for name in self.imports[module]:
+                if name in self.lazy:
+                    waiting += [other for other in self.imports if other.startswith(f"{name}.")]
+                if name in self.imports:
+                    waiting.append(name)
+        return frozenset(found)
+
+    def installed(self, modules: Iterable[str]) -> dict[str, str]:
+        """The versions of Python and of the installed packages that the modules import, by name."""
+        names = {name for module in modules for name in self.imports[module]} - set(self.imports)
+        return {"python": platform.python_version()} | {
+            name: version_of(name) for name in sorted(names - sys.stdlib_module_names)
+        }
+
+    def key(self, *modules: str) -> str:
+        """A digest of all the code that the modules depend on."""
+        closure = sorted(self.closure(*modules))
+        parts = [[module, self.digests[module]] for module in closure]
+        return digest_of([parts, self.installed(closure)])
+
+    def unchanged(self, *modules: str) -> bool:
+        """Whether the files that the modules depend on are still as they were when the tree was read."""
+        return all(file_digest(self.root, module) == self.digests[module] for module in self.closure(*modules))
+
+
+def read_tree() -> SourceTree:
+    """The source of the suite as Python would import it now."""
+    import grimp
+
+    graph = grimp.build_graph(
+        *PACKAGES, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
+    )
+    own = sorted(module for module in graph.modules if module.partition(".")[0] in PACKAGES)
+    lazy = [
+        module
+        for module in own
+        if is_package(ROOT, module) and LAZY_NAMES.search(source_file(ROOT, module).read_bytes())
+    ]
+    return SourceTree(
+        root=ROOT,
+        imports={module: frozenset(graph.find_modules_directly_imported_by(module)) for module in own},
+        digests={module: file_digest(ROOT, module) for module in own},
+        lazy=frozenset(lazy),
+    )
+
+
+@functools.cache
+def source_tree() -> SourceTree:
+    """The source, read once in each process."""
+    return read_tree()
+
+
+def parents(module: str) -> list[str]:
+    """The packages that a module lies in, whose `__init__.py` Python runs first.
+
+    >>> parents("interp.chains.urn")
+    ['interp', 'interp.chains']
+    """
+    parts = module.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def is_package(root: Path, module: str) -> bool:
+    return (root / module.replace(".", "/")).is_dir()
+
+
+def source_file(root: Path, module: str) -> Path:
+    """Where the module's source lies."""
+    place = root / module.replace(".", "/")
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+
+
+def data_files(root: Path, module: str) -> list[Path]:
+    """The files beside a module, Python's own apart, whose names stand in its source."""
+    source = source_file(root, module)
+    text = source.read_bytes()
+    beside = [file for file in source.parent.iterdir() if file.suffix not in (".py", ".pyc") and file.is_file()]
+    return sorted(file for file in beside if file.name.encode() in text)
+
+
+def file_digest(root: Path, module: str) -> str:
+    """A digest of the module's source and of its data files; empty if the source is gone."""
+    try:
+        files = [source_file(root, module), *data_files(root, module)]
+        return digest_of([[file.name, hashlib.sha256(file.read_bytes()).hexdigest()] for file in files])
+    except OSError:
+        return ""
+
+
+@functools.cache
+def version_of(name: str) -> str:
+    """The version of the installed package that a top-level module belongs to; "unknown" if none says so."""
+    try:
+        return metadata.version(name)  # most are called as they are imported
+    except metadata.PackageNotFoundError:
+        owners = metadata.packages_distributions().get(name, [])
+        return ", ".join(f"{owner} {metadata.version(owner)}" for owner in sorted(owners)) or "unknown"
+
+
+def digest_of(value: Any) -> str:
+    """A digest of a JSON-able value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def module_of(function: Callable[..., Any]) -> str:
+    """The module that defines a function, a method or a `functools.partial` of one."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(function.__module__)
+
+
+class Cache:
+    """Values by the digest of what they depend on: a directory of small files without pickles, or memory alone."""
+
+    def __init__(self, directory: Path | None, *, tree: SourceTree | None = None) -> None:
+        self.directory = directory
+        self.tree = source_tree() if tree is None else tree
+        self.memory: dict[str, Any] = {}
+
+    def arrays(
+        self,
+        key: dict[str, Any],
+        make: Callable[[], dict[str, np.ndarray]],
+        *,
+        using: Sequence[Callable[..., Any]] = (),
+    ) -> dict[str, np.ndarray]:
+        """The arrays kept for the key, or those that `make` gives, which are kept.
+
+        `using` are functions that `make` was given and calls: their code is part of the key too.
+        """
+        import numpy as np
+
+        def read(content: bytes) -> Any:
+            with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+                return dict(stored)
+
+        def written(arrays: Any) -> bytes:
+            buffer = io.BytesIO()
+            np.savez(buffer, allow_pickle=False, **arrays)
+            return buffer.getvalue()
+
+        found: dict[str, np.ndarray] = self._find(
+            key, make, modules=[module_of(function) for function in (make, *using)], form=("npz", read, written)
+        )
+        return found
+
+    def value(
+        self,
+        key: dict[str, Any],
+        make: Callable[[], Any],
+        *,
+        using: Sequence[Callable[..., Any]] = (),
+    ) -> Any:
+        """The JSON value kept for the key, or the one that `make` gives, which is kept; `using` as for `arrays`."""
+
+        def written(value: Any) -> bytes:
+            return (json.dumps({"key": key, "value": value}) + "\n").encode()
+
+        def made() -> Any:
+            return json.loads(json.dumps(make()))  # the same whether it was read or made
+
+        return self._find(
+            key,
+            made,
+            modules=[module_of(function) for function in (make, *using)],
+            form=("json", lambda content: json.loads(content)["value"], written),
+        )
+
+    def _find(
+        self,
+        key: dict[str, Any],
+        make: Callable[[], Any],
+        *,
+        modules: Sequence[str],
+        form: tuple[str, Callable[[bytes], Any], Callable[[Any], bytes]],
+    ) -> Any:
+        suffix, read, written = form
+        name = f"{key['what']}-{digest_of([key, self.tree.key(*modules)])[:24]}.{suffix}"
+        if name in self.memory:
+            return self.memory[name]
+        file = None if self.directory is None else self.directory / name
+        found = None
+        if file is not None:
+            # A damaged file is made again.
+            with contextlib.suppress(OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+                found = read(file.read_bytes())
+        if found is None:
+            found = make()
+            if file is not None and self.tree.unchanged(*modules):
+                write_file(file, written(found))
+        self.memory[name] = found
+        return found

@@ -1,0 +1,462 @@
+"""The cache: a key changes with every module behind a result, and with no other; stale numbers are impossible."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analyses import cache as caching
+from analyses import door, optimal, plan, regret, yardstick
+from analyses.cache import PACKAGES, ROOT, Cache, SourceTree, data_files, file_digest, module_of, source_file
+from analyses.command import read_entries
+from figures import drawing
+from interp.chains.priors import HierarchicalDirichlet
+
+TREE = caching.source_tree()
+PRIOR = HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0))
+
+
+def predictors() -> dict[str, tuple[str, ...]]:
+    """The modules that make the KL of each kind of predictor, as `measure` finds them."""
+    model = {"family": "standard", "bos": True, "length": 8, "order": 2, "vocab": 3}
+    checkpoint = yardstick.Trained(path=Path(), name="x", model=model, training={"prior": PRIOR.to_dict()}, digest="")
+    kinds = {
+        "closed form": next(yardstick.constructions(PRIOR, length=8, draws=400, seed=0, cache=Cache(None))),
+        "add-alpha": regret.add_alpha_of(PRIOR),
+        "checkpoint": checkpoint.predictor(),
+    }
+    return {f"kl of {kind}": (module_of(yardstick.measure), module_of(one.law)) for kind, one in kinds.items()}
+
+
+def roots() -> dict[str, tuple[str, ...]]:
+    """Everything that is kept: name -> the modules from which its code is found."""
+    found = {f"analysis {name}": plan.code_of(name) for name in read_entries(door.FOLDER, marker="KIND")}
+    figures = read_entries(Path(drawing.__file__).parent, marker="LABEL")
+    found |= {f"figure {name}": drawing.code_of(name) for name in figures}
+    found |= {
+        "optimum": (module_of(yardstick.optimum),),
+        "Bayes": (module_of(yardstick.measure_bayes),),
+        "weights of Jelinek-Mercer": (module_of(yardstick.tuned_weights),),
+        "fits of trained models": (module_of(optimal.fitted),),
+    }
+    return found | predictors()
+
+
+ROOTS = roots()
+
+
+# The definition: a module depends on what it imports, statement by statement.
+
+
+def imported(module: str) -> Iterator[str]:
+    """The modules of the suite that a module imports when it runs, read with `ast` one statement at a time."""
+    tree = ast.parse(source_file(ROOT, module).read_text())
+    for node in walk_without_type_checking(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in TREE.imports)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} has a relative import"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                name = inner if inner in TREE.imports else node.module
+                if name in TREE.imports:
+                    yield name
+
+
+def walk_without_type_checking(node: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            for other in child.orelse:
+                yield other
+                yield from walk_without_type_checking(other)
+            continue
+        yield child
+        yield from walk_without_type_checking(child)
+
+
+def reference_closure(modules: tuple[str, ...]) -> set[str]:
+    """What the modules need, by repeating the definition until nothing is added."""
+    found = set(modules)
+    while True:
+        more = {name for module in found for name in imported_once(module)} - found
+        if not more:
+            return found
+        found |= more
+
+
+def imported_once(module: str, known: dict[str, set[str]] = {}) -> set[str]:  # noqa: B006 (a memory between calls)
+    if module not in known:
+        parts = module.split(".")
+        packages = {".".join(parts[:count]) for count in range(1, len(parts))}
+        known[module] = {name for name in imported(module)} | packages
+    return known[module]
+
+
+# Every key.
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source without the checkpoints."""
+    return copied_tree(tmp_path_factory.mktemp("tree"))
+
+
+def copied_tree(folder: Path) -> Path:
+    ignored = shutil.ignore_patterns("__pycache__", "checkpoints")
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
+    return folder
+
+
+def edited(copy: Path, *files: Path) -> SourceTree:
+    """The tree after an edit of these files, which is taken back."""
+    kept = {file: file.read_bytes() for file in files}
+    try:
+        for file, content in kept.items():
+            file.write_bytes(content + b"\n# another word\n")
+        return replace(TREE, root=copy, digests={module: file_digest(copy, module) for module in TREE.imports})
+    finally:
+        for file, content in kept.items():
+            file.write_bytes(content)
+
+
+def changed_keys(before: SourceTree, after: SourceTree, names: dict[str, tuple[str, ...]] = ROOTS) -> set[str]:
+    return {name for name, modules in names.items() if before.key(*modules) != after.key(*modules)}
+
+
+def unnoticed(tree: SourceTree, modules: tuple[str, ...]) -> set[str]:
+    """The modules behind a result whose change leaves the key as it is: there must be none."""
+    return {
+        module
+        for module in reference_closure(modules)
+        if tree.key(*modules) == replace(tree, digests={**tree.digests, module: "changed"}).key(*modules)
+    }
+
+
+def test_the_copy_has_the_keys_of_the_original(copy: Path) -> None:
+    same = replace(TREE, root=copy, digests={module: file_digest(copy, module) for module in TREE.imports})
+    assert changed_keys(TREE, same) == set()
+
+
+def test_a_key_changes_with_every_module_behind_it_and_with_no_other(copy: Path) -> None:
+    """Each module of the suite is edited in turn: the keys that change are those whose code needs it."""
+    needs = {name: reference_closure(modules) for name, modules in ROOTS.items()}
+    assert len(TREE.imports) > 100
+    for module in TREE.imports:
+        file = source_file(copy, module)
+        after = {**TREE.digests, module: changed_digest(copy, module, file)}
+        assert after[module] != TREE.digests[module]
+        changed = changed_keys(TREE, replace(TREE, digests=after))
+        assert changed == {name for name, modules in needs.items() if module in modules}, module
+
+
+def changed_digest(copy: Path, module: str, file: Path) -> str:
+    content = file.read_bytes()
+    try:
+        file.write_bytes(content + b"\n# another word\n")
+        return file_digest(copy, module)
+    finally:
+        file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "name", ["analysis copy_heads", "analysis theory", "figure leaving_the_law", "kl of checkpoint"]
+)
+def test_a_module_left_out_by_hand_would_be_found(name: str) -> None:
+    modules = ROOTS[name]
+    assert unnoticed(TREE, modules) == set()
+    for importer in modules:
+        for left_out in sorted(TREE.imports[importer] & set(TREE.imports)):
+            imports = {**TREE.imports, importer: TREE.imports[importer] - {left_out}}
+            for other in TREE.imports:  # nor does another way lead there
+                imports[other] = imports[other] - {left_out}
+            assert left_out in unnoticed(replace(TREE, imports=imports), modules)
+
+
+def test_closures_are_not_the_whole_suite() -> None:
+    sizes = {name: len(TREE.closure(*modules)) for name, modules in ROOTS.items()}
+    assert max(sizes.values()) < len(TREE.imports) / 2
+    assert "interp.estimators.bayes" not in TREE.closure(*plan.code_of("copy_heads"))
+    assert "interp.plotting" in TREE.closure(*plan.code_of("construction_attention"))  # through analyses.attention
+    assert "figures.dynamics" in TREE.closure(*drawing.code_of("leaving_the_law"))
+    assert "analyses.claims.backoff" in TREE.closure(*plan.code_of("theory"))
+    assert {"models.zoo", "models.kernels", "interp.hooked.checkpoint"} <= TREE.closure(*ROOTS["kl of checkpoint"])
+
+
+def test_data_files_are_part_of_the_key(copy: Path) -> None:
+    style = copy / "figures" / drawing.STYLE.name
+    assert data_files(copy, "figures.drawing") == [style]
+    changed = changed_keys(TREE, edited(copy, style))
+    assert changed == {name for name in ROOTS if name.startswith("figure ")}
+
+
+def test_versions_are_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {name: TREE.key(*modules) for name, modules in ROOTS.items()}
+    real = caching.version_of
+    monkeypatch.setattr(caching, "version_of", lambda name: "0" if name == "transformer_lens" else real(name))
+    changed = {name for name, modules in ROOTS.items() if TREE.key(*modules) != before[name]}
+    assert "analysis copy_heads" in changed
+    assert not {name for name in changed if name.startswith("figure ")}
+    assert caching.version_of("numpy") == np.__version__
+    assert real("no_such_module") == "unknown"
+
+
+# What the graph cannot show.
+
+
+def lazy_importers(imports: dict[str, frozenset[str]]) -> set[str]:
+    return {module for module, names in imports.items() if TREE.lazy & names}
+
+
+def test_no_result_hides_behind_lazily_loaded_names() -> None:
+    """`import interp as ip` is for notebooks and tests: here it would make every key depend on all of `interp`."""
+    assert TREE.lazy == {"interp"}
+    behind = {module for modules in ROOTS.values() for module in TREE.closure(*modules)}
+    assert lazy_importers(dict(TREE.imports)) & behind == set()
+
+
+def test_a_module_that_imports_the_lazy_package_depends_on_all_of_it() -> None:
+    imports = {**TREE.imports, "analyses.copy_heads": frozenset({"interp"})}
+    hidden = replace(TREE, imports=imports).closure("analyses.copy_heads")
+    assert {module for module in TREE.imports if module.split(".")[0] == "interp"} <= hidden
+
+
+def computed_imports(source: str) -> list[str]:
+    """Calls that import a module by a name that the source does not show."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return [
+        name for call in calls if (name := ast.unparse(call.func)).split(".")[-1] in ("import_module", "__import__")
+    ]
+
+
+def test_no_result_imports_by_a_computed_name() -> None:
+    behind = {module for modules in ROOTS.values() for module in TREE.closure(*modules)}
+    found = {module for module in behind if computed_imports(source_file(ROOT, module).read_text())}
+    # The first loads the analysis that is asked for, whose code each key names; the second is the lazy package.
+    assert found == {"analyses.door", "interp"}
+    assert computed_imports("import importlib\nimportlib.import_module(f'analyses.{name}')") == [
+        "importlib.import_module"
+    ]
+
+
+# The store.
+
+
+def own_tree(**digests: str) -> SourceTree:
+    """A tree in which this module and `json` are the whole suite."""
+    files = {"tests": "1", __name__: "1", "json": "1", "json.decoder": "1", **digests}
+    return SourceTree(root=ROOT, imports=dict.fromkeys(files, frozenset()), digests=files, lazy=frozenset())
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files on disk are as they were."""
+    monkeypatch.setattr(caching, "file_digest", lambda root, module: "1")
+
+
+@pytest.mark.usefixtures("still")
+def test_values_are_kept_by_key_and_by_code(tmp_path: Path) -> None:
+    made = []
+
+    def make(value: float) -> dict[str, np.ndarray]:
+        made.append(value)
+        return {"x": np.full(3, value)}
+
+    key = {"what": "test", "a": 1}
+    tree = own_tree()
+    assert Cache(tmp_path, tree=tree).arrays(key, lambda: make(1.0))["x"][0] == 1
+    again = Cache(tmp_path, tree=tree)
+    assert again.arrays(key, lambda: make(2.0))["x"][0] == 1  # read, not made
+    assert again.arrays({**key, "a": 2}, lambda: make(3.0))["x"][0] == 3
+    other = Cache(tmp_path, tree=own_tree(**{__name__: "2"}))
+    assert other.arrays(key, lambda: make(4.0))["x"][0] == 4
+    for file in tmp_path.iterdir():
+        file.write_bytes(b"damaged")
+    assert Cache(tmp_path, tree=tree).arrays(key, lambda: make(5.0))["x"][0] == 5
+    assert Cache(None, tree=tree).value(key, lambda: (5, None)) == [5, None]
+    assert made == [1.0, 3.0, 4.0, 5.0]
+    assert {file.suffix for file in tmp_path.iterdir()} == {".npz"}
+
+
+@pytest.mark.usefixtures("still")
+def test_code_that_a_maker_was_given_is_part_of_the_key(tmp_path: Path) -> None:
+    tree = own_tree()
+    key = {"what": "test"}
+    using = (json.JSONDecoder,)
+    assert Cache(tmp_path, tree=tree).value(key, lambda: 1, using=using) == 1
+    assert Cache(tmp_path, tree=tree).value(key, lambda: 2, using=using) == 1
+    later = own_tree(**{"json.decoder": "2"})
+    assert Cache(tmp_path, tree=later).value(key, lambda: 3, using=using) == 3
+
+
+def test_what_was_made_while_the_source_changed_is_not_kept(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, tree=own_tree())  # "1" is not the digest of this file
+    assert cache.value({"what": "test"}, lambda: 1) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_code_from_elsewhere_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"tests\.test_cache is no module of the suite"):
+        Cache(tmp_path).value({"what": "test"}, lambda: 1)
+
+
+# The experiments: an edit that changes a number must change the keys of all results that it shapes.
+
+EDITS = {
+    "weights halved in load": (
+        "interp.hooked.checkpoint",
+        "    return model\n",
+        "    for part in model.parameters():\n        part.data *= 0.5\n    return model\n",
+        {"analysis kl_curves", "analysis beta_kappa", "analysis optimal", "kl of checkpoint", "fits of trained models"},
+    ),
+    "fast_predict mixes in the uniform law": (
+        "models.zoo",
+        "        return stacked.predict(model.config, stacked.from_hooked([model]), tokens)[0]\n",
+        "        law = stacked.predict(model.config, stacked.from_hooked([model]), tokens)[0]\n"
+        "        return 0.5 * law + 0.5 / law.shape[-1]\n",
+        {"analysis kl_curves", "analysis optimal", "analysis regret", "kl of checkpoint"},
+    ),
+    "doubled betas in optimal": (
+        "analyses.optimal",
+        '        "beta": fit.beta.tolist(),\n',
+        '        "beta": (2 * fit.beta).tolist(),\n',
+        {"analysis optimal", "fits of trained models"},
+    ),
+    "tripled standard errors": (
+        "interp.results",
+        "    return mean, float(np.sqrt((sums**2).sum() * groups / (groups - 1)) / array.size)\n",
+        "    return mean, 3 * float(np.sqrt((sums**2).sum() * groups / (groups - 1)) / array.size)\n",
+        {"analysis kl_curves", "analysis optimal", "analysis pseudo_counts", "analysis regret", "analysis copy_heads"},
+    ),
+    "doubled KL in measure": (
+        "analyses.yardstick",
+        '        return {"values": divergence.values.numpy(), "floored": np.array(divergence.floored)}\n',
+        '        return {"values": 2 * divergence.values.numpy(), "floored": np.array(divergence.floored)}\n',
+        {"analysis kl_curves", "analysis optimal", "analysis regret", "kl of checkpoint", "kl of closed form"},
+    ),
+    "doubled eta in parse_prior": (
+        "analyses.subject",
+        "        eta = numbers[0] if numbers else [DEFAULT_ETA]\n",
+        "        eta = [2 * value for value in (numbers[0] if numbers else [DEFAULT_ETA])]\n",
+        {"analysis kl_curves", "analysis optimal", "analysis regret", "analysis beta_kappa"},
+    ),
+}
+
+
+def apply_edit(copy: Path, edit: str) -> tuple[Path, str]:
+    """Make the edit in the copy; returns the file and what it held."""
+    module, before, after, _ = EDITS[edit]
+    file = source_file(copy, module)
+    text = file.read_text()
+    assert before in text, f"{module} no longer has the line that the experiment edits"
+    start = text.rindex(before)
+    file.write_text(text[:start] + after + text[start + len(before) :])
+    return file, text
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_edits_that_change_numbers_change_keys(edit: str, copy: Path) -> None:
+    file, text = apply_edit(copy, edit)
+    try:
+        after = replace(TREE, root=copy, digests={module: file_digest(copy, module) for module in TREE.imports})
+    finally:
+        file.write_text(text)
+    assert EDITS[edit][3] <= changed_keys(TREE, after)
+
+
+# Run in the copied tree, where machine code would have to be compiled anew: small enough for Python alone.
+SCRIPT = """
+import contextlib, io, json, sys, warnings
+from pathlib import Path
+warnings.simplefilter("ignore")
+
+def asked(study):
+    for name in [name for name in sys.modules if name.split(".")[0] in ("interp", "models", "analyses", "figures")]:
+        del sys.modules[name]
+    from analyses import kl_curves
+    from analyses.door import main
+    kl_curves.TUNING_DRAWS = 100
+    own = {"kl_curves": ["--draws", "16"], "optimal": ["--sweeps", "length", "--draws", "100"]}[study]
+    common = ["--json", "--zoo", "zoo", "--cache", "cache", "--lengths", "32", "--priors", "hierarchical:5"]
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        main([study, *common, "--batch", "6", *own])
+    return json.loads(out.getvalue())["rows"]
+
+results = {}
+for name, study, file, text in json.loads(sys.stdin.read()):
+    kept = Path(file).read_text()
+    Path(file).write_text(text)
+    results[name] = asked(study)
+    Path(file).write_text(kept)
+print(json.dumps(results))
+"""
+
+
+@pytest.fixture(scope="module")
+def experiments(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """A small study of one shipped checkpoint in a copied tree, after each edit, always with the same cache."""
+    folder = copied_tree(tmp_path_factory.mktemp("experiments"))
+    shutil.copytree(ROOT / "models/checkpoints/hierarchical_bos/standard/T32_seed0", folder / "zoo" / "model")
+    runs = []
+    for edit, (module, *_) in EDITS.items():
+        study = "optimal" if module == "analyses.optimal" else "kl_curves"
+        file, text = apply_edit(folder, edit)
+        runs.append([edit, study, str(file), file.read_text()])
+        file.write_text(text)
+    file = source_file(folder, "analyses.optimal")
+    before, after = (
+        [[f"{study}, {when}", study, str(file), file.read_text()] for study in ("kl_curves", "optimal")]
+        for when in ("before", "after")
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), "NUMBA_DISABLE_JIT": "1"},
+        input=json.dumps([*before, *runs, *after]),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
+    return found
+
+
+def kl_of(rows: list[dict[str, Any]], predictor: str, column: str = "kl") -> float:
+    return next(row[column] for row in rows if row["predictor"] == predictor)
+
+
+def beta_of(rows: list[dict[str, Any]]) -> np.ndarray:
+    return np.array(next(row["beta"] for row in rows if row["source"] == "trained"))
+
+
+def test_numbers_move_with_the_code(experiments: dict[str, list[dict[str, Any]]]) -> None:
+    plain = experiments["kl_curves, before"]
+    halved, mixed = (experiments[name] for name in ("weights halved in load", "fast_predict mixes in the uniform law"))
+    assert kl_of(halved, "model") > 1.1 * kl_of(plain, "model")
+    assert kl_of(mixed, "model") > 1.1 * kl_of(plain, "model")
+    assert kl_of(halved, "katz") == kl_of(mixed, "katz") == kl_of(plain, "katz")
+    tripled = experiments["tripled standard errors"]
+    assert kl_of(tripled, "katz", "stderr") == pytest.approx(3 * kl_of(plain, "katz", "stderr"))
+    assert kl_of(tripled, "katz") == kl_of(plain, "katz")
+    doubled = experiments["doubled KL in measure"]
+    assert kl_of(doubled, "katz") == pytest.approx(2 * kl_of(plain, "katz"))
+    assert kl_of(experiments["doubled eta in parse_prior"], "katz") != kl_of(plain, "katz")
+    before = beta_of(experiments["optimal, before"])
+    np.testing.assert_allclose(beta_of(experiments["doubled betas in optimal"]), 2 * before)
+
+
+def test_the_numbers_come_back_with_the_code(experiments: dict[str, list[dict[str, Any]]]) -> None:
+    for study in ("kl_curves", "optimal"):
+        assert experiments[f"{study}, after"] == experiments[f"{study}, before"]
