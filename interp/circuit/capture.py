@@ -1,8 +1,8 @@
 """What a circuit's heads did on a batch of sequences: copy patterns, match scores and match patterns, through hooks.
 
-    capture(model, tokens)                                    a model of this suite
-    capture(circuit, tokens)                                  any model, with the place of its circuit
-    capture(model, tokens, order=2, match_layer=2, ...)       the same, the place given by hand
+    capture(model, tokens)                                              a model of this suite
+    capture(circuit, tokens)                                            any model, with the place of its circuit
+    capture(foreign, tokens, order=2, match_heads=((3, 0), (3, 2)))     the same, the place given by hand
 
 `capture` asks only for `run_with_hooks` and TransformerLens' canonical hook names, so it also takes models that people
 bring. The forward pass stops after the last layer that the circuit uses.

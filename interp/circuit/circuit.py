@@ -1,7 +1,7 @@
 """A circuit: a model, and where in it the copy heads and the match heads sit.
 
     circuit = Circuit(model)                                  a model of this suite says everything itself
-    circuit = Circuit(model, order=2, copy_heads=((0, 1), (1, 2)), match_heads=((3, 3),), vocab=6, bos=6)
+    circuit = Circuit(foreign, order=2, copy_heads=((0, 1), (1, 2)), match_heads=((3, 0), (3, 2)), vocab=5, bos=5)
 
 Every instrument that takes a model takes a circuit. A head is a pair (layer, head). `copy_heads[r - 1]` copies lag r,
 and is None where it is not known; copy heads may sit in different layers, and several heads may match: their attention

@@ -1,6 +1,8 @@
 """Hooks that read and edit the heads of a circuit in a live model; `runner.run` takes them.
 
-    laws(circuit, tokens, hooks=write_pattern(circuit, rows))     other attention in the match heads
+    reader = MatchReader(circuit)
+    run(circuit, tokens, hooks=reader.hooks)                              reader.scores, reader.pattern are then known
+    run(circuit, tokens, hooks=write_pattern(circuit, reader.pattern))    other attention in the match heads
 
 Weights are never touched: hooks hand on edited copies of activations, so that the model which is changed is the
 very one that is studied.

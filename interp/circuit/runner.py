@@ -1,7 +1,7 @@
 """The one runner of models: every prediction, capture and edit of the suite is a run from here.
 
-    predict(model, tokens)                    [batch, vocab] the law of the token after the last one
-    run(circuit, tokens, hooks=...)           the symbols' logits after the last token, under hooks
+    predict(model, tokens)                            [batch, vocab] the law of the token after the last one
+    run(circuit, tokens, hooks=reader.hooks)          the symbols' logits after the last token, under hooks
 
 Tokens come without BOS; it is prepended where the circuit has one. Sequences are run some at a time, so that memory is
 bounded. Where only the last position of a model of this suite is wanted, `last_query` computes the same numbers in a

@@ -1,0 +1,93 @@
+"""The example that opens a module's docstring runs as it stands, and the names it lists exist."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import interp as ip
+from interp.circuit.edits import MatchReader
+from interp.circuit.runner import run
+from tests.planted import planted_deep, trained_like
+
+ROOT = Path(__file__).parent.parent
+# Glossaries, formulas, and functions of arrays that a result fills in.
+NO_EXAMPLE = {"interp.notation", "interp.regression", "interp.results", "interp.plotting"}
+
+
+def modules() -> list[str]:
+    files = sorted((ROOT / "interp").rglob("*.py"))
+    names = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files if file.name != "__init__.py"]
+    return [name for name in names if name not in NO_EXAMPLE]
+
+
+def example(document: str) -> list[str]:
+    """The code of the first indented block, without the glosses that stand three spaces or a # behind it."""
+    block = re.search(r"\n\n((?:    .*\n?)+)", document + "\n")
+    if block is None:
+        return []
+    lines = textwrap.dedent(block[1]).rstrip("\n").split("\n")
+    return [re.split(r"(?<=\S)\s{3,}|\s+# ", line)[0].rstrip() for line in lines]
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the examples speak of."""
+    prior = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
+    chains = prior.sample(batch=64, length=64, seed=0)
+    model = trained_like(order=2, vocab=5, beta=(2.7, 1.2), kappa=3.3, length=64)
+    circuit = ip.Circuit(model)
+    cap = ip.capture(model, chains.tokens)
+    reader = MatchReader(circuit)
+    fit = ip.fit_scores(cap)
+    deep = planted_deep(vocab=5, length=64)
+    prediction = ip.predict(model, chains.tokens)
+    return {
+        **{name: getattr(ip, name) for name in ip.__all__},
+        "ip": ip,
+        "prior": prior,
+        "chains": chains,
+        "tokens": chains.tokens,
+        "model": model,
+        "foreign": deep,
+        "run": run,
+        "circuit": circuit,
+        "cap": cap,
+        "reader": reader,
+        "rows": cap.match_pattern[:, :, 0].double(),
+        "fit": fit,
+        "beta": fit.beta,
+        "kappa": fit.kappa,
+        "prediction": prediction,
+        "ids": circuit.ids(chains.tokens),
+        "path": tmp_path_factory.mktemp("docstrings") / "model",
+        "torch": torch,
+    }
+
+
+@pytest.mark.parametrize("module", modules())
+def test_the_opening_example_runs(module: str, names: dict[str, Any]) -> None:
+    loaded = importlib.import_module(module)
+    lines = example(ast.get_docstring(ast.parse(Path(loaded.__file__).read_text())) or "")
+    space = {**names, **{name: value for name, value in vars(loaded).items() if not name.startswith("__")}}
+    if all(re.fullmatch(r"\w+(, \w+)*", line) for line in lines):  # a list of names, each with its gloss
+        missing = [name for line in lines for name in line.split(", ") if name not in space]
+        assert not missing
+        return
+    exec(compile("\n".join(lines), module, "exec"), space)
+
+
+def test_a_broken_example_would_be_found() -> None:
+    lines = example(
+        "A module.\n\n    model = construct(order=2)   a model\n    model.nothing   # no such thing\n\nMore.\n"
+    )
+    assert lines == ["model = construct(order=2)", "model.nothing"]
+    with pytest.raises(TypeError, match="missing"):
+        exec("\n".join(lines), {"construct": ip.construct})
