@@ -26,7 +26,9 @@ import torch
 from torch import nn
 
 import interp as ip
-from models import compiled, disentangled, stacked
+from models import disentangled, standard
+from models.adam import TrainState
+from models.disentangled import compiled
 
 BATCH = 32
 PRIOR = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
@@ -91,7 +93,7 @@ def disentangled_steps(length: int) -> dict[str, Callable[[], None]]:
     config = disentangled.config(length=length, bos=True)
     flat = disentangled.initial(config, init="random(0.3)", seed=0)
     shape = disentangled.shape_of(config)
-    state = compiled.TrainState(params=flat.copy(), generator=np.random.default_rng(0))
+    state = TrainState(params=flat.copy(), generator=np.random.default_rng(0))
     rates = np.full(max(1, 4096 // length), 1e-3)  # a chunk of steps, as in a run; its time is divided by their number
 
     def ours() -> int:
@@ -108,15 +110,15 @@ def disentangled_steps(length: int) -> dict[str, Callable[[], None]]:
 
 
 def standard_steps(length: int) -> dict[str, Callable[[], None]]:
-    config = stacked.standard_config(order=2, vocab=5, length=length, bos=True)
-    state = stacked.StackedState.start(config, seeds=(0, 1, 2))
+    config = standard.standard_config(order=2, vocab=5, length=length, bos=True)
+    state = standard.StackedState.start(config, seeds=(0, 1, 2))
     rates = np.full(1, 1e-3)
 
     def ours() -> int:
-        stacked.train_chunk(config, state, PRIOR, rates, batch=BATCH)
+        standard.train_chunk(config, state, PRIOR, rates, batch=BATCH)
         return len(state.generators)  # three seeds advance together: the time is per seed and step
 
-    model = stacked.to_hooked(config, state.params, 0)
+    model = standard.to_hooked(config, state.params, 0)
     return {"ours": ours, "hooked": eager_step(model, hooked_logits(model), length)}
 
 

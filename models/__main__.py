@@ -167,7 +167,7 @@ def show_everything(options: argparse.Namespace) -> int:
     from models.sweep import study_summaries
     from models.zoo import find_checkpoints
 
-    print("Families (models/FAMILY.py)")
+    print("Families (models/FAMILY)")
     for name, summary in FAMILIES.items():
         print(f"  {name:14} {summary}")
     print("\nStudies (python -m models sweep NAME)")

@@ -1,8 +1,8 @@
 """The construction family: analytic weights, with only beta and kappa free (prop:transformer_estimator).
 
     config = construction.config(order=2, vocab=5, length=64, bos=True)
-    losses = construction.train_chunk(config, state, prior, learning_rates)     # state.params = (beta_1..beta_k,
-    kappa) model = construction.to_hooked(config, state.params)
+    losses = construction.train_chunk(config, state, prior, learning_rates)
+    model = construction.to_hooked(config, state.params)    # state.params = (beta_1, ..., beta_k, kappa)
 
 The prediction reads a sequence only through its mask counts, so training needs no transformer: the loop samples by
 the urn, counts, and takes the gradient of eq:transformer_estimator in closed form. `interp.optimal_parameters` finds
@@ -23,8 +23,7 @@ from interp.chains.urn import draw_chain, new_urn, predictive_law
 from interp.estimators.counts import mask_between
 from interp.hooked.construction import construct
 from interp.hooked.transformer import InductionConfig, InductionTransformer
-from models.compiled import TargetKind, TrainState
-from models.kernels import adam
+from models.adam import TargetKind, TrainState, adam
 
 Array: TypeAlias = NDArray[Any]
 FLOOR = 1e-7  # the same floor as the disentangled readout's: keeps the loss of an unseen symbol finite

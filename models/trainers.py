@@ -11,7 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from interp.hooked.transformer import InductionConfig, InductionTransformer
-from models import compiled, construction, disentangled
+from models import construction, disentangled
+from models.adam import TrainState
+from models.disentangled import compiled
 from models.spec import RunSpec
 
 Arrays = dict[str, np.ndarray]
@@ -50,7 +52,7 @@ class _CompiledTrainer:
         self.spec = spec
         self.config = config
         self.prior = spec.build_prior()
-        self.state = compiled.TrainState(params=params, generator=np.random.default_rng([spec.seed, 0]))
+        self.state = TrainState(params=params, generator=np.random.default_rng([spec.seed, 0]))
 
     @property
     def step(self) -> int:
@@ -62,7 +64,7 @@ class _CompiledTrainer:
         return arrays, state
 
     def restore(self, arrays: Arrays, rest: dict[str, Any]) -> None:
-        self.state = compiled.TrainState.restore({**arrays, **rest})
+        self.state = TrainState.restore({**arrays, **rest})
 
 
 class DisentangledTrainer(_CompiledTrainer):
@@ -127,7 +129,7 @@ class ConstructionTrainer(_CompiledTrainer):
 def make_trainer(spec: RunSpec) -> Trainer:
     """A trainer at step 0 of the run."""
     if spec.family == "standard":
-        from models.standard import StandardTrainer  # torch's own machinery: only where it is needed
+        from models.standard.trainer import StandardTrainer  # torch's own machinery: only where it is needed
 
         return StandardTrainer(spec)
     return DisentangledTrainer(spec) if spec.family == "disentangled" else ConstructionTrainer(spec)

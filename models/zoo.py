@@ -140,10 +140,11 @@ def fast_predict(model: Any, tokens: Any) -> Any:
     """`interp.predict` by the family's own fast forward: the same numbers, thousands of long sequences in seconds."""
     import torch
 
-    from models import compiled, disentangled, stacked
+    from models import disentangled, standard
+    from models.disentangled import compiled
 
     if model.config.family == "standard":
-        return stacked.predict(model.config, stacked.from_hooked([model]), tokens)[0]
+        return standard.predict_hooked(model, tokens)
     flat = disentangled.from_hooked(model)
     return torch.from_numpy(compiled.predict(disentangled.shape_of(model.config), flat, tokens.numpy())).double()
 

@@ -11,8 +11,21 @@ from numba import njit
 from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
 from interp.chains.urn import draw_chain, new_urn, predictive_law
 from models import disentangled
-from models.compiled import Array, Shape, TrainState, loss_and_gradient, predict, train_chunk
-from models.simd import all_at_least, exp, fill, larger, largest, load, look_up, pointer, store, total, where
+from models.adam import Array, TrainState
+from models.disentangled.compiled import Shape, loss_and_gradient, predict, train_chunk
+from models.disentangled.kernels.simd import (
+    all_at_least,
+    exp,
+    fill,
+    larger,
+    largest,
+    load,
+    look_up,
+    pointer,
+    store,
+    total,
+    where,
+)
 
 CASES = [
     pytest.param(order, bos, readout, id=f"k{order}-{'bos' if bos else 'nobos'}-{readout}")

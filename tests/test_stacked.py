@@ -11,9 +11,10 @@ from torch.nn import functional
 
 from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
 from interp.hooked.transformer import InductionConfig, InductionTransformer
-from models import stacked
-from models.stacked import (
+from models.adam import TargetKind
+from models.standard import (
     StackedState,
+    copy_layer,
     draw,
     from_hooked,
     init_standard,
@@ -27,6 +28,7 @@ from models.stacked import (
     train_chunk,
     unstack,
 )
+from models.standard import loss as stacked_loss
 
 PRIOR = HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0))
 
@@ -121,8 +123,8 @@ def test_groups_of_sequences_and_blocks_of_queries_change_nothing(monkeypatch: p
     shape, results = config(), []
     flat, tokens = anywhere(shape), some_tokens(shape)
     for rows, queries in ((10**6, 10**6), (70, 6)):
-        monkeypatch.setattr(stacked, "GROUP_ROWS", rows)
-        monkeypatch.setattr(stacked, "COUNT_QUERIES", queries)
+        monkeypatch.setattr(stacked_loss, "GROUP_ROWS", rows)
+        monkeypatch.setattr(copy_layer, "COUNT_QUERIES", queries)
         results.append((*loss_and_gradient(shape, flat, tokens, tokens[:, :, 0]), predict(shape, flat, tokens[0])))
     for whole, parts in zip(*results, strict=True):
         torch.testing.assert_close(whole, parts, rtol=1e-12, atol=1e-13)
@@ -178,7 +180,7 @@ def test_steps_are_adam_steps_of_the_hooked_transformer() -> None:
 
 
 @pytest.mark.parametrize("target", ["token", "law"])
-def test_a_resumed_run_ends_in_the_same_bits(target: stacked.TargetKind) -> None:
+def test_a_resumed_run_ends_in_the_same_bits(target: TargetKind) -> None:
     shape, lrs = config(dtype="float32"), np.linspace(3e-3, 0, 20)
     whole = StackedState.start(shape, seeds=(0, 1))
     losses = train_chunk(shape, whole, PRIOR, lrs, target=target, batch=8)
@@ -286,8 +288,8 @@ def test_torch_compile_takes_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> 
     shape = config()
     flat, tokens = anywhere(shape), some_tokens(shape)
     plain = loss_and_gradient(shape, flat, tokens, tokens[:, :, 0])
-    traced = torch.compile(stacked._group_loss, backend="aot_eager")
-    monkeypatch.setattr(stacked, "_compiled_group_loss", lambda: traced)
+    traced = torch.compile(stacked_loss._group_loss, backend="aot_eager")
+    monkeypatch.setattr(stacked_loss, "_compiled_group_loss", lambda: traced)
     for a, b in zip(plain, loss_and_gradient(shape, flat, tokens, tokens[:, :, 0], compiled=True), strict=True):
         torch.testing.assert_close(a, b)
 
@@ -299,7 +301,7 @@ def test_one_thread_within_and_the_callers_number_after() -> None:
     try:
         predict(shape, anywhere(shape), some_tokens(shape)[0])
         assert torch.get_num_threads() == 2
-        with stacked._one_thread():
+        with stacked_loss.one_thread():
             assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(threads)

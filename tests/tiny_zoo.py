@@ -13,7 +13,7 @@ import numpy as np
 
 import interp as ip
 from analyses.plan import Ask, everything, near, with_snapshots, with_votes
-from models import disentangled, stacked
+from models import disentangled, standard
 
 LENGTH, VOCAB, ORDER = 16, 3, 2
 BETA, KAPPA = (2.5, 1.5), 2.0
@@ -78,8 +78,8 @@ def model_of(family: str, *, kappa: float | None, seed: int) -> Any:
     if family == "construction":
         return built
     if family == "standard":
-        config = stacked.standard_config(order=ORDER, vocab=VOCAB, length=LENGTH, bos=kappa is not None, d_model=16)
-        return stacked.to_hooked(config, stacked.stack(config, [stacked.init_standard(config, seed, copy=3.0)]))
+        config = standard.standard_config(order=ORDER, vocab=VOCAB, length=LENGTH, bos=kappa is not None, d_model=16)
+        return standard.to_hooked(config, standard.stack(config, [standard.init_standard(config, seed, copy=3.0)]))
     config = disentangled.config(order=ORDER, vocab=VOCAB, length=LENGTH, bos=kappa is not None)
     flat = disentangled.from_hooked(built).astype(config.dtype)
     match = disentangled.shape_of(config).views(flat)["match_weight"]

@@ -15,11 +15,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from interp.chains.priors import Prior
-from models import kernels
-from models.kernels import Array
+from models.adam import Array, TargetKind, TrainState
+from models.disentangled.kernels import loop, memory
 
 Readout: TypeAlias = Literal["probability", "logit"]
-TargetKind: TypeAlias = Literal["token", "law"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,53 +94,6 @@ class Shape:
         return views
 
 
-@dataclass(kw_only=True)
-class TrainState:
-    """All that a run needs to go on bit for bit: the parameters, Adam's two moments, the step, and the generator.
-
-    `train_chunk` changes it in place. The dtype of `params` is the dtype of the arithmetic (float32 or float64).
-    """
-
-    params: Array
-    generator: np.random.Generator
-    first_moment: Array = None  # type: ignore[assignment]  # zeros, once params are known
-    second_moment: Array = None  # type: ignore[assignment]
-    step: int = 0
-
-    def __post_init__(self) -> None:
-        if self.params.ndim != 1 or self.params.dtype not in (np.float32, np.float64):
-            raise ValueError(
-                f"params must be a flat float32 or float64 vector, got {self.params.dtype} {self.params.shape}"
-            )
-        self.params = np.array(self.params, order="C")  # training writes to it
-        for name in ("first_moment", "second_moment"):
-            moment = getattr(self, name)
-            moment = np.zeros_like(self.params) if moment is None else np.array(moment, order="C")
-            if moment.shape != self.params.shape or moment.dtype != self.params.dtype:
-                wanted = f"{self.params.dtype} {self.params.shape}"
-                raise ValueError(f"{name} must be {wanted} like params, got {moment.dtype} {moment.shape}")
-            setattr(self, name, moment)
-
-    def dump(self) -> dict[str, Any]:
-        """Copies of the arrays, the step, and the state of the generator: all of it plain data."""
-        return {
-            "params": self.params.copy(),
-            "first_moment": self.first_moment.copy(),
-            "second_moment": self.second_moment.copy(),
-            "step": self.step,
-            "generator": self.generator.bit_generator.state,
-        }
-
-    @classmethod
-    def restore(cls, data: dict[str, Any]) -> TrainState:
-        """The state that `dump` described."""
-        name = data["generator"]["bit_generator"]
-        bits = getattr(np.random, name)()
-        bits.state = data["generator"]
-        fields = {key: np.array(data[key]) for key in ("params", "first_moment", "second_moment")}
-        return cls(generator=np.random.Generator(bits), step=int(data["step"]), **fields)
-
-
 def loss_and_gradient(shape: Shape, flat: Array, tokens: Array, target: Array) -> tuple[float, Array, Array]:
     """Mean cross-entropy over the batch, its gradient in the layout of `flat`, and the predictions [batch, vocab].
 
@@ -152,7 +104,7 @@ def loss_and_gradient(shape: Shape, flat: Array, tokens: Array, target: Array) -
     grad = np.zeros_like(flat)
     laws = np.empty((tokens.shape[0], shape.vocab))
     room = _room(shape, flat.dtype)
-    loss = kernels.batch_gradient(flat, grad, tokens, target, laws, room, shape.readout == "probability", shape.floor)
+    loss = loop.batch_gradient(flat, grad, tokens, target, laws, room, shape.readout == "probability", shape.floor)
     return float(loss), grad, laws
 
 
@@ -161,7 +113,7 @@ def predict(shape: Shape, flat: Array, tokens: Array) -> Array:
     flat, tokens = _check_flat(shape, flat), _check_tokens(shape, tokens)
     laws = np.empty((tokens.shape[0], shape.vocab))
     room = _room(shape, flat.dtype)
-    kernels.batch_predict(flat, tokens, laws, room, shape.readout == "probability", shape.floor)
+    loop.batch_predict(flat, tokens, laws, room, shape.readout == "probability", shape.floor)
     return laws
 
 
@@ -201,7 +153,7 @@ def train_chunk(
         raise ValueError(f"mask must have the shape of the parameters {state.params.shape}, got {np.shape(mask)}")
     lrs = np.ascontiguousarray(lrs, dtype=np.float64)
     losses = np.full(len(lrs), np.nan)
-    state.step += kernels.train(
+    state.step += loop.train(
         state.params,
         state.first_moment,
         state.second_moment,
@@ -228,7 +180,7 @@ def train_chunk(
 
 
 def _room(shape: Shape, dtype: Any) -> Any:
-    return kernels.new_room(order=shape.order, vocab=shape.vocab, n=shape.n_ctx, bos=shape.bos, dtype=dtype)
+    return memory.new_room(order=shape.order, vocab=shape.vocab, n=shape.n_ctx, bos=shape.bos, dtype=dtype)
 
 
 def _check_flat(shape: Shape, flat: Array) -> Array:

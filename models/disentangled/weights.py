@@ -19,7 +19,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 
 from interp.hooked.transformer import InductionConfig, InductionTransformer, Readout
-from models.compiled import Shape
+from models.disentangled.compiled import Shape
 
 COPY_STD = 0.02
 

@@ -1,12 +1,9 @@
-"""The standard family: d_model 64, LayerNorm, MLP, learned embeddings and relative biases, k heads then one.
-
-    config = standard.config(order=2, vocab=5, length=64, bos=True)
-    trainer = StandardTrainer(spec)
+"""One seed of the standard family as a run: d_model 64, LayerNorm, MLP, learned embeddings and relative biases.
 
 The BOS embedding is fixed at 1/|V| in every coordinate, the construction's neutral vector; LayerNorm takes it to zero,
 so that BOS has no content of its own. In float32 what LayerNorm leaves of it is rounding, which the next LayerNorms
 magnify: until training has grown biases, predictions of a model with BOS are defined only to about 0.01 (trained ones
-to 1e-5; float64 has no such trouble). `models.stacked` holds the fast trainer.
+to 1e-5; float64 has no such trouble).
 
 Initialisations
     random(std)      matrices and embeddings normal(0, std); random(0) stands for 1/sqrt(fan-in) each, embeddings at 1
@@ -23,19 +20,20 @@ import torch
 from interp.hooked.transformer import InductionTransformer
 from models.disentangled import parse_init
 from models.spec import RunSpec
-from models.stacked import StackedState, predict, standard_config, to_hooked, train_chunk
+from models.standard.loss import predict
+from models.standard.parameters import standard_config, to_hooked
+from models.standard.training import StackedState, train_chunk
 
-config = standard_config
 READING_SEQUENCES = 64
 
 
 class StandardTrainer:
-    """One seed of the standard family behind the run loop's common face."""
+    """One seed of the standard family behind the run loop's interface."""
 
     def __init__(self, spec: RunSpec) -> None:
         self.spec = spec
         self.prior = spec.build_prior()
-        self.config = config(order=self.prior.order, vocab=self.prior.vocab, length=spec.length, bos=spec.bos)
+        self.config = standard_config(order=self.prior.order, vocab=self.prior.vocab, length=spec.length, bos=spec.bos)
         kind, size = parse_init(spec.init)
         self.state = StackedState.start(
             self.config,

@@ -1,0 +1,10 @@
+"""The disentangled family (sec:models): one-hot blocks, every W_A, every relative bias and W_O free.
+
+weights     config, starts, and the way to and from a HookedTransformer
+compiled    loss, gradient, predictions and training of a flat parameter vector
+kernels     the compiled code behind them
+"""
+
+from models.disentangled.weights import config, from_hooked, initial, parse_init, read_weights, shape_of, to_hooked
+
+__all__ = ["config", "from_hooked", "initial", "parse_init", "read_weights", "shape_of", "to_hooked"]
