@@ -191,7 +191,9 @@ def test_closures_are_not_the_whole_suite() -> None:
     assert "interp.plotting" in TREE.closure(*plan.code_of("construction_attention"))  # through analyses.attention
     assert "figures.dynamics" in TREE.closure(*drawing.code_of("leaving_the_law"))
     assert "analyses.claims.backoff" in TREE.closure(*plan.code_of("theory"))
-    assert {"models.zoo", "models.kernels", "interp.hooked.checkpoint"} <= TREE.closure(*ROOTS["kl of checkpoint"])
+    assert {"models.zoo", "models.disentangled.compiled", "interp.hooked.checkpoint"} <= TREE.closure(
+        *ROOTS["kl of checkpoint"]
+    )
 
 
 def test_data_files_are_part_of_the_key(copy: Path) -> None:
@@ -322,9 +324,8 @@ EDITS = {
     ),
     "fast_predict mixes in the uniform law": (
         "models.zoo",
-        "        return stacked.predict(model.config, stacked.from_hooked([model]), tokens)[0]\n",
-        "        law = stacked.predict(model.config, stacked.from_hooked([model]), tokens)[0]\n"
-        "        return 0.5 * law + 0.5 / law.shape[-1]\n",
+        "        return standard.predict_hooked(model, tokens)\n",
+        "        law = standard.predict_hooked(model, tokens)\n        return 0.5 * law + 0.5 / law.shape[-1]\n",
         {"analysis kl_curves", "analysis optimal", "analysis regret", "kl of checkpoint"},
     ),
     "doubled betas in optimal": (
