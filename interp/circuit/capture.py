@@ -114,66 +114,79 @@ def capture(
     )
     circuit.require_match()
     array = circuit.check(tokens)
-    keys = array.shape[1] + circuit.has_bos
     queries = _queries(query, array.shape[1], bos=circuit.has_bos)
-    heads = len(circuit.match_heads)
-    per_sequence = 2 * 8 * heads * len(queries) * keys
-    if per_sequence * array.shape[0] > MATCH_BYTES:
-        raise ValueError(
-            f"query={query!r} on {array.shape[0]} sequences would keep {per_sequence * array.shape[0] >> 20} MiB of "
-            f"attention; use at most {max(1, MATCH_BYTES // per_sequence)} sequences"
-            + (", or query='last'" if query == "all" else "")
-        )
-    copying = circuit.known_copy_heads
-    per_copy = circuit.dtype.itemsize * max(1, len(copying)) * keys * keys
-    room = min(array.shape[0], max(1, COPY_BYTES // per_copy)) if copies and copying else 0
-    # One piece from the start: lists put together at the end would take the room twice.
-    copied = torch.empty(room, len(copying), keys, keys, dtype=circuit.dtype)
-    scores, patterns = (torch.empty(array.shape[0], heads, len(queries), keys, dtype=circuit.dtype) for _ in range(2))
-
-    def keep_copy(rows: slice, layer: int, activation: torch.Tensor, hook: Any) -> None:
-        kept = slice(rows.start, min(rows.stop, room))
-        for index, (own, head) in enumerate(copying):
-            if own == layer:
-                copied[kept, index] = activation[: kept.stop - kept.start, head].detach().cpu()
-
-    def keep_match(
-        rows: slice, layer: int, into: torch.Tensor, last: bool, activation: torch.Tensor, hook: Any
-    ) -> None:
-        for index, (own, head) in enumerate(circuit.match_heads):
-            if own == layer:
-                seen = activation[:, head, -1:] if last else activation[:, head, queries.to(activation.device)]
-                into[rows, index] = seen.detach().cpu()
-
-    def on_match(rows: slice, *, last: bool) -> list[Hook]:
-        return [
-            (f"blocks.{layer}.attn.{name}", partial(keep_match, rows, layer, into, last))
-            for layer in sorted({layer for layer, _ in circuit.match_heads})
-            for name, into in (("hook_attn_scores", scores), ("hook_pattern", patterns))
-        ]
-
-    def on_all(rows: slice) -> list[Hook]:
-        layers = sorted({layer for layer, _ in copying}) if rows.start < room else []
-        watch = [(f"blocks.{layer}.attn.hook_pattern", partial(keep_copy, rows, layer)) for layer in layers]
-        return watch + on_match(rows, last=False)
-
-    last_alone = queries.tolist() == [keys - 1]
+    kept = _Kept(circuit, array.shape, queries, copies=copies, asked=query)
     # Copy patterns are read whole, so the sequences that keep theirs are run whole.
-    whole = room if last_alone else array.shape[0]
-    observe(circuit, array, whole=whole, hooks=on_all, last_hooks=partial(on_match, last=True))
+    last_alone = queries.tolist() == [kept.keys - 1]
+    whole = kept.room if last_alone else array.shape[0]
+    observe(circuit, array, whole=whole, hooks=kept.hooks, last_hooks=kept.last_hooks)
     return Capture(
         tokens=array,
-        copy_pattern=copied,
-        match_scores=scores,
-        match_pattern=patterns,
+        copy_pattern=kept.copied,
+        match_scores=kept.scores,
+        match_pattern=kept.patterns,
         queries=queries,
         order=circuit.order,
         vocab=circuit.vocab,
         bos=circuit.has_bos,
-        copy_heads=copying,
+        copy_heads=circuit.known_copy_heads,
         match_heads=circuit.match_heads,
         checkpoint=checkpoint,
     )
+
+
+class _Kept:
+    """The arrays of a capture, made in one piece from the start, and the hooks that fill them part by part."""
+
+    def __init__(
+        self, circuit: Circuit, shape: torch.Size, queries: Int64[torch.Tensor, " query"], *, copies: bool, asked: Any
+    ) -> None:
+        self.circuit, self.queries = circuit, queries
+        self.copying, self.matching = circuit.known_copy_heads, circuit.match_heads
+        batch, self.keys = shape[0], shape[1] + circuit.has_bos
+        per_sequence = 2 * 8 * len(self.matching) * len(queries) * self.keys
+        if per_sequence * batch > MATCH_BYTES:
+            raise ValueError(
+                f"query={asked!r} on {batch} sequences would keep {per_sequence * batch >> 20} MiB of attention; "
+                f"use at most {max(1, MATCH_BYTES // per_sequence)} sequences"
+                + (", or query='last'" if isinstance(asked, str) and asked == "all" else "")
+            )
+        per_copy = circuit.dtype.itemsize * max(1, len(self.copying)) * self.keys**2
+        self.room = min(batch, max(1, COPY_BYTES // per_copy)) if copies and self.copying else 0
+        self.copied = torch.empty(self.room, len(self.copying), self.keys, self.keys, dtype=circuit.dtype)
+        size = (batch, len(self.matching), len(queries), self.keys)
+        self.scores, self.patterns = (torch.empty(size, dtype=circuit.dtype) for _ in range(2))
+
+    def hooks(self, rows: slice) -> list[Hook]:
+        """For sequences that are run whole."""
+        layers = sorted({layer for layer, _ in self.copying}) if rows.start < self.room else []
+        watch = [(f"blocks.{layer}.attn.hook_pattern", partial(self._keep_copy, rows, layer)) for layer in layers]
+        return watch + self._on_match(rows, last=False)
+
+    def last_hooks(self, rows: slice) -> list[Hook]:
+        """For sequences that are run at the last query alone."""
+        return self._on_match(rows, last=True)
+
+    def _on_match(self, rows: slice, *, last: bool) -> list[Hook]:
+        return [
+            (f"blocks.{layer}.attn.{name}", partial(self._keep_match, rows, layer, into, last))
+            for layer in sorted({layer for layer, _ in self.matching})
+            for name, into in (("hook_attn_scores", self.scores), ("hook_pattern", self.patterns))
+        ]
+
+    def _keep_copy(self, rows: slice, layer: int, activation: torch.Tensor, hook: Any) -> None:
+        kept = slice(rows.start, min(rows.stop, self.room))
+        for index, (own, head) in enumerate(self.copying):
+            if own == layer:
+                self.copied[kept, index] = activation[: kept.stop - kept.start, head].detach().cpu()
+
+    def _keep_match(
+        self, rows: slice, layer: int, into: torch.Tensor, last: bool, activation: torch.Tensor, hook: Any
+    ) -> None:
+        for index, (own, head) in enumerate(self.matching):
+            if own == layer:
+                seen = activation[:, head, -1:] if last else activation[:, head, self.queries.to(activation.device)]
+                into[rows, index] = seen.detach().cpu()
 
 
 def _circuit_of(model: Any, place: dict[str, Any], *, layers: dict[str, Any]) -> Circuit:

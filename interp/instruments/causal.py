@@ -164,10 +164,9 @@ def causal_tests(
     unknown = (math.nan,) * 4
     recovered = unknown if heads is None else bench.recovered(measured[0], uniform)
     by_pairs = unknown if pair_law is None else bench.recovered(pair_law, uniform)
-    message = "no law was given, so none was tested"
-    if heads is not None:
-        nothing_lost = math.isnan(recovered[0])
-        message = "even attention costs this model no loss, so there is none to recover" if nothing_lost else ""
+    message = "no law was given, so none was tested" if heads is None else ""
+    if heads is not None and math.isnan(recovered[0]):
+        message = "even attention costs this model no loss, so there is none to recover"
     weights, pseudo = _as_given(heads)
     return CausalTests(
         edits=tuple(row.summary(bench.losses) for row in [*measured, uniform]),

@@ -134,45 +134,21 @@ def copy_heads(cap: Capture, *, copies: float = COPIES, pure: float = PURE, some
     for name, value in (("copies", copies), ("pure", pure), ("some", some)):
         if not 0 < value <= 1:
             raise ValueError(f"{name} must be a share in (0, 1], got {value}")
+    if cap.copy_pattern.shape[0] == 0:
+        raise ValueError("the capture kept no copy patterns (copies=False): capture again with copies=True")
     order, bos = cap.order, int(cap.bos)
     sequences, heads, keys, _ = cap.copy_pattern.shape
-    if sequences == 0:
-        raise ValueError("the capture kept no copy patterns (copies=False): capture again with copies=True")
-    length = keys - bos
-    per_sequence = np.zeros((sequences, heads, order))
-    by_position = np.full((heads, order, length), np.nan)
-    self_mass, bos_mass, last_bos, entropy, share = (np.zeros(heads) for _ in range(5))
-    for head in range(heads):
-        at_lag = np.zeros((order, length))
-        total = np.zeros((length, keys))
-        squares = 0.0
-        for part, pattern in _parts(cap, head):
-            for lag in range(1, order + 1):
-                on_lag = np.diagonal(pattern, offset=bos - lag, axis1=1, axis2=2)
-                # Row t of the pattern is token t; key t - lag + bos. The first `lag` rows have no such token.
-                on_lag = on_lag[:, -(length - lag) :]
-                per_sequence[part, head, lag - 1] = on_lag.mean(axis=1)
-                at_lag[lag - 1, lag:] += on_lag.sum(axis=0)
-            self_mass[head] += np.diagonal(pattern, offset=bos, axis1=1, axis2=2).sum() / (sequences * length)
-            if bos:
-                bos_mass[head] += pattern[:, :, 0].sum() / (sequences * length)
-                last_bos[head] += pattern[:, -1, 0].sum() / sequences
-            entropy[head] -= xlogy(pattern, pattern).sum() / (sequences * length)
-            total += pattern.sum(axis=0)
-            squares += float((pattern**2).sum())
-        for lag in range(1, order + 1):
-            by_position[head, lag - 1, lag:] = at_lag[lag - 1, lag:] / sequences
-        share[head] = _position_share(total / sequences, squares, sequences=sequences, bos=bos)
-    masses = per_sequence.mean(axis=0)
+    seen = [_read_head(cap, head) for head in range(heads)]
+    masses = np.array([one.per_sequence.mean(axis=0) for one in seen]).reshape(heads, order)
     assigned = np.zeros(heads, dtype=np.int64)
     rows, columns = linear_sum_assignment(masses, maximize=True)
     assigned[rows] = columns + 1
     mass, stderr, spread = (np.full(heads, np.nan) for _ in range(3))
-    profile = np.full((heads, length), np.nan)
+    profile = np.full((heads, keys - bos), np.nan)
     for head in rows.tolist():
         lag = int(assigned[head])
-        mass[head], stderr[head] = mean_stderr(per_sequence[:, head, lag - 1])
-        profile[head] = by_position[head, lag - 1]
+        mass[head], stderr[head] = mean_stderr(seen[head].per_sequence[:, lag - 1])
+        profile[head] = seen[head].by_position[lag - 1]
         spread[head] = np.nanstd(profile[head])
     even = np.array([(1.0 / np.arange(lag + 1 + bos, keys + 1)).mean() for lag in range(1, order + 1)])
     verdicts = tuple(_verdict(row, even, copies=copies, pure=pure, some=some) for row in masses)
@@ -183,18 +159,64 @@ def copy_heads(cap: Capture, *, copies: float = COPIES, pure: float = PURE, some
         stderr=stderr,
         spread=spread,
         masses=masses,
-        self_mass=self_mass,
-        bos_mass=bos_mass,
+        self_mass=np.array([one.self_mass for one in seen]),
+        bos_mass=np.array([one.bos_mass for one in seen]),
         last_mass=profile[:, -1].copy(),
-        last_bos=last_bos,
-        entropy=entropy,
-        position_share=share,
+        last_bos=np.array([one.last_bos for one in seen]),
+        entropy=np.array([one.entropy for one in seen]),
+        position_share=np.array([one.position_share for one in seen]),
         profile=profile,
         verdict=verdicts,
         n=sequences,
         success=not missing,
         message=f"no head copies lag {', '.join(map(str, missing))}" if missing else "",
         provenance=provenance(checkpoint=cap.checkpoint),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _HeadPattern:
+    """What is read off one head's pattern: its mass on each lag by sequence and by position, and the means."""
+
+    per_sequence: Float[np.ndarray, "batch lag"]
+    by_position: Float[np.ndarray, "lag position"]
+    self_mass: float
+    bos_mass: float
+    last_bos: float
+    entropy: float
+    position_share: float
+
+
+def _read_head(cap: Capture, head: int) -> _HeadPattern:
+    order, bos = cap.order, int(cap.bos)
+    sequences, _, keys, _ = cap.copy_pattern.shape
+    length = keys - bos
+    per_sequence, by_position = np.zeros((sequences, order)), np.full((order, length), np.nan)
+    at_lag, total = np.zeros((order, length)), np.zeros((length, keys))
+    self_mass = bos_mass = last_bos = entropy = squares = 0.0
+    for part, pattern in _parts(cap, head):
+        for lag in range(1, order + 1):
+            # Row t of the pattern is token t; key t - lag + bos. The first `lag` rows have no such token.
+            on_lag = np.diagonal(pattern, offset=bos - lag, axis1=1, axis2=2)[:, -(length - lag) :]
+            per_sequence[part, lag - 1] = on_lag.mean(axis=1)
+            at_lag[lag - 1, lag:] += on_lag.sum(axis=0)
+        self_mass += np.diagonal(pattern, offset=bos, axis1=1, axis2=2).sum() / (sequences * length)
+        if bos:
+            bos_mass += pattern[:, :, 0].sum() / (sequences * length)
+            last_bos += pattern[:, -1, 0].sum() / sequences
+        entropy -= xlogy(pattern, pattern).sum() / (sequences * length)
+        total += pattern.sum(axis=0)
+        squares += float((pattern**2).sum())
+    for lag in range(1, order + 1):
+        by_position[lag - 1, lag:] = at_lag[lag - 1, lag:] / sequences
+    return _HeadPattern(
+        per_sequence=per_sequence,
+        by_position=by_position,
+        self_mass=float(self_mass),
+        bos_mass=float(bos_mass),
+        last_bos=float(last_bos),
+        entropy=float(entropy),
+        position_share=_position_share(total / sequences, squares, sequences=sequences, bos=bos),
     )
 
 

@@ -10,8 +10,8 @@ the query's context against the context of the key's own token. Blocks 0..k are 
 block 0 (x_s itself) and query block k (x_{t-k}) are part of the matrix and should be empty. The corollary numbers its
 query lags differently; the alignment here is that of def:match_mask.
 
-The fit is that of `fits`: candidate keys, a free intercept per query, the same smooth function of the distance, errors
-clustered by sequence. The aligned share is
+The fit is that of `beta_kappa`: candidate keys, a free intercept per query, the same smooth function of the distance,
+errors clustered by sequence. The aligned share is
 
     (SSE_position - SSE_aligned) / (SSE_position - SSE_all)
 
@@ -34,7 +34,7 @@ from jaxtyping import Float
 from interp.circuit.capture import Capture
 from interp.instruments.beta_kappa import MIN_R2, MIN_SEQUENCES
 from interp.instruments.candidates import BosTally, QueryView, count_distances, query_views
-from interp.regression import SPLINE_TERMS, NormalEquations, centred, clustered, distance_basis
+from interp.regression import SPLINE_TERMS, NormalEquations, Solution, centred, clustered, distance_basis
 from interp.results import Result, provenance
 
 if TYPE_CHECKING:
@@ -158,6 +158,18 @@ def fit_score_pairs(
         reason = f"matches of any pair explain {r2_pairs:.1%} of the scores; below {min_r2:.0%} no beta is trusted"
         return result(failure=reason, found=quality)
 
+    found = _errors(cap, basis, [place_only, aligned_only, everything], pairs=pairs)
+    found["beta"] = einops.rearrange(everything.coefficients[pairs], "(a b) -> a b", b=blocks)
+    return result(found=found | quality)
+
+
+def _errors(
+    cap: Capture, basis: Float[np.ndarray, "distance term"], fits: list[Solution], *, pairs: list[int]
+) -> dict[str, Any]:
+    """What takes a second walk: standard errors, the aligned share and kappa, from the three nested fits."""
+    place_only, aligned_only, everything = fits
+    sequences, blocks = int(cap.tokens.shape[0]), cap.order + 1
+    size = len(everything.coefficients)
     pull = np.zeros((sequences, size))
     squares = np.zeros((sequences, 3))
     bos = BosTally(sequences=sequences)
@@ -175,7 +187,6 @@ def fit_score_pairs(
     # Each fit minimises its sum of squares, so to first order errors of its coefficients do not enter: a plain ratio.
     influence = (by_aligned - share * by_all) / by_all.sum()
     found = {
-        "beta": einops.rearrange(everything.coefficients[pairs], "(a b) -> a b", b=blocks),
         "stderr": einops.rearrange(np.sqrt(variance), "(a b) -> a b", b=blocks),
         "aligned_share": share,
         "aligned_share_stderr": float(np.sqrt(clustered(influence[:, None])[0, 0])),
@@ -183,7 +194,7 @@ def fit_score_pairs(
     if len(bos.relative):
         moved = bos.influence(of_pairs)[:, None]
         found |= {"kappa": float(bos.relative.mean()), "kappa_stderr": float(np.sqrt(clustered(moved)[0, 0]))}
-    return result(found=found | quality)
+    return found
 
 
 def _token(place: str, lag: int) -> str:

@@ -180,28 +180,10 @@ def overlap_mass(cap: Capture, fit: MatchFit | None = None) -> OverlapMass:
     masses are means over them, and the prediction is the mean of each head's own law where `fit.heads` has them.
     """
     fit = fit_scores(cap) if fit is None else fit
-    order, sequences = cap.order, int(cap.tokens.shape[0])
-    if len(fit.beta) != order or (fit.kappa is None) == cap.bos:
-        raise ValueError(
-            f"the fit is of order {len(fit.beta)} {'without' if fit.kappa is None else 'with'} BOS, "
-            f"the capture of order {order} {'with' if cap.bos else 'without'} BOS"
-        )
-    masks, rows, heads = 1 << order, candidate_rows(cap), int(cap.match_pattern.shape[1])
-    if len(fit.heads) not in (0, heads):
-        raise ValueError(f"the fit has {len(fit.heads)} match heads, the capture {heads}")
-    own = fit.heads or (fit,) * heads
+    order, masks, rows = cap.order, 1 << cap.order, candidate_rows(cap)
+    own = _laws_of_heads(cap, fit)
     trusted = all(one.success for one in own)
-    # Columns: every mask, then BOS, then early.
-    observed, predicted = (np.zeros((sequences, len(rows), masks + 2)) for _ in range(2))
-    order_weights = np.full((sequences, order + 1), 0.0 if trusted else np.nan)
-    for view in query_views(cap):
-        place = (view.sequences, rows.index(view.row))
-        counts = _by_mask(view.masks, None, masks)
-        observed[place] += np.column_stack([_by_mask(view.masks, view.pattern, masks), *_outside(view)]) / heads
-        law = own[view.head]
-        predicted[place] += _law(counts, law.beta, law.kappa) / heads if trusted else np.nan
-        if view.row == rows[-1] and trusted:
-            order_weights[view.sequences] += _order_weights(counts, law.beta) / heads
+    observed, predicted, order_weights = _masses(cap, own)
     sizes = np.array([overlap(mask) for mask in range(masks)])
     into_groups = np.zeros((masks + 2, order + 3))
     into_groups[np.arange(masks), sizes] = 1.0
@@ -236,11 +218,48 @@ def overlap_mass(cap: Capture, fit: MatchFit | None = None) -> OverlapMass:
         total=float(mean_observed.sum()),
         beta=fit.beta,
         kappa=fit.kappa,
-        n=sequences,
+        n=int(cap.tokens.shape[0]),
         success=trusted,
         message="" if trusted else f"no law to compare with: {fit.message}",
         provenance=provenance(checkpoint=cap.checkpoint),
     )
+
+
+def _laws_of_heads(cap: Capture, fit: MatchFit) -> tuple[MatchFit, ...]:
+    """The fit of each match head of the capture; a fit without heads serves all of them."""
+    heads = int(cap.match_pattern.shape[1])
+    if len(fit.beta) != cap.order or (fit.kappa is None) == cap.bos:
+        raise ValueError(
+            f"the fit is of order {len(fit.beta)} {'without' if fit.kappa is None else 'with'} BOS, "
+            f"the capture of order {cap.order} {'with' if cap.bos else 'without'} BOS"
+        )
+    if len(fit.heads) not in (0, heads):
+        raise ValueError(f"the fit has {len(fit.heads)} match heads, the capture {heads}")
+    return fit.heads or (fit,) * heads
+
+
+def _masses(
+    cap: Capture, own: tuple[MatchFit, ...]
+) -> tuple[
+    Float[np.ndarray, "batch query column"], Float[np.ndarray, "batch query column"], Float[np.ndarray, "batch order"]
+]:
+    """Observed and predicted mass of every mask, then BOS, then early; and order weights at the last query.
+
+    All are means over the match heads. Without a law to trust, what rests on it is NaN.
+    """
+    sequences, masks, rows, heads = int(cap.tokens.shape[0]), 1 << cap.order, candidate_rows(cap), len(own)
+    trusted = all(one.success for one in own)
+    observed, predicted = (np.zeros((sequences, len(rows), masks + 2)) for _ in range(2))
+    order_weights = np.full((sequences, cap.order + 1), 0.0 if trusted else np.nan)
+    for view in query_views(cap):
+        place = (view.sequences, rows.index(view.row))
+        counts = _by_mask(view.masks, None, masks)
+        observed[place] += np.column_stack([_by_mask(view.masks, view.pattern, masks), *_outside(view)]) / heads
+        law = own[view.head]
+        predicted[place] += _law(counts, law.beta, law.kappa) / heads if trusted else np.nan
+        if view.row == rows[-1] and trusted:
+            order_weights[view.sequences] += _order_weights(counts, law.beta) / heads
+    return observed, predicted, order_weights
 
 
 def _outside(view: QueryView) -> tuple[Array, Array]:

@@ -44,7 +44,7 @@ from interp.circuit.circuit import Circuit, as_circuit
 from interp.circuit.edits import NOTICEABLE, MatchReader
 from interp.circuit.law import check_next_law, full_matches, key_masks
 from interp.circuit.runner import Hook, laws, run
-from interp.divergence import KL_FLOOR, kl_divergence
+from interp.divergence import KL_FLOOR, Divergence, kl_divergence
 from interp.hooked.transformer import MATCH, InductionTransformer, not_linear
 from interp.instruments.copy_heads import COPY_SEQUENCES, copy_heads
 from interp.notation import Tokens, check_positive
@@ -206,39 +206,15 @@ def vote_weight(
     if circuit.has_bos:  # BOS votes for all alike: without it, what differs from uniform is that much larger
         votes = votes / (1 - pattern[:, :1]).clamp(min=torch.finfo(torch.float32).eps)
 
-    def change(levels: torch.Tensor) -> tuple[float, float]:
-        moved = _laws_at(circuit, array, sums, levels)
-        if float((levels / level - 1).abs().max()) > NOTICEABLE and torch.equal(moved, base):
-            raise ValueError("the level was moved, but the edit did not reach the logits")
-        return mean_stderr(kl_divergence(truth, moved, floor=floor).values - divergence.values)
-
     divergence = kl_divergence(truth, base, floor=floor)
-    steady = (1 / (1 / level).mean()).expand_as(level)
-    clipped = float(((sums > 0) & (sums - level[:, None] + steady[:, None] <= 0)).any(-1).double().mean())
-    held = held_stderr = shuffled = shuffled_stderr = math.nan
-    if clipped <= CLIPPED:
-        held, held_stderr = change(steady)
-        order = torch.randperm(len(level), generator=torch.Generator().manual_seed(seed))
-        shuffled, shuffled_stderr = change(level[order])
+    moved = _moved_levels(circuit, array, sums, truth=truth, divergence=divergence, seed=seed)
     spread = float(level.std(correction=0) / level.mean())
     varies = spread > NOTICEABLE  # what is less is rounding
     falls = _correlation(level, on_full) if varies else math.nan
-    if spread < STEADY:
-        verdict = "constant level"
-    else:
-        follows = falls <= FOLLOWS and held > 2 * held_stderr
-        verdict = "level follows the evidence" if follows else "level varies"
     sides = _sides(circuit, array, stream, weights)
-    notes = []
-    if clipped > CLIPPED:
-        notes.append(f"holding the level would clip a sum in {clipped:.0%} of sequences: its cost cannot be told")
     negative = float((sums < 0).any(-1).double().mean())
-    if negative > CLIPPED:
-        notes.append(f"{negative:.0%} of sequences have a negative sum, where weight and level say less than the whole")
-    if sides is None:
-        notes.append("copy heads serve no distinct lags: no tokens to compare by lag")
     return VoteWeight(
-        verdict=verdict,
+        verdict=_verdict(spread, falls, moved),
         weights=_by_matches(base, votes, full.sum(-1), alpha=alpha),
         level_spread=spread,
         level_full=falls,
@@ -248,18 +224,74 @@ def vote_weight(
         compared=math.nan if sides is None or not varies else _explained(level, sides.comparison),
         kl=divergence.mean,
         kl_stderr=divergence.stderr,
-        held=held,
-        held_stderr=held_stderr,
-        shuffled=shuffled,
-        shuffled_stderr=shuffled_stderr,
-        clipped=clipped,
+        **vars(moved),
         negative=negative,
         floor=floor,
         n=len(level),
         success=True,
-        message="; ".join(notes),
+        message="; ".join(_notes(moved.clipped, negative, sides)),
         provenance=origin,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Moved:
+    """The change of KL with the level held and shuffled; the fields of `VoteWeight` of the same names."""
+
+    held: float = math.nan
+    held_stderr: float = math.nan
+    shuffled: float = math.nan
+    shuffled_stderr: float = math.nan
+    clipped: float
+
+
+def _moved_levels(
+    circuit: Circuit,
+    tokens: torch.Tensor,
+    sums: torch.Tensor,
+    *,
+    truth: torch.Tensor,
+    divergence: Divergence,
+    seed: int,
+) -> _Moved:
+    """Hold the level at its harmonic mean, and hand each sequence another's, in the live model."""
+    level, base = sums.mean(-1), laws(circuit, tokens)
+
+    def change(levels: torch.Tensor) -> tuple[float, float]:
+        moved = _laws_at(circuit, tokens, sums, levels)
+        if float((levels / level - 1).abs().max()) > NOTICEABLE and torch.equal(moved, base):
+            raise ValueError("the level was moved, but the edit did not reach the logits")
+        return mean_stderr(kl_divergence(truth, moved, floor=divergence.floor).values - divergence.values)
+
+    steady = (1 / (1 / level).mean()).expand_as(level)
+    clipped = float(((sums > 0) & (sums - level[:, None] + steady[:, None] <= 0)).any(-1).double().mean())
+    if clipped > CLIPPED:
+        return _Moved(clipped=clipped)
+    held, held_stderr = change(steady)
+    order = torch.randperm(len(level), generator=torch.Generator().manual_seed(seed))
+    shuffled, shuffled_stderr = change(level[order])
+    return _Moved(
+        held=held, held_stderr=held_stderr, shuffled=shuffled, shuffled_stderr=shuffled_stderr, clipped=clipped
+    )
+
+
+def _verdict(spread: float, falls: float, moved: _Moved) -> str:
+    if spread < STEADY:
+        return "constant level"
+    follows = falls <= FOLLOWS and moved.held > 2 * moved.held_stderr
+    return "level follows the evidence" if follows else "level varies"
+
+
+def _notes(clipped: float, negative: float, sides: _Sides | None) -> list[str]:
+    """What keeps some of the numbers from being told."""
+    notes = []
+    if clipped > CLIPPED:
+        notes.append(f"holding the level would clip a sum in {clipped:.0%} of sequences: its cost cannot be told")
+    if negative > CLIPPED:
+        notes.append(f"{negative:.0%} of sequences have a negative sum, where weight and level say less than the whole")
+    if sides is None:
+        notes.append("copy heads serve no distinct lags: no tokens to compare by lag")
+    return notes
 
 
 def _unknown(reason: str, *, floor: float, provenance: dict[str, Any]) -> VoteWeight:
