@@ -18,7 +18,7 @@ import itertools
 from typing import Any
 
 from analyses.command import whole_number
-from analyses.subject import Study, parse_prior
+from analyses.subject import Study
 from analyses.yardstick import (
     PAPER_LENGTHS,
     Measured,
@@ -101,6 +101,8 @@ def study(options: argparse.Namespace) -> Study:
 
 def curves(options: argparse.Namespace, checkpoints: list[Trained]) -> dict[str, Any]:
     """One row per prior, length and predictor."""
+    from interp.chains.priors import parse_prior
+
     cache = open_cache(options)
     priors = {text: parse_prior(text, order=options.order, vocab=options.vocab) for text in options.priors}
     tasks = [(text, length) for text in priors for length in sorted(set(options.lengths))]

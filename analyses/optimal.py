@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from analyses.cache import Cache
 from analyses.command import whole_number
-from analyses.subject import Study, parse_prior
+from analyses.subject import Study
 from analyses.yardstick import (
     PAPER_LENGTHS,
     Predictor,
@@ -131,6 +131,8 @@ def study(options: argparse.Namespace) -> Study:
 
 def settings(options: argparse.Namespace) -> Iterator[Setting]:
     """Base point by base point, one quantity varied at a time."""
+    from interp.chains.priors import parse_prior
+
     for text in options.priors:
         kind = text.partition(":")[0]
         for sweep in options.sweeps:

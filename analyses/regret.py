@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from analyses.cache import Cache
 from analyses.command import whole_number
-from analyses.subject import Study, parse_prior
+from analyses.subject import Study
 from analyses.yardstick import (
     Predictor,
     Sequences,
@@ -99,6 +99,8 @@ def study(options: argparse.Namespace) -> Study:
 
 
 def table(options: argparse.Namespace, checkpoints: list[Trained]) -> dict[str, Any]:
+    from interp.chains.priors import parse_prior
+
     cache = open_cache(options)
     prior = parse_prior(options.prior, order=options.order, vocab=options.vocab)
     sequences = Sequences(prior=prior, batch=options.batch, length=options.length, seed=options.seed)

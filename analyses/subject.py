@@ -78,7 +78,7 @@ class Subject:
     @cached_property
     def prior(self) -> Prior:
         """What --prior says, else the prior of the training record, else the paper's hierarchical one."""
-        from interp.chains.priors import prior_from_dict
+        from interp.chains.priors import parse_prior, prior_from_dict
 
         order, vocab = self.info.model["order"], self.info.model["vocab"]
         chosen = getattr(self.options, "prior", None)
@@ -121,27 +121,6 @@ def summary_of(model: dict[str, Any], training: dict[str, Any] | None, *, prior:
         "protocol": record.get("protocol"),
         "init": record.get("init"),
     }
-
-
-def parse_prior(text: str, *, order: int, vocab: int) -> Prior:
-    """The prior named on the command line: `independent[:ALPHA]` or `hierarchical[:ETA[,ETA...][:ETA0]]`.
-
-    A single ETA serves all levels.
-    """
-    from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
-
-    kind, *parts = text.split(":")
-    try:
-        numbers = [[float(number) for number in part.split(",")] for part in parts]
-    except ValueError:
-        raise ValueError(f"bad prior {text!r}: expected numbers, e.g. independent:1.0 or hierarchical:5,5:1") from None
-    if kind == "independent" and len(numbers) <= 1 and all(len(part) == 1 for part in numbers):
-        return IndependentDirichlet(order=order, vocab=vocab, alpha=numbers[0][0] if numbers else 1.0)
-    if kind == "hierarchical" and len(numbers) <= 2 and all(len(part) == 1 for part in numbers[1:]):
-        eta = numbers[0] if numbers else [DEFAULT_ETA]
-        eta0 = numbers[1][0] if len(numbers) == 2 else 1.0
-        return HierarchicalDirichlet(order=order, vocab=vocab, eta=eta * order if len(eta) == 1 else eta, eta0=eta0)
-    raise ValueError(f"bad prior {text!r}: expected independent[:ALPHA] or hierarchical[:ETA,...[:ETA0]]")
 
 
 @dataclass(frozen=True, kw_only=True)

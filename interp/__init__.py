@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from interp.chains.priors import HierarchicalDirichlet as HierarchicalDirichlet
     from interp.chains.priors import IndependentDirichlet as IndependentDirichlet
     from interp.chains.priors import Prior as Prior
+    from interp.chains.priors import parse_prior as parse_prior
     from interp.chains.priors import prior_from_dict as prior_from_dict
+    from interp.chains.priors import register_prior as register_prior
     from interp.circuit.capture import Capture as Capture
     from interp.circuit.capture import capture as capture
     from interp.circuit.circuit import Circuit as Circuit
@@ -105,7 +107,9 @@ _HOMES = {
         "HierarchicalDirichlet",
         "IndependentDirichlet",
         "Prior",
+        "parse_prior",
         "prior_from_dict",
+        "register_prior",
     ),
     "hooked.checkpoint": (
         "CheckpointError",

@@ -1,7 +1,7 @@
-"""The models door.
+"""The command line of models.
 
 python -m models                                    families, studies and the shipped checkpoints
-python -m models train --family disentangled --prior hierarchical --eta 5,5 --bos --length 64 --seed 0 --out runs/a
+python -m models train --family disentangled --prior hierarchical:5,5 --bos --length 64 --seed 0 --out runs/a
 python -m models train ... --out runs/a --resume    go on after a kill
 python -m models construct --length 64 --beta 2.7,1.2 --kappa 3.3 --out runs/b
 python -m models sweep smoke --out runs/smoke       a whole study, one process per core
@@ -16,10 +16,11 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn, TypeAlias
 
+from models.families import FAMILIES
 from models.protocols import PROTOCOLS
-from models.spec import FAMILIES, SAVE_SECONDS, RunSpec, make_spec
+from models.spec import SAVE_SECONDS, RunSpec, make_spec
 
 ROOT = Path(__file__).parent
 CHECKPOINTS = ROOT / "checkpoints"
@@ -27,11 +28,20 @@ STUDIES = ROOT / "studies"
 BAD_INPUT, INTERRUPTED, READER_GONE = 2, 130, 141
 
 
+TRAIN_EXAMPLES = """examples:
+  python -m models train --family disentangled --prior hierarchical:5,5 --bos --length 64 --out runs/a
+  python -m models train --prior hierarchical:5,5 --bos --length 64 --freeze copies,readout --init hard --out runs/b
+  python -m models train --prior independent:1 --no-bos --length 64 --init "copy(5)" --readout logit --out runs/c"""
+
+
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_INPUT, f"error: {message} (see {self.prog} --help)\n")
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -65,15 +75,29 @@ def parser() -> Parser:
     top.set_defaults(command=show_everything, json=False)
     commands = top.add_subparsers(title="commands", metavar="")
 
+    add_train(commands)
+    add_construct(commands)
+    add_sweep(commands)
+    add_zoo(commands)
+    return top
+
+
+def add_train(commands: Commands) -> None:
     train = commands.add_parser(
         "train",
         help="train one model",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="example:\n  python -m models train --family disentangled --prior hierarchical --eta 5,5 --bos "
-        "--length 64 --out runs/a",
+        epilog=TRAIN_EXAMPLES,
     )
     train.add_argument("--family", choices=list(FAMILIES), default="disentangled")
-    add_prior_arguments(train)
+    train.add_argument(
+        "--prior",
+        default="hierarchical:5",
+        metavar="KIND[:NUMBERS]",
+        help="hierarchical[:ETA,...[:ETA0]] or independent[:ALPHA] (default: %(default)s)",
+    )
+    train.add_argument("--order", type=int, default=2, help="k (default 2)")
+    train.add_argument("--vocab", type=int, default=5, help="|V| (default 5)")
     train.add_argument("--bos", action=argparse.BooleanOptionalAction, default=True, help="a BOS token (default: yes)")
     train.add_argument("--length", type=int, default=64, help="tokens per sequence, T (default 64)")
     train.add_argument("--seed", type=int, default=0)
@@ -82,7 +106,7 @@ def parser() -> Parser:
     train.add_argument("--learning-rate", type=float, help="instead of the protocol's rate")
     train.add_argument("--batch", type=int, help="sequences per step (default 32)")
     train.add_argument("--target", choices=["token", "law"], help="a sampled next token, or the urn's law of it")
-    train.add_argument("--init", help="random(STD) or copy(STRENGTH)")
+    add_factors(train)
     train.add_argument("--snapshots", action="store_true", help="keep checkpoints at log-spaced steps")
     train.add_argument(
         "--spec", type=Path, metavar="FILE", help="a run's description as JSON, instead of the options above"
@@ -93,6 +117,34 @@ def parser() -> Parser:
     train.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
     train.set_defaults(command=train_one)
 
+
+def add_factors(train: argparse.ArgumentParser) -> None:
+    """What a run may vary besides its task and protocol; `models.families` says what each family knows."""
+    factors = train.add_argument_group("factors", "what contradicts itself is refused with one line")
+    factors.add_argument(
+        "--readout", choices=["probability", "logit"], help="votes normalised, or softmax (default: the family's own)"
+    )
+    factors.add_argument(
+        "--freeze", default="", metavar="PARTS", help="what does not train: a list of copies, match_bias, readout"
+    )
+    factors.add_argument(
+        "--init",
+        metavar="START",
+        help="where it starts: random(STD), copy(STRENGTH), hard, symmetric(STD), bias(STD) or zero, then PART=START "
+        "for a part (copies, match, match_bias, readout) that starts elsewhere, e.g. hard,readout=random(0.3)",
+    )
+    factors.add_argument(
+        "--kappa",
+        default="free",
+        metavar="RULE",
+        help="of a construction: free, tied(ALPHA): sum(beta) + ln(ALPHA |V|), or fixed(DELTA): DELTA + sum(beta)/|V|",
+    )
+    factors.add_argument(
+        "--symmetrise", action="store_true", help="let every batch stand for all relabelings of its symbols"
+    )
+
+
+def add_construct(commands: Commands) -> None:
     construct = commands.add_parser("construct", help="write a construction with given beta and kappa")
     construct.add_argument("--order", type=int, default=2)
     construct.add_argument("--vocab", type=int, default=5)
@@ -103,6 +155,8 @@ def parser() -> Parser:
     construct.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
     construct.set_defaults(command=construct_one)
 
+
+def add_sweep(commands: Commands) -> None:
     sweep = commands.add_parser("sweep", help="train every run of a study")
     sweep.add_argument("study", help="a name from `python -m models`, or the path of a .toml file")
     sweep.add_argument("--engine", choices=["local", "ray"], default="local")
@@ -115,23 +169,13 @@ def parser() -> Parser:
     sweep.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
     sweep.set_defaults(command=sweep_study)
 
+
+def add_zoo(commands: Commands) -> None:
     zoo = commands.add_parser("zoo", help="the table of the checkpoints, measured where it is not known")
     zoo.add_argument("--checkpoints", type=Path, default=CHECKPOINTS, metavar="DIR")
     zoo.add_argument("--write", action="store_true", help="write it to README.md and zoo.json beside the checkpoints")
     zoo.add_argument("--json", action="store_true", help="print the rows as one JSON object")
     zoo.set_defaults(command=show_zoo)
-    return top
-
-
-def add_prior_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--prior", choices=["hierarchical", "independent"], default="hierarchical")
-    command.add_argument("--order", type=int, default=2, help="k (default 2)")
-    command.add_argument("--vocab", type=int, default=5, help="|V| (default 5)")
-    command.add_argument("--eta", type=number_list, help="hierarchical: eta_1,...,eta_k (default 5 each)")
-    command.add_argument(
-        "--eta0", type=float, default=1.0, help="hierarchical: concentration of the base law (default 1)"
-    )
-    command.add_argument("--alpha", type=float, default=1.0, help="independent: Dirichlet concentration (default 1)")
 
 
 def add_save_argument(command: argparse.ArgumentParser) -> None:
@@ -142,18 +186,6 @@ def add_save_argument(command: argparse.ArgumentParser) -> None:
         metavar="S",
         help=f"save the state this often, at least (default {SAVE_SECONDS:g})",
     )
-
-
-def prior_of(options: argparse.Namespace) -> dict[str, Any]:
-    """The prior's description, checked by building it."""
-    from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
-
-    if options.prior == "independent":
-        if options.eta is not None:
-            raise ValueError("--eta belongs to the hierarchical prior; the independent one takes --alpha")
-        return IndependentDirichlet(order=options.order, vocab=options.vocab, alpha=options.alpha).to_dict()
-    eta = options.eta if options.eta is not None else [5.0] * options.order
-    return HierarchicalDirichlet(order=options.order, vocab=options.vocab, eta=eta, eta0=options.eta0).to_dict()
 
 
 def number_list(text: str) -> list[float]:
@@ -168,8 +200,8 @@ def show_everything(options: argparse.Namespace) -> int:
     from models.zoo import find_checkpoints
 
     print("Families (models/FAMILY)")
-    for name, summary in FAMILIES.items():
-        print(f"  {name:14} {summary}")
+    for family in FAMILIES.values():
+        print(f"  {family.name:14} {family.summary}")
     print("\nStudies (python -m models sweep NAME)")
     for name, summary in study_summaries(STUDIES).items():
         print(f"  {name:14} {summary}")
@@ -193,7 +225,9 @@ def train_one(options: argparse.Namespace) -> int:
     else:
         spec = make_spec(
             family=options.family,
-            prior=prior_of(options),
+            prior=options.prior,
+            order=options.order,
+            vocab=options.vocab,
             length=options.length,
             bos=options.bos,
             seed=options.seed,
@@ -204,6 +238,10 @@ def train_one(options: argparse.Namespace) -> int:
             target=options.target,
             init=options.init,
             snapshots=options.snapshots,
+            readout=options.readout,
+            freeze=options.freeze,
+            kappa=options.kappa,
+            symmetrise=options.symmetrise,
         )
     from models.run import AlreadyFinished, run
 
@@ -278,7 +316,7 @@ def show_zoo(options: argparse.Namespace) -> int:
 
 
 def _attach_negative_lists(argv: list[str]) -> list[str]:
-    """`--eta -5,5` as `--eta=-5,5`: argparse takes a negative number for a value, but a list of them for an option."""
+    """`--beta -5,5` as `--beta=-5,5`: argparse takes a negative number for a value, a list of them for an option."""
     attached: list[str] = []
     for word in argv:
         if attached and re.fullmatch("--[a-z]+", attached[-1]) and re.match(r"-[\d.][^,]*,", word):

@@ -7,7 +7,7 @@
 The prediction reads a sequence only through its mask counts, so training needs no transformer: the loop samples by
 the urn, counts, and takes the gradient of eq:transformer_estimator in closed form. `interp.optimal_parameters` finds
 the same optimum directly; this is the paper's "only the attention-weight parameters remain trainable", trained as
-the other families are.
+the other families are. `models.kappa` says how kappa moves.
 """
 
 from __future__ import annotations
@@ -21,11 +21,17 @@ from numpy.typing import NDArray
 from interp.chains.priors import Prior
 from interp.chains.urn import draw_chain, new_urn, predictive_law
 from interp.estimators.counts import mask_between
+from interp.estimators.soft_matching import soft_matching
 from interp.hooked.construction import construct
 from interp.hooked.transformer import InductionConfig, InductionTransformer
 from models.adam import TargetKind, TrainState, adam
+from models.families import CONSTRUCTION
+from models.kappa import KappaRule
+from models.spec import RunSpec
+from models.trainers import CompiledTrainer
 
 Array: TypeAlias = NDArray[Any]
+FREE = KappaRule("free")
 FLOOR = 1e-7  # the same floor as the disentangled readout's: keeps the loss of an unseen symbol finite
 
 
@@ -34,9 +40,45 @@ def config(*, order: int = 2, vocab: int = 5, length: int, bos: bool) -> Inducti
     return construct(order=order, vocab=vocab, length=length, beta=np.zeros(order), kappa=0.0 if bos else None).config
 
 
-def initial(config: InductionConfig) -> Array:
-    """beta = 1 at every lag and kappa = 0: a mild start from which the loss has a slope in every direction."""
-    return np.array([1.0] * config.order + [0.0] * config.bos)
+def initial(config: InductionConfig, *, init: str = CONSTRUCTION.init, kappa: KappaRule = FREE) -> Array:
+    """beta(1) is beta = 1 at every lag, a mild start with a slope in every direction; a free kappa starts at 0."""
+    beta = CONSTRUCTION.starts.parse(init)["beta"].size
+    params = np.array([beta] * config.order + [0.0] * config.bos)
+    if not kappa.free:
+        offset, slope = kappa.line(vocab=config.vocab)
+        params[config.order] = offset + slope * params[: config.order].sum()
+    return params
+
+
+class ConstructionTrainer(CompiledTrainer):
+    """A run of the construction: k numbers for beta, and kappa where there is BOS."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        shape = config(order=spec.prior["order"], vocab=spec.prior["vocab"], length=spec.length, bos=spec.bos)
+        self.kappa = KappaRule.parse(spec.kappa)
+        super().__init__(spec, shape, initial(shape, init=spec.init, kappa=self.kappa))
+
+    def advance(self, learning_rates: np.ndarray) -> np.ndarray:
+        return train_chunk(
+            self.config,
+            self.state,
+            self.prior,
+            learning_rates,
+            target=self.spec.schedule.target,
+            batch=self.spec.batch,
+            kappa=self.kappa,
+        )
+
+    def predict(self, tokens: np.ndarray) -> np.ndarray:
+        beta, kappa = self.reading()
+        return soft_matching(tokens, vocab=self.config.vocab, beta=beta, kappa=kappa).numpy()
+
+    def reading(self) -> tuple[list[float], float | None]:
+        params = self.state.params.tolist()
+        return params[: self.config.order], params[self.config.order] if self.config.bos else None
+
+    def hooked(self) -> InductionTransformer:
+        return to_hooked(self.config, self.state.params)
 
 
 def to_hooked(config: InductionConfig, params: Array) -> InductionTransformer:
@@ -58,6 +100,7 @@ def train_chunk(
     *,
     target: TargetKind = "token",
     batch: int = 32,
+    kappa: KappaRule = FREE,
 ) -> Array:
     """len(lrs) Adam steps on fresh sequences; changes `state` in place and returns the loss of every step.
 
@@ -80,18 +123,26 @@ def train_chunk(
         prior.concentrations(),
         prior.independent,
         target == "law",
+        *((0.0, 0.0) if kappa.free else kappa.line(vocab=config.vocab)),
     )
     return losses
 
 
-def loss_and_gradient(config: InductionConfig, params: Array, tokens: Array, target: Array) -> tuple[float, Array]:
-    """Mean cross-entropy against `target` [batch, vocab] and its gradient in (beta_1..beta_k, kappa)."""
+def loss_and_gradient(
+    config: InductionConfig, params: Array, tokens: Array, target: Array, *, kappa: KappaRule = FREE
+) -> tuple[float, Array]:
+    """Mean cross-entropy against `target` [batch, vocab] and its gradient in (beta_1..beta_k, kappa).
+
+    A kappa that follows beta has no gradient of its own: beta's holds it.
+    """
     gradient = np.zeros(len(params))
     counts = np.zeros((1 << config.order, config.vocab))
     law = np.zeros(config.vocab)
     loss = 0.0
     for row, wanted in zip(np.ascontiguousarray(tokens), np.asarray(target, dtype=np.float64), strict=True):
         loss += _add_gradient(params, row, wanted, config.order, config.vocab, config.bos, counts, law, gradient)
+    if not kappa.free:
+        _tie_gradient(gradient, config.order, kappa.line(vocab=config.vocab)[1])
     return loss / len(tokens), gradient / len(tokens)
 
 
@@ -149,11 +200,20 @@ def _add_gradient(
 
 
 @njit(cache=True)
+def _tie_gradient(gradient: Array, order: int, slope: float) -> None:
+    """Hand kappa's gradient to beta: d kappa / d beta_r = slope."""
+    for lag in range(order):
+        gradient[lag] += slope * gradient[order]
+    gradient[order] = 0.0
+
+
+@njit(cache=True)
 def _train(
     params: Array, first: Array, second: Array, step: int, generator: np.random.Generator, lrs: Array, losses: Array,
-    batch: int, length: int, order: int, vocab: int, bos: bool, concentrations: Array, independent: bool, use_law:
-    bool,
+    batch: int, length: int, order: int, vocab: int, bos: bool, concentrations: Array, independent: bool,
+    use_law: bool, offset: float, slope: float,
 ) -> int:  # fmt: skip
+    """Steps until `lrs` is used up; kappa = offset + slope * sum(beta) where slope > 0, else it is free."""
     urn = new_urn(length, order, vocab)
     uniforms = np.empty(length)
     tokens = np.empty(length, dtype=np.int64)
@@ -182,9 +242,13 @@ def _train(
                 target[token] = 1.0
             loss += _add_gradient(params, tokens, target, order, vocab, bos, counts, law, gradient)
         gradient /= batch
+        if slope > 0:
+            _tie_gradient(gradient, order, slope)
         losses[i] = loss / batch
         if not (np.isfinite(losses[i]) and np.isfinite(gradient).all()):
             losses[i] = np.nan
             return i
         adam(params, gradient, first, second, free, step + i + 1, lrs[i], 0.9, 0.999, 1e-8)
+        if slope > 0:
+            params[order] = offset + slope * params[:order].sum()
     return lrs.shape[0]

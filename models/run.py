@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,12 @@ def is_finished(out: Path) -> bool:
     except ValueError:
         return False
     return (info.training or {}).get("status") == "finished"
+
+
+def recorded_spec(out: Path) -> RunSpec:
+    """The spec of the run that left the checkpoint `out`; factors that it does not mention had their defaults."""
+    training = read_info(out).training or {}
+    return RunSpec.from_dict({field.name: training[field.name] for field in fields(RunSpec) if field.name in training})
 
 
 def _train(
@@ -205,8 +211,9 @@ def _restore(trainer: Trainer, spec: RunSpec, work: Path) -> float:
         arrays = load_file(state / "arrays.safetensors")
     except (OSError, ValueError, SafetensorError) as error:
         raise RunError(f"{state}: cannot be read ({error}); remove {work} to start anew") from error
-    if document["spec"] != spec.to_dict():
-        different = [name for name, value in spec.to_dict().items() if document["spec"].get(name) != value]
+    started = RunSpec.from_dict(document["spec"]).to_dict()
+    if started != spec.to_dict():
+        different = [name for name, value in spec.to_dict().items() if started[name] != value]
         raise RunError(f"{work}: was started with other settings ({', '.join(different)}); use another --out")
     if document["status"] == "diverged":
         raise RunError(f"{work}: this run diverged; use another --out and other settings")
@@ -218,8 +225,7 @@ def _check_start(spec: RunSpec, out: Path, work: Path, *, resume: bool) -> None:
     if not resume and (out.exists() or work.exists()):
         raise RunError(f"{out}: a run is already there; --resume continues it, another --out starts a new one")
     if resume and is_finished(out):
-        training = read_info(out).training or {}
-        if all(training.get(name) == value for name, value in spec.to_dict().items()) and load(out):
+        if recorded_spec(out) == spec and load(out):
             raise AlreadyFinished(f"{out}: already finished")
         raise RunError(f"{out}: holds a finished run with other settings; use another --out")
     try:

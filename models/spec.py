@@ -5,27 +5,29 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from models.families import Family, find_family
+from models.kappa import KappaRule
 from models.protocols import PROTOCOLS, Protocol
 
 if TYPE_CHECKING:
     from interp.chains.priors import Prior
 
-FAMILIES = {
-    "construction": "analytic weights; only beta and kappa are free",
-    "disentangled": "one-hot blocks; every W_A, relative bias and W_O is free",
-    "standard": "d_model 64, LayerNorm, MLP, learned embeddings and relative biases",
-}
 SAVE_SECONDS = 60.0  # between two saves of a run: what a kill can cost
-DEFAULT_INIT = {"construction": "beta(1)", "disentangled": "random(0.3)", "standard": "random(0)"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
     """One run. Two runs with equal specs end in the same weights, bit for bit, on one kind of machine.
 
-    prior      the prior's description (`Prior.to_dict`), which also fixes order and vocab
-    init       random(STD), copy(STRENGTH); the construction always starts at beta(1)
-    snapshots  whether intermediate checkpoints are kept at log-spaced steps
+    prior       the prior's description (`Prior.to_dict`), which also fixes order and vocab
+    init        where it starts, e.g. random(0.3), copy(5), hard, or hard,readout=random(0.3) (`models.starts`)
+    snapshots   whether intermediate checkpoints are kept at log-spaced steps
+    readout     probability (votes, normalised) or logit (softmax)
+    freeze      the parts that do not train, e.g. copies,readout
+    kappa       free, tied(ALPHA) or fixed(DELTA): see `models.kappa`; only the construction can tie it
+    symmetrise  whether each batch stands for all relabelings of its symbols (theorem:invariance's population loss)
+
+    Factors that contradict each other are refused with one line.
     """
 
     family: str
@@ -40,10 +42,13 @@ class RunSpec:
     target: str
     init: str
     snapshots: bool
+    readout: str
+    freeze: str = ""
+    kappa: str = "free"
+    symmetrise: bool = False
 
     def __post_init__(self) -> None:
-        if self.family not in FAMILIES:
-            raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {self.family!r}")
+        find_family(self.family)
         if self.protocol not in PROTOCOLS:
             raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {self.protocol!r}")
         if self.target not in ("token", "law"):
@@ -57,6 +62,12 @@ class RunSpec:
             raise ValueError(f"length must exceed the order {self.prior['order']}, got {self.length}")
         if self.seed < 0:
             raise ValueError(f"seed must be >= 0, got {self.seed}")
+        _check_factors(self)
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """The parts that do not train."""
+        return tuple(part for part in self.freeze.split(",") if part)
 
     @property
     def schedule(self) -> Protocol:
@@ -82,20 +93,54 @@ class RunSpec:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunSpec:
-        """The strict inverse of `to_dict`."""
+        """The strict inverse of `to_dict`. Runs made before there were factors have the family's own readout."""
         known = {field.name for field in fields(cls)}
+        old = {"freeze": "", "kappa": "free", "symmetrise": False}
+        if isinstance(values.get("family"), str):
+            old["readout"] = find_family(values["family"]).readouts[0]
+        values = {**old, **values}
         if set(values) != known:
             odd = sorted(set(values) ^ known)
             raise ValueError(f"a run's description has an unknown or missing key: {', '.join(odd)}")
         return cls(**values)
 
 
+def _check_factors(spec: RunSpec) -> None:
+    """Refuse what the family does not have, and what contradicts itself; put the frozen parts in order."""
+    family = find_family(spec.family)
+    if spec.readout not in family.readouts:
+        raise ValueError(f"the {family.name} family reads out by {' or '.join(family.readouts)}, got {spec.readout!r}")
+    _check_frozen(spec, family)
+    starts = family.starts.parse(spec.init)
+    rule = KappaRule.parse(spec.kappa)
+    if not rule.free and not family.tied_kappa:
+        raise ValueError(f"kappa {rule}: in the {family.name} family kappa is one of many weights, and is not tied")
+    if not rule.free and not spec.bos:
+        raise ValueError(f"kappa {rule} needs a BOS token: without one there is no kappa")
+    if spec.symmetrise and not family.symmetrised:
+        raise ValueError(f"the {family.name} family cannot train on symmetrised batches")
+    if reason := family.contradiction(spec, starts):
+        raise ValueError(reason)
+
+
+def _check_frozen(spec: RunSpec, family: Family) -> None:
+    asked = [part.strip() for part in spec.freeze.split(",") if part.strip()]
+    for part in asked:
+        if not family.freezable:
+            raise ValueError(f"the {family.name} family has no parts to freeze, got {part!r}")
+        if part not in family.freezable:
+            raise ValueError(f"freeze must list parts among {', '.join(family.freezable)}, got {part!r}")
+    object.__setattr__(spec, "freeze", ",".join(part for part in family.freezable if part in asked))
+
+
 def make_spec(
     *,
     family: str,
-    prior: dict[str, Any],
+    prior: dict[str, Any] | str,
     length: int,
     bos: bool,
+    order: int = 2,
+    vocab: int = 5,
     seed: int = 0,
     protocol: str = "annealed",
     steps: int | None = None,
@@ -104,14 +149,22 @@ def make_spec(
     target: str | None = None,
     init: str | None = None,
     snapshots: bool = False,
+    readout: str | None = None,
+    freeze: str = "",
+    kappa: str = "free",
+    symmetrise: bool = False,
 ) -> RunSpec:
-    """A spec whose unnamed numbers come from its protocol and family."""
+    """A spec whose unnamed numbers come from its protocol and family.
+
+    `prior` is a description, or a text such as hierarchical:5,5, which needs `order` and `vocab`.
+    """
     if protocol not in PROTOCOLS:
         raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {protocol!r}")
     base = PROTOCOLS[protocol]
+    kind = find_family(family)
     return RunSpec(
         family=family,
-        prior=prior,
+        prior=describe_prior(prior, order=order, vocab=vocab),
         length=length,
         bos=bos,
         seed=seed,
@@ -120,6 +173,19 @@ def make_spec(
         learning_rate=base.learning_rate if learning_rate is None else learning_rate,
         batch=base.batch if batch is None else batch,
         target=base.target if target is None else target,
-        init=DEFAULT_INIT.get(family, "") if init is None else init,
+        init=kind.init if init is None else init,
         snapshots=snapshots,
+        readout=kind.readouts[0] if readout is None else readout,
+        freeze=freeze,
+        kappa=kappa,
+        symmetrise=symmetrise,
     )
+
+
+def describe_prior(prior: dict[str, Any] | str, *, order: int, vocab: int) -> dict[str, Any]:
+    """The description of a prior that is given as such or as text."""
+    if not isinstance(prior, str):
+        return prior
+    from interp.chains.priors import parse_prior
+
+    return parse_prior(prior, order=order, vocab=vocab).to_dict()

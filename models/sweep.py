@@ -1,14 +1,18 @@
 """Studies: many runs from one small file, on this machine's cores or on a Ray cluster.
 
-A study is a TOML file. Each [[runs]] entry gives a run's settings; where a setting is a list, the entry stands for
-all combinations. Runs are independent, resumable and skipped once finished.
+A study is a TOML file. Each [[runs]] entry gives a run's settings, as `models.spec.make_spec` takes them; where a
+setting is a list, the entry stands for all combinations. `cell` names the folder that the entry's runs go to. Runs are
+independent, resumable and skipped once finished.
 
     summary = "what the study is for"
 
     [[runs]]
+    cell = "frozen_copies"
     family = "disentangled"
-    prior = { kind = "hierarchical", order = 2, vocab = 5, eta = [5.0, 5.0], eta0 = 1.0 }
+    prior = "hierarchical:5,5"
     bos = true
+    freeze = "copies"
+    init = "hard"
     length = [32, 64]
     seed = [0, 1, 2]
     protocol = "annealed"
@@ -30,6 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from models.families import find_family
 from models.spec import SAVE_SECONDS, RunSpec, make_spec
 
 PROJECT = Path(__file__).parent.parent
@@ -63,11 +68,12 @@ def load_study(study: str, *, studies: Path, out: Path) -> list[PlannedRun]:
     runs = []
     for number, entry in enumerate(document.get("runs", []), start=1):
         for values in _combinations(entry):
+            cell = values.pop("cell", "")
             try:
                 spec = make_spec(**values)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{file}: run {number}: {error}") from None
-            name = run_name(spec)
+            name = f"{cell}/{run_name(spec)}" if cell else run_name(spec)
             runs.append(PlannedRun(name=name, spec=spec, out=out / name))
     if not runs:
         raise ValueError(f"{file}: the study has no [[runs]]")
@@ -80,7 +86,8 @@ def load_study(study: str, *, studies: Path, out: Path) -> list[PlannedRun]:
 def run_name(spec: RunSpec) -> str:
     """Where a run lives below the output directory: task / family / length and seed. The rest is in its config.json."""
     task = f"{spec.prior['kind']}_{'bos' if spec.bos else 'nobos'}"
-    suffix = "" if spec.protocol == "annealed" else f"_{spec.protocol}"
+    suffix = "" if spec.readout == find_family(spec.family).readouts[0] else f"_{spec.readout}"
+    suffix += "" if spec.protocol == "annealed" else f"_{spec.protocol}"
     return f"{task}/{spec.family}/T{spec.length}_seed{spec.seed}{suffix}"
 
 

@@ -1,4 +1,4 @@
-"""One face for the families' trainers: advance, predict, save, restore, and become a HookedTransformer.
+"""One interface for the families' trainers: advance, predict, save, restore, and become a HookedTransformer.
 
 A trainer's whole state is `dump()`: arrays, and a JSON-able dict with the step and the generator. Restored from it,
 a trainer goes on bit for bit.
@@ -11,9 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from interp.hooked.transformer import InductionConfig, InductionTransformer
-from models import construction, disentangled
 from models.adam import TrainState
-from models.disentangled import compiled
+from models.families import find_family
 from models.spec import RunSpec
 
 Arrays = dict[str, np.ndarray]
@@ -45,8 +44,8 @@ class Trainer(Protocol):
         """Go back to a dumped state."""
 
 
-class _CompiledTrainer:
-    """What the two compiled families share: a flat parameter vector, Adam's moments and a numpy generator."""
+class CompiledTrainer:
+    """What the compiled families share: a flat parameter vector, Adam's moments and a numpy generator."""
 
     def __init__(self, spec: RunSpec, config: InductionConfig, params: np.ndarray) -> None:
         self.spec = spec
@@ -67,69 +66,6 @@ class _CompiledTrainer:
         self.state = TrainState.restore({**arrays, **rest})
 
 
-class DisentangledTrainer(_CompiledTrainer):
-    def __init__(self, spec: RunSpec) -> None:
-        config = disentangled.config(
-            order=spec.prior["order"], vocab=spec.prior["vocab"], length=spec.length, bos=spec.bos
-        )
-        super().__init__(spec, config, disentangled.initial(config, init=spec.init, seed=spec.seed))
-        self.shape = disentangled.shape_of(config)
-
-    def advance(self, learning_rates: np.ndarray) -> np.ndarray:
-        return compiled.train_chunk(
-            self.shape,
-            self.state,
-            self.prior,
-            learning_rates,
-            target=self.spec.schedule.target,
-            batch=self.spec.batch,
-        )
-
-    def predict(self, tokens: np.ndarray) -> np.ndarray:
-        return compiled.predict(self.shape, self.state.params, tokens)
-
-    def reading(self) -> tuple[list[float], float | None]:
-        return disentangled.read_weights(self.config, self.state.params)
-
-    def hooked(self) -> InductionTransformer:
-        return disentangled.to_hooked(self.config, self.state.params)
-
-
-class ConstructionTrainer(_CompiledTrainer):
-    def __init__(self, spec: RunSpec) -> None:
-        config = construction.config(
-            order=spec.prior["order"], vocab=spec.prior["vocab"], length=spec.length, bos=spec.bos
-        )
-        super().__init__(spec, config, construction.initial(config))
-
-    def advance(self, learning_rates: np.ndarray) -> np.ndarray:
-        return construction.train_chunk(
-            self.config,
-            self.state,
-            self.prior,
-            learning_rates,
-            target=self.spec.schedule.target,
-            batch=self.spec.batch,
-        )
-
-    def predict(self, tokens: np.ndarray) -> np.ndarray:
-        from interp.estimators.soft_matching import soft_matching
-
-        beta, kappa = self.reading()
-        return soft_matching(tokens, vocab=self.config.vocab, beta=beta, kappa=kappa).numpy()
-
-    def reading(self) -> tuple[list[float], float | None]:
-        params = self.state.params.tolist()
-        return params[: self.config.order], params[self.config.order] if self.config.bos else None
-
-    def hooked(self) -> InductionTransformer:
-        return construction.to_hooked(self.config, self.state.params)
-
-
 def make_trainer(spec: RunSpec) -> Trainer:
     """A trainer at step 0 of the run."""
-    if spec.family == "standard":
-        from models.standard.trainer import StandardTrainer  # torch's own machinery: only where it is needed
-
-        return StandardTrainer(spec)
-    return DisentangledTrainer(spec) if spec.family == "disentangled" else ConstructionTrainer(spec)
+    return find_family(spec.family).trainer(spec)

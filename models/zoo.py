@@ -19,6 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from models.families import find_family
+
 CACHE_FILE, TABLE_FILE = "zoo.json", "README.md"
 HELD_OUT_SEQUENCES, HELD_OUT_SEED = 20_000, 2_000_003
 GAINED = 0.005  # of its KL: what counts as a gain by five times the steps
@@ -138,15 +140,7 @@ def measure(path: Path, name: str) -> dict[str, Any]:
 
 def fast_predict(model: Any, tokens: Any) -> Any:
     """`interp.predict` by the family's own fast forward: the same numbers, thousands of long sequences in seconds."""
-    import torch
-
-    from models import disentangled, standard
-    from models.disentangled import compiled
-
-    if model.config.family == "standard":
-        return standard.predict_hooked(model, tokens)
-    flat = disentangled.from_hooked(model)
-    return torch.from_numpy(compiled.predict(disentangled.shape_of(model.config), flat, tokens.numpy())).double()
+    return find_family(model.config.family).predict(model, tokens)
 
 
 @cache

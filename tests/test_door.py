@@ -17,7 +17,8 @@ import pytest
 import interp as ip
 from analyses import door, report
 from analyses.command import Entry, read_entries
-from analyses.subject import Study, Subject, flat_rows, parse_prior
+from analyses.subject import Study, Subject, flat_rows
+from interp.chains.priors import parse_prior
 from interp.results import Result
 
 ROOT = Path(door.__file__).parent.parent

@@ -7,14 +7,17 @@
 Two exact samplers of the same joint law. `explicit` draws the whole kernel, so that the true law after every
 position is known. `collapsed` draws tokens from the urn (see `urn`), never builds the |V|^k table, and then draws the
 one law it has to report, that of the last context, from its posterior given the urn.
+
+A prior has a `kind`, a text form, `hierarchical:5,5`, which every command takes, and a description, a dict, which
+checkpoints keep. `register_prior` makes a new kind known to all of them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +31,7 @@ Method: TypeAlias = Literal["explicit", "collapsed"]
 Array: TypeAlias = NDArray[Any]
 
 MAX_KERNEL_BYTES = 4 << 30
+DEFAULT_ETA = 5.0  # the paper's, at every level
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,19 +74,30 @@ class ChainBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class Prior(ABC):
-    """A prior over order-k transition kernels, symmetric in the labels (eq:prior_symmetry)."""
+    """A prior over order-k transition kernels, symmetric in the labels (eq:prior_symmetry).
+
+    kind    the word that names it in texts, descriptions and tables
+    form    how its text is written, for help and error messages
+    """
+
+    kind: ClassVar[str]
+    form: ClassVar[str]
 
     order: int
     vocab: int
 
-    @abstractmethod
     def concentrations(self) -> Float[np.ndarray, " depth"]:
         """Total concentration at each depth 0..k of the context tree, as `urn.draw_chain` takes it."""
+        raise ValueError(
+            f"the {self.kind} prior is not a tree of Dirichlet laws, so it has no urn to train or to infer with "
+            "(its chains are sampled with method='explicit')"
+        )
 
     @property
-    @abstractmethod
     def independent(self) -> bool:
-        """Whether contexts are independent (True) or centred on their suffix (False)."""
+        """Whether contexts are independent (True) or centred on their suffix (False); only a tree of them says."""
+        self.concentrations()
+        return False
 
     @abstractmethod
     def draw_tree(self, batch: int, rng: np.random.Generator) -> dict[int, Float[np.ndarray, "batch context vocab"]]:
@@ -91,13 +106,33 @@ class Prior(ABC):
         Depth k holds the kernel. Shallower depths are there only where the prior has laws for shorter contexts.
         """
 
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """The short form that `parse_prior` reads back, given order and vocabulary.
+
+        >>> HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0)).text
+        'hierarchical:5,5'
+        """
+
+    @classmethod
+    @abstractmethod
+    def from_numbers(cls, numbers: Sequence[Sequence[float]], *, order: int, vocab: int) -> Prior:
+        """The prior of a text KIND:a,b:c from its lists of numbers, ((a, b), (c,)).
+
+        Lists that do not fit are a `ValueError`.
+        """
+
     def draw_kernel(self, batch: int, rng: np.random.Generator) -> Float[np.ndarray, "batch context vocab"]:
         """One kernel per sequence; row = context code with lag 1 in the lowest digit."""
         return self.draw_tree(batch, rng)[self.order]
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description, which `prior_from_dict` reads back."""
+        """A JSON-able description, which `prior_from_dict` reads back: the kind and every field."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {"kind": self.kind} | {
+            name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
+        }
 
     def sample(self, *, batch: int, length: int, seed: int, method: Method = "explicit") -> ChainBatch:
         """`batch` sequences of `length` tokens; the same seed gives the same tokens on every run.
@@ -162,9 +197,25 @@ class Prior(ABC):
         return tokens, law
 
 
+PRIORS: dict[str, type[Prior]] = {}
+P = TypeVar("P", bound=type[Prior])
+
+
+def register_prior(prior: P) -> P:
+    """Make a kind of prior known to `parse_prior`, `prior_from_dict` and so to every command; a class decorator."""
+    if PRIORS.get(prior.kind, prior) is not prior:
+        raise ValueError(f"there is a {prior.kind} prior already: {PRIORS[prior.kind].__name__}")
+    PRIORS[prior.kind] = prior
+    return prior
+
+
+@register_prior
 @dataclass(frozen=True, kw_only=True)
 class IndependentDirichlet(Prior):
     """pi_u ~ Dirichlet(alpha, ..., alpha), independently for every context u in V^k."""
+
+    kind: ClassVar[str] = "independent"
+    form: ClassVar[str] = "independent[:ALPHA]"
 
     alpha: float = 1.0
 
@@ -177,8 +228,15 @@ class IndependentDirichlet(Prior):
     def independent(self) -> bool:
         return True
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": "independent", "order": self.order, "vocab": self.vocab, "alpha": self.alpha}
+    @property
+    def text(self) -> str:
+        return f"independent:{_short(self.alpha)}"
+
+    @classmethod
+    def from_numbers(cls, numbers: Sequence[Sequence[float]], *, order: int, vocab: int) -> IndependentDirichlet:
+        if len(numbers) > 1 or any(len(part) != 1 for part in numbers):
+            raise ValueError("too many numbers")
+        return cls(order=order, vocab=vocab, alpha=numbers[0][0] if numbers else 1.0)
 
     def concentrations(self) -> Float[np.ndarray, " depth"]:
         return np.full(self.order + 1, self.alpha * self.vocab)
@@ -187,12 +245,16 @@ class IndependentDirichlet(Prior):
         return {self.order: draw_dirichlet(np.full((batch, self.vocab**self.order, self.vocab), self.alpha), rng)}
 
 
+@register_prior
 @dataclass(frozen=True, kw_only=True)
 class HierarchicalDirichlet(Prior):
     """pi_() ~ Dirichlet(eta0 1) and pi_c ~ Dirichlet(eta_l pi_{suffix of c}) for every context c of length l <= k.
 
     `eta` lists eta_1..eta_k. The paper does not give eta0; 1.0 is our choice.
     """
+
+    kind: ClassVar[str] = "hierarchical"
+    form: ClassVar[str] = "hierarchical[:ETA,...[:ETA0]]"
 
     eta: Sequence[float]
     eta0: float = 1.0
@@ -212,14 +274,19 @@ class HierarchicalDirichlet(Prior):
     def independent(self) -> bool:
         return False
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": "hierarchical",
-            "order": self.order,
-            "vocab": self.vocab,
-            "eta": list(self.eta),
-            "eta0": self.eta0,
-        }
+    @property
+    def text(self) -> str:
+        root = "" if self.eta0 == 1.0 else f":{_short(self.eta0)}"
+        return f"hierarchical:{','.join(map(_short, self.eta))}{root}"
+
+    @classmethod
+    def from_numbers(cls, numbers: Sequence[Sequence[float]], *, order: int, vocab: int) -> HierarchicalDirichlet:
+        """A single ETA serves all levels."""
+        if len(numbers) > 2 or any(len(part) != 1 for part in numbers[1:]):
+            raise ValueError("too many numbers")
+        eta = tuple(numbers[0]) if numbers else (DEFAULT_ETA,)
+        eta0 = numbers[1][0] if len(numbers) == 2 else 1.0
+        return cls(order=order, vocab=vocab, eta=eta * order if len(eta) == 1 else eta, eta0=eta0)
 
     def concentrations(self) -> Float[np.ndarray, " depth"]:
         return np.array([self.eta0 * self.vocab, *self.eta], dtype=np.float64)
@@ -236,19 +303,43 @@ class HierarchicalDirichlet(Prior):
 
 def prior_from_dict(values: dict[str, Any]) -> Prior:
     """The prior that `to_dict` described; unknown or missing keys are refused."""
-    kinds: dict[str, type[Prior]] = {
-        "independent": IndependentDirichlet,
-        "hierarchical": HierarchicalDirichlet,
-    }
     if not isinstance(values, dict):
         raise ValueError(f"a prior's description must be a dict, got {type(values).__name__}")
     kind = values.get("kind")
-    if not isinstance(kind, str) or kind not in kinds:
-        raise ValueError(f"prior kind must be one of {', '.join(kinds)}, got {kind!r}")
+    if not isinstance(kind, str) or kind not in PRIORS:
+        raise ValueError(f"prior kind must be one of {', '.join(PRIORS)}, got {kind!r}")
     try:
-        return kinds[kind](**{name: value for name, value in values.items() if name != "kind"})
+        return PRIORS[kind](**{name: value for name, value in values.items() if name != "kind"})
     except TypeError as error:
         raise ValueError(f"bad description of a {kind} prior: {error}") from error
+
+
+def parse_prior(text: str, *, order: int, vocab: int) -> Prior:
+    """The prior that a text names, as every command takes it: KIND, or KIND with numbers behind colons.
+
+    >>> parse_prior("hierarchical:5,5", order=2, vocab=5)
+    HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0), eta0=1.0)
+    >>> parse_prior("independent:0.5", order=2, vocab=5).alpha
+    0.5
+    """
+    forms = " or ".join(prior.form for prior in PRIORS.values())
+    kind, *parts = text.split(":")
+    if kind not in PRIORS:
+        raise ValueError(f"bad prior {text!r}: expected {forms}")
+    try:
+        numbers = [tuple(float(number) for number in part.split(",")) for part in parts]
+    except ValueError:
+        raise ValueError(f"bad prior {text!r}: expected numbers, as in {PRIORS[kind].form}") from None
+    try:
+        return PRIORS[kind].from_numbers(numbers, order=order, vocab=vocab)
+    except ValueError as error:
+        raise ValueError(f"bad prior {text!r}: {error} (expected {PRIORS[kind].form})") from None
+
+
+def _short(number: float) -> str:
+    """The shortest text that reads back as the number."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(number)
 
 
 def draw_dirichlet(concentration: Array, rng: np.random.Generator) -> Array:

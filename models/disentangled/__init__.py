@@ -2,9 +2,28 @@
 
 weights     config, starts, and the way to and from a HookedTransformer
 compiled    loss, gradient, predictions and training of a flat parameter vector
+trainer     a run of it
 kernels     the compiled code behind them
 """
 
-from models.disentangled.weights import config, from_hooked, initial, parse_init, read_weights, shape_of, to_hooked
+from models.disentangled.weights import (
+    config,
+    from_hooked,
+    initial,
+    predict_hooked,
+    read_weights,
+    shape_of,
+    to_hooked,
+    training_mask,
+)
 
-__all__ = ["config", "from_hooked", "initial", "parse_init", "read_weights", "shape_of", "to_hooked"]
+__all__ = [
+    "config",
+    "from_hooked",
+    "initial",
+    "predict_hooked",
+    "read_weights",
+    "shape_of",
+    "to_hooked",
+    "training_mask",
+]

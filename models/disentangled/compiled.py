@@ -94,17 +94,22 @@ class Shape:
         return views
 
 
-def loss_and_gradient(shape: Shape, flat: Array, tokens: Array, target: Array) -> tuple[float, Array, Array]:
+def loss_and_gradient(
+    shape: Shape, flat: Array, tokens: Array, target: Array, *, symmetrise: bool = False
+) -> tuple[float, Array, Array]:
     """Mean cross-entropy over the batch, its gradient in the layout of `flat`, and the predictions [batch, vocab].
 
     `target` is the next token [batch], or the law to compare with [batch, vocab]. The arithmetic is in flat's dtype.
+    `symmetrise` gives the gradient of the batch with all its relabelings, for parameters that no relabeling changes.
     """
     flat, tokens = _check_flat(shape, flat), _check_tokens(shape, tokens)
     target = _check_target(shape, target, batch=tokens.shape[0])
     grad = np.zeros_like(flat)
     laws = np.empty((tokens.shape[0], shape.vocab))
     room = _room(shape, flat.dtype)
-    loss = loop.batch_gradient(flat, grad, tokens, target, laws, room, shape.readout == "probability", shape.floor)
+    loss = loop.batch_gradient(
+        flat, grad, tokens, target, laws, room, shape.readout == "probability", shape.floor, symmetrise
+    )
     return float(loss), grad, laws
 
 
@@ -128,12 +133,13 @@ def train_chunk(
     betas: tuple[float, float] = (0.9, 0.999),
     epsilon: float = 1e-8,
     mask: Array | None = None,
+    symmetrise: bool = False,
 ) -> Array:
     """len(lrs) steps on fresh sequences from `prior`; changes `state` in place and returns the loss of every step.
 
     Where a run is cut into chunks changes nothing, not even the last bit. `target` is "token", a sampled next token as
     in eq:icl_optimization_markov, or "law", the urn's law of it: the same expected gradient, with less noise. `mask`
-    is multiplied into the gradient, so that zeros freeze what they cover.
+    is multiplied into the gradient, so that zeros freeze what they cover. `symmetrise`: see `loss_and_gradient`.
 
     If the loss or its gradient is not finite, the chunk stops before that step's update: its loss and those after it
     are not finite, and `state` holds the parameters for which it happened.
@@ -173,6 +179,7 @@ def train_chunk(
         np.ascontiguousarray(prior.concentrations(), dtype=np.float64),
         prior.independent,
         target == "law",
+        symmetrise,
         *betas,
         epsilon,
     )

@@ -4,24 +4,38 @@
     flat = disentangled.initial(config, init="random(0.3)", seed=0)       # the compiled trainer's parameter vector
     model = disentangled.to_hooked(config, flat)                          # and the HookedTransformer it stands for
 
-Initialisations
-    random(std)      every W_A and relative bias normal(0, std); W_O reads the match head's votes
-    copy(strength)   the same with std 0.02, and `strength` added to copy head h's bias at lag h: the paper's
-                     "initialised to hard copy heads but trainable". Large strengths saturate the softmax and freeze it.
+Starts of the whole model (`models.starts` for part by part)
+    random(STD)      every W_A and relative bias normal(0, STD)
+    copy(STRENGTH)   the same with STD 0.02, and STRENGTH added to copy head h's bias at lag h: the paper's
+                     "initialised to hard copy heads but trainable". Large strengths saturate the softmax.
+    hard             the construction's copy heads, W_A and the match bias zero: the setting of corollary:inductive
+    symmetric(STD)   every block of every W_A is a I + b J, with a, b and the relative biases normal(0, STD)
+    bias(STD)        relative biases normal(0, STD), every W_A and W_O zero: theorem:invariance's own start
+    zero             everything zero, the relative biases too: two copy heads that start equal stay equal
+In all but the last two W_O starts as the construction's: it reads the match head's votes.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 
 import numpy as np
 import torch
+from einops import rearrange
 from scipy.optimize import linear_sum_assignment
 
+from interp.hooked.construction import COPY_STRENGTH
 from interp.hooked.transformer import InductionConfig, InductionTransformer, Readout
-from models.disentangled.compiled import Shape
+from models.disentangled.compiled import Shape, predict
+from models.families import DISENTANGLED
+from models.starts import Start
 
 COPY_STD = 0.02
+PARAMETERS = {  # of each part that can be frozen
+    "copies": ("copy_weight", "copy_bias"),
+    "match_bias": ("match_bias",),
+    "readout": ("readout_weight",),
+}
 
 
 def config(
@@ -45,32 +59,53 @@ def shape_of(config: InductionConfig) -> Shape:
     )
 
 
-def parse_init(init: str) -> tuple[str, float]:
-    """`random(0.3)` as ("random", 0.3).
-
-    >>> parse_init("copy(3)")
-    ('copy', 3.0)
-    """
-    match = re.fullmatch(r"(random|copy)\(([0-9.]+)\)", init.replace(" ", ""))
-    if match is None:
-        raise ValueError(f"init must be random(STD) or copy(STRENGTH), e.g. random(0.3), got {init!r}")
-    return match[1], float(match[2])
-
-
 def initial(config: InductionConfig, *, init: str, seed: int) -> np.ndarray:
     """A start vector for the compiled trainer; its own generator, so that data and weights do not share a stream."""
-    kind, size = parse_init(init)
-    rng = np.random.default_rng([seed, 1])
+    starts = DISENTANGLED.starts.parse(init)
     shape = shape_of(config)
-    flat = rng.normal(scale=size if kind == "random" else COPY_STD, size=shape.size)
+    # One draw for the whole vector: a part's numbers do not depend on how the other parts start.
+    flat = np.random.default_rng([seed, 1]).standard_normal(shape.size)
     parts = shape.views(flat)
-    if kind == "copy":
-        for lag in range(1, config.order + 1):
-            parts["copy_bias"][lag - 1, lag] += size
-    half = config.blocks * config.vocab
-    parts["readout_weight"][:] = 0.0
-    parts["readout_weight"][:, half : half + config.vocab] = np.eye(config.vocab)
+    _start_copies(parts, starts["copies"])
+    _scale(parts["match_weight"], starts["match"], vocab=config.vocab)
+    parts["match_bias"] *= starts["match_bias"].size or 0.0
+    _scale(parts["readout_weight"], starts["readout"], vocab=config.vocab)
+    if starts["readout"].word == "construction":
+        half = config.blocks * config.vocab
+        parts["readout_weight"][:, half : half + config.vocab] = np.eye(config.vocab)
     return flat.astype(config.dtype)
+
+
+def _start_copies(parts: dict[str, np.ndarray], start: Start) -> None:
+    """From standard normal numbers to the copy heads' start, in place."""
+    weight, bias = parts["copy_weight"], parts["copy_bias"]
+    peak = {"copy": start.size or 0.0, "hard": COPY_STRENGTH}.get(start.word, 0.0)
+    spread = {"copy": COPY_STD, "hard": 0.0}.get(start.word, start.size or 0.0)
+    for head in weight:
+        _scale(head, Start("zero") if start.word == "bias" else Start(start.word, spread), vocab=len(head))
+    bias *= spread
+    for head in range(len(bias)):
+        bias[head, head + 1] += peak
+
+
+def _scale(weight: np.ndarray, start: Start, *, vocab: int) -> None:
+    """Standard normal numbers times the start's size, in place; symmetric: a I + b J in every |V| x |V| block."""
+    if start.word == "symmetric":
+        blocks = rearrange(weight, "(row m) (column n) -> row column m n", m=vocab, n=vocab)  # a view
+        coefficients = blocks[:, :, 0, :2].copy()
+        blocks[:] = coefficients[..., 1, None, None]
+        blocks += coefficients[..., 0, None, None] * np.eye(vocab)
+    weight *= start.size or 0.0
+
+
+def training_mask(shape: Shape, frozen: Sequence[str]) -> np.ndarray:
+    """1 for every parameter that trains, 0 for the frozen parts."""
+    mask = np.ones(shape.size)
+    views = shape.views(mask)
+    for part in frozen:
+        for name in PARAMETERS[part]:
+            views[name][:] = 0.0
+    return mask
 
 
 @torch.no_grad()
@@ -102,6 +137,11 @@ def from_hooked(model: InductionTransformer) -> np.ndarray:
     parts["match_bias"][:] = model.match_attention.rel_bias[0].detach().numpy()
     parts["readout_weight"][:] = model.unembed.W_U.detach().numpy().T
     return flat
+
+
+def predict_hooked(model: InductionTransformer, tokens: torch.Tensor) -> torch.Tensor:
+    """`interp.predict` for a disentangled model or a construction, thousands of long sequences in seconds."""
+    return torch.from_numpy(predict(shape_of(model.config), from_hooked(model), tokens.numpy())).double()
 
 
 def read_weights(config: InductionConfig, flat: np.ndarray) -> tuple[list[float], float | None]:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from interp.hooked.transformer import InductionTransformer
-from models.disentangled import parse_init
+from models.families import STANDARD
 from models.spec import RunSpec
 from models.standard.loss import predict
 from models.standard.parameters import standard_config, to_hooked
@@ -34,12 +34,12 @@ class StandardTrainer:
         self.spec = spec
         self.prior = spec.build_prior()
         self.config = standard_config(order=self.prior.order, vocab=self.prior.vocab, length=spec.length, bos=spec.bos)
-        kind, size = parse_init(spec.init)
+        starts = STANDARD.starts.parse(spec.init)
         self.state = StackedState.start(
             self.config,
             seeds=(spec.seed,),
-            std=size if kind == "random" and size > 0 else None,
-            copy=size if kind == "copy" else 0.0,
+            std=starts["matrices"].size or None,
+            copy=starts["copies"].size or 0.0,
         )
         self._reading_tokens = self.prior.sample(batch=READING_SEQUENCES, length=spec.length, seed=1).tokens
 

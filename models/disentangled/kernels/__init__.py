@@ -20,6 +20,7 @@ No FFT: its absolute error swamps the tails of sharp heads. For the same reason 
     copy_heads    the copy heads, forward and backward
     match_head    the match head
     readout       the readout and the loss
+    symmetry      the mean of a gradient over all relabelings
     loop          one sequence, a batch, and the training loop
 
 Numba's cache notices changes of the file that holds a compiled function, not of those it calls: after an edit here or

@@ -16,6 +16,7 @@ from models.disentangled.kernels.memory import Array, Params, Room, Work, cut, k
 from models.disentangled.kernels.readout import normalise, readout_backward, readout_forward
 from models.disentangled.kernels.simd import pointer
 from models.disentangled.kernels.step import close_step, open_step
+from models.disentangled.kernels.symmetry import symmetrise
 
 
 @kernel
@@ -54,8 +55,9 @@ def _tiny(flat: Array) -> float:
 
 @njit(cache=True)
 def batch_gradient(
-    flat: Array, grad: Array, tokens: Array, targets: Array, laws: Array, room: Room, probability: bool, floor: float
-) -> float:
+    flat: Array, grad: Array, tokens: Array, targets: Array, laws: Array, room: Room, probability: bool, floor: float,
+    relabelled: bool,
+) -> float:  # fmt: skip
     work = lay_out(room)
     params, grads = cut(flat, work), cut(grad, work)
     batch, length = tokens.shape
@@ -67,6 +69,8 @@ def batch_gradient(
         for m in range(work.vocab):
             laws[b, m] = work.law[m]
     close_step(grads, batch, work)
+    if relabelled:
+        symmetrise(grads, work)
     return loss / batch
 
 
@@ -99,8 +103,8 @@ def _choose(law: Any, vocab: int, uniform: float) -> None:
 def train(
     flat: Array, first: Array, second: Array, mask: Array, step: int, generator: np.random.Generator, lrs: Array,
     losses: Array, grad: Array, uniforms: Array, tokens: Array, target: Array, room: Room, batch: int,
-    probability: bool, floor: float, concentrations: Array, independent: bool, by_law: bool, beta1: float, beta2: float,
-    epsilon: float,
+    probability: bool, floor: float, concentrations: Array, independent: bool, by_law: bool, relabelled: bool,
+    beta1: float, beta2: float, epsilon: float,
 ) -> int:  # fmt: skip
     """Steps until `lrs` is used up or the loss or its gradient is not finite; returns how many were taken."""
     work = lay_out(room)
@@ -120,6 +124,8 @@ def train(
             _forward(params, pointer(tokens, 0), probability, floor, _tiny(flat), work)
             loss += _backward(params, pointer(target, 0), probability, floor, work)
         close_step(grads, batch, work)
+        if relabelled:
+            symmetrise(grads, work)
         losses[s] = loss / batch
         size = 0.0
         for i in range(grad.shape[0]):

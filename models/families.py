@@ -1,0 +1,235 @@
+"""The families of models, each described once: how it starts and trains, how it is drawn, what its weights can tell.
+
+    family = find_family("disentangled")
+    family.label, family.colour, family.blocks
+    trainer = family.trainer(spec)
+
+Everything else asks the family; nothing compares its name. `register_family` adds one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from models.starts import Start, StartRules
+
+if TYPE_CHECKING:
+    from models.spec import RunSpec
+    from models.trainers import Trainer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """One family of models.
+
+    name, summary   as `python -m models` lists them
+    label, short    its name in legends, and in narrow places
+    colour, marker  how figures draw it
+    analytic        its weights are written from beta and kappa, so that it has no start of its own to mention
+    blocks          its streams are made of |V|-wide blocks, so that beta and the votes can be read from the weights
+    readouts        the readouts it can have, its own first
+    starts, init    how it may start, and how it starts where a run does not say
+    freezable       the parts that can be kept from training
+    tied_kappa      whether kappa can be tied to beta
+    symmetrised     whether a batch can stand for all its relabelings
+    contradiction   why factors of a run exclude each other, or None
+    trainer         makes the trainer of a run, at step 0
+    predict         (model, tokens) to laws, by the family's own fast forward: the numbers of `interp.predict`
+    """
+
+    name: str
+    summary: str
+    label: str
+    short: str
+    colour: str
+    marker: str
+    analytic: bool
+    blocks: bool
+    readouts: tuple[str, ...]
+    starts: StartRules
+    init: str
+    freezable: tuple[str, ...] = ()
+    tied_kappa: bool = False
+    symmetrised: bool = False
+    contradiction: Callable[[RunSpec, Mapping[str, Start]], str | None] = lambda spec, starts: None
+    trainer: Callable[[RunSpec], Trainer]
+    predict: Callable[[Any, Any], Any]
+
+
+FAMILIES: dict[str, Family] = {}
+
+
+def register_family(family: Family) -> Family:
+    """Make a family known to training, the zoo, analyses and figures."""
+    if FAMILIES.get(family.name, family) != family:
+        raise ValueError(f"there is a family {family.name} already")
+    FAMILIES[family.name] = family
+    return family
+
+
+def find_family(name: str) -> Family:
+    """The family of that name."""
+    if name not in FAMILIES:
+        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {name!r}")
+    return FAMILIES[name]
+
+
+# --- The construction: analytic weights -------------------------------------------------------------------------
+
+
+def _construction_trainer(spec: RunSpec) -> Trainer:
+    from models.construction import ConstructionTrainer
+
+    return ConstructionTrainer(spec)
+
+
+def _predict_blocks(model: Any, tokens: Any) -> Any:
+    from models.disentangled import predict_hooked
+
+    return predict_hooked(model, tokens)
+
+
+CONSTRUCTION = register_family(
+    Family(
+        name="construction",
+        summary="analytic weights; only beta and kappa are free",
+        label="construction",
+        short="constr.",
+        colour="#003566",
+        marker="D",
+        analytic=True,
+        blocks=True,
+        readouts=("probability",),
+        starts=StartRules(whole={"beta(VALUE)": {"beta": "beta(VALUE)"}}, parts={"beta": ("beta(VALUE)",)}),
+        init="beta(1)",
+        tied_kappa=True,
+        trainer=_construction_trainer,
+        predict=_predict_blocks,
+    )
+)
+
+
+# --- The disentangled transformer: one-hot blocks, trained ------------------------------------------------------
+
+# Starts that no relabeling of the symbols changes (theorem:invariance); relative biases are free.
+SYMMETRIC = ("zero", "hard", "symmetric", "bias", "construction")
+
+
+def _disentangled_contradiction(spec: RunSpec, starts: Mapping[str, Start]) -> str | None:
+    frozen = spec.frozen
+    if starts["copies"].word == "hard" and "copies" not in frozen:
+        return "hard copy heads have no gradient: freeze them (copies), or start them at copy(8)"
+    if starts["readout"].word == "zero" and "readout" in frozen:
+        return "a readout frozen at zero predicts the uniform law whatever it reads"
+    if starts["readout"].word == "zero" and spec.readout == "probability":
+        return "a readout of zero has no gradient under the probability readout: use the logit readout"
+    if spec.symmetrise:
+        for part in ("copies", "match", "readout"):
+            if starts[part].word not in SYMMETRIC:
+                return f"symmetrised batches need a start that no relabeling changes, and {part}={starts[part]} is none"
+    return None
+
+
+def _disentangled_trainer(spec: RunSpec) -> Trainer:
+    from models.disentangled.trainer import DisentangledTrainer
+
+    return DisentangledTrainer(spec)
+
+
+DISENTANGLED = register_family(
+    Family(
+        name="disentangled",
+        summary="one-hot blocks; every W_A, relative bias and W_O is free",
+        label="disentangled, trained",
+        short="disent.",
+        colour="#52796f",
+        marker="^",
+        analytic=False,
+        blocks=True,
+        readouts=("probability", "logit"),
+        starts=StartRules(
+            whole={
+                "random(STD)": {
+                    "copies": "random(STD)",
+                    "match": "random(STD)",
+                    "match_bias": "random(STD)",
+                    "readout": "construction",
+                },
+                "copy(STRENGTH)": {
+                    "copies": "copy(STRENGTH)",
+                    "match": "random(0.02)",
+                    "match_bias": "random(0.02)",
+                    "readout": "construction",
+                },
+                "hard": {"copies": "hard", "match": "zero", "match_bias": "zero", "readout": "construction"},
+                "symmetric(STD)": {
+                    "copies": "symmetric(STD)",
+                    "match": "symmetric(STD)",
+                    "match_bias": "random(STD)",
+                    "readout": "construction",
+                },
+                "bias(STD)": {
+                    "copies": "bias(STD)",
+                    "match": "zero",
+                    "match_bias": "random(STD)",
+                    "readout": "zero",
+                },
+                "zero": {"copies": "zero", "match": "zero", "match_bias": "zero", "readout": "zero"},
+            },
+            parts={
+                "copies": ("random(STD)", "copy(STRENGTH)", "hard", "symmetric(STD)", "bias(STD)", "zero"),
+                "match": ("random(STD)", "symmetric(STD)", "zero"),
+                "match_bias": ("random(STD)", "zero"),
+                "readout": ("construction", "random(STD)", "symmetric(STD)", "zero"),
+            },
+        ),
+        init="random(0.3)",
+        freezable=("copies", "match_bias", "readout"),
+        symmetrised=True,
+        contradiction=_disentangled_contradiction,
+        trainer=_disentangled_trainer,
+        predict=_predict_blocks,
+    )
+)
+
+
+# --- The standard transformer ------------------------------------------------------------------------------------
+
+
+def _standard_trainer(spec: RunSpec) -> Trainer:
+    from models.standard.trainer import StandardTrainer
+
+    return StandardTrainer(spec)
+
+
+def _predict_standard(model: Any, tokens: Any) -> Any:
+    from models.standard import predict_hooked
+
+    return predict_hooked(model, tokens)
+
+
+STANDARD = register_family(
+    Family(
+        name="standard",
+        summary="d_model 64, LayerNorm, MLP, learned embeddings and relative biases",
+        label="standard, trained",
+        short="standard",
+        colour="#c1121f",
+        marker="s",
+        analytic=False,
+        blocks=False,
+        readouts=("logit",),
+        starts=StartRules(
+            whole={
+                "random(STD)": {"matrices": "random(STD)", "copies": "zero"},
+                "copy(STRENGTH)": {"matrices": "random(0)", "copies": "copy(STRENGTH)"},
+            },
+            parts={"matrices": ("random(STD)",), "copies": ("zero", "copy(STRENGTH)")},
+        ),
+        init="random(0)",
+        trainer=_standard_trainer,
+        predict=_predict_standard,
+    )
+)
