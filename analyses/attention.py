@@ -12,7 +12,7 @@ something to see; checkpoints of the same prior and length are shown the same se
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,7 +77,6 @@ class Attention(Result):
     raw_beta: list[float] | None
     aligned_share: float | None
     sequence: int
-    provenance: dict[str, Any] = field(repr=False)
 
     def table(self) -> pd.DataFrame:
         """One row per key of the last query."""
@@ -93,6 +92,10 @@ class Attention(Result):
                 "score": self.match_scores[-1],
             }
         )
+
+    def record(self) -> dict[str, Any]:
+        """The fields; attention is an observation, which has no success to state."""
+        return {name: value for name, value in super().record().items() if name not in ("success", "message")}
 
     def __str__(self) -> str:
         shares = ", ".join(f"{kind} {share:.3f}" for kind, share in self.mass.items() if share > 0)
@@ -126,7 +129,7 @@ def one_sequence(model: InductionTransformer, tokens: torch.Tensor) -> dict[str,
     from interp.circuit.capture import capture
     from interp.circuit.runner import predict
     from interp.estimators.counts import match_masks
-    from interp.plotting import OVERLAP_COLOURS, key_kinds
+    from interp.notation import key_kinds, kind_masses
 
     config = model.config
     cap = capture(model, tokens, query="all")
@@ -138,7 +141,7 @@ def one_sequence(model: InductionTransformer, tokens: torch.Tensor) -> dict[str,
         "tokens": tokens[0].tolist(),
         "kinds": kinds,
         "weights": shortened(weights),
-        "mass": {kind: float(weights[np.array(kinds) == kind].sum()) for kind in OVERLAP_COLOURS},
+        "mass": kind_masses(weights, kinds),
         "law": predict(model, tokens)[0].tolist(),
         "copy_pattern": shortened(cap.copy_pattern[0]),
         "match_scores": shortened(cap.match_scores[0, 0]),

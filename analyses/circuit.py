@@ -57,7 +57,7 @@ def study(options: argparse.Namespace) -> Study:
     from interp.estimators.counts import match_masks
     from interp.estimators.soft_matching import soft_matching
     from interp.hooked.construction import construct
-    from interp.plotting import key_kinds
+    from interp.notation import key_kinds
     from interp.results import provenance
 
     order, vocab, length = options.order, options.vocab, options.length

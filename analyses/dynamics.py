@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +40,6 @@ class Dynamics(Result):
     rows: Sequence[dict[str, Any]]
     formed: dict[str, int | None]
     n: int
-    success: bool
-    message: str
-    provenance: dict[str, Any] = field(repr=False)
 
     def table(self) -> pd.DataFrame:
         """One row per snapshot, vectors as columns."""
@@ -58,9 +55,7 @@ class Dynamics(Result):
             f"{len(self.rows)} snapshots up to step {last['step']}, KL {last['kl']:.4f} nats on {self.n} sequences"
         ]
         lines += [f"  {part:12} forms by step {step}" for part, step in self.formed.items()][:6]
-        if self.message:
-            lines.append(f"  {self.message}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.remarks()])
 
 
 def applies(info: CheckpointInfo) -> str | None:

@@ -33,6 +33,8 @@ from interp.plotting import (
     overlap_handles,
     rpe_stem,
     score_heatmap,
+    share_text,
+    visible_masses,
 )
 
 if TYPE_CHECKING:
@@ -44,8 +46,6 @@ TITLES = {
     "disentangled": "disentangled,\ntrained",
     "standard": "standard,\ntrained",
 }
-LEAST_MASS = 5e-3  # a share that would read 0.00 needs no legend entry, unless a bar of it can be seen
-LEAST_HEIGHT = 0.02  # of the highest bar: about a point of a bar in the smallest panel
 FORBIDDEN = 1000.0  # scores and biases of this size are a construction's "always" and "never", not values to compare
 PAGE_FIELDS = ("copy_bias", "match_bias", "match_weight", "copy_pattern", "match_scores", "match_pattern")
 WEIGHT_TICKS = (0.0, 0.05, 0.2, 0.5, 1.0)
@@ -117,8 +117,6 @@ def bars_panel(ax: Axes, row: Row, *, title: str, short: bool = False) -> Axes:
     ax.set_title(title)
     masses = shown_masses(row)
     handles = overlap_handles(masses)
-    for handle, (kind, share) in zip(handles, masses.items(), strict=True):
-        handle.set_label(f"{OVERLAP_NAMES[kind]}: {share_text(share)}")
     spacing: dict[str, Any] = {"borderaxespad": 0.0, "handlelength": 0.9, "handletextpad": 0.5, "labelspacing": 0.25}
     if short:
         ax.set_ylim(0, 1.1 * float(weights.max()))
@@ -137,21 +135,8 @@ def bars_panel(ax: Axes, row: Row, *, title: str, short: bool = False) -> Axes:
 
 
 def shown_masses(row: Row) -> dict[str, float]:
-    """The shares worth a legend entry: those that round to something, and those with a bar that can be seen."""
-    highest = dict.fromkeys(OVERLAP_COLOURS, 0.0)
-    for kind, weight in zip(row["kinds"], row["weights"], strict=True):
-        highest[kind] = max(highest[kind], weight)
-    visible = LEAST_HEIGHT * max(row["weights"])
-    return {
-        kind: row["mass"][kind]
-        for kind in OVERLAP_COLOURS
-        if row["mass"][kind] >= LEAST_MASS or highest[kind] >= visible
-    }
-
-
-def share_text(share: float) -> str:
-    """A share, which is never called nothing where a bar can be seen."""
-    return f"{share:.2f}" if share >= LEAST_MASS else "<0.01"
+    """The shares worth a legend entry."""
+    return visible_masses(np.array(row["weights"]), row["kinds"], row["mass"])
 
 
 def overlap_key(figure: SubFigure, rows: Iterable[Row]) -> None:

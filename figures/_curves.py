@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from figures.panels import BAYES_COLOUR, FAMILY_COLOURS, FAMILY_MARKERS
 from figures.rows import Row, matching
+from interp.plotting import INTERVAL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +22,6 @@ FAMILY_LABELS = {
     "standard": "trained, standard",
     "construction": r"trained construction ($\beta_1, \beta_2, \kappa$)",
 }
-INTERVAL = 1.96  # standard errors to each side: 95%
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from figures.panels import MissingPanel
 from figures.rows import Row, matching, nearest
@@ -111,27 +111,3 @@ def note_missing(ax: Axes, place: float, what: str) -> None:
     """A note at one height of a panel that shows other models, and a warning."""
     ax.annotate("not available", (0.0, place), xytext=(3, 0), textcoords="offset points", va="center", color="#7f7f7f")
     warnings.warn(f"panel left out: {what}", MissingPanel, stacklevel=2)
-
-
-def lag_names(letter: str, blocks: int) -> list[str]:
-    """The tokens that the blocks of a stream hold, as axis labels."""
-    return [f"$x_{letter}$" if lag == 0 else f"$x_{{{letter}-{lag}}}$" for lag in range(blocks)]
-
-
-def name_blocks(ax: Axes, blocks: int, *, query: bool = True) -> None:
-    """Ticks of a [query block, key block] map."""
-    ax.set_xticks(range(blocks), lag_names("s", blocks))
-    ax.set_yticks(range(blocks), lag_names("t", blocks) if query else [""] * blocks)
-    ax.tick_params(length=0)
-    ax.set_xlabel("key block")
-    if query:
-        ax.set_ylabel("query block")
-
-
-def outline_aligned(ax: Axes, blocks: int, **style: Any) -> None:
-    """A frame around the aligned pairs (r - 1, r), where the law has its weights."""
-    from matplotlib.patches import Rectangle
-
-    look = {"fill": False, "edgecolor": "#000000", "linewidth": 1.1, **style}
-    for place in range(blocks - 1):
-        ax.add_patch(Rectangle((place + 0.5, place - 0.5), 1, 1, **look))

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from figures._curves import FAMILIES, FAMILY_LABELS, INTERVAL, length_axis, listed, shape_words
+from figures._curves import FAMILIES, FAMILY_LABELS, length_axis, listed, shape_words
 from figures.panels import FAMILY_COLOURS, FAMILY_MARKERS, absent, lettered
 from figures.rows import Row, matching
 from figures.verdict import Verdict, judged
+from interp.plotting import INTERVAL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

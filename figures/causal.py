@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from figures._instruments import (
     LEAST_RECOVERED,
     SETTINGS,
@@ -23,6 +26,7 @@ from figures._instruments import (
 from figures.panels import FAMILY_COLOURS, absent, lettered
 from figures.rows import Row, lengths_of
 from figures.verdict import Verdict, judged
+from interp.plotting import CONTROL_COLOUR, grouped_bars, signed_log
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +55,6 @@ EDITS = {
 }
 MEASURES = {"loss": "rise of loss (nats)", "kl": "KL to the model (nats)"}
 RECOVERED = {"loss_recovered": "loss recovered", "kl_recovered": "predictions recovered"}
-CONTROL_COLOUR = "#bdbdbd"
 LINEAR_BELOW = 1e-3  # nats: the horizontal scales are linear up to here, then logarithmic
 LENGTH_MARKERS = "os^Dv"
 ERRORS = 2  # standard errors by which a share must lie below LEAST_RECOVERED to count as short of it
@@ -124,29 +127,25 @@ def draw_edits(ax: Axes, row: Row, edits: list[str], measure: str, *, names: boo
     """Two bars for each edit: what it did, and what its control did."""
     made = {one["edit"]: one for one in row["edits"]}
     value = {"loss": "loss_change", "kl": "kl"}[measure]
-    colour = FAMILY_COLOURS[row["subject"]["family"]]
-    for prefix, shift, shade in (("", -0.2, colour), ("control_", 0.2, CONTROL_COLOUR)):
-        there = [(place, made[edit]) for place, edit in enumerate(edits) if edit in made]
-        there = [(place, one) for place, one in there if one[f"{prefix}{value}"] is not None]
-        ax.barh(
-            [place + shift for place, _ in there],
-            [one[f"{prefix}{value}"] for _, one in there],
-            xerr=[one[f"{prefix}{measure}_stderr"] for _, one in there],
-            height=0.38,
-            color=shade,
-            error_kw={"linewidth": 0.5},
-        )
+
+    def column(field: str) -> NDArray[Any]:
+        return np.array([made.get(edit, {}).get(field) for edit in edits], dtype=np.float64)
+
+    grouped_bars(
+        ax,
+        [EDITS.get(edit, edit) if names else "" for edit in edits],
+        {prefix: column(f"{prefix}{value}") for prefix in ("", "control_")},
+        stderrs={prefix: column(f"{prefix}{measure}_stderr") for prefix in ("", "control_")},
+        colours={"": FAMILY_COLOURS[row["subject"]["family"]], "control_": CONTROL_COLOUR},
+        reach=1.0,
+        across=True,
+    )
     for place, edit in enumerate(edits):
         if edit not in made:
             ax.text(0.0, place, " none to edit", va="center", fontsize=6, color="#7f7f7f")
-    ax.axvline(0.0, color="#555555", linewidth=0.5)
-    ax.set_xscale("symlog", linthresh=LINEAR_BELOW)
+    signed_log(ax, linear_below=LINEAR_BELOW)
     ax.set_xlim(-1.1 * LINEAR_BELOW, 10)
     ax.set_xticks([0, 0.01, 1], ["0", "0.01", "1"])
-    ax.minorticks_off()
-    ax.set_ylim(len(edits) - 0.4, -0.6)
-    ax.set_yticks(range(len(edits)), [EDITS.get(edit, edit) for edit in edits] if names else [])
-    ax.tick_params(axis="y", length=0)
     ax.set_xlabel(MEASURES[measure].replace(" (", "\n("))
 
 

@@ -11,7 +11,6 @@ from figures._instruments import (
     SETTINGS,
     Results,
     all_of,
-    lag_names,
     lengths_text,
     listed,
     note_missing,
@@ -24,6 +23,7 @@ from figures._instruments import (
 from figures.panels import FAMILY_COLOURS, absent, lettered
 from figures.rows import Row
 from figures.verdict import Verdict, judged
+from interp.plotting import lag_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,7 @@ from figures._instruments import SHOWN_LENGTH, Results, lengths_text, listed, on
 from figures.panels import FAMILY_COLOURS, absent
 from figures.rows import Row, beside, nearest
 from figures.verdict import Verdict
-from interp.plotting import OVERLAP_COLOURS, OVERLAP_NAMES
+from interp.plotting import LAG_COLOURS, OVERLAP_COLOURS, OVERLAP_NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,6 @@ CLAIM = (
     "the loss fall when they do?"
 )
 
-LAG_COLOURS = ("#003566", "#5b99c2", "#52796f", "#ffb703")  # lags 1, 2, ...
 MOST_RUNS = 4
 LINES = ("KL to the truth\n(nats)", "copy mass\non its lag", r"$\beta$, $\kappa$ (nats)", "attention mass")
 

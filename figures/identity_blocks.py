@@ -14,11 +14,8 @@ from figures._instruments import (
     SETTINGS,
     Results,
     Setting,
-    lag_names,
     lengths_text,
-    name_blocks,
     only,
-    outline_aligned,
     seeds_text,
     shape_text,
     shown,
@@ -26,6 +23,7 @@ from figures._instruments import (
 from figures.panels import absent
 from figures.rows import Row
 from figures.verdict import Verdict, judged
+from interp.plotting import lag_names, share_heatmap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,16 +100,8 @@ def draw(results: Results) -> Figure:
 
 def draw_map(ax: Axes, reading: dict[str, Any], *, first: bool) -> None:
     """Each block's part of the visible squared norm, with its permutation test where it carries weight."""
-    share, p_value = np.array(reading["weight_share"]), np.array(reading["p_value"])
-    ax.imshow(share, cmap="Blues", vmin=0.0, vmax=1.0, interpolation="nearest")
-    for (query, key), value in np.ndenumerate(share):
-        words = f"{100 * value:.0f}%" if value >= HEAVY else f"{100 * value:.1f}%"
-        if value >= HEAVY:
-            words += f"\np={p_value[query, key]:.3f}".replace("0.", ".")
-        ax.text(key, query, words, ha="center", va="center", fontsize=6, color="white" if value > 0.55 else "black")
-    outline_aligned(ax, len(share))
-    name_blocks(ax, len(share), query=first)
-    ax.spines[:].set_visible(True)
+    share, p_value = (np.array(reading[name], dtype=np.float64) for name in ("weight_share", "p_value"))
+    share_heatmap(ax, share, p_values=p_value, heavy=HEAVY, query=first, fontsize=6.0)
 
 
 def draw_parts(ax: Axes, reading: dict[str, Any]) -> None:

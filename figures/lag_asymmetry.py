@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from figures._curves import FAMILIES, INTERVAL, listed, shape_words
+from figures._curves import FAMILIES, listed, shape_words
 from figures.panels import FAMILY_COLOURS, FAMILY_MARKERS, FAMILY_NAMES, absent, lettered
 from figures.rows import Row, lengths_of, matching
 from figures.verdict import Verdict, judged
+from interp.plotting import INTERVAL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,15 +15,14 @@ from figures._instruments import (
     SETTINGS,
     Results,
     lengths_text,
-    name_blocks,
     only,
-    outline_aligned,
     seeds_text,
     shape_text,
     shown,
 )
 from figures.panels import absent, lettered
 from figures.verdict import Verdict, judged
+from interp.plotting import pair_heatmap
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,21 +57,8 @@ def draw(results: Results) -> Figure:
         if row is None or not row["success"]:
             absent(ax, setting.title if row is None else f"{setting.title}\nno fit to trust")
             continue
-        beta, stderr = np.array(row["beta"]), np.array(row["stderr"])
-        ax.imshow(beta, cmap="RdBu_r", vmin=-largest, vmax=largest, interpolation="nearest")
-        for (query, key), value in np.ndenumerate(beta):
-            ax.text(
-                key,
-                query,
-                f"{value:.2f}\n{error_text(float(stderr[query, key]))}".replace("-0.00", "0.00"),
-                ha="center",
-                va="center",
-                fontsize=6.5,
-                color="white" if abs(value) > 0.6 * largest else "black",
-            )
-        outline_aligned(ax, len(beta))
-        name_blocks(ax, len(beta))
-        ax.spines[:].set_visible(True)
+        beta, stderr = (np.array(row[name], dtype=np.float64) for name in ("beta", "stderr"))
+        pair_heatmap(ax, beta, stderr, highest=float(largest), fontsize=6.5)
         subject = row["subject"]
         ax.set_title(f"{setting.title}, T = {subject['length']}")
         ax.set_xlabel(f"key block\naligned pairs {row['aligned_share']:.1%}, $R^2$ = {row['r2']:.3f}")
@@ -93,11 +79,6 @@ def draw(results: Results) -> Figure:
         outline_note = "frame: aligned pairs,\nwhere the law has its weights"
         spare.text(0.0, 0.8, outline_note, transform=spare.transAxes, va="bottom", fontsize=6.5)
     return figure
-
-
-def error_text(stderr: float) -> str:
-    """A standard error to two places."""
-    return f"±{stderr:.2f}" if stderr >= 0.005 else "±<.01"
 
 
 def caption(results: Results) -> str:

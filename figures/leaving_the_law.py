@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from figures._instruments import LEAST_R2, Results, listed, only, shape_text
-from figures.dynamics import LAG_COLOURS, step_axis
+from figures.dynamics import step_axis
 from figures.panels import BAYES_COLOUR, absent, lettered
 from figures.rows import Row, lengths_of, matching
 from figures.verdict import Verdict
+from interp.plotting import LAG_COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from figures._curves import FAMILY_LABELS, INTERVAL, LOOKS, Look, shape_words
+from figures._curves import FAMILY_LABELS, LOOKS, Look, shape_words
 from figures.panels import FAMILY_COLOURS, FAMILY_MARKERS, absent, lettered
 from figures.rows import Row, beside
 from figures.verdict import Verdict
+from interp.plotting import INTERVAL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,7 +21,7 @@ from figures._instruments import (
 from figures.panels import absent, lettered
 from figures.rows import Row
 from figures.verdict import Verdict, judged
-from interp.plotting import OVERLAP_COLOURS
+from interp.plotting import SOURCE_COLOURS, SOURCE_NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,11 +35,7 @@ CLAIM = (
     "fig:mech_main). The paper does not speak of the readout W_O, through which a constant can pass as well."
 )
 
-SOURCES = {
-    "partial": ("partial matches", OVERLAP_COLOURS["partial"]),
-    "bos": ("BOS", OVERLAP_COLOURS["bos"]),
-    "readout": ("readout", "#5b99c2"),
-}
+SOURCES = {source: (name, SOURCE_COLOURS[source]) for source, name in SOURCE_NAMES.items()}
 LINEAR_BELOW = 0.01  # nats: the horizontal scale is linear up to here, then logarithmic
 
 

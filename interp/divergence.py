@@ -22,6 +22,7 @@ from interp.results import Result, mean_stderr
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 KL_FLOOR = 1e-6
 
@@ -54,11 +55,23 @@ class Divergence(Result):
         """The summary; `values` stay in the object."""
         return {name: getattr(self, name) for name in ("mean", "stderr", "floored", "floor", "n")}
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """How KL spreads over the sequences, and its mean with a 95% interval."""
+        from interp.plotting import INTERVAL, LAG_COLOURS, MAIN_COLOUR, heading, panel
+
+        ax = panel(ax, width=4.8)
+        ax.hist(self.values.ravel().numpy(), bins=40, color=LAG_COLOURS[1])
+        low, high = self.mean - INTERVAL * self.stderr, self.mean + INTERVAL * self.stderr
+        ax.axvline(self.mean, color=MAIN_COLOUR, label=f"mean {self.mean:.4f}, 95% interval")
+        ax.axvspan(low, high, color=MAIN_COLOUR, alpha=0.2, linewidth=0)
+        ax.set_xlabel("KL(truth || prediction) (nats)")
+        ax.set_ylabel("laws")
+        ax.legend(frameon=False)
+        return heading(ax, str(self), doubt=self.doubt)
+
     def __str__(self) -> str:
         needed = f", floor {self.floor:g} needed in {self.floored:.1%}" if self.floored else ""
         return f"KL {self.mean:.4f} +- {self.stderr:.4f} nats over {self.n} sequences{needed}"
-
-    __repr__ = __str__
 
 
 def kl_divergence(

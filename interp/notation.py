@@ -41,6 +41,7 @@ else:
     Tokens = Any
 
 KEY_KINDS = ("bos", "early", "candidate")
+OVERLAP_KINDS = ("full", "partial", "none", "bos", "early")  # a candidate is told by its overlap
 MAX_ORDER = 12  # 2**12 masks; beyond it, arrays over masks stop being small
 
 
@@ -159,3 +160,32 @@ def is_contiguous(mask: int) -> bool:
     [True, True, False, True]
     """
     return int(mask) & (int(mask) + 1) == 0
+
+
+def key_kinds(masks: Int64[np.ndarray, " key"], *, order: int, bos: bool) -> list[str]:
+    """What each key is to the query: `bos`, `early`, or a candidate of which `full`, `partial` or `none` matches.
+
+    `masks` are one query's match masks without BOS, as `match_masks` gives them: -1 where a key is no candidate.
+
+    >>> key_kinds(np.array([-1, -1, 3, 0, 1]), order=2, bos=True)
+    ['bos', 'early', 'early', 'full', 'none', 'partial']
+    """
+    kinds = ["bos"] if bos else []
+    for mask in masks.tolist():
+        if mask < 0:
+            kinds.append("early")
+        elif overlap(mask) == order:
+            kinds.append("full")
+        else:
+            kinds.append("partial" if mask else "none")
+    return kinds
+
+
+def kind_masses(weights: Float[np.ndarray, " key"], kinds: Sequence[str]) -> dict[str, float]:
+    """The attention on each kind of key, for one query's weights: all of `OVERLAP_KINDS`, which share out the whole.
+
+    >>> kind_masses(np.array([0.25, 0.25, 0.5]), ["bos", "full", "full"])
+    {'full': 0.75, 'partial': 0.0, 'none': 0.0, 'bos': 0.25, 'early': 0.0}
+    """
+    found = np.array(kinds)
+    return {kind: float(weights[found == kind].sum()) for kind in OVERLAP_KINDS}

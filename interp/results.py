@@ -1,8 +1,9 @@
-"""What every instrument returns: frozen results that can be printed, tabulated, written as JSON and traced back.
+"""What every instrument returns: frozen results that can be printed, tabulated, drawn, written as JSON and traced back.
 
-A result class is a frozen keyword-only dataclass that derives from `Result`, keeps `n`, `success`, `message` and
-`provenance` among its fields where they apply, gives a tidy DataFrame from `.table()` and at most eight lines from
-`str()`. `.record()` is the same content as one JSON-able dict.
+A result class is a frozen keyword-only dataclass that derives from `Result`. It adds its own fields (estimates, their
+`stderr`, `n`) to the three that every result has, and gives a tidy DataFrame from `.table()`, at most eight lines from
+`str()` and one panel from `.plot()`. `.record()` is the same content as one JSON-able dict, and a notebook shows the
+table. A class whose rows have names derives from `NamedRows`, and `result["name"]` is a row.
 
 This module also holds the one function that makes standard errors (`mean_stderr`), so that all intervals agree.
 """
@@ -14,30 +15,134 @@ import math
 import platform
 import subprocess
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from html import escape
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
+else:
+    Axes = Any  # so that reading this module does not load matplotlib
+
+Row = TypeVar("Row")
 
 TRACED_PACKAGES = ("torch", "transformer-lens", "numpy", "numba")
+MOST_LINES = 8  # of a result's text
+MOST_ROWS = 30  # of a table in a notebook
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result(ABC):
-    """Base of every result object."""
+    """Base of every result object. Its fields come last in a record, after those of the class.
+
+    success      whether the numbers can be trusted; estimates that cannot are NaN
+    message      why they cannot, or what to know about them
+    provenance   seed, checkpoint, versions and commit, as the function `provenance` gives them
+    """
+
+    DOUBT: ClassVar[str] = "not to be trusted"  # what a result without success is; the message says why
+
+    success: bool = True
+    message: str = ""
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__repr__" not in cls.__dict__:  # the dataclass decorator, which comes later, would write one of its own
+            cls.__repr__ = Result.__repr__  # type: ignore[method-assign]
 
     @abstractmethod
     def table(self) -> pd.DataFrame:
         """The estimates as a tidy table, one row per estimate."""
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The result as one panel, on `ax` or on a new figure. It draws what the result holds and computes nothing."""
+        raise NotImplementedError(f"{type(self).__name__} has no plot; its numbers are in .table()")
+
     def record(self) -> dict[str, Any]:
-        """All fields as JSON-able values; NaN and infinities become None."""
-        return {field.name: jsonable(getattr(self, field.name)) for field in fields(self)}
+        """All fields as JSON-able values, those of the class first; NaN and infinities become None."""
+        common = [one.name for one in fields(Result)]
+        own = [one.name for one in fields(self) if one.name not in common]
+        return {name: jsonable(getattr(self, name)) for name in (*own, *common)}
+
+    @property
+    def doubt(self) -> str:
+        """Why the result is not to be trusted; empty where it is."""
+        return "" if self.success else f"{self.DOUBT}: {self.message}"
+
+    def remarks(self) -> list[str]:
+        """The last line of the text: the doubt, or else the message; none where there is neither."""
+        remark = self.doubt or self.message
+        return [f"  {remark}"] if remark else []
+
+    def __str__(self) -> str:
+        rows = self.table().head(MOST_LINES - 3).to_string(index=False).splitlines()
+        return "\n".join([type(self).__name__, *(f"  {row}" for row in rows), *self.remarks()])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the first line of the text, the message, and the table."""
+        table, first = self.table(), str(self).splitlines()[0]
+        parts = [f"<p><b>{escape(first)}</b></p>"]
+        if self.doubt:
+            parts.append(f'<p style="color: #c1121f"><b>{escape(self.doubt)}</b></p>')
+        elif self.message:
+            parts.append(f"<p>{escape(self.message)}</p>")
+        parts.append(table.to_html(index=False, max_rows=MOST_ROWS, border=0, na_rep="-", float_format="{:.4g}".format))
+        if len(table) > MOST_ROWS:
+            parts.append(f"<p>{MOST_ROWS} of {len(table)} rows; <code>.table()</code> has them all</p>")
+        return "\n".join(parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedRows(Result, Generic[Row]):
+    """A result whose rows have names: `tests["law"]` is a row, `"law" in tests` asks for it, `list(tests)` names all.
+
+    A class says in ROWS which of its fields holds the rows, in NAME which field of a row is its name, and in NOUN what
+    such a row is called in an error message.
+    """
+
+    ROWS: ClassVar[str]
+    NAME: ClassVar[str]
+    NOUN: ClassVar[str]
+
+    def __getitem__(self, name: str) -> Row:
+        found: Row = row_named(getattr(self, self.ROWS), name, by=self.NAME, noun=self.NOUN)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in list(self)
+
+    def __iter__(self) -> Iterator[str]:
+        return (getattr(row, self.NAME) for row in getattr(self, self.ROWS))
+
+    def table(self) -> pd.DataFrame:
+        """One row per named row; the columns are its fields."""
+        return rows_table(getattr(self, self.ROWS))
+
+
+def row_named(rows: Sequence[Row], name: str, *, by: str, noun: str) -> Row:
+    """The row whose field `by` is `name`; a `KeyError` that lists the names where there is none."""
+    for row in rows:
+        if getattr(row, by) == name:
+            return row
+    raise KeyError(f"no {noun} {name!r}; there are {', '.join(str(getattr(row, by)) for row in rows)}")
+
+
+def rows_table(rows: Sequence[Any], kind: type[Any] | None = None) -> pd.DataFrame:
+    """A table of dataclass objects, a row each and a column per field; `kind` is their class, if there may be none."""
+    import pandas as pd
+
+    names = [one.name for one in fields(kind or type(rows[0]))]
+    return pd.DataFrame([[getattr(row, name) for name in names] for row in rows], columns=names)
 
 
 def jsonable(value: Any) -> Any:
@@ -55,7 +160,7 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [jsonable(item) for item in value]
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: jsonable(getattr(value, field.name)) for field in fields(value)}
+        return {one.name: jsonable(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Path):
         return str(value)
     return value

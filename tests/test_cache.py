@@ -188,7 +188,7 @@ def test_closures_are_not_the_whole_suite() -> None:
     sizes = {name: len(TREE.closure(*modules)) for name, modules in ROOTS.items()}
     assert max(sizes.values()) < len(TREE.imports) / 2
     assert "interp.estimators.bayes" not in TREE.closure(*plan.code_of("copy_heads"))
-    assert "interp.plotting" in TREE.closure(*plan.code_of("construction_attention"))  # through analyses.attention
+    assert "analyses.attention" in TREE.closure(*plan.code_of("construction_attention"))
     assert "figures.dynamics" in TREE.closure(*drawing.code_of("leaving_the_law"))
     assert "analyses.claims.backoff" in TREE.closure(*plan.code_of("theory"))
     assert {"models.zoo", "models.disentangled.compiled", "interp.hooked.checkpoint"} <= TREE.closure(

@@ -11,6 +11,7 @@ import torch
 
 from interp.notation import (
     MAX_ORDER,
+    OVERLAP_KINDS,
     as_beta,
     as_kappa,
     as_tokens,
@@ -18,6 +19,8 @@ from interp.notation import (
     check_positive,
     check_vocab,
     is_contiguous,
+    key_kinds,
+    kind_masses,
     mask_bits,
     mask_name,
     overlap,
@@ -136,3 +139,14 @@ def test_masks_have_the_papers_names_and_sizes() -> None:
         assert is_contiguous(index) == (mask == frozenset(range(1, len(mask) + 1)))
         assert mask_bits(4)[index].tolist() == [int(lag in mask) for lag in range(1, 5)]
     assert mask_bits(4).shape == (16, 4)
+
+
+def test_kinds_follow_the_masks() -> None:
+    masks = np.array([-1, -1, -1, 7, 5, 0, 1])
+    kinds = ["early"] * 3 + ["full", "partial", "none", "partial"]
+    assert key_kinds(masks, order=3, bos=False) == kinds
+    assert key_kinds(masks, order=3, bos=True) == ["bos", *kinds]
+    weights = np.array([0.3, 0.0, 0.05, 0.05, 0.3, 0.1, 0.1, 0.1])
+    masses = kind_masses(weights, ["bos", *kinds])
+    assert list(masses) == list(OVERLAP_KINDS)
+    assert masses == pytest.approx({"full": 0.3, "partial": 0.2, "none": 0.1, "bos": 0.3, "early": 0.1})

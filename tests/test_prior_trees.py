@@ -12,7 +12,7 @@ import interp as ip
 from analyses import circuit, prior_trees
 from analyses.door import main
 from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet, Prior
-from interp.plotting import key_kinds
+from interp.notation import key_kinds
 
 PRIORS: list[Prior] = [
     IndependentDirichlet(order=2, vocab=3, alpha=0.5),

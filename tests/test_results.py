@@ -1,10 +1,11 @@
-"""Results: the one standard error, JSON-able records, provenance."""
+"""Results: the base of all, named rows, notebooks; the one standard error, JSON-able records, provenance."""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import FrozenInstanceError, dataclass
+import re
+from dataclasses import FrozenInstanceError, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +16,45 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interp import results as module
-from interp.results import Result, git_commit, jsonable, mean_stderr, provenance
+from interp.results import (
+    MOST_LINES,
+    MOST_ROWS,
+    NamedRows,
+    Result,
+    git_commit,
+    jsonable,
+    mean_stderr,
+    provenance,
+    rows_table,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Example(Result):
     values: torch.Tensor
     n: int
-    provenance: dict
 
     def table(self) -> pd.DataFrame:
         return pd.DataFrame({"value": self.values.numpy()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    part: str
+    size: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole(NamedRows[Part]):
+    ROWS, NAME, NOUN = "parts", "part", "piece"
+
+    parts: tuple[Part, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(["a <b>bold</b> whole", *self.remarks()])
+
+
+WHOLE = Whole(parts=(Part(part="head", size=1.5), Part(part="tail", size=math.nan)))
 
 
 def test_the_standard_error_is_the_textbooks() -> None:
@@ -77,11 +106,13 @@ def test_the_standard_error_is_calibrated() -> None:
 def test_records_are_json() -> None:
     result = Example(values=torch.tensor([1.0, math.nan, math.inf]), n=3, provenance={"seed": np.int64(4)})
     record = json.loads(json.dumps(result.record(), allow_nan=False))
-    assert record == {"values": [1.0, None, None], "n": 3, "provenance": {"seed": 4}}
+    common = {"success": True, "message": "", "provenance": {"seed": 4}}
+    assert record == {"values": [1.0, None, None], "n": 3, **common}
+    assert list(record) == ["values", "n", *common]  # what a class adds comes first
 
 
 def test_jsonable_takes_everything_results_hold() -> None:
-    inner = Example(values=torch.zeros(1), n=0, provenance={})
+    inner = Part(part="x", size=-math.inf)
     values = {
         "array": np.array([[1, 2], [3, 4]]),
         "scalar": np.float32(0.5),
@@ -99,7 +130,7 @@ def test_jsonable_takes_everything_results_hold() -> None:
         "flag": True,
         "3": [1, "x", None, True],
         "path": str(Path("a") / "b"),
-        "nested": [{"values": [0.0], "n": 0, "provenance": {}}],
+        "nested": [{"part": "x", "size": None}],
         "grad": [1.0, 1.0],
         "minus": None,
     }
@@ -114,6 +145,56 @@ def test_results_are_frozen_keyword_only_and_need_a_table() -> None:
     with pytest.raises(TypeError, match="abstract"):
         Result()
     assert list(result.table()["value"]) == [0.0, 0.0]
+    with pytest.raises(NotImplementedError, match=r"Example has no plot; its numbers are in .table()"):
+        result.plot()
+
+
+def test_the_text_is_the_repr_and_ends_with_the_doubt() -> None:
+    result = Example(values=torch.arange(20.0), n=20)
+    assert repr(result) == str(result)
+    assert str(result).splitlines()[0] == "Example"
+    assert len(str(result).splitlines()) <= MOST_LINES
+    assert result.doubt == ""
+    noted = replace(result, message="mind the tail")
+    assert str(noted).splitlines()[-1] == "  mind the tail"
+    assert noted.doubt == ""
+    failed = replace(noted, success=False)
+    assert str(failed).splitlines()[-1] == "  not to be trusted: mind the tail"
+    assert len(str(failed).splitlines()) <= MOST_LINES
+    assert repr(WHOLE) == "a <b>bold</b> whole"
+
+
+def test_rows_are_found_by_name() -> None:
+    assert WHOLE["head"] is WHOLE.parts[0]
+    assert list(WHOLE) == ["head", "tail"]
+    assert "tail" in WHOLE
+    assert "wing" not in WHOLE
+    with pytest.raises(KeyError, match="no piece 'wing'; there are head, tail"):
+        WHOLE["wing"]
+    assert WHOLE.table().columns.tolist() == ["part", "size"]
+    assert WHOLE.table()["part"].tolist() == ["head", "tail"]
+    assert rows_table((), Part).columns.tolist() == ["part", "size"]
+
+
+def test_a_notebook_shows_the_table_under_the_first_line() -> None:
+    html = replace(WHOLE, message="a < b")._repr_html_()
+    assert "<b>a &lt;b&gt;bold&lt;/b&gt; whole</b>" in html
+    assert "a &lt; b" in html
+    assert "not to be trusted" not in html
+    assert re.findall("<th>(.*?)</th>", html) == ["part", "size"]
+    assert re.findall("<td>(.*?)</td>", html) == ["head", "1.5", "tail", "-"]
+    failed = replace(WHOLE, success=False, message="no <i>data</i>")._repr_html_()
+    assert "not to be trusted: no &lt;i&gt;data&lt;/i&gt;" in failed
+    named = replace(WHOLE, parts=(Part(part="<script>", size=1.0),))._repr_html_()
+    assert "<script>" not in named
+    assert "&lt;script&gt;" in named
+
+
+def test_a_notebook_shows_no_more_rows_than_can_be_read() -> None:
+    html = Example(values=torch.arange(500.0), n=500)._repr_html_()
+    assert html.count("<tr") <= MOST_ROWS + 2  # the head, and the row that stands for those left out
+    assert f"{MOST_ROWS} of 500 rows" in html
+    assert "rows" not in Example(values=torch.arange(3.0), n=3)._repr_html_()
 
 
 def test_provenance_says_where_a_number_comes_from() -> None:

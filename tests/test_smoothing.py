@@ -180,7 +180,7 @@ def test_result(with_bos: SmoothingSource) -> None:
     json.dumps(record, allow_nan=False)
     with pytest.raises(KeyError, match="no combination 'magic'"):
         with_bos["magic"]
-    with pytest.raises(KeyError, match="source must be one of partial, bos, readout"):
+    with pytest.raises(KeyError, match="no source 'magic'; there are partial, bos, readout"):
         with_bos.share("magic")
 
 

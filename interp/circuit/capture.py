@@ -13,14 +13,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from jaxtyping import Float, Int64
 
 from interp.circuit.circuit import Circuit, Head, as_circuit, head_name
 from interp.circuit.runner import Hook, observe
-from interp.notation import Tokens
+from interp.estimators.counts import match_masks
+from interp.notation import Tokens, key_kinds, kind_masses
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Query: TypeAlias = Literal["last", "all"] | Sequence[int]
 
@@ -70,6 +74,36 @@ class Capture:
             match_pattern=self.match_pattern[:, one],
             match_heads=self.match_heads[one],
         )
+
+    def plot(self, ax: Axes | None = None, *, sequence: int = 0, query: int = -1, head: int | None = None) -> Axes:
+        """The match attention of one query: a bar for each key, coloured by its overlap with the query's context.
+
+        `query` counts the queries that were kept, -1 is the last one. Of several match heads the mean is drawn, unless
+        `head` says which one. The legend gives the share of each kind of key.
+        """
+        from interp.plotting import heading, induction_bars, overlap_handles, panel, visible_masses
+
+        batch, heads, queries, _ = self.match_pattern.shape
+        for name, index, size in (("sequence", sequence, batch), ("query", query, queries), ("head", head or 0, heads)):
+            if not -size <= index < size:
+                raise ValueError(f"{name}={index}, but the capture has {size}")
+        last, bos = int(self.queries[query]), int(self.bos)
+        seen = self.tokens[sequence, : last + 1 - bos]
+        drawn = slice(None) if head is None else [head]
+        weights = self.match_pattern[sequence, drawn, query, : last + 1].detach().cpu().double().mean(0).numpy()
+        candidates = len(seen) > self.order
+        masks = match_masks(seen[None], order=self.order)[0] if candidates else torch.full_like(seen, -1)
+        kinds = key_kinds(masks.numpy(), order=self.order, bos=self.bos)
+        masses = visible_masses(weights, kinds, kind_masses(weights, kinds))
+        ax = panel(ax, width=9.0, height=2.8)
+        tokens = [*["BOS"] * bos, *map(str, seen.tolist())]
+        induction_bars(ax, weights, kinds, first_position=1 - bos, tokens=tokens)
+        ax.set_ylim(0, 1.25 * float(weights.max()))  # room for the legend
+        ax.legend(handles=overlap_handles(masses), frameon=False, ncols=len(masses), loc="upper right", handlelength=1)
+        context = " ".join(map(str, seen[-self.order :].tolist()))
+        of_head = "" if heads == 1 else f", mean of {heads} heads," if head is None else f" of match head {head}"
+        where = "the last query" if len(seen) == self.tokens.shape[1] else f"token {len(seen)}"
+        return heading(ax, f"sequence {sequence}: attention{of_head} at {where}, whose context is {context}")
 
     def __str__(self) -> str:
         batch, length = self.tokens.shape

@@ -39,6 +39,7 @@ from interp.results import Result, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 Array: TypeAlias = NDArray[Any]
 
@@ -67,9 +68,6 @@ class BayesPredictive(Result):
     draws: int
     chains: int
     n: int
-    success: bool
-    message: str
-    provenance: dict[str, Any]
 
     def table(self) -> pd.DataFrame:
         """One row per sequence and symbol: sequence, symbol, mean, mcse, rhat."""
@@ -86,15 +84,30 @@ class BayesPredictive(Result):
             }
         )
 
+    def plot(self, ax: Axes | None = None, *, sequence: int = 0) -> Axes:
+        """The law of the next token of one sequence, with 95% intervals of the Monte Carlo error."""
+        from interp.plotting import INTERVAL_NAME, MAIN_COLOUR, grouped_bars, heading, panel
+
+        law, mcse = self.mean[sequence], self.mcse[sequence]
+        ax = panel(ax, width=4.8)
+        grouped_bars(
+            ax,
+            [str(symbol) for symbol in range(len(law))],
+            {"law": law.numpy()},
+            stderrs={"law": mcse.numpy()},
+            colours={"law": MAIN_COLOUR},
+        )
+        ax.set_xlabel("next symbol")
+        ax.set_ylabel(f"posterior mean\n(Monte Carlo {INTERVAL_NAME})")
+        return heading(ax, f"Bayes predictor of sequence {sequence}, R-hat {self.rhat[sequence]:.3f}", doubt=self.doubt)
+
     def __str__(self) -> str:
         how = f"{self.draws} draws in {self.chains} chains" if self.draws else "closed form"
-        return (
-            f"Bayes predictive of {self.n} sequences ({how})\n"
-            f"  Monte Carlo error {self.error:.2g}, largest R-hat {float(self.rhat.max()):.3f}\n"
-            f"  {self.message}"
-        )
-
-    __repr__ = __str__
+        lines = [
+            f"Bayes predictive of {self.n} sequences ({how})",
+            f"  Monte Carlo error {self.error:.2g}, largest R-hat {float(self.rhat.max()):.3f}",
+        ]
+        return "\n".join([*lines, *self.remarks()])
 
 
 def bayes_predictive(

@@ -34,6 +34,7 @@ from interp.results import Result, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 Array: TypeAlias = NDArray[Any]
 
@@ -94,9 +95,6 @@ class JelinekMercerFit(Result):
     floored: float
     length: int
     n: int
-    success: bool
-    message: str
-    provenance: dict[str, Any]
 
     def table(self) -> pd.DataFrame:
         """One row per order: order, weight, stderr."""
@@ -104,14 +102,29 @@ class JelinekMercerFit(Result):
 
         return pd.DataFrame({"order": range(len(self.weights)), "weight": self.weights, "stderr": self.stderr})
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The weight of each order, with 95% intervals."""
+        from interp.plotting import INTERVAL_NAME, OVERLAP_COLOURS, grouped_bars, heading, overlap_kind, panel
+
+        orders = range(len(self.weights))
+        ax = panel(ax, width=4.8)
+        grouped_bars(
+            ax,
+            [f"order {order}" for order in orders],
+            {"weight": np.array(self.weights)},
+            stderrs={"weight": np.array(self.stderr)},
+            colours={"weight": [OVERLAP_COLOURS[overlap_kind(order, order=orders[-1])] for order in orders]},
+        )
+        ax.set_ylabel(rf"weight $\lambda_i$ ({INTERVAL_NAME})")
+        return heading(ax, f"Jelinek-Mercer, length {self.length}: KL {self.kl:.4f} nats", doubt=self.doubt)
+
     def __str__(self) -> str:
         weights = ", ".join(f"{w:.4f} +- {e:.4f}" for w, e in zip(self.weights, self.stderr, strict=True))
-        return (
-            f"Jelinek-Mercer weights of order 0..{len(self.weights) - 1} at length {self.length}: {weights}\n"
-            f"  KL {self.kl:.4f} +- {self.kl_stderr:.4f} nats, n = {self.n}; {self.message}"
-        )
-
-    __repr__ = __str__
+        lines = [
+            f"Jelinek-Mercer weights of order 0..{len(self.weights) - 1} at length {self.length}: {weights}",
+            f"  KL {self.kl:.4f} +- {self.kl_stderr:.4f} nats, n = {self.n}",
+        ]
+        return "\n".join([*lines, *self.remarks()])
 
 
 def tune_jelinek_mercer(

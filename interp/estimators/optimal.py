@@ -31,6 +31,7 @@ from interp.results import Result, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 Array: TypeAlias = NDArray[Any]
 
@@ -71,9 +72,6 @@ class OptimalParameters(Result):
     order: int
     vocab: int
     n: int
-    success: bool
-    message: str
-    provenance: dict[str, Any]
 
     def usable(self) -> tuple[tuple[float, ...], float | None]:
         """Finite beta and kappa that predict the same: an infinite beta becomes a very large one."""
@@ -91,23 +89,26 @@ class OptimalParameters(Result):
         """One row per parameter: parameter, estimate, stderr; then the KL."""
         import pandas as pd
 
-        names = [f"beta_{lag}" for lag in range(1, self.order + 1)]
-        values, errors = list(self.beta), list(self.stderr)
-        if self.kappa is not None:
-            names.append("kappa")
-            values.append(self.kappa)
+        names = [*(f"beta_{lag}" for lag in range(1, self.order + 1)), "kappa"]
+        values = [*self.beta, *([] if self.kappa is None else [self.kappa])]
+        rows: list[tuple[str, float, float | None]] = list(zip(names, values, self.stderr, strict=False))
         if self.combination is not None:
-            names.append("combination")
-            values.append(self.combination)
-            errors.append(math.nan if self.combination_stderr is None else self.combination_stderr)
-        return pd.DataFrame(
-            {
-                "parameter": [*names, "kl"],
-                "estimate": [*values, self.kl],
-                "stderr": [*errors, self.kl_stderr],
-                "n": self.n,
-            }
-        )
+            rows.append(("combination", self.combination, self.combination_stderr))
+        rows.append(("kl", self.kl, self.kl_stderr))
+        return pd.DataFrame(rows, columns=["parameter", "estimate", "stderr"]).assign(n=self.n)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """beta per lag and kappa, with 95% intervals; what is infinite at the optimum is written at the upper end."""
+        from interp.plotting import INTERVAL_NAME, heading, panel, parameter_points
+
+        rows = self.table().query("parameter != 'kl'")
+        ax = panel(ax, width=4.8)
+        taken = "".join(rf"-\beta_{lag}" for lag, flat in enumerate(self.flat, start=1) if flat)
+        names = rows["parameter"].replace("combination", rf"$\kappa{taken}$").tolist()
+        parameter_points(ax, names, rows["estimate"].to_numpy(), rows["stderr"].to_numpy())
+        ax.set_ylabel(f"score above an empty match\n(nats, {INTERVAL_NAME})")
+        task = f"length {self.length}, {'BOS' if self.bos else 'no BOS'}"
+        return heading(ax, f"optimal soft matching, {task}: KL {self.kl:.4f} nats", doubt=self.doubt)
 
     def __str__(self) -> str:
         rows = self.table()
@@ -117,9 +118,7 @@ class OptimalParameters(Result):
         ]
         shown = lines if len(lines) <= 6 else [*lines[:2], f"  ... {len(lines) - 5} more", *lines[-3:]]
         head = f"Optimal soft matching, length {self.length}, {'BOS' if self.bos else 'no BOS'}, n = {self.n}"
-        return "\n".join([head, *shown, f"  {self.message}"])
-
-    __repr__ = __str__
+        return "\n".join([head, *shown, *self.remarks()])
 
 
 def optimal_parameters(

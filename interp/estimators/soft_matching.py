@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -38,6 +38,9 @@ from interp.notation import (
     mask_bits,
     overlap,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Array: TypeAlias = NDArray[Any]
 Law: TypeAlias = Float[torch.Tensor, "batch vocab"] | Float[torch.Tensor, "batch length vocab"]
@@ -174,6 +177,20 @@ class OrderMixture:
         )
 
     __repr__ = __str__
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """How the weight of each order spreads over the sequences: median, quartiles and whole range."""
+        from interp.plotting import OVERLAP_COLOURS, heading, overlap_kind, panel
+
+        weights = self.order_weights.numpy()
+        last = weights.shape[1] - 1
+        ax = panel(ax, width=4.8)
+        look: dict[str, Any] = {"patch_artist": True, "whis": (0, 100), "medianprops": {"color": "#000000"}}
+        boxes = ax.boxplot(weights, tick_labels=[f"order {order}" for order in range(last + 1)], **look)
+        for order, box in enumerate(boxes["boxes"]):
+            box.set_facecolor(OVERLAP_COLOURS[overlap_kind(order, order=last)])
+        ax.set_ylabel("weight $\\lambda_i$ of the order\n(median, quartiles, range over sequences)")
+        return heading(ax, f"order weights of {len(weights)} sequences at beta {self.beta:g}")
 
     def prediction(self) -> Float[torch.Tensor, "batch vocab"]:
         """The mixture put together again: equals `soft_matching` at (beta, ..., beta) without BOS."""

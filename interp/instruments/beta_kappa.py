@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -66,6 +66,7 @@ from interp.results import Result, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 MIN_R2 = 0.5  # of r2_match
 MIN_SEQUENCES = 10  # clusters; fewer cannot show how far estimates vary
@@ -125,9 +126,6 @@ class MatchFit(Result):
     underflowed: int
     bounds: Float[np.ndarray, " mask"]
     source: Source
-    success: bool
-    message: str
-    provenance: dict[str, Any] = field(repr=False)
     heads: tuple[MatchFit, ...] = ()
 
     def table(self) -> pd.DataFrame:
@@ -182,6 +180,29 @@ class MatchFit(Result):
         }
         return record | ({"heads": [one.record() for one in self.heads]} if self.heads else {})
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """beta per lag and kappa, with 95% intervals; those of each head alone, where there are several, are dashes.
+
+        A fit that failed has none to draw, and the title says why.
+        """
+        from interp.plotting import INTERVAL_NAME, heading, panel, parameter_points
+
+        rows = self.table()
+        ax = panel(ax, width=4.8)
+        parameter_points(
+            ax, rows["parameter"].tolist(), rows["estimate"].to_numpy(np.float64), rows["stderr"].to_numpy(np.float64)
+        )
+        for place, one in enumerate(self.heads):
+            values = one.table()["estimate"].to_numpy(np.float64)
+            ax.plot(range(len(values)), values, "_", color="#7f7f7f", label=None if place else "each head alone")
+        if self.heads:
+            ax.legend(frameon=False)
+        ax.set_ylabel(f"score above an empty match\n(nats, {INTERVAL_NAME})")
+        title = f"match weights of {self.sequences} sequences"
+        if self.success:
+            title += f": matches explain {self.r2_match:.1%} of the scores"
+        return heading(ax, title, doubt=self.doubt)
+
     def __str__(self) -> str:
         pairs = zip(self.beta, self.stderr, strict=True)
         beta = ", ".join(f"{value:.4g} ± {error:.2g}" for value, error in pairs)
@@ -203,9 +224,7 @@ class MatchFit(Result):
             lines.append(
                 f"  additive   p = {self.additivity_p:.2g}; free masks add {self.additivity_gain:.2%} of the variance"
             )
-        if self.message:
-            lines.append(f"  {self.message}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.remarks()])
 
 
 def fit_scores(

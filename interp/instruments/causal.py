@@ -31,8 +31,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -43,15 +43,17 @@ from interp.circuit.law import check_next_law, check_parameters, check_parameter
 from interp.divergence import KL_FLOOR
 from interp.instruments.causal_bench import CausalBench, CausalEdit
 from interp.notation import Tokens
-from interp.results import Result, mean_stderr, provenance
+from interp.results import NamedRows, mean_stderr, provenance
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from matplotlib.axes import Axes
+
+LINEAR_BELOW = 1e-3  # nats: the axis of a plot is linear up to here, then logarithmic
 
 
 @dataclass(frozen=True, kw_only=True)
-class CausalTests(Result):
-    """The edits, and how much of the model the fitted law recovers.
+class CausalTests(NamedRows[CausalEdit]):
+    """The edits, found by name (`tests["law"]`), and how much of the model the fitted law recovers.
 
     loss            the unedited model's KL(truth || prediction), with its standard error
     loss_recovered  1 when the law's attention predicts as well as the model's own, 0 when no better than even
@@ -62,6 +64,8 @@ class CausalTests(Result):
     success         False where no law was given to test, or where even attention loses nothing, so that there is
                     nothing to recover
     """
+
+    ROWS, NAME, NOUN = "edits", "edit", "edit"
 
     edits: tuple[CausalEdit, ...]
     loss: float
@@ -78,27 +82,47 @@ class CausalTests(Result):
     kappa: Any
     floor: float
     n: int
-    success: bool
-    message: str
-    provenance: dict[str, Any]
-
-    def __getitem__(self, edit: str) -> CausalEdit:
-        """The edit of that name."""
-        for row in self.edits:
-            if row.edit == edit:
-                return row
-        raise KeyError(f"no edit {edit!r}; there are {', '.join(row.edit for row in self.edits)}")
 
     def record(self) -> dict[str, Any]:
         """The fields, after the change of loss that each edit made."""
         return {"change": {row.edit: row.loss_change for row in self.edits}, **super().record()}
 
-    def table(self) -> pd.DataFrame:
-        """One row per edit; the columns are the fields of `CausalEdit`."""
-        import pandas as pd
+    def plot(self, ax: Axes | None = None, *, measure: Literal["loss", "kl"] = "loss") -> Axes:
+        """What each edit did to the loss, or to the predictions ("kl"), beside its random control; 95% intervals."""
+        from interp.plotting import (
+            CONTROL_COLOUR,
+            INTERVAL_NAME,
+            MAIN_COLOUR,
+            grouped_bars,
+            heading,
+            legend_beside,
+            panel,
+            signed_log,
+        )
 
-        names = [field.name for field in fields(CausalEdit)]
-        return pd.DataFrame([[getattr(row, name) for name in names] for row in self.edits], columns=names)
+        if measure not in ("loss", "kl"):
+            raise ValueError(f"measure must be 'loss' or 'kl', got {measure!r}")
+        rows = self.table()
+        value = {"loss": "loss_change", "kl": "kl"}[measure]
+        columns = {"edit": "", "control": "control_"}
+        ax = panel(ax, width=6.4, height=1.2 + 0.36 * len(rows))
+        grouped_bars(
+            ax,
+            list(self),
+            {name: rows[f"{prefix}{value}"].to_numpy(np.float64) for name, prefix in columns.items()},
+            stderrs={name: rows[f"{prefix}{measure}_stderr"].to_numpy(np.float64) for name, prefix in columns.items()},
+            colours={"edit": MAIN_COLOUR, "control": CONTROL_COLOUR},
+            across=True,
+        )
+        signed_log(ax, linear_below=LINEAR_BELOW)
+        what = {"loss": "rise of KL(truth || prediction)", "kl": "KL(model || edited model)"}[measure]
+        ax.set_xlabel(f"{what}\n(nats, {INTERVAL_NAME}; logarithmic beyond ±{LINEAR_BELOW:g})")
+        legend_beside(ax)
+        share = {"loss": ("loss", self.loss_recovered), "kl": ("predictions", self.kl_recovered)}[measure]
+        title = f"edits of the live model, {self.n} sequences"
+        if self.success:
+            title += f": the law recovers {share[1]:.3f} of the {share[0]}"
+        return heading(ax, title, doubt=self.doubt)
 
     def __str__(self) -> str:
         others = [row for row in self.edits if row.edit not in ("law", "pair_law", "uniform")]
@@ -120,11 +144,7 @@ class CausalTests(Result):
                 f"{self.pair_kl_recovered_stderr:.3f}"
             )
         lines.append("  worst edits: " + ", ".join(f"{row.edit} {row.loss_change:+.4f}" for row in worst))
-        if not self.success:
-            lines.append(f"  not to be trusted: {self.message}")
-        return "\n".join(lines)
-
-    __repr__ = __str__
+        return "\n".join([*lines, *self.remarks()])
 
 
 def causal_tests(

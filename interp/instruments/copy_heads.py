@@ -30,8 +30,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, Int64
@@ -43,6 +43,7 @@ from interp.results import Result, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 COPIES = 0.5  # mass on one lag that makes a head a copy head
 PURE = 0.75  # and its share of the mass on lags 1..k
@@ -73,6 +74,8 @@ class CopyHeads(Result):
     success           every lag has a head that copies it
     """
 
+    DOUBT = "incomplete"  # what was observed stands
+
     lag: Int64[np.ndarray, " head"]
     mass: Float[np.ndarray, " head"]
     stderr: Float[np.ndarray, " head"]
@@ -87,9 +90,6 @@ class CopyHeads(Result):
     profile: Float[np.ndarray, "head position"]
     verdict: tuple[str, ...]
     n: int
-    success: bool
-    message: str
-    provenance: dict[str, Any] = field(repr=False)
 
     def table(self) -> pd.DataFrame:
         """One row per head; the columns are the fields of the class that have one value for each head."""
@@ -112,6 +112,38 @@ class CopyHeads(Result):
             }
         )
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Mean attention of each head on every lag, on itself and on BOS, with a 95% interval for the assigned lag.
+
+        A diamond marks what the last query gives to that lag.
+        """
+        from interp.plotting import (
+            INTERVAL_NAME,
+            OVERLAP_COLOURS,
+            bar_centre,
+            grouped_bars,
+            heading,
+            lag_colour,
+            legend_beside,
+            panel,
+        )
+
+        lags = range(1, self.masses.shape[1] + 1)
+        series = {f"lag {lag}": self.masses[:, lag - 1] for lag in lags} | {"itself": self.self_mass}
+        colours = {f"lag {lag}": lag_colour(lag) for lag in lags} | {"itself": OVERLAP_COLOURS["none"]}
+        if self.bos_mass.any():
+            series, colours = series | {"BOS": self.bos_mass}, colours | {"BOS": OVERLAP_COLOURS["bos"]}
+        names = [f"head {head}\n{verdict}" for head, verdict in enumerate(self.verdict)]
+        ax = panel(ax, width=max(6.4, 1.4 * len(names)))
+        errors = {f"lag {lag}": np.where(self.lag == lag, self.stderr, np.nan) for lag in lags}
+        grouped_bars(ax, names, series, stderrs=errors, colours=colours)
+        served = np.flatnonzero(self.lag)
+        middle = [bar_centre(head, place=int(self.lag[head]) - 1, count=len(series)) for head in served.tolist()]
+        ax.plot(middle, self.last_mass[served], "D", color="#000000", markersize=4, label="its lag,\nlast query")
+        ax.set_ylim(0, 1.02)
+        ax.set_ylabel(f"attention, mean over positions\n({INTERVAL_NAME} for its lag)")
+        return heading(legend_beside(ax), f"copy heads on {self.n} sequences", doubt=self.doubt)
+
     def __str__(self) -> str:
         lines = [f"copy heads on {self.n} sequences: {'ok' if self.success else 'FAILED'}"]
         for head in range(min(len(self.lag), 5)):
@@ -124,9 +156,7 @@ class CopyHeads(Result):
             )
         if len(self.lag) > 5:
             lines.append(f"  and {len(self.lag) - 5} more heads")
-        if self.message:
-            lines.append(f"  {self.message}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.remarks()])
 
 
 def copy_heads(cap: Capture, *, copies: float = COPIES, pure: float = PURE, some: float = SOME) -> CopyHeads:

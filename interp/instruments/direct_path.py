@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ from interp.results import Result, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 MIN_SEQUENCES = 8  # below this, clustered errors mean nothing
 EXPLAINED = 0.5  # share of the log-probabilities' variance from which the path counts as a count of tokens
@@ -76,9 +77,6 @@ class DirectPath(Result):
     recent_stderr: Float[np.ndarray, " block"]
     floor: float
     n: int
-    success: bool
-    message: str
-    provenance: dict[str, Any]
 
     def table(self) -> pd.DataFrame:
         """One row per weight: term, estimate, stderr."""
@@ -88,6 +86,41 @@ class DirectPath(Result):
         estimates = np.concatenate([[self.frequency], self.recent])
         errors = np.concatenate([[self.frequency_stderr], self.recent_stderr])
         return pd.DataFrame({"term": names, "estimate": estimates, "stderr": errors})
+
+    def plot(self, ax: Axes | None = None, *, show: Literal["loss", "weights"] = "loss") -> Axes:
+        """The loss with and without the match head, or the weights that describe what is left ("weights")."""
+        from interp.plotting import (
+            INTERVAL_NAME,
+            LAG_COLOURS,
+            MAIN_COLOUR,
+            estimate_points,
+            grouped_bars,
+            heading,
+            panel,
+        )
+
+        if show not in ("loss", "weights"):
+            raise ValueError(f"show must be 'loss' or 'weights', got {show!r}")
+        title = f"without the match head, {self.n} sequences: {self.verdict}"
+        ax = panel(ax, width=5.6)
+        if show == "weights":
+            rows = self.table()
+            names = ["frequency", *(f"${name}$" for name in rows["term"].tolist()[1:])]
+            estimate_points(ax, names, rows["estimate"].to_numpy(), rows["stderr"].to_numpy())
+            ax.set_ylabel(f"weight in the log-probability\n(nats, {INTERVAL_NAME})")
+            return heading(ax, f"{title}; $R^2$ {self.r2:.2f}, control {self.r2_control:.2f}", doubt=self.doubt)
+        grouped_bars(
+            ax,
+            ["uniform law", "match head\nsilenced", "whole model"],
+            {"KL": np.array([self.kl_uniform, self.kl, self.kl_model])},
+            stderrs={"KL": np.array([math.nan, self.kl_stderr, math.nan])},
+            colours={"KL": ["#a6a6a6", LAG_COLOURS[1], MAIN_COLOUR]},
+            across=True,
+        )
+        ax.set_xlabel(f"KL(truth || prediction) (nats; silenced: {INTERVAL_NAME})")
+        return heading(
+            ax, f"{title}; gain over uniform {self.gain:+.3f} ± {self.gain_stderr:.3f} nats", doubt=self.doubt
+        )
 
     def __str__(self) -> str:
         lines = [
@@ -104,11 +137,7 @@ class DirectPath(Result):
                 f"  weights: frequency {self.frequency:.2f} +- {self.frequency_stderr:.2f}; "
                 f"x_t, x_{{t-1}}, ...: {recent}",
             ]
-        if self.message:
-            lines.append(f"  {self.message}")
-        return "\n".join(lines)
-
-    __repr__ = __str__
+        return "\n".join([*lines, *self.remarks()])
 
 
 def direct_path(

@@ -47,10 +47,11 @@ from interp.hooked.transformer import InductionTransformer
 from interp.instruments.block_routes import FoundBlocks, circuit_blocks, doubly_centred, score_blocks, weight_blocks
 from interp.instruments.copy_heads import COPY_SEQUENCES
 from interp.notation import Tokens
-from interp.results import Result, jsonable, provenance
+from interp.results import NamedRows, jsonable, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 Route: TypeAlias = Literal["weights", "scores", "circuit"]
 Array: TypeAlias = NDArray[Any]
@@ -130,29 +131,21 @@ class BlockMap:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IdentityBlocks(Result):
-    """The blocks by every route that was taken.
+class IdentityBlocks(NamedRows[BlockMap]):
+    """The blocks by every route that was taken; `blocks["scores"]` is the map of one.
 
     agreement   between the first two routes: the cosine of the angle between their blocks, all together, rows and
                 columns centred; NaN for a single route
     n           sequences that were measured on; 0 where weights alone were read
     """
 
+    ROWS, NAME, NOUN = "maps", "route", "route"
+
     maps: tuple[BlockMap, ...]
     agreement: float
     order: int
     vocab: int
     n: int
-    success: bool
-    message: str
-    provenance: dict[str, Any]
-
-    def __getitem__(self, route: str) -> BlockMap:
-        """The blocks by that route."""
-        for found in self.maps:
-            if found.route == route:
-                return found
-        raise KeyError(f"no route {route!r}; there are {', '.join(found.route for found in self.maps)}")
 
     @property
     def beta(self) -> Float[np.ndarray, " lag"]:
@@ -186,6 +179,24 @@ class IdentityBlocks(Result):
         }
         return {**summary, **super().record()}
 
+    def plot(self, ax: Axes | None = None, *, route: str | None = None) -> Axes:
+        """The block map of a route, the first unless told: each block's part of the visible squared norm.
+
+        Blocks that carry weight also show p of the relabeling test; aligned blocks are framed.
+        """
+        from interp.plotting import heading, panel, share_heatmap
+
+        found = self.maps[0] if route is None else self[route]
+        ax = panel(ax, width=4.6, height=4.4)
+        share_heatmap(ax, found.weight_share, p_values=found.p_value, heavy=CARRIES)
+        ax.set_xlabel(
+            "key block\n(share of the squared norm that the softmax sees;\n"
+            "p: test by relabelings; aligned blocks framed)"
+        )
+        title = f"match blocks, from the {found.route}: {found.aligned_share:.1%} in the aligned blocks"
+        doubt = "" if found.success else f"{self.DOUBT}: {found.message}"
+        return heading(ax, title, doubt=doubt)
+
     def __str__(self) -> str:
         lines = [f"Match blocks, order {self.order}, vocabulary {self.vocab}"]
         for found in self.maps:
@@ -197,11 +208,7 @@ class IdentityBlocks(Result):
             )
         if math.isfinite(self.agreement):
             lines.append(f"  {self.maps[0].route} and {self.maps[1].route} agree to cosine {self.agreement:.3f}")
-        if not self.success:
-            lines.append(f"  not to be trusted: {self.message}")
-        return "\n".join(lines)
-
-    __repr__ = __str__
+        return "\n".join([*lines, *self.remarks()])
 
 
 def identity_blocks(

@@ -30,6 +30,7 @@ from interp.results import Result, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +60,6 @@ class LabelSymmetry(Result):
     ratio: float
     other_models: int
     n: int
-    success: bool
-    message: str
-    provenance: dict[str, Any]
 
     def table(self) -> pd.DataFrame:
         """One row for the relabelings, and one for the other models if any: between, kl, stderr, max, pairs, n."""
@@ -71,6 +69,24 @@ class LabelSymmetry(Result):
         if self.other_models:
             rows.append(("seeds", self.seeds_kl, self.seeds_stderr, math.nan, self.other_models, self.n))
         return pd.DataFrame(rows, columns=["between", "kl", "stderr", "max", "pairs", "n"])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """KL of every relabeling, largest first, with the mean, and the KL to other models where there are any."""
+        from interp.plotting import INTERVAL, INTERVAL_NAME, LAG_COLOURS, MAIN_COLOUR, SHUT_OUT, heading, panel
+
+        ax = panel(ax, width=5.6)
+        ax.bar(range(len(self.by_relabeling)), np.sort(self.by_relabeling)[::-1], color=LAG_COLOURS[1], linewidth=0)
+        levels = [(f"mean {self.kl:.3g}", self.kl, self.stderr, MAIN_COLOUR)]
+        if self.other_models:
+            levels.append((f"other models {self.seeds_kl:.3g}", self.seeds_kl, self.seeds_stderr, SHUT_OUT))
+        for label, level, stderr, colour in levels:
+            ax.axhline(level, color=colour, label=label)
+            ax.axhspan(level - INTERVAL * stderr, level + INTERVAL * stderr, color=colour, alpha=0.15, linewidth=0)
+        ax.set_xticks([])
+        ax.set_xlabel(f"{len(self.by_relabeling)} relabelings of the symbols, largest KL first")
+        ax.set_ylabel(f"KL to the relabeled model\n(nats, {INTERVAL_NAME} of the means)")
+        ax.legend(frameon=False, loc="upper right")
+        return heading(ax, f"label symmetry on {self.n} sequences", doubt=self.doubt)
 
     def __str__(self) -> str:
         count = f"all {len(self.relabelings)}" if self.exhaustive else f"{len(self.relabelings)} sampled"
@@ -84,9 +100,7 @@ class LabelSymmetry(Result):
                 f"  KL to {self.other_models} other models {self.seeds_kl:.3g} +- {self.seeds_stderr:.2g}; "
                 f"ratio {self.ratio:.3g}"
             )
-        return "\n".join(lines)
-
-    __repr__ = __str__
+        return "\n".join([*lines, *self.remarks()])
 
 
 def label_symmetry(

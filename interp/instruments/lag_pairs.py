@@ -23,7 +23,7 @@ tokens of a chain are correlated.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import einops
@@ -35,10 +35,11 @@ from interp.circuit.capture import Capture
 from interp.instruments.beta_kappa import MIN_R2, MIN_SEQUENCES
 from interp.instruments.candidates import BosTally, QueryView, count_distances, query_views
 from interp.regression import SPLINE_TERMS, NormalEquations, Solution, centred, clustered, distance_basis
-from interp.results import Result, provenance
+from interp.results import MOST_LINES, Result, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +65,6 @@ class PairFit(Result):
     r2_pairs: float
     n: int
     sequences: int
-    success: bool
-    message: str
-    provenance: dict[str, Any] = field(repr=False)
 
     @property
     def aligned(self) -> Float[np.ndarray, " lag"]:
@@ -88,6 +86,17 @@ class PairFit(Result):
             }
         )
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The matrix of weights with their standard errors, aligned pairs framed; empty where the fit failed."""
+        from interp.plotting import heading, pair_heatmap, panel
+
+        ax = pair_heatmap(panel(ax, width=4.6, height=4.4), self.beta, self.stderr)
+        ax.set_xlabel("key block\n(weight in nats ± one standard error; aligned pairs framed)")
+        title = "weight of each pair of tokens"
+        if self.success:
+            title += f": aligned pairs carry {self.aligned_share:.1%} of the explained score"
+        return heading(ax, title, doubt=self.doubt)
+
     def __str__(self) -> str:
         lines = [
             f"lag pairs of {self.n} keys, {self.sequences} sequences: {'ok' if self.success else 'FAILED'}",
@@ -97,9 +106,8 @@ class PairFit(Result):
         ]
         if self.success and self.kappa is not None:
             lines[-1] += f"; kappa {self.kappa:.4g} ± {self.kappa_stderr:.2g}"
-        if self.message:
-            lines.append(f"  {self.message}")
-        if self.success and len(self.beta) <= 4:
+        lines += self.remarks()
+        if self.success and len(lines) + len(self.beta) < MOST_LINES:
             blocks = range(len(self.beta))
             lines.append("  query \\ key" + "".join(f"{_token('s', lag):>9}" for lag in blocks))
             lines += [

@@ -34,14 +34,16 @@ from interp.estimators.classical import jelinek_mercer, katz, kneser_ney, witten
 from interp.estimators.counts import mask_counts
 from interp.estimators.soft_matching import add_alpha, maximum_likelihood, soft_matching, soft_matching_from_counts
 from interp.notation import Tokens
-from interp.results import Result, mean_stderr, provenance
+from interp.results import NamedRows, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 # Parameters and rows of the batch -> the laws of those rows; differentiable in the parameters.
 Family: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
+LINEAR_BELOW = 1e-3  # nats: the axis of a plot is logarithmic from here on
 WIDEST = 200.0  # no parameter leaves [-200, 200]: exp(200) is hard attention in any precision
 
 
@@ -67,27 +69,19 @@ class EstimatorDistance:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearestEstimator(Result):
-    """The estimators by their distance from the model, the nearest first."""
+class NearestEstimator(NamedRows[EstimatorDistance]):
+    """The estimators by their distance from the model, the nearest first; `near["katz"]` is the row of one."""
+
+    ROWS, NAME, NOUN = "estimators", "estimator", "estimator"
 
     estimators: tuple[EstimatorDistance, ...]
     floor: float
     n: int
-    success: bool
-    message: str
-    provenance: dict[str, Any]
 
     @property
     def nearest(self) -> str:
         """The name of the nearest estimator."""
         return self.estimators[0].estimator
-
-    def __getitem__(self, estimator: str) -> EstimatorDistance:
-        """The row of that estimator."""
-        for row in self.estimators:
-            if row.estimator == estimator:
-                return row
-        raise KeyError(f"no estimator {estimator!r}; there are {', '.join(row.estimator for row in self.estimators)}")
 
     def table(self) -> pd.DataFrame:
         """One row per estimator, nearest first; parameters as text."""
@@ -114,16 +108,34 @@ class NearestEstimator(Result):
         distances = {row.estimator: row.kl for row in self.estimators}
         return {"nearest": self.nearest, "kl": distances, **super().record()}
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """KL(model || estimator) with 95% intervals, the nearest on top; open markers are of tuned parameters."""
+        from interp.plotting import INTERVAL_NAME, estimate_points, heading, panel, signed_log
+
+        rows = self.table()
+        names = [
+            f"{row.estimator} (floored {row.floored:.0%})" if row.floored else row.estimator for row in self.estimators
+        ]
+        ax = panel(ax, width=6.4, height=1.2 + 0.36 * len(names))
+        estimate_points(
+            ax, names, rows["kl"].to_numpy(), rows["stderr"].to_numpy(), filled=(~rows["tuned"]).tolist(), across=True
+        )
+        signed_log(ax, linear_below=LINEAR_BELOW)
+        ax.set_xlim(left=0)
+        ax.set_xlabel(
+            f"KL(model || estimator)\n(nats, {INTERVAL_NAME}; logarithmic above {LINEAR_BELOW:g})\n"
+            "open markers: tuned to the model"
+        )
+        return heading(
+            ax, f"nearest of {len(names)} estimators on {self.n} sequences: {self.nearest}", doubt=self.doubt
+        )
+
     def __str__(self) -> str:
         lines = [f"Nearest estimators on {self.n} sequences, KL(model || estimator) in nats"]
         for row in self.estimators[:6]:
             needed = f", floored {row.floored:.0%}" if row.floored else ""
             lines.append(f"  {row.estimator:22} {row.kl:.5f} +- {row.stderr:.5f}{needed}  {_text(row.parameters)}")
-        if not self.success:
-            lines.append(f"  not to be trusted: {self.message}")
-        return "\n".join(lines)
-
-    __repr__ = __str__
+        return "\n".join([*lines, *self.remarks()])
 
 
 def nearest_estimator(

@@ -25,7 +25,7 @@ beside it. A negative beta makes some weights negative; the identity still holds
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +41,7 @@ from interp.results import Result, jsonable, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,8 @@ class OverlapMass(Result):
     n                                sequences
     success                          the prediction rests on a fit to trust
     """
+
+    DOUBT = "incomplete"  # what was observed stands
 
     by_mask: Float[np.ndarray, " mask"]
     by_overlap: Float[np.ndarray, " order"]
@@ -84,9 +87,6 @@ class OverlapMass(Result):
     beta: Float[np.ndarray, " lag"]
     kappa: float | None
     n: int
-    success: bool
-    message: str
-    provenance: dict[str, Any] = field(repr=False)
 
     @property
     def mean_order_weights(self) -> Float[np.ndarray, " order"]:
@@ -146,6 +146,34 @@ class OverlapMass(Result):
             record[name] = {str(size): value for size, value in enumerate(record[name])}
         return record
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Observed mass as bars with 95% intervals, predicted mass as rings, which need a fit to trust."""
+        from interp.plotting import INTERVAL_NAME, OVERLAP_COLOURS, grouped_bars, heading, overlap_kind, panel
+
+        rows = self.table().query("kind != 'mask'")
+        if self.kappa is None:
+            rows = rows[rows["kind"] != "bos"]
+        order = len(self.by_overlap) - 1
+        names = {"bos": "BOS", "early": "early\nkeys"}
+        names |= {f"|M|={size}": f"{size} of {order}\nlags match" for size in range(order + 1)}
+        kinds = {f"|M|={size}": overlap_kind(size, order=order) for size in range(order + 1)}
+        groups = rows["group"].tolist()
+        ax = grouped_bars(
+            panel(ax, width=5.6),
+            [names[group] for group in groups],
+            {"observed": rows["observed"].to_numpy()},
+            stderrs={"observed": rows["stderr"].to_numpy()},
+            colours={"observed": [OVERLAP_COLOURS[kinds.get(group, group)] for group in groups]},
+        )
+        title = f"attention by overlap, {self.n} sequences"
+        if self.success:
+            look: dict[str, Any] = {"color": "#000000", "fillstyle": "none", "markersize": 9}
+            ax.plot(range(len(rows)), rows["predicted"].to_numpy(), "o", label="predicted by the law", **look)
+            ax.legend(handles=ax.lines[-1:], frameon=False, loc="upper right")
+            title += f": largest gap to the law {self.largest_gap:.3f}"
+        ax.set_ylabel(f"share of the attention\n(observed mean, {INTERVAL_NAME})")
+        return heading(ax, title, doubt=self.doubt)
+
     def __str__(self) -> str:
         def row(values: Array) -> str:
             return ", ".join(f"{value:.3f}" for value in values)
@@ -168,9 +196,7 @@ class OverlapMass(Result):
             f"largest gap {self.largest_gap:.4f}",
             f"  lambda_0..{order}  {row(self.mean_order_weights)} (order weights, eq:transformer_mixture)",
         ]
-        if self.message:
-            lines.append(f"  {self.message}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.remarks()])
 
 
 def overlap_mass(cap: Capture, fit: MatchFit | None = None) -> OverlapMass:

@@ -27,6 +27,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 
@@ -39,12 +40,14 @@ from interp.divergence import KL_FLOOR, kl_divergence
 from interp.hooked.transformer import MATCH, InductionTransformer, not_linear
 from interp.notation import Tokens
 from interp.regression import slope_through_origin
-from interp.results import Result, jsonable, mean_stderr, provenance
+from interp.results import NamedRows, jsonable, mean_stderr, provenance, row_named
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 SOURCES = ("partial", "bos", "readout")
+LINEAR_BELOW = 1e-2  # nats: the axis of a plot is linear up to here, then logarithmic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +91,8 @@ class SourceShare:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SmoothingSource(Result):
-    """How much of the smoothing each source does.
+class SmoothingSource(NamedRows[Switched]):
+    """How much of the smoothing each source does; `source["partial+bos"]` is the model with these two off.
 
     switched         the model with every combination of applicable sources off
     shares           each source's part
@@ -99,6 +102,8 @@ class SmoothingSource(Result):
     readout_r2       how well that one number describes the readout
     """
 
+    ROWS, NAME, NOUN = "switched", "off", "combination"
+
     switched: tuple[Switched, ...]
     shares: tuple[SourceShare, ...]
     readout_uniform: float
@@ -106,23 +111,10 @@ class SmoothingSource(Result):
     readout_r2: float
     floor: float
     n: int
-    success: bool
-    message: str
-    provenance: dict[str, Any]
-
-    def __getitem__(self, off: str) -> Switched:
-        """The row with these sources off, for instance "partial+bos"."""
-        for row in self.switched:
-            if row.off == off:
-                return row
-        raise KeyError(f"no combination {off!r}; there are {', '.join(row.off for row in self.switched)}")
 
     def share(self, source: str) -> SourceShare:
         """The part of one source."""
-        for row in self.shares:
-            if row.source == source:
-                return row
-        raise KeyError(f"source must be one of {', '.join(SOURCES)}, got {source!r}")
+        return row_named(self.shares, source, by="source", noun="source")
 
     def record(self) -> dict[str, Any]:
         """The fields, after the contribution of each source and the change of KL in each combination."""
@@ -153,6 +145,49 @@ class SmoothingSource(Result):
         rows += [{"off": part.source, "reason": part.reason} for part in self.shares if not part.applies]
         return pd.DataFrame(rows, columns=[*names, "contribution", "share", "reason"])
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Rise of KL when each source is switched off alone, and its part in the whole rise, with 95% intervals."""
+        from matplotlib.patches import Patch
+
+        from interp.plotting import (
+            INTERVAL_NAME,
+            SOURCE_COLOURS,
+            SOURCE_NAMES,
+            grouped_bars,
+            heading,
+            legend_beside,
+            panel,
+            signed_log,
+        )
+
+        alone = [self[part.source] if part.applies else None for part in self.shares]
+        shades = [SOURCE_COLOURS[part.source] for part in self.shares]
+        ax = panel(ax, width=6.4)
+        grouped_bars(
+            ax,
+            [SOURCE_NAMES[part.source] for part in self.shares],
+            {
+                "alone": np.array([math.nan if row is None else row.change for row in alone]),
+                "part": np.array([part.contribution for part in self.shares]),
+            },
+            stderrs={
+                "alone": np.array([math.nan if row is None else row.change_stderr for row in alone]),
+                "part": np.array([part.stderr for part in self.shares]),
+            },
+            colours={"alone": shades, "part": [f"{shade}70" for shade in shades]},
+            across=True,
+        )
+        for place, part in enumerate(self.shares):
+            if not part.applies:
+                ax.text(0.0, place, f"  does not apply: {part.reason}", va="center", color="#7f7f7f")
+        signed_log(ax, linear_below=LINEAR_BELOW)
+        ax.set_xlabel(f"rise of KL(truth || prediction)\n(nats, {INTERVAL_NAME}; logarithmic beyond ±{LINEAR_BELOW:g})")
+        looks = {"switched off\nalone": "", "part in the whole\n(Shapley value)": "70"}  # a colour's end is its opacity
+        legend_beside(ax, handles=[Patch(facecolor=f"#555555{end}", label=name) for name, end in looks.items()])
+        whole = self.switched[-1]
+        title = f"sources of smoothing: KL {whole.change:+.3f} nats with all off (floor needed in {whole.floored:.0%})"
+        return heading(ax, title, doubt=self.doubt)
+
     def __str__(self) -> str:
         base, bare = self.switched[0], self.switched[-1]
         lines = [
@@ -173,9 +208,7 @@ class SmoothingSource(Result):
                 f"  the readout mixes in {self.readout_uniform:.4f} +- {self.readout_uniform_stderr:.4f} of the "
                 f"uniform law (R2 {self.readout_r2:.3f})"
             )
-        return "\n".join(lines)
-
-    __repr__ = __str__
+        return "\n".join([*lines, *self.remarks()])
 
 
 def smoothing_source(

@@ -31,7 +31,7 @@ the level is worth: the other weights were trained together with it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import einops
@@ -49,10 +49,11 @@ from interp.hooked.transformer import MATCH, InductionTransformer, not_linear
 from interp.instruments.copy_heads import COPY_SEQUENCES, copy_heads
 from interp.notation import Tokens, check_positive
 from interp.regression import slope_through_origin
-from interp.results import Result, mean_stderr, provenance
+from interp.results import Result, mean_stderr, provenance, rows_table
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 MIN_SEQUENCES = 32  # fewer show neither spread nor error
 MOST_MATCHES = 6  # sequences with more full matches are counted together
@@ -119,16 +120,34 @@ class VoteWeight(Result):
     negative: float
     floor: float
     n: int
-    success: bool
-    message: str
-    provenance: dict[str, Any]
 
     def table(self) -> pd.DataFrame:
         """One row per number of full matches; the columns are the fields of `WeightAt`."""
-        import pandas as pd
+        return rows_table(self.weights, WeightAt)
 
-        names = [field.name for field in fields(WeightAt)]
-        return pd.DataFrame([{name: getattr(row, name) for name in names} for row in self.weights], columns=names)
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The votes' weight by number of full matches, with 95% intervals, beside the weight that counts give."""
+        from interp.plotting import INTERVAL, INTERVAL_NAME, MAIN_COLOUR, heading, panel
+
+        ax = panel(ax, width=5.2)
+        matches = [row.matches for row in self.weights]
+        errors = [0.0 if math.isnan(row.stderr) else INTERVAL * row.stderr for row in self.weights]
+        if matches:
+            ax.errorbar(
+                matches, [row.weight for row in self.weights], errors, fmt="o-", color=MAIN_COLOUR, label="the readout"
+            )
+            ax.set_xticks(matches, [*map(str, matches[:-1]), f"{matches[-1]}\nor more"])
+        if not all(math.isnan(row.counted) for row in self.weights):
+            counted = [row.counted for row in self.weights]
+            ax.plot(matches, counted, "--", color="#000000", label=r"counts: $N / (N + \alpha |V|)$")
+            ax.legend(frameon=False)
+        ax.set_ylim(bottom=0)
+        ax.set_xlabel("full matches $N$ of the last query")
+        ax.set_ylabel(f"weight of the votes\n(0: uniform law; {INTERVAL_NAME})")
+        if not self.success:
+            ax.set(xticks=[], yticks=[])
+        words = f", {self.n} sequences" if self.n else ""
+        return heading(ax, f"weight of the votes{words}: {self.verdict}", doubt=self.doubt)
 
     def __str__(self) -> str:
         if not self.success:
@@ -155,11 +174,7 @@ class VoteWeight(Result):
                 f"  comparison of tokens: explains {self.compared:.0%} of the level's variance; query and key side "
                 f"opposed by lag: {opposed}"
             )
-        if self.message:
-            lines.append(f"  {self.message}")
-        return "\n".join(lines)
-
-    __repr__ = __str__
+        return "\n".join([*lines, *self.remarks()])
 
 
 def vote_weight(

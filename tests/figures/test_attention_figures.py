@@ -17,7 +17,7 @@ from analyses import plan
 from analyses.attention import readings
 from figures import _attention, _circuit, drawing, mech_indep, mech_main
 from figures.panels import MissingPanel
-from interp.plotting import OVERLAP_COLOURS
+from interp.plotting import OVERLAP_COLOURS, attention
 from tests import tiny_zoo
 from tests.figures.artists import assert_readable
 
@@ -270,10 +270,10 @@ def test_every_bar_that_can_be_seen_has_a_legend_entry(results):
     row = copy.deepcopy(family(results, "construction"))
     early = row["kinds"].index("early")
     assert "early" not in _attention.shown_masses(row)
-    row["weights"][early] = row["mass"]["early"] = 0.5 * _attention.LEAST_MASS
+    row["weights"][early] = row["mass"]["early"] = 0.5 * attention.LEAST_MASS
     share = row["weights"][early] / max(row["weights"])
-    assert ("early" in _attention.shown_masses(row)) == (share >= _attention.LEAST_HEIGHT)
-    row["weights"][early] = _attention.LEAST_HEIGHT * max(row["weights"])
+    assert ("early" in _attention.shown_masses(row)) == (share >= attention.LEAST_HEIGHT)
+    row["weights"][early] = attention.LEAST_HEIGHT * max(row["weights"])
     assert "early" in _attention.shown_masses(row)
     assert _attention.share_text(row["mass"]["early"]) == "<0.01"
 

@@ -1,0 +1,57 @@
+"""Plotting primitives: axes in, axes out. They draw arrays and compute nothing.
+
+    attention_heatmap(ax, pattern)                 one head's attention, query by key
+    score_heatmap(ax, scores)                      one head's scores, before the softmax
+    induction_bars(ax, weights, kinds)             one query's attention, each key coloured by its overlap
+    rpe_stem(ax, bias)                             a relative bias r_{i-j} over the distance
+    block_heatmap(ax, matrix, vocab=5)             a weight matrix with its |V| x |V| blocks ruled
+    pair_heatmap(ax, beta, stderr)                 a number for each pair of query block and key block
+    share_heatmap(ax, shares)                      each pair's share of a whole
+    estimate_points(ax, names, values, stderrs)    estimates with their intervals
+    grouped_bars(ax, names, series)                several numbers for each name, side by side
+    kl_curves(ax, lengths, means)                  loss over length, a curve per estimator or model
+
+The `.plot()` of every result draws with these, and so do the figures. The overlap colours are fixed, so that they mean
+the same in every picture: full match yellow, partial teal, none grey, as in the paper (fig:mech_main), BOS wine and
+early keys black. They differ in lightness, so they survive greyscale print and the common colour blindnesses.
+
+matplotlib is loaded when something is drawn. Only `.plot()` methods and figures import this package: no number depends
+on it.
+"""
+
+from __future__ import annotations
+
+from interp.plotting.attention import attention_heatmap as attention_heatmap
+from interp.plotting.attention import induction_bars as induction_bars
+from interp.plotting.attention import overlap_handles as overlap_handles
+from interp.plotting.attention import rpe_stem as rpe_stem
+from interp.plotting.attention import score_heatmap as score_heatmap
+from interp.plotting.attention import share_text as share_text
+from interp.plotting.attention import visible_masses as visible_masses
+from interp.plotting.blocks import block_heatmap as block_heatmap
+from interp.plotting.blocks import lag_names as lag_names
+from interp.plotting.blocks import name_blocks as name_blocks
+from interp.plotting.blocks import outline_aligned as outline_aligned
+from interp.plotting.blocks import pair_heatmap as pair_heatmap
+from interp.plotting.blocks import share_heatmap as share_heatmap
+from interp.plotting.curves import kl_curves as kl_curves
+from interp.plotting.estimates import bar_centre as bar_centre
+from interp.plotting.estimates import estimate_points as estimate_points
+from interp.plotting.estimates import grouped_bars as grouped_bars
+from interp.plotting.estimates import parameter_points as parameter_points
+from interp.plotting.estimates import signed_log as signed_log
+from interp.plotting.panel import CONTROL_COLOUR as CONTROL_COLOUR
+from interp.plotting.panel import INTERVAL as INTERVAL
+from interp.plotting.panel import INTERVAL_NAME as INTERVAL_NAME
+from interp.plotting.panel import LAG_COLOURS as LAG_COLOURS
+from interp.plotting.panel import MAIN_COLOUR as MAIN_COLOUR
+from interp.plotting.panel import OVERLAP_COLOURS as OVERLAP_COLOURS
+from interp.plotting.panel import OVERLAP_NAMES as OVERLAP_NAMES
+from interp.plotting.panel import SHUT_OUT as SHUT_OUT
+from interp.plotting.panel import SOURCE_COLOURS as SOURCE_COLOURS
+from interp.plotting.panel import SOURCE_NAMES as SOURCE_NAMES
+from interp.plotting.panel import heading as heading
+from interp.plotting.panel import lag_colour as lag_colour
+from interp.plotting.panel import legend_beside as legend_beside
+from interp.plotting.panel import overlap_kind as overlap_kind
+from interp.plotting.panel import panel as panel

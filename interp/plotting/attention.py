@@ -1,0 +1,201 @@
+"""Pictures of attention: heat maps of a head, one query's bars coloured by overlap, relative biases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from interp.plotting.panel import LETTER, OVERLAP_COLOURS, OVERLAP_NAMES, SHUT_OUT, text_size, width_in_points
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Normalize
+else:
+    Artist = Axes = Normalize = Any  # so that reading this module does not load matplotlib
+
+Array: TypeAlias = NDArray[Any]
+
+LEAST_MASS = 5e-3  # a share that would read 0.00 needs no legend entry, unless a bar of it can be seen
+LEAST_HEIGHT = 0.02  # of the highest bar: about a point of a bar in the smallest panel
+
+
+def attention_heatmap(
+    ax: Axes,
+    pattern: Float[np.ndarray, "query key"],
+    *,
+    highest: float = 1.0,
+    colours: str = "Blues",
+    first_position: int = 0,
+    mark_last: bool = False,
+) -> Axes:
+    """One head's attention weights, queries down and keys across; keys after the query are grey.
+
+    The colour runs with the square root of the weight, so that shares of a few percent can be seen. The image is
+    `ax.images[0]`, e.g. for a colour bar. `first_position` is what the first key is called. `mark_last` points at the
+    last query, the only one that carries the loss.
+    """
+    from matplotlib.colors import PowerNorm
+
+    norm = PowerNorm(0.5, vmin=0.0, vmax=highest)
+    return _causal_image(
+        ax, pattern, norm=norm, colours=colours, first_position=first_position, mark_last=mark_last, under=None
+    )
+
+
+def score_heatmap(
+    ax: Axes,
+    scores: Float[np.ndarray, "query key"],
+    *,
+    lowest: float | None = None,
+    highest: float | None = None,
+    colours: str = "YlGnBu",
+    first_position: int = 0,
+    mark_last: bool = False,
+) -> Axes:
+    """One head's scores before the softmax, queries down and keys across; keys after the query are grey.
+
+    The scale is linear, between the extremes unless told. Scores below `lowest`, such as a construction's "never", are
+    red (SHUT_OUT). The image is `ax.images[0]`.
+    """
+    from matplotlib.colors import Normalize
+
+    visible = scores[np.isfinite(scores)]
+    norm = Normalize(
+        vmin=float(visible.min()) if lowest is None else lowest,
+        vmax=float(visible.max()) if highest is None else highest,
+    )
+    return _causal_image(
+        ax, scores, norm=norm, colours=colours, first_position=first_position, mark_last=mark_last, under=SHUT_OUT
+    )
+
+
+def _causal_image(
+    ax: Axes,
+    values: Array,
+    *,
+    norm: Normalize,
+    colours: str,
+    first_position: int,
+    mark_last: bool,
+    under: str | None,
+) -> Axes:
+    """Queries down, keys across, with what lies in the future of a query left out."""
+    import matplotlib
+
+    queries, keys = values.shape
+    left, top = first_position - 0.5, first_position + keys - queries - 0.5
+    future = np.arange(keys)[None, :] > np.arange(keys - queries, keys)[:, None]
+    shown = np.ma.masked_array(np.asarray(values, dtype=np.float64), mask=future | ~np.isfinite(values))
+    colourmap = matplotlib.colormaps[colours].with_extremes(bad="#e6e6e6", under=under)
+    ax.imshow(
+        shown,
+        norm=norm,
+        cmap=colourmap,
+        interpolation="nearest",
+        aspect="equal",
+        extent=(left, left + keys, top + queries, top),
+    )
+    ax.spines[:].set_visible(True)
+    if mark_last:
+        ax.plot(1.02, 0.5 / queries, "<", color="#c1121f", markersize=3, transform=ax.transAxes, clip_on=False)
+    ax.set_xlabel("key position")
+    ax.set_ylabel("query position")
+    return ax
+
+
+def induction_bars(
+    ax: Axes,
+    weights: Float[np.ndarray, " key"],
+    kinds: Sequence[str],
+    *,
+    first_position: int = 0,
+    tokens: Sequence[str] | None = None,
+) -> Axes:
+    """One query's attention weights, a bar for each key, coloured by what the key is (see `key_kinds`).
+
+    `tokens` are written below their bars where there is room; otherwise the axis counts positions, and the first key is
+    called `first_position`. The bars are `ax.containers[0]`, in the order of the keys.
+    """
+    for what, given in (("a kind", kinds), ("a token", tokens)):
+        if given is not None and len(weights) != len(given):
+            raise ValueError(f"expected {what} for each of the {len(weights)} keys, got {len(given)}")
+    if unknown := sorted(set(kinds) - set(OVERLAP_COLOURS)):
+        raise ValueError(f"unknown kind {unknown[0]!r}: expected {', '.join(OVERLAP_COLOURS)}")
+    positions = np.arange(len(weights)) + first_position
+    ax.bar(positions, weights, width=0.85, color=[OVERLAP_COLOURS[kind] for kind in kinds], linewidth=0)
+    ax.set_xlim(positions[0] - 1, positions[-1] + 1)
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel("key position")
+    ax.set_ylabel("attention weight")
+    if tokens is not None:
+        _write_tokens(ax, positions, tokens)
+    return ax
+
+
+def _write_tokens(ax: Axes, positions: Array, tokens: Sequence[str]) -> None:
+    """The keys' tokens as tick labels, the long ones upright; where even upright ones would touch, there are none."""
+    size = text_size("xtick.labelsize")
+    room = width_in_points(ax) / (len(tokens) + 1)
+    if room < 0.7 * size:
+        return
+    ax.set_xticks(positions, tokens)
+    for label, token in zip(ax.get_xticklabels(), tokens, strict=True):
+        if LETTER * size * len(token) > room:
+            label.set_rotation(90)
+    ax.tick_params(axis="x", length=0)
+    ax.set_xlabel("key, by its token")
+
+
+def visible_masses(weights: Array, kinds: Sequence[str], masses: Mapping[str, float]) -> dict[str, float]:
+    """The kinds worth a legend entry: those whose mass rounds to something, and those with a bar that can be seen."""
+    highest = dict.fromkeys(OVERLAP_COLOURS, 0.0)
+    for kind, weight in zip(kinds, weights, strict=True):
+        highest[kind] = max(highest[kind], float(weight))
+    visible = LEAST_HEIGHT * max(highest.values())
+    return {
+        kind: masses[kind]
+        for kind in OVERLAP_COLOURS
+        if masses[kind] >= LEAST_MASS or (highest[kind] >= visible and highest[kind] > 0)
+    }
+
+
+def overlap_handles(masses: Mapping[str, float]) -> list[Artist]:
+    """Legend entries, in the fixed order, with each kind's share of the attention; it is never called 0.00."""
+    from matplotlib.patches import Patch
+
+    return [
+        Patch(facecolor=colour, label=f"{OVERLAP_NAMES[kind]}: {share_text(masses[kind])}")
+        for kind, colour in OVERLAP_COLOURS.items()
+        if kind in masses
+    ]
+
+
+def share_text(share: float) -> str:
+    """A share to two places."""
+    return f"{share:.2f}" if share >= LEAST_MASS else "<0.01"
+
+
+def rpe_stem(ax: Axes, bias: Float[np.ndarray, " distance"], *, limit: float | None = None) -> Axes:
+    """A relative bias over the distance i - j, as stems.
+
+    Values beyond `limit` in size, such as a construction's "never", are drawn at the limit as arrow heads.
+    """
+    distances = np.arange(len(bias))
+    bound = np.inf if limit is None else limit
+    inside = np.abs(bias) <= bound
+    heights = np.clip(bias, -bound, bound)
+    ax.vlines(distances, 0.0, heights, color="#5b99c2", linewidth=0.8)
+    ax.plot(distances[inside], heights[inside], "o", color="#003566", markersize=2.0)
+    for sign, marker in ((1, "^"), (-1, "v")):
+        beyond = ~inside & (np.sign(bias) == sign)
+        if beyond.any():
+            ax.plot(distances[beyond], heights[beyond], marker, color="#003566", markersize=3.0, linestyle="none")
+    ax.axhline(0.0, color="#555555", linewidth=0.5)
+    ax.set_xlabel("distance $i - j$")
+    ax.set_ylabel("relative bias $r_{i-j}$")
+    return ax

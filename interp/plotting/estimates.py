@@ -1,0 +1,146 @@
+"""Numbers with names: estimates with their intervals, and bars beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from interp.plotting.panel import INTERVAL, MAIN_COLOUR, OVERLAP_COLOURS, lag_colour
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+else:
+    Axes = Any
+
+Array: TypeAlias = NDArray[Any]
+
+GROUP = 0.8  # of the room of a name, the part that its bars fill
+INFINITY = "\N{INFINITY}"
+
+
+def estimate_points(
+    ax: Axes,
+    names: Sequence[str],
+    values: Float[np.ndarray, " name"],
+    stderrs: Float[np.ndarray, " name"],
+    *,
+    colours: Sequence[str] | None = None,
+    filled: Sequence[bool] | None = None,
+    across: bool = False,
+) -> Axes:
+    """A marker for each estimate, with its 95% interval and its value beside it, and a line at zero.
+
+    An infinite estimate is written at the end of the panel, a NaN leaves its place empty; an interval whose standard
+    error is NaN is left out. across=True puts the names on the vertical axis, the first on top. Each estimate is one
+    of `ax.containers`, in the order of the names.
+    """
+    shades = [MAIN_COLOUR] * len(names) if colours is None else colours
+    full = [True] * len(names) if filled is None else filled
+    for place, (value, stderr) in enumerate(zip(values.tolist(), stderrs.tolist(), strict=True)):
+        reach = INTERVAL * stderr if np.isfinite(stderr) else None
+        point = (value, place) if across else (place, value)
+        errors: dict[str, Any] = {"xerr" if across else "yerr": reach}
+        if np.isfinite(value):
+            ax.errorbar(
+                point[0], point[1], **errors, fmt="o", color=shades[place], capsize=3, markersize=5,
+                markerfacecolor=shades[place] if full[place] else "white",
+            )  # fmt: skip
+            ax.annotate(
+                f"{value:.3g}", point, xytext=(0, 5) if across else (8, 0), textcoords="offset points",
+                ha="center" if across else "left", va="bottom" if across else "center", color=shades[place],
+            )  # fmt: skip
+        elif np.isinf(value):
+            end = 0.93 if value > 0 else 0.07
+            spot = (end, place) if across else (place, end)
+            frame = ("axes fraction", "data") if across else ("data", "axes fraction")
+            words = INFINITY if value > 0 else f"\N{MINUS SIGN}{INFINITY}"
+            ax.annotate(words, spot, xycoords=frame, ha="center", va="center", color=shades[place], fontsize="large")
+    _name(ax, names, across=across)
+    if not np.isfinite(values).any():  # an axis without a number has no scale
+        (ax.set_xticks if across else ax.set_yticks)([])
+    return ax
+
+
+def parameter_points(
+    ax: Axes, names: Sequence[str], values: Float[np.ndarray, " name"], stderrs: Float[np.ndarray, " name"]
+) -> Axes:
+    """Estimates of beta_1, beta_2, ..., kappa and other numbers on their scale, each with its symbol and colour."""
+    lags = {name: int(name.removeprefix("beta_")) for name in names if name.startswith("beta_")}
+    symbols = {name: rf"$\beta_{{{lag}}}$" for name, lag in lags.items()} | {"kappa": r"$\kappa$"}
+    shades = {name: lag_colour(lag) for name, lag in lags.items()} | {"kappa": OVERLAP_COLOURS["bos"]}
+    return estimate_points(
+        ax,
+        [symbols.get(name, name) for name in names],
+        values,
+        stderrs,
+        colours=[shades.get(name, MAIN_COLOUR) for name in names],
+    )
+
+
+def grouped_bars(
+    ax: Axes,
+    names: Sequence[str],
+    series: Mapping[str, Array],
+    *,
+    stderrs: Mapping[str, Array] | None = None,
+    colours: Mapping[str, str | Sequence[str]] | None = None,
+    reach: float = INTERVAL,
+    across: bool = False,
+) -> Axes:
+    """A bar of each series for each name, side by side, with intervals of `reach` standard errors, and a line at zero.
+
+    A NaN leaves a gap, and one among the standard errors an interval out. A series' colour may be one for each name.
+    across=True puts the names on the vertical axis, the first on top. Bars are labelled with their series.
+    """
+    if not series:
+        raise ValueError("series hold no bars: expected at least one")
+    step = GROUP / len(series)
+    for number, (label, given) in enumerate(series.items()):
+        values = np.asarray(given, dtype=np.float64)
+        if values.shape != (len(names),):
+            raise ValueError(f"series {label!r} has shape {values.shape}, expected one number for each of {len(names)}")
+        known = np.flatnonzero(np.isfinite(values))
+        places = [bar_centre(place, place=number, count=len(series)) for place in known.tolist()]
+        shade = (colours or {}).get(label)
+        if not isinstance(shade, str) and shade is not None:
+            shade = [shade[place] for place in known.tolist()]
+        errors = None
+        if stderrs is not None and label in stderrs:
+            errors = reach * np.nan_to_num(np.asarray(stderrs[label], dtype=np.float64)[known], nan=0.0)
+        look: dict[str, Any] = {"color": shade, "label": label, "error_kw": {"linewidth": 0.8}}
+        if across:
+            ax.barh(places, values[known], xerr=errors, height=0.95 * step, **look)
+        else:
+            ax.bar(places, values[known], yerr=errors, width=0.95 * step, **look)
+    _name(ax, names, across=across)
+    return ax
+
+
+def bar_centre(name: int, *, place: int, count: int) -> float:
+    """Where the bar of one series stands: the `place`-th of `count` around the `name`-th name."""
+    return name + (place - (count - 1) / 2) * GROUP / count
+
+
+def _name(ax: Axes, names: Sequence[str], *, across: bool) -> None:
+    """A tick for each name, the whole range of places, and a line at zero."""
+    line = ax.axvline if across else ax.axhline
+    line(0.0, color="#555555", linewidth=0.5, zorder=0)
+    if across:
+        ax.set_yticks(range(len(names)), names)
+        ax.set_ylim(len(names) - 0.4, -0.6)
+    else:
+        ax.set_xticks(range(len(names)), names)
+        ax.set_xlim(-0.6, len(names) - 0.4)
+    ax.tick_params(axis="y" if across else "x", length=0)
+
+
+def signed_log(ax: Axes, *, linear_below: float) -> Axes:
+    """A horizontal axis of both signs: linear up to this size, logarithmic beyond."""
+    ax.set_xscale("symlog", linthresh=linear_below)
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.minorticks_off()
+    return ax
