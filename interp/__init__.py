@@ -82,6 +82,9 @@ if TYPE_CHECKING:
     from interp.instruments.smoothing_source import smoothing_source as smoothing_source
     from interp.instruments.vote_weight import VoteWeight as VoteWeight
     from interp.instruments.vote_weight import vote_weight as vote_weight
+    from interp.language.load import LanguageModel as LanguageModel
+    from interp.language.load import load_language_model as load_language_model
+    from interp.language.weights import LanguageModelError as LanguageModelError
     from interp.notation import is_contiguous as is_contiguous
     from interp.notation import mask_name as mask_name
     from interp.notation import overlap as overlap
@@ -177,6 +180,11 @@ _HOMES = {
         "NearestEstimator",
         "nearest_estimator",
     ),
+    "language.load": (
+        "LanguageModel",
+        "load_language_model",
+    ),
+    "language.weights": ("LanguageModelError",),
     "notation": (
         "is_contiguous",
         "mask_name",

@@ -220,7 +220,10 @@ class _Kept:
         for index, (own, head) in enumerate(self.matching):
             if own == layer:
                 seen = activation[:, head, -1:] if last else activation[:, head, self.queries.to(activation.device)]
-                into[rows, index] = seen.detach().cpu()
+                kept = seen.detach().cpu()
+                # Some models mask with the most negative number instead of -inf.
+                masked = kept <= torch.finfo(kept.dtype).min / 2
+                into[rows, index] = kept.masked_fill(masked, -torch.inf)
 
 
 def _circuit_of(model: Any, place: dict[str, Any], *, layers: dict[str, Any]) -> Circuit:

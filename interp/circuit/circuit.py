@@ -8,7 +8,8 @@ and is None where it is not known; copy heads may sit in different layers, and s
 is read and edited together.
 
 `symbols` are for a model whose vocabulary is larger than the alphabet of the chains: the id in the model's own
-vocabulary that stands for each of the symbols 0..vocab-1. Predictions are then laws over these symbols.
+vocabulary that stands for each of the symbols 0..vocab-1. Predictions are then laws over these symbols. A table with a
+row for each sequence gives every sequence an alphabet of its own.
 """
 
 from __future__ import annotations
@@ -20,22 +21,25 @@ import einops
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
-from transformer_lens import HookedTransformer
 
 from interp.hooked.transformer import InductionTransformer
 from interp.notation import Tokens, as_tokens, check_order, check_vocab
 
 Head: TypeAlias = tuple[int, int]  # (layer, head)
 
+EVERY_ROW = slice(None)
+
 
 class Circuit:
     """A live model and the place of its circuit.
 
-    model         a HookedTransformer: one of this suite, or one from elsewhere
+    model         a HookedTransformer, one of this suite or one from elsewhere, or a language model behind
+                  TransformerLens' bridge (`load_language_model`)
     order         k
     vocab         |V|, the number of symbols, without BOS
     bos           the id of the BOS token in the model's vocabulary, or None where it has none
-    symbols       the ids that stand for symbols 0..vocab-1, or None where symbols are their own ids
+    symbols       the ids that stand for symbols 0..vocab-1, [vocab] or [batch, vocab]; None where symbols are their
+                  own ids
     copy_heads    the copy heads as (layer, head). If `lags_known`, one for each lag 1..k, None where that head is not
                   known; else all heads that may copy, and the instrument `copy_heads` tells which lag each one serves
     match_heads   the match heads as (layer, head)
@@ -58,7 +62,7 @@ class Circuit:
     ) -> None:
         if not hasattr(model, "run_with_hooks") or not hasattr(model, "blocks"):
             raise ValueError(f"a circuit needs a HookedTransformer, got {type(model).__name__}")
-        self.model: HookedTransformer = model
+        self.model: Any = model
         own = model if isinstance(model, InductionTransformer) else None
         if own is not None:
             _agree(own, order=order, vocab=vocab, bos=bos, symbols=symbols)
@@ -72,7 +76,9 @@ class Circuit:
             self.order = check_order(order)
             self.vocab = _vocab_of(model, vocab, symbols)
             self.bos = _bos_of(model, bos, vocab=self.vocab)
-        self.symbols: tuple[int, ...] | None = _symbols_of(model, symbols, vocab=self.vocab, bos=self.bos)
+        self.symbols: Int64[torch.Tensor, "*batch vocab"] | None = _symbols_of(
+            model, symbols, vocab=self.vocab, bos=self.bos
+        )
         self.lags_known = copy_heads is not None
         copies: Any = [(0, head) for head in range(heads_of(model, 0))] if own is not None else []
         if copy_heads is not None:
@@ -148,7 +154,9 @@ class Circuit:
     @property
     def device(self) -> torch.device:
         """Where the model is."""
-        return next(iter(self.model.parameters())).device
+        device = next(iter(self.model.parameters())).device
+        assert isinstance(device, torch.device)
+        return device
 
     def with_match_heads(self, *heads: Head) -> Circuit:
         """The same circuit with these match heads alone."""
@@ -178,24 +186,39 @@ class Circuit:
         length, room = array.shape[1], int(self.model.cfg.n_ctx) - self.has_bos
         if length > room:
             raise ValueError(f"sequences have {length} tokens, but the model's context holds {room}")
+        if self.symbols is not None and self.symbols.ndim == 2 and len(self.symbols) != len(array):
+            raise ValueError(f"symbols has {len(self.symbols)} rows, one for each sequence, but there are {len(array)}")
         tied = isinstance(self.model, InductionTransformer) and self.model.config.family == "construction"
         if tied and length != room:
             raise ValueError(f"this construction is tied to length {room}, got sequences of {length} tokens")
         return array
 
-    def ids(self, tokens: Int64[torch.Tensor, "batch length"]) -> Int64[torch.Tensor, "batch key"]:
-        """What the model is given: BOS where it has one, then the symbols' ids, on the model's device."""
-        ids = tokens if self.symbols is None else torch.tensor(self.symbols)[tokens]
+    def ids(
+        self, tokens: Int64[torch.Tensor, "batch length"], rows: slice = EVERY_ROW
+    ) -> Int64[torch.Tensor, "batch key"]:
+        """What the model is given: BOS where it has one, then the symbols' ids, on the model's device.
+
+        Where the tokens are a part of a batch, `rows` says which.
+        """
+        ids = tokens
+        if self.symbols is not None:
+            ids = self.symbols[rows].gather(1, tokens) if self.symbols.ndim == 2 else self.symbols[tokens]
         if self.bos is not None:
             bos = torch.full((ids.shape[0], 1), self.bos, dtype=ids.dtype)
             ids, _ = einops.pack([bos, ids], "batch *")
         return ids.to(self.device)
 
-    def of_symbols(self, logits: Float[torch.Tensor, "*rows d_vocab_out"]) -> Float[torch.Tensor, "*rows vocab"]:
-        """The logits of the symbols, on the CPU."""
+    def of_symbols(
+        self, logits: Float[torch.Tensor, "batch *position d_vocab_out"], rows: slice = EVERY_ROW
+    ) -> Float[torch.Tensor, "batch *position vocab"]:
+        """The logits of the symbols, on the CPU; `rows` as for `ids`."""
         if self.symbols is None:
             return logits[..., : self.vocab].detach().cpu()
-        return logits[..., torch.tensor(self.symbols, device=logits.device)].detach().cpu()
+        symbols = self.symbols.to(logits.device)
+        if symbols.ndim == 1:
+            return logits[..., symbols].detach().cpu()
+        own = symbols[rows] if logits.ndim == 2 else symbols[rows][:, None].expand(-1, logits.shape[1], -1)
+        return logits.gather(-1, own).detach().cpu()
 
     def __repr__(self) -> str:
         copies = "not known"
@@ -253,6 +276,9 @@ def _head(model: Any, place: Any, *, name: str) -> Head:
         raise ValueError(f"{name}: layer {layer}, but the model has layers 0..{len(model.blocks) - 1}")
     if not 0 <= head < heads_of(model, layer):
         raise ValueError(f"{name}: head {head}, but layer {layer} has heads 0..{heads_of(model, layer) - 1}")
+    # TransformerLens' bridge passes over the name of a hook that it does not have, and nothing would be read.
+    if f"blocks.{layer}.attn.hook_pattern" not in model.hook_dict:
+        raise ValueError(f"{name}: layer {layer} shows no attention pattern (it has no hook_pattern)")
     return layer, head
 
 
@@ -270,7 +296,7 @@ def _agree(model: InductionTransformer, *, order: Any, vocab: Any, bos: Any, sym
 
 def _vocab_of(model: Any, vocab: Any, symbols: Any) -> int:
     if vocab is None:
-        return len(symbols) if symbols is not None else int(model.cfg.d_vocab_out)
+        return int(np.shape(symbols)[-1]) if symbols is not None else int(model.cfg.d_vocab_out)
     size = check_vocab(vocab)
     if symbols is None and size > model.cfg.d_vocab:
         raise ValueError(f"vocab={size}, but the model's input vocabulary has {model.cfg.d_vocab} symbols")
@@ -288,18 +314,19 @@ def _bos_of(model: Any, bos: Any, *, vocab: int) -> int | None:
     return known
 
 
-def _symbols_of(model: Any, symbols: Any, *, vocab: int, bos: int | None) -> tuple[int, ...] | None:
+def _symbols_of(model: Any, symbols: Any, *, vocab: int, bos: int | None) -> Int64[torch.Tensor, "*batch vocab"] | None:
     if symbols is None:
         return None
-    ids = list(symbols)
-    if len(ids) != vocab or not all(map(_is_int, ids)):
+    ids = np.asarray(symbols.detach().cpu() if hasattr(symbols, "detach") else symbols)
+    if ids.ndim not in (1, 2) or ids.shape[-1] != vocab or not np.issubdtype(ids.dtype, np.integer):
         raise ValueError(f"symbols must list one id for each of the {vocab} symbols, got {symbols!r}")
-    if len(set(ids)) < vocab:
-        raise ValueError(f"symbols must be different ids, got {symbols!r}")
+    for row in ids.reshape(-1, vocab).tolist():
+        if len(set(row)) < vocab:
+            raise ValueError(f"symbols must be different ids, got {row}")
     room = min(int(model.cfg.d_vocab), int(model.cfg.d_vocab_out))
-    for one in ids:
+    for one in np.unique(ids).tolist():
         if not 0 <= one < room:
             raise ValueError(f"symbol id {one} is outside the model's vocabulary 0..{room - 1}")
         if one == bos:
             raise ValueError(f"symbol id {one} is the id of BOS")
-    return tuple(int(one) for one in ids)
+    return torch.from_numpy(ids.astype(np.int64))

@@ -31,7 +31,7 @@ Hook: TypeAlias = tuple[str | Callable[..., Any], Callable[..., Any]]
 QUERIES = 64  # of the copy layer at a time: few enough that their scores stay in the processor's cache
 
 
-def applies(model: HookedTransformer) -> bool:
+def applies(model: Any) -> bool:
     """Whether the model can be run this way: one of this suite's, as it came, with nobody else's hooks on it."""
     if not isinstance(model, InductionTransformer):
         return False

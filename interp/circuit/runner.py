@@ -61,7 +61,7 @@ def stream_before_match(
         return None
     kept = torch.empty(tokens.shape[0], keys, width, dtype=circuit.dtype)
     for rows in parts(circuit, tokens, queries=last_query.QUERIES):
-        kept[rows] = last_query.before_match(circuit.model, circuit.ids(tokens[rows])).cpu()
+        kept[rows] = last_query.before_match(circuit.model, circuit.ids(tokens[rows], rows)).cpu()
     return kept
 
 
@@ -87,7 +87,7 @@ def run(
     with torch.no_grad():
         for rows in parts(circuit, tokens, queries=last_query.QUERIES if short else None):
             late, early = ([] if given is None else given(rows) for given in (hooks, copy_hooks))
-            ids = circuit.ids(tokens[rows])
+            ids = circuit.ids(tokens[rows], rows)
             if short:
                 before = (
                     last_query.before_match(circuit.model, ids, hooks=early)
@@ -97,7 +97,7 @@ def run(
                 last = last_query.from_match(circuit.model, before, hooks=late)
             else:
                 last = circuit.model.run_with_hooks(ids, prepend_bos=False, fwd_hooks=early + late)[:, -1]
-            logits.append(circuit.of_symbols(last).clone())
+            logits.append(circuit.of_symbols(last, rows).clone())
     return torch.cat(logits)
 
 
@@ -132,7 +132,7 @@ def observe(
     with torch.no_grad():
         for rows in parts(circuit, tokens[:whole]):
             circuit.model.run_with_hooks(
-                circuit.ids(tokens[rows]),
+                circuit.ids(tokens[rows], rows),
                 prepend_bos=False,
                 return_type=None,
                 stop_at_layer=circuit.last_layer + 1,
@@ -140,7 +140,7 @@ def observe(
             )
         for part in parts(circuit, tokens[whole:], queries=last_query.QUERIES):
             rows = slice(part.start + whole, part.stop + whole)
-            before = last_query.before_match(circuit.model, circuit.ids(tokens[rows]))
+            before = last_query.before_match(circuit.model, circuit.ids(tokens[rows], rows))
             last_query.from_match(circuit.model, before, hooks=last_hooks(rows))
 
 
@@ -163,6 +163,6 @@ def _run_whole(
     logits = []
     with torch.no_grad():
         for rows in parts(circuit, tokens):
-            out = circuit.model(circuit.ids(tokens[rows]), prepend_bos=False)
-            logits.append(circuit.of_symbols(out[:, int(circuit.has_bos) :]))
+            out = circuit.model(circuit.ids(tokens[rows], rows), prepend_bos=False)
+            logits.append(circuit.of_symbols(out[:, int(circuit.has_bos) :], rows))
     return torch.cat(logits)

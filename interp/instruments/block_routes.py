@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from transformer_lens import FactoredMatrix
+from transformer_lens import FactoredMatrix, HookedTransformer
 
 from interp.circuit.capture import Query, capture
 from interp.circuit.circuit import Circuit
@@ -125,10 +125,14 @@ def circuit_blocks(circuit: Circuit, tokens: torch.Tensor) -> FoundBlocks:
     before a copy head's are left out. Biases depend on one token at most and are centred away.
     """
     model = circuit.model
+    if not isinstance(model, HookedTransformer):
+        raise ValueError(f"weight blocks are read from a HookedTransformer, got {type(model).__name__}")
+    if circuit.symbols is not None and circuit.symbols.ndim == 2:
+        raise ValueError("weight blocks belong to one alphabet, but every sequence has its own")
     layer, head = circuit.only_match_head()
     match = model.blocks[layer]
     attention, scale = _copying(circuit, tokens)
-    ids = torch.arange(circuit.vocab) if circuit.symbols is None else torch.tensor(circuit.symbols)
+    ids = torch.arange(circuit.vocab) if circuit.symbols is None else circuit.symbols
     with torch.no_grad():
         embedding = model.embed.W_E[ids.to(circuit.device)]
         written = torch.zeros(circuit.order + 1, *embedding.shape, dtype=torch.float64)

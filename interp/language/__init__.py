@@ -1,0 +1,1 @@
+"""Pretrained language models, and prompts for them."""

