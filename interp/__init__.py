@@ -84,6 +84,10 @@ if TYPE_CHECKING:
     from interp.instruments.vote_weight import vote_weight as vote_weight
     from interp.language.load import LanguageModel as LanguageModel
     from interp.language.load import load_language_model as load_language_model
+    from interp.language.prompts import Prompts as Prompts
+    from interp.language.prompts import natural_text as natural_text
+    from interp.language.prompts import prompts as prompts
+    from interp.language.prompts import repeated_tokens as repeated_tokens
     from interp.language.weights import LanguageModelError as LanguageModelError
     from interp.notation import is_contiguous as is_contiguous
     from interp.notation import mask_name as mask_name
@@ -183,6 +187,12 @@ _HOMES = {
     "language.load": (
         "LanguageModel",
         "load_language_model",
+    ),
+    "language.prompts": (
+        "Prompts",
+        "natural_text",
+        "prompts",
+        "repeated_tokens",
     ),
     "language.weights": ("LanguageModelError",),
     "notation": (

@@ -1,0 +1,240 @@
+"""Prompts for a language model: Markov chains in its own words, repeated random tokens, natural text.
+
+    given = prompts(language, chains, alphabet="letters", fresh=True)
+    circuit = Circuit(language.model, order=2, match_heads=((17, 3),), **given.place)
+    predict(circuit, given.tokens, every_position=True)
+
+A chain's symbol becomes a word that is one token of the model. Which words decides much of what a model does with
+them, so there are three alphabets, and any list of words will do:
+
+    letters   " A" .. " Z"
+    words     common English nouns, with a space before
+    rare      lower-case pieces of words, with a space before, from the last quarter of the tokenizer's vocabulary:
+              byte-pair tokenizers list their tokens by how often they were seen
+
+One alphabet may serve all sequences, or each sequence draws its own (fresh=True), so that no result hangs on the names
+of a few symbols. A separator, one token too, may follow every symbol; it is then a symbol of its own, the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+
+from interp.chains.priors import ChainBatch
+
+LETTERS = tuple(f" {letter}" for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+NOUNS = (
+    "apple book chair door eye fish garden hand island key lamp moon night ocean paper queen river stone table voice "
+    "water year bird cloud dog fire game hill iron king leaf milk north plant road school tree wall wind wood"
+)
+WORDS = tuple(f" {noun}" for noun in NOUNS.split())
+TEXT = Path(__file__).with_name("alice.txt")  # Lewis Carroll, Alice's Adventures in Wonderland (1865)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompts:
+    """Sequences for a language model.
+
+    tokens      [batch, length], without BOS: symbols 0..vocab-1 where `symbols` says what stands for them, else ids
+    symbols     the ids that stand for the symbols, [vocab], or [batch, vocab] with an alphabet for each sequence
+    vocab       how many symbols there are, the separator among them
+    bos         the id of the BOS token in front, or None
+    predicts    [step] the positions after which the next symbol of the chain comes: all, or those of the separators
+    alphabet    the text of the symbols, a tuple for each row of `symbols`
+    """
+
+    tokens: Int64[torch.Tensor, "batch length"]
+    symbols: Int64[torch.Tensor, "*batch vocab"] | None = field(repr=False)
+    vocab: int
+    bos: int | None
+    predicts: Int64[torch.Tensor, " step"] = field(repr=False)
+    alphabet: tuple[tuple[str, ...], ...] = field(repr=False)
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """What `Circuit` and the scan have to know of these prompts: vocab, bos and symbols."""
+        return {"vocab": self.vocab, "bos": self.bos, "symbols": self.symbols}
+
+    def ids(self) -> Int64[torch.Tensor, "batch position"]:
+        """What the model is given, BOS included."""
+        ids = self.tokens
+        if self.symbols is not None:
+            ids = self.symbols.expand(len(ids), -1).gather(1, self.tokens)
+        return ids if self.bos is None else torch.nn.functional.pad(ids, (1, 0), value=self.bos)
+
+    def __str__(self) -> str:
+        batch, length = self.tokens.shape
+        bos = "without BOS" if self.bos is None else f"after BOS (id {self.bos})"
+        own = "ids of the model" if self.symbols is None else f"{self.vocab} symbols"
+        first = "" if not self.alphabet else f": {' '.join(repr(word) for word in self.alphabet[0][:8])}"
+        fresh = f", an alphabet for each sequence, the first{first}" if len(self.alphabet) > 1 else first
+        return f"Prompts of {batch} sequences of {length} tokens {bos}\n  {own}{fresh}"
+
+    __repr__ = __str__
+
+
+def prompts(
+    language: Any,
+    chains: ChainBatch,
+    *,
+    alphabet: Any = "letters",
+    fresh: bool = False,
+    bos: bool = True,
+    separator: str | None = None,
+    seed: int = 0,
+) -> Prompts:
+    """Chains in words of a language model (a `LanguageModel`, or a tokenizer).
+
+    `alphabet` is "letters", "words", "rare", or a list of words; with more words than the chains have symbols, `seed`
+    draws those that are used: once, or for every sequence if `fresh`. A word that is not one token of the model, or is
+    there twice, is refused.
+    """
+    tokenizer = tokenizer_of(language)
+    words = _single_tokens(tokenizer, alphabet, needed=chains.vocab)
+    generator = torch.Generator().manual_seed(seed)
+    rows = len(chains.tokens) if fresh else 1
+    drawn = torch.stack([torch.randperm(len(words), generator=generator)[: chains.vocab] for _ in range(rows)])
+    texts, all_ids = list(words), torch.tensor(list(words.values()))
+    symbols, tokens, length = all_ids[drawn], chains.tokens, chains.tokens.shape[1]
+    names = [[texts[word] for word in row] for row in drawn.tolist()]
+    predicts = torch.arange(length)
+    if separator is not None:
+        (between,) = _single_tokens(tokenizer, [separator], needed=1).values()
+        if bool((symbols == between).any()):
+            raise ValueError(f"the separator {separator!r} is a word of the alphabet, too")
+        symbols = torch.nn.functional.pad(symbols, (0, 1), value=between)
+        tokens = torch.stack([tokens, torch.full_like(tokens, chains.vocab)], dim=-1).flatten(1)
+        names = [[*row, separator] for row in names]
+        predicts = 2 * predicts + 1
+    return Prompts(
+        tokens=tokens,
+        symbols=symbols if fresh else symbols[0],
+        vocab=int(symbols.shape[-1]),
+        bos=_bos_id(tokenizer) if bos else None,
+        predicts=predicts,
+        alphabet=tuple(tuple(row) for row in names),
+    )
+
+
+def repeated_tokens(
+    language: Any, *, batch: int, length: int, copies: int = 2, bos: bool = True, seed: int = 0
+) -> Prompts:
+    """`length` random tokens, and then the same again, `copies` times in all: nothing but the copy predicts them.
+
+    Tokens are drawn from all of the vocabulary but the special ones; within a sequence each comes once a copy.
+    """
+    tokenizer = tokenizer_of(language)
+    if batch < 1 or length < 1 or copies < 2:
+        raise ValueError(f"give batch and length >= 1, copies >= 2, got {batch}, {length} and {copies}")
+    ordinary = torch.tensor(sorted(set(range(len(tokenizer))) - _special(tokenizer)))
+    if length > len(ordinary):
+        raise ValueError(f"length must be at most the {len(ordinary)} tokens of the vocabulary, got {length}")
+    generator = torch.Generator().manual_seed(seed)
+    once = torch.stack([ordinary[torch.randperm(len(ordinary), generator=generator)[:length]] for _ in range(batch)])
+    return _of_ids(tokenizer, once.repeat(1, copies), bos=bos)
+
+
+def natural_text(language: Any, *, batch: int, length: int, bos: bool = True, text: str | None = None) -> Prompts:
+    """Windows of `length` tokens, one after the other, from a text; by default Alice's Adventures in Wonderland.
+
+    The shipped text (1865, in the public domain) is the Millennium Fulcrum edition 2.9, as in the Canterbury corpus of
+    texts for compression; lines of a paragraph are joined. With more text than is asked for, the windows are spread
+    over all of it.
+    """
+    tokenizer = tokenizer_of(language)
+    if batch < 1 or length < 1:
+        raise ValueError(f"give batch and length >= 1, got {batch} and {length}")
+    given = shipped_text() if text is None else text
+    ids = torch.tensor(tokenizer(given, add_special_tokens=False, verbose=False).input_ids)
+    if len(ids) < batch * length:
+        raise ValueError(f"{batch} windows of {length} tokens were asked for, but the text has {len(ids)} tokens")
+    starts = torch.linspace(0, len(ids) - length, batch).long() if batch > 1 else torch.zeros(1, dtype=torch.int64)
+    return _of_ids(tokenizer, ids[starts[:, None] + torch.arange(length)], bos=bos)
+
+
+def shipped_text() -> str:
+    """Alice's Adventures in Wonderland: paragraphs, with an empty line between them."""
+    return TEXT.read_text(encoding="ascii")
+
+
+def tokenizer_of(language: Any) -> Any:
+    """The tokenizer of a `LanguageModel`, or the tokenizer itself."""
+    tokenizer = getattr(language, "tokenizer", language)
+    if not callable(tokenizer) or not hasattr(tokenizer, "all_special_ids"):
+        raise ValueError(f"expected a LanguageModel or a tokenizer, got {type(language).__name__}")
+    return tokenizer
+
+
+def _of_ids(tokenizer: Any, ids: Int64[torch.Tensor, "batch length"], *, bos: bool) -> Prompts:
+    return Prompts(
+        tokens=ids,
+        symbols=None,
+        vocab=len(tokenizer),
+        bos=_bos_id(tokenizer) if bos else None,
+        predicts=torch.arange(ids.shape[1]),
+        alphabet=(),
+    )
+
+
+def _bos_id(tokenizer: Any) -> int:
+    if tokenizer.bos_token_id is None:
+        raise ValueError("this tokenizer has no BOS token: give bos=False")
+    return int(tokenizer.bos_token_id)
+
+
+def _single_tokens(tokenizer: Any, alphabet: Any, *, needed: int) -> dict[str, int]:
+    """The words of an alphabet with their ids. Of a named one, those that are single tokens; a list must be clean."""
+    if isinstance(alphabet, str):
+        kinds = {"letters": LETTERS, "words": WORDS, "rare": ()}
+        if alphabet not in kinds:
+            raise ValueError(f"alphabet must be one of {', '.join(kinds)} or a list of words, got {alphabet!r}")
+        offered = _rare(tokenizer) if alphabet == "rare" else kinds[alphabet]
+        found = {word: ids[0] for word in offered if len(ids := _encoded(tokenizer, word)) == 1}
+        if len(found) < needed:
+            raise ValueError(f"the alphabet {alphabet!r} has {len(found)} single tokens here, {needed} are needed")
+        return found
+    words = _listed(alphabet)
+    found = {}
+    for word in words:
+        ids = _encoded(tokenizer, word)
+        if len(ids) != 1:
+            raise ValueError(f"the word {word!r} is {len(ids)} tokens of this model, not one")
+        if ids[0] in _special(tokenizer):
+            raise ValueError(f"the word {word!r} is a special token of this model")
+        if word in found or ids[0] in found.values():
+            raise ValueError(f"the word {word!r} is in the alphabet twice")
+        found[word] = ids[0]
+    if len(found) < needed:
+        raise ValueError(f"the alphabet has {len(found)} words, the chains have {needed} symbols")
+    return found
+
+
+def _listed(alphabet: Any) -> Sequence[str]:
+    words = list(alphabet) if isinstance(alphabet, (list, tuple)) else None
+    if words is None or not all(isinstance(word, str) and word for word in words):
+        raise ValueError(f"alphabet must be the name of one or a list of words, got {alphabet!r}")
+    return words
+
+
+def _special(tokenizer: Any) -> set[int]:
+    """Tokens that are no text: those with a role, and those added beside the learned vocabulary."""
+    return {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
+
+
+def _encoded(tokenizer: Any, word: str) -> list[int]:
+    return [int(one) for one in tokenizer(word, add_special_tokens=False).input_ids]
+
+
+def _rare(tokenizer: Any) -> Iterator[str]:
+    size = len(tokenizer)
+    for one in np.arange(3 * size // 4, size).tolist():
+        word = tokenizer.decode([one])
+        if len(word) > 3 and word[0] == " " and word[1:].isascii() and word[1:].isalpha() and word[1:].islower():
+            yield word
