@@ -1,7 +1,7 @@
-"""`python -m analyses`: see `analyses.door`."""
+"""`python -m analyses`: see `analyses.cli`."""
 
 import sys
 
-from analyses.door import main
+from analyses.cli import main
 
 sys.exit(main())

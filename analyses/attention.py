@@ -11,12 +11,13 @@ something to see; checkpoints of the same prior and length are shown the same se
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analyses.ask import Ask, near, not_long
+from analyses.options import CheckpointOptions
 from interp.results import Result
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("mass.full", "mass.partial", "mass.none", "mass.bos", "mass.early", "sequence")
+ASK = Ask(select=not_long(near(64, 128, seeds=1)), cost=0.2)
 LEAST_MATCHES = 2
 DIGITS = 6  # what the pictures can show, and more
 
@@ -103,7 +105,7 @@ class Attention(Result):
         return f"sequence {self.sequence}: the last query's attention is {shares}\n  predicted law {law}"
 
 
-def analyse(subject: Subject, options: argparse.Namespace) -> Attention:
+def analyse(subject: Subject, options: CheckpointOptions) -> Attention:
     from interp.results import provenance
 
     place = first_with_matches(subject.chains.tokens, order=subject.info.model["order"])

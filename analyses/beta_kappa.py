@@ -12,8 +12,11 @@ beta cannot be told or the law does not describe the scores.
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from analyses.ask import Ask
+from analyses.options import CheckpointOptions, option
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
@@ -34,22 +37,17 @@ COLUMNS = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--source", choices=("scores", "pattern"), default="scores", help="what to read (default: scores)"
-    )
-    parser.add_argument("--no-position", action="store_true", help="leave the positional term out")
-    parser.add_argument(
-        "--query",
-        choices=("last", "all"),
-        default="last",
-        help="which queries to read (default: the trained one, the last)",
-    )
+@dataclass(frozen=True, kw_only=True)
+class Options(CheckpointOptions):
+    source: Literal["scores", "pattern"] = option("scores", "what to read (default: %(default)s)")
+    no_position: bool = option(False, "leave the positional term out")
+    query: Literal["last", "all"] = option("last", "which queries to read (default: the trained one, the last)")
 
 
-def analyse(subject: Subject, options: argparse.Namespace) -> MatchFit:
-    from interp.circuit.capture import capture
+ASK = Ask(options=Options(batch=256), cost=0.2)
+
+
+def analyse(subject: Subject, options: Options) -> MatchFit:
     from interp.instruments.beta_kappa import fit_scores
 
-    cap = capture(subject.model, subject.chains.tokens, query=options.query, copies=False, checkpoint=str(subject.path))
-    return fit_scores(cap, source=options.source, position=not options.no_position)
+    return fit_scores(subject.capture(query=options.query), source=options.source, position=not options.no_position)

@@ -35,7 +35,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analyses.report import write_file
+from analyses.files import write_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -176,11 +176,11 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def module_of(function: Callable[..., Any]) -> str:
-    """The module that defines a function, a method or a `functools.partial` of one."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return str(function.__module__)
+def module_of(code: Callable[..., Any] | str) -> str:
+    """The module that defines a function, a method or a `functools.partial` of one; a name is a module's own."""
+    while isinstance(code, functools.partial):
+        code = code.func
+    return code if isinstance(code, str) else str(code.__module__)
 
 
 class Cache:
@@ -188,19 +188,24 @@ class Cache:
 
     def __init__(self, directory: Path | None, *, tree: SourceTree | None = None) -> None:
         self.directory = directory
-        self.tree = source_tree() if tree is None else tree
         self.memory: dict[str, Any] = {}
+        self._tree = source_tree() if tree is None and directory is not None else tree
+
+    @property
+    def tree(self) -> SourceTree:
+        """The source behind the values."""
+        return source_tree() if self._tree is None else self._tree
 
     def arrays(
         self,
         key: dict[str, Any],
         make: Callable[[], dict[str, np.ndarray]],
         *,
-        using: Sequence[Callable[..., Any]] = (),
+        using: Sequence[Callable[..., Any] | str] = (),
     ) -> dict[str, np.ndarray]:
         """The arrays kept for the key, or those that `make` gives, which are kept.
 
-        `using` are functions that `make` was given and calls: their code is part of the key too.
+        `using` names more code behind them: functions that `make` was given and calls, or modules.
         """
         import numpy as np
 
@@ -214,7 +219,7 @@ class Cache:
             return buffer.getvalue()
 
         found: dict[str, np.ndarray] = self._find(
-            key, make, modules=[module_of(function) for function in (make, *using)], form=("npz", read, written)
+            key, make, modules=[module_of(code) for code in (make, *using)], form=("npz", read, written)
         )
         return found
 
@@ -223,9 +228,13 @@ class Cache:
         key: dict[str, Any],
         make: Callable[[], Any],
         *,
-        using: Sequence[Callable[..., Any]] = (),
+        using: Sequence[Callable[..., Any] | str] = (),
+        keep: Callable[[Any], bool] = lambda value: True,
     ) -> Any:
-        """The JSON value kept for the key, or the one that `make` gives, which is kept; `using` as for `arrays`."""
+        """The JSON value kept for the key, or the one that `make` gives, which is kept if `keep` says so.
+
+        `using` as for `arrays`.
+        """
 
         def written(value: Any) -> bytes:
             return (json.dumps({"key": key, "value": value}) + "\n").encode()
@@ -233,12 +242,13 @@ class Cache:
         def made() -> Any:
             return json.loads(json.dumps(make()))  # the same whether it was read or made
 
-        return self._find(
-            key,
-            made,
-            modules=[module_of(function) for function in (make, *using)],
-            form=("json", lambda content: json.loads(content)["value"], written),
-        )
+        modules = [module_of(code) for code in (make, *using)]
+        return self._find(key, made, modules=modules, form=("json", _json_value, written), keep=keep)
+
+    def known(self, key: dict[str, Any], *, using: Sequence[Callable[..., Any] | str]) -> Any | None:
+        """The JSON value that is kept for the key, made by code of the modules `using`; None if there is none."""
+        name = self._name(key, [module_of(code) for code in using], "json")
+        return self.memory[name] if name in self.memory else self._read(name, _json_value)
 
     def _find(
         self,
@@ -247,20 +257,32 @@ class Cache:
         *,
         modules: Sequence[str],
         form: tuple[str, Callable[[bytes], Any], Callable[[Any], bytes]],
+        keep: Callable[[Any], bool] = lambda value: True,
     ) -> Any:
         suffix, read, written = form
-        name = f"{key['what']}-{digest_of([key, self.tree.key(*modules)])[:24]}.{suffix}"
+        name = self._name(key, modules, suffix)
         if name in self.memory:
             return self.memory[name]
-        file = None if self.directory is None else self.directory / name
-        found = None
-        if file is not None:
-            # A damaged file is made again.
-            with contextlib.suppress(OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-                found = read(file.read_bytes())
+        found = self._read(name, read)
         if found is None:
             found = make()
-            if file is not None and self.tree.unchanged(*modules):
-                write_file(file, written(found))
+            if not keep(found):
+                return found
+            if self.directory is not None and self.tree.unchanged(*modules):
+                write_file(self.directory / name, written(found))
         self.memory[name] = found
         return found
+
+    def _name(self, key: dict[str, Any], modules: Sequence[str], suffix: str) -> str:
+        return f"{key['what']}-{digest_of([key, self.tree.key(*modules)])[:24]}.{suffix}"
+
+    def _read(self, name: str, read: Callable[[bytes], Any]) -> Any | None:
+        """What the file holds; None if there is none, or if it is damaged."""
+        if self.directory is not None:
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+                return read((self.directory / name).read_bytes())
+        return None
+
+
+def _json_value(content: bytes) -> Any:
+    return json.loads(content)["value"]

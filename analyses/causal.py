@@ -11,9 +11,11 @@ for the law that also compares tokens of unequal lags (corollary:inductive).
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from typing import TYPE_CHECKING
+
+from analyses.ask import Ask, near
+from analyses.options import CheckpointOptions
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
@@ -30,15 +32,15 @@ COLUMNS = (
     "change.no_bos",
     "success",
 )
+ASK = Ask(select=near(32, 64, seeds=1), options=CheckpointOptions(batch=2048), cost=2.5)
 
 
-def analyse(subject: Subject, options: argparse.Namespace) -> CausalTests:
-    from interp.circuit.capture import capture
+def analyse(subject: Subject, options: CheckpointOptions) -> CausalTests:
     from interp.instruments.beta_kappa import fit_scores
     from interp.instruments.causal import causal_tests
     from interp.instruments.lag_pairs import fit_score_pairs
 
-    seen = capture(subject.model, subject.chains.tokens, copies=False)
+    seen = subject.capture()
     fit, pairs = fit_scores(seen), fit_score_pairs(seen)
     tests = causal_tests(
         subject.model,

@@ -14,18 +14,20 @@ eq:transformer_estimator.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analyses.command import whole_number
+from analyses.ask import Ask
+from analyses.options import ChainOptions, option
 from analyses.subject import DEFAULT_ETA, Study
 
 if TYPE_CHECKING:
     import torch
 
+    from analyses.cache import Cache
     from interp.chains.priors import Prior
     from interp.circuit.capture import Capture
 
@@ -35,21 +37,21 @@ SHOWN_KINDS = ("full", "partial", "none")
 NAMES = {"full": "full", "partial": "partial", "none": "empty"}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--order", metavar="K", type=whole_number(2), default=2, help="order of the chain (default: 2)")
-    parser.add_argument("--vocab", metavar="V", type=whole_number(2), default=3, help="vocabulary size (default: 3)")
-    parser.add_argument("--length", metavar="T", type=whole_number(3), default=12, help="tokens (default: 12)")
-    parser.add_argument("--eta", type=float, default=DEFAULT_ETA, help="of the prior, at every level (default: 5)")
-    parser.add_argument(
-        "--beta", metavar="B", type=float, nargs="+", help="match weights, lag 1 first (default: the optimum)"
-    )
-    parser.add_argument("--kappa", metavar="X", type=float, help="score of BOS (default: the optimum)")
-    parser.add_argument(
-        "--draws", metavar="N", type=whole_number(2), default=100_000, help="for the optimum (default: 100000)"
-    )
+@dataclass(frozen=True, kw_only=True)
+class Options(ChainOptions):
+    order: int = option(2, "order of the chain (default: %(default)s)", metavar="K", least=2)
+    vocab: int = option(3, "vocabulary size (default: %(default)s)", metavar="V", least=2)
+    length: int = option(12, "tokens (default: %(default)s)", metavar="T", least=3)
+    eta: float = option(DEFAULT_ETA, "of the prior, at every level (default: %(default)s)")
+    beta: tuple[float, ...] | None = option(None, "match weights, lag 1 first (default: the optimum)", metavar="B")
+    kappa: float | None = option(None, "score of BOS (default: the optimum)", metavar="X")
+    draws: int = option(100_000, "for the optimum (default: %(default)s)", metavar="N", least=2)
 
 
-def study(options: argparse.Namespace) -> Study:
+ASK = Ask(cost=3.0)
+
+
+def study(options: Options, cache: Cache) -> Study:
     """One row: the sequence, the attention, and how far both are from the closed form."""
     from interp.chains.priors import HierarchicalDirichlet
     from interp.circuit.capture import capture
@@ -136,13 +138,13 @@ def first_to_show(
     )
 
 
-def parameters(options: argparse.Namespace, prior: Prior) -> tuple[tuple[float, ...], float, str]:
+def parameters(options: Options, prior: Prior) -> tuple[tuple[float, ...], float, str]:
     """beta, kappa, and where they come from: the options, or the optimum at this length."""
     from interp.estimators.optimal import optimal_parameters
 
     if (options.beta is None) != (options.kappa is None):
         raise ValueError("--beta and --kappa belong together: expected both or neither")
-    if options.beta is not None:
+    if options.beta is not None and options.kappa is not None:
         if len(options.beta) != options.order:
             raise ValueError(f"--beta needs a number for each of {options.order} lags, got {len(options.beta)}")
         return tuple(options.beta), options.kappa, "given"

@@ -11,26 +11,32 @@ occurred at least twice, so that there is something to see.
 
 from __future__ import annotations
 
-import argparse
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from analyses.command import whole_number
+from analyses.ask import Ask
+from analyses.options import ChainOptions, option
 from analyses.subject import Study
+
+if TYPE_CHECKING:
+    from analyses.cache import Cache
 
 KIND = "study"
 
 HARD = 100.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--order", metavar="K", type=whole_number(1), default=2, help="order of the chain (default: 2)")
-    parser.add_argument("--vocab", metavar="V", type=whole_number(2), default=5, help="vocabulary size (default: 5)")
-    parser.add_argument("--length", metavar="T", type=whole_number(2), default=64, help="tokens (default: 64)")
-    parser.add_argument("--alpha", type=float, default=1.0, help="concentration of the prior (default: 1)")
+@dataclass(frozen=True, kw_only=True)
+class Options(ChainOptions):
+    length: int = option(64, "tokens (default: %(default)s)", metavar="T", least=2)
+    alpha: float = option(1.0, "concentration of the prior (default: %(default)s)")
 
 
-def study(options: argparse.Namespace) -> Study:
+ASK = Ask()
+
+
+def study(options: Options, cache: Cache) -> Study:
     """One row per construction, with the attention it paid."""
     from analyses.attention import first_with_matches, one_sequence
     from interp.chains.priors import IndependentDirichlet

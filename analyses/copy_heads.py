@@ -10,8 +10,11 @@ does "none" of it; `success` means that every lag has a head that copies it.
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from analyses.ask import Ask
+from analyses.options import CheckpointOptions, option
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
@@ -21,15 +24,15 @@ KIND = "checkpoint"
 COLUMNS = ("success", "lag_1", "mass_1", "last_mass_1", "verdict_1", "lag_2", "mass_2", "last_mass_2", "verdict_2")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--copies", metavar="MASS", type=float, help="attention on one lag that makes a copy head (default: 0.5)"
-    )
+@dataclass(frozen=True, kw_only=True)
+class Options(CheckpointOptions):
+    copies: float | None = option(None, "attention on one lag that makes a copy head (default: 0.5)", metavar="MASS")
 
 
-def analyse(subject: Subject, options: argparse.Namespace) -> CopyHeads:
-    from interp.circuit.capture import capture
+ASK = Ask(options=Options(batch=64), cost=0.1)
+
+
+def analyse(subject: Subject, options: Options) -> CopyHeads:
     from interp.instruments.copy_heads import COPIES, copy_heads
 
-    cap = capture(subject.model, subject.chains.tokens, checkpoint=str(subject.path))
-    return copy_heads(cap, copies=COPIES if options.copies is None else options.copies)
+    return copy_heads(subject.capture(copies=True), copies=COPIES if options.copies is None else options.copies)

@@ -8,8 +8,10 @@ head that spreads its attention can leave a count of tokens there, an estimate o
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
+
+from analyses.ask import Ask, near, not_long
+from analyses.options import CheckpointOptions
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
@@ -17,9 +19,10 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("verdict", "gain", "gain_stderr", "r2", "r2_frequency", "r2_recent", "r2_control")
+ASK = Ask(select=not_long(near(64, seeds=1)), options=CheckpointOptions(batch=2048), cost=0.7)
 
 
-def analyse(subject: Subject, options: argparse.Namespace) -> DirectPath:
+def analyse(subject: Subject, options: CheckpointOptions) -> DirectPath:
     from interp.instruments.direct_path import direct_path
 
     return direct_path(

@@ -10,12 +10,13 @@ it ends. Betas of early snapshots, whose scores are not yet a law of matches, ar
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analyses.ask import Ask
+from analyses.options import CheckpointOptions
 from interp.results import Result
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from interp.hooked.checkpoint import CheckpointInfo
 
 KIND = "checkpoint"
+ASK = Ask(cost=6.0)
 SETTLED = 0.1  # a part has formed when it stays this close, relative to its whole change, to its last value
 
 
@@ -67,7 +69,12 @@ def snapshots_of(path: Path) -> list[Path]:
     return sorted((path.parent / f"{path.name}.run" / "snapshots").glob("step_*"))
 
 
-def analyse(subject: Subject, options: argparse.Namespace) -> Dynamics:
+def reads(path: Path, options: CheckpointOptions) -> list[Path]:
+    """The snapshots."""
+    return snapshots_of(path.resolve())
+
+
+def analyse(subject: Subject, options: CheckpointOptions) -> Dynamics:
     from tqdm import tqdm
 
     from interp.results import provenance

@@ -11,8 +11,11 @@ standard ones from their scores and from their embedding and OV circuits.
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from analyses.ask import Ask, near, not_long
+from analyses.options import CheckpointOptions, option
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
@@ -22,16 +25,17 @@ KIND = "checkpoint"
 COLUMNS = ("weights.aligned", "weights.residual", "scores.aligned", "scores.residual", "scores.r2", "agreement")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--routes",
-        nargs="+",
-        choices=("weights", "scores", "circuit"),
-        help="how the blocks are found (default: every route that suits the model's family)",
+@dataclass(frozen=True, kw_only=True)
+class Options(CheckpointOptions):
+    routes: tuple[Literal["weights", "scores", "circuit"], ...] | None = option(
+        None, "how the blocks are found (default: every route that suits the model's family)"
     )
 
 
-def analyse(subject: Subject, options: argparse.Namespace) -> IdentityBlocks:
+ASK = Ask(select=not_long(near(64, seeds=1)), cost=0.2)
+
+
+def analyse(subject: Subject, options: Options) -> IdentityBlocks:
     from interp.instruments.identity_blocks import identity_blocks
 
     return identity_blocks(

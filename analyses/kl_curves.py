@@ -13,130 +13,111 @@ the length they were trained on. Results are cached by content: a second run is 
 
 from __future__ import annotations
 
-import argparse
 import itertools
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from analyses.command import whole_number
+from analyses.ask import Ask
+from analyses.estimators import estimators
+from analyses.heldout import Measured, Sequences, excess_columns, measure, measure_bayes
+from analyses.options import PAPER_LENGTHS, PRIOR_FORMS, ChainOptions, ZooOptions, option
 from analyses.subject import Study
-from analyses.yardstick import (
-    PAPER_LENGTHS,
-    Measured,
-    Sequences,
-    Trained,
-    add_common_arguments,
-    add_shape_arguments,
-    add_zoo_argument,
-    estimators,
-    excess_columns,
-    measure,
-    measure_bayes,
-    open_cache,
-    progress,
-    remembered,
-    trained_checkpoints,
-)
+from analyses.zoo import find_subjects, predictor_of
+
+if TYPE_CHECKING:
+    from analyses.cache import Cache
 
 KIND = "study"
 
 TUNING_DRAWS = 40_000  # sequences on which the optimum and the Jelinek-Mercer weights are found
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(batch=10_000)
-    parser.add_argument(
-        "--priors",
-        metavar="PRIOR",
-        nargs="+",
-        default=["hierarchical:5", "independent:1"],
-        help="independent[:ALPHA] or hierarchical[:ETA,...[:ETA0]] (default: hierarchical:5 independent:1)",
+@dataclass(frozen=True, kw_only=True)
+class Options(ChainOptions, ZooOptions):
+    batch: int = option(10_000, "sequences to look at (default: %(default)s)", metavar="N", least=1)
+    priors: tuple[str, ...] = option(
+        ("hierarchical:5", "independent:1"), f"{PRIOR_FORMS} (default: %(default)s)", metavar="PRIOR"
     )
-    parser.add_argument(
-        "--lengths",
-        metavar="T",
-        type=whole_number(2),
-        nargs="+",
-        default=list(PAPER_LENGTHS),
-        help=f"tokens before the prediction (default: {' '.join(map(str, PAPER_LENGTHS))})",
+    lengths: tuple[int, ...] = option(
+        PAPER_LENGTHS, "tokens before the prediction (default: %(default)s)", metavar="T", least=2
     )
-    add_shape_arguments(parser)
-    parser.add_argument(
-        "--alphas",
-        metavar="A",
-        type=float,
-        nargs="+",
-        default=[0.1, 0.5, 1.0],
-        help="of add-alpha (default: 0.1 0.5 1)",
-    )
-    parser.add_argument(
-        "--draws",
-        metavar="N",
-        type=whole_number(16),
-        default=120,
-        help="posterior draws of the Bayes predictor (default: %(default)s)",
-    )
-    add_zoo_argument(parser)
-    add_common_arguments(parser)
+    alphas: tuple[float, ...] = option((0.1, 0.5, 1.0), "of add-alpha (default: %(default)s)", metavar="A")
+    draws: int = option(120, "posterior draws of the Bayes predictor (default: %(default)s)", metavar="N", least=16)
 
 
-def study(options: argparse.Namespace) -> Study:
-    """All curves."""
+ASK = Ask(options=Options(batch=4000), cost=1.8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where predictors are compared."""
+
+    prior: str
+    length: int
+
+    def __str__(self) -> str:
+        return f"{self.prior} T={self.length}"
+
+
+def pieces(options: Options) -> list[Place]:
+    """One for each prior and length."""
+    lengths = sorted(set(options.lengths))
+    return [Place(prior=prior, length=length) for prior in dict.fromkeys(options.priors) for length in lengths]
+
+
+def together(options: Options, piece: Place) -> str:
+    """The optimum of a place is also what `optimal` asks for."""
+    return str(piece)
+
+
+def study_piece(options: Options, piece: Place, cache: Cache) -> Study:
+    """One row per predictor."""
+    from interp.chains.priors import parse_prior
     from interp.results import provenance
 
-    checkpoints = trained_checkpoints(options.zoo)
-    digests = {checkpoint.name: checkpoint.digest for checkpoint in checkpoints}
-    found = remembered("kl_curves", options, lambda: curves(options, checkpoints), checkpoints=digests)
+    prior = parse_prior(piece.prior, order=options.order, vocab=options.vocab)
+    sequences = Sequences(prior=prior, batch=options.batch, length=piece.length, seed=options.seed)
+    bayes = measure_bayes(sequences, cache, draws=options.draws)
+    named: list[tuple[dict[str, Any], Measured]] = [({"predictor": "bayes", "group": "bayes", "subject": None}, bayes)]
+    others = estimators(
+        prior, length=piece.length, alphas=options.alphas, draws=TUNING_DRAWS, seed=options.seed, cache=cache
+    )
+    subjects = [one for one in find_subjects(options.zoo) if one.trained_on(prior, length=piece.length)]
+    for predictor in itertools.chain(others, map(predictor_of, subjects)):
+        names = {"predictor": predictor.name, "group": predictor.group, "subject": predictor.subject}
+        named.append((names, measure(sequences, predictor, cache)))
+    wanted = {f"add-{alpha:g}" for alpha in options.alphas}
+    rival, best = min(
+        ((names["predictor"], measured) for names, measured in named if names["predictor"] in wanted),
+        key=lambda pair: pair[1].values.mean(),
+    )
+    place = {"prior": piece.prior, "order": prior.order, "vocab": prior.vocab, "length": piece.length}
+    rows = [
+        {**place, **names, **columns(measured, bayes), "best_add_alpha": rival, **below_columns(measured, best)}
+        for names, measured in named
+    ]
+    failure = f"{piece.prior}, T = {piece.length}: the Bayes predictor did not converge; try more --draws"
     return Study(
-        rows=found["rows"],
-        provenance=provenance(
-            seed=options.seed,
-            priors=found["priors"],
-            checkpoints={name: digest[:16] for name, digest in digests.items()},
-        ),
-        shown=("prior", "length", "predictor", "kl", "stderr", "excess", "excess_stderr", "excess_share", "floored"),
-        notes=notes(found["rows"], len(checkpoints)),
-        failures=found["failures"],
+        rows=rows,
+        provenance=provenance(seed=options.seed, priors=[prior.to_dict()]),
+        failures=[] if bayes.converged else [failure],
     )
 
 
-def curves(options: argparse.Namespace, checkpoints: list[Trained]) -> dict[str, Any]:
-    """One row per prior, length and predictor."""
-    from interp.chains.priors import parse_prior
-
-    cache = open_cache(options)
-    priors = {text: parse_prior(text, order=options.order, vocab=options.vocab) for text in options.priors}
-    tasks = [(text, length) for text in priors for length in sorted(set(options.lengths))]
-    rows: list[dict[str, Any]] = []
-    failures = []
-    bar = progress(tasks, "kl_curves")
-    for text, length in bar:
-        prior = priors[text]
-        sequences = Sequences(prior=prior, batch=options.batch, length=length, seed=options.seed)
-        bar.set_postfix_str(f"{text} T={length}: Bayes")
-        bayes = measure_bayes(sequences, cache, draws=options.draws)
-        if not bayes.converged:
-            failures.append(f"{text}, T = {length}: the Bayes predictor did not converge; try more --draws")
-        place = {"prior": text, "order": prior.order, "vocab": prior.vocab, "length": length}
-        named: list[tuple[dict[str, Any], Measured]] = [
-            ({"predictor": "bayes", "group": "bayes", "subject": None}, bayes)
-        ]
-        others = estimators(
-            prior, length=length, alphas=options.alphas, draws=TUNING_DRAWS, seed=options.seed, cache=cache
-        )
-        models = (checkpoint.predictor() for checkpoint in checkpoints if checkpoint.fits(prior, length=length))
-        for predictor in itertools.chain(others, models):
-            bar.set_postfix_str(f"{text} T={length}: {predictor.name}")
-            names = {"predictor": predictor.name, "group": predictor.group, "subject": predictor.subject}
-            named.append((names, measure(sequences, predictor, cache)))
-        wanted = {f"add-{alpha:g}" for alpha in options.alphas}
-        rival, best = min(
-            ((names["predictor"], measured) for names, measured in named if names["predictor"] in wanted),
-            key=lambda pair: pair[1].values.mean(),
-        )
-        for names, measured in named:
-            beside = {"best_add_alpha": rival, **below_columns(measured, best)}
-            rows.append({**place, **names, **columns(measured, bayes), **beside})
-    return {"rows": rows, "failures": failures, "priors": [prior.to_dict() for prior in priors.values()]}
+def join(options: Options, studies: Sequence[Study]) -> Study:
+    """All curves."""
+    rows = [row for study in studies for row in study.rows]
+    found = find_subjects(options.zoo)
+    priors = list({str(prior): prior for study in studies for prior in study.provenance["priors"]}.values())
+    origin = {"priors": priors, "checkpoints": {one.name: one.digest[:16] for one in found}}
+    return Study(
+        rows=rows,
+        provenance={**studies[0].provenance, **origin},
+        shown=("prior", "length", "predictor", "kl", "stderr", "excess", "excess_stderr", "excess_share", "floored"),
+        notes=notes(rows, len(found)),
+        failures=[failure for study in studies for failure in study.failures],
+    )
 
 
 def columns(measured: Measured, bayes: Measured) -> dict[str, Any]:

@@ -11,12 +11,13 @@ were trained alike? --siblings takes those that lie beside the checkpoint under 
 
 from __future__ import annotations
 
-import argparse
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analyses.command import whole_number
+from analyses.ask import Ask, near, not_long
+from analyses.options import CheckpointOptions, option
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
@@ -26,16 +27,16 @@ KIND = "checkpoint"
 COLUMNS = ("kl", "stderr", "max", "worst_kl", "seeds_kl", "ratio", "exhaustive", "n")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--draws",
-        metavar="N",
-        type=whole_number(1),
-        default=120,
-        help="try all relabelings up to this number, else this many (default: %(default)s)",
+@dataclass(frozen=True, kw_only=True)
+class Options(CheckpointOptions):
+    draws: int = option(
+        120, "try all relabelings up to this number, else this many (default: %(default)s)", metavar="N", least=1
     )
-    parser.add_argument("--against", metavar="CKPT", nargs="+", default=(), help="models of other seeds, as the scale")
-    parser.add_argument("--siblings", action="store_true", help="compare with the other seeds beside the checkpoint")
+    against: tuple[str, ...] = option((), "models of other seeds, as the scale", metavar="CKPT")
+    siblings: bool = option(False, "compare with the other seeds beside the checkpoint")
+
+
+ASK = Ask(select=not_long(near(64, seeds=1)), options=Options(siblings=True, batch=128), cost=3.0)
 
 
 def siblings_of(path: Path) -> list[Path]:
@@ -46,17 +47,21 @@ def siblings_of(path: Path) -> list[Path]:
     return sorted(other for other in beside if (other / "config.json").is_file())
 
 
-def analyse(subject: Subject, options: argparse.Namespace) -> LabelSymmetry:
+def reads(path: Path, options: Options) -> list[Path]:
+    """The models of other seeds."""
+    return [*map(Path, options.against), *(siblings_of(path) if options.siblings else [])]
+
+
+def analyse(subject: Subject, options: Options) -> LabelSymmetry:
     from interp.hooked.checkpoint import load
     from interp.instruments.label_symmetry import label_symmetry
 
-    others = [*map(Path, options.against), *(siblings_of(subject.path) if options.siblings else [])]
     return label_symmetry(
         subject.model,
         subject.chains.tokens,
         draws=options.draws,
         seed=options.seed,
-        other_models=[load(path) for path in others],
+        other_models=[load(path) for path in reads(subject.path, options)],
         checkpoint=str(subject.path),
         progress=True,
     )

@@ -11,24 +11,32 @@ under the independent prior the lags are exchangeable.
 
 from __future__ import annotations
 
-import argparse
 import math
 from typing import TYPE_CHECKING, Any
 
+from analyses.ask import Ask, not_long, up_to
+from analyses.options import CheckpointOptions
+from analyses.subject import Study
+
 if TYPE_CHECKING:
-    from analyses.subject import Study, Subject
+    from analyses.subject import Subject
+    from interp.hooked.checkpoint import CheckpointInfo
 
 KIND = "zoo"
+ASK = Ask(select=not_long(up_to(256)), cost=0.2)
 SHOWN = ("checkpoint", "prior", "length", "beta_1", "beta_2", "difference", "stderr", "raw_1", "raw_2", "asymmetric")
 SIGMAS = 3.0
 ROUNDING = 1e-6  # a construction has no noise: equal betas differ by rounding only
 
 
-def survey(subjects: list[Subject], options: argparse.Namespace) -> Study:
-    from analyses.subject import Study
+def applies(info: CheckpointInfo) -> str | None:
+    return "order 1 has one lag, so there is nothing to compare" if info.model["order"] < 2 else None
+
+
+def survey(rows: list[dict[str, Any]], options: CheckpointOptions) -> Study:
+    """What the checkpoints say together."""
     from interp.results import provenance
 
-    rows = [_row(subject) for subject in subjects]
     told = [row for row in rows if row["fit"]]
     notes = []
     for kind in sorted({row["prior"] for row in told}):
@@ -45,14 +53,11 @@ def survey(subjects: list[Subject], options: argparse.Namespace) -> Study:
     return Study(rows=rows, provenance=provenance(seed=options.seed), shown=SHOWN, notes=notes)
 
 
-def _row(subject: Subject) -> dict[str, Any]:
-    from interp.circuit.capture import capture
+def row(subject: Subject, options: CheckpointOptions) -> dict[str, Any]:
+    """One checkpoint: its betas from the scores, and from its weight blocks."""
     from interp.instruments.beta_kappa import fit_scores
-    from interp.results import jsonable
 
-    if subject.info.model["order"] < 2:
-        raise ValueError(f"{subject.path}: order 1 has one lag, so there is nothing to compare")
-    fit = fit_scores(capture(subject.model, subject.chains.tokens, copies=False, checkpoint=str(subject.path)))
+    fit = fit_scores(subject.capture())
     difference = stderr = math.nan
     asymmetric = None
     if fit.success:
@@ -62,25 +67,22 @@ def _row(subject: Subject) -> dict[str, Any]:
         if abs(difference) > max(SIGMAS * stderr, ROUNDING):
             asymmetric = "beta_1" if difference > 0 else "beta_2"
     raw = _raw_blocks(subject)
-    row: dict[str, Any] = jsonable(
-        {
-            "checkpoint": str(subject.path),
-            "subject": subject.summary(),
-            "family": subject.info.model["family"],
-            "prior": "independent" if subject.prior.independent else "hierarchical",
-            "length": subject.info.model["length"],
-            "fit": fit.success,
-            "beta_1": fit.beta[0],
-            "beta_2": fit.beta[1],
-            "difference": difference,
-            "stderr": stderr,
-            "asymmetric": asymmetric,
-            "raw_1": raw[0],
-            "raw_2": raw[1],
-            "r2": fit.r2,
-        }
-    )
-    return row
+    return {
+        "checkpoint": str(subject.path),
+        "subject": subject.summary(),
+        "family": subject.info.model["family"],
+        "prior": subject.prior.kind,
+        "length": subject.info.model["length"],
+        "fit": fit.success,
+        "beta_1": fit.beta[0],
+        "beta_2": fit.beta[1],
+        "difference": difference,
+        "stderr": stderr,
+        "asymmetric": asymmetric,
+        "raw_1": raw[0],
+        "raw_2": raw[1],
+        "r2": fit.r2,
+    }
 
 
 def _raw_blocks(subject: Subject) -> tuple[float, float]:

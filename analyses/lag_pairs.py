@@ -9,8 +9,10 @@ The full matrix of weights beta_{a,b}, query block a (x_{t-a}) against key block
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
+
+from analyses.ask import Ask, near, not_long
+from analyses.options import CheckpointOptions
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
@@ -18,10 +20,10 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("success", "aligned_share", "aligned_share_stderr", "r2")
+ASK = Ask(select=not_long(near(64, seeds=1)), cost=0.2)
 
 
-def analyse(subject: Subject, options: argparse.Namespace) -> PairFit:
-    from interp.circuit.capture import capture
+def analyse(subject: Subject, options: CheckpointOptions) -> PairFit:
     from interp.instruments.lag_pairs import fit_score_pairs
 
-    return fit_score_pairs(capture(subject.model, subject.chains.tokens, copies=False, checkpoint=str(subject.path)))
+    return fit_score_pairs(subject.capture())

@@ -8,9 +8,11 @@ scores and at its own best ones, add-alpha, maximum likelihood, Jelinek-Mercer, 
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from typing import TYPE_CHECKING
+
+from analyses.ask import Ask, near, not_long
+from analyses.options import CheckpointOptions
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
@@ -24,14 +26,14 @@ COLUMNS = (
     "kl.add_alpha_best",
     "kl.jelinek_mercer_best",
 )
+ASK = Ask(select=not_long(near(64, seeds=1)), cost=1.0)
 
 
-def analyse(subject: Subject, options: argparse.Namespace) -> NearestEstimator:
-    from interp.circuit.capture import capture
+def analyse(subject: Subject, options: CheckpointOptions) -> NearestEstimator:
     from interp.instruments.beta_kappa import fit_scores
     from interp.instruments.nearest_estimator import nearest_estimator
 
-    fit = fit_scores(capture(subject.model, subject.chains.tokens, copies=False))
+    fit = fit_scores(subject.capture())
     near = nearest_estimator(
         subject.model,
         subject.chains.tokens,

@@ -15,35 +15,20 @@ beta and kappa as `fit_scores` reads them from their attention, beside the optim
 
 from __future__ import annotations
 
-import argparse
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
-from analyses.cache import Cache
-from analyses.command import whole_number
-from analyses.subject import Study
-from analyses.yardstick import (
-    PAPER_LENGTHS,
-    Predictor,
-    Sequences,
-    Trained,
-    add_common_arguments,
-    add_zoo_argument,
-    alpha_of,
-    excess_columns,
-    measure,
-    measure_bayes,
-    open_cache,
-    optimum,
-    prior_text,
-    progress,
-    remembered,
-    trained_checkpoints,
-)
+from analyses.ask import Ask
+from analyses.estimators import alpha_of, optimum, soft
+from analyses.heldout import Sequences, excess_columns, measure, measure_bayes
+from analyses.options import PAPER_LENGTHS, ZooOptions, option
+from analyses.subject import Study, Subject, prior_text
+from analyses.zoo import find_subjects, predictor_of
 
 if TYPE_CHECKING:
+    from analyses.cache import Cache
     from interp.chains.priors import Prior
     from interp.estimators.optimal import OptimalParameters
 
@@ -53,54 +38,54 @@ SHOWN = (
     "source", "prior", "order", "vocab", "length", "bos", "beta_1", "beta_2", "kappa", "combination", "kl",
     "excess_share",
 )  # fmt: skip
-SWEEPS = ("length", "vocab", "order", "concentration")
 BASE = {"order": 2, "vocab": 5, "length": 64}
 BAYES_DRAWS = 120
 FITTED_KEYS = 32_768  # keys that a trained model's beta is read from, in as many sequences as that takes
 
+Sweep = Literal["length", "vocab", "order", "concentration"]
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(batch=2000)
-    parser.add_argument("--sweeps", nargs="+", choices=SWEEPS, default=list(SWEEPS), help="what to vary (default: all)")
-    parser.add_argument(
-        "--priors",
-        metavar="PRIOR",
-        nargs="+",
-        default=["hierarchical:5", "independent:1"],
-        help="base points (default: hierarchical:5 independent:1)",
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ZooOptions):
+    batch: int = option(2000, "sequences to look at (default: %(default)s)", metavar="N", least=1)
+    sweeps: tuple[Sweep, ...] = option(("length", "vocab", "order", "concentration"), "what to vary (default: all)")
+    priors: tuple[str, ...] = option(
+        ("hierarchical:5", "independent:1"), "base points (default: %(default)s)", metavar="PRIOR"
     )
-    grids: list[tuple[str, Any, list[Any]]] = [
-        ("lengths", whole_number(2), list(PAPER_LENGTHS)),
-        ("vocabs", whole_number(2), [2, 3, 5, 10, 20]),
-        ("orders", whole_number(1), [1, 2, 3]),
-        ("concentrations", float, [0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0]),
-    ]
-    for name, kind, default in grids:
-        text = " ".join(f"{value:g}" for value in default)
-        what = "alpha, or eta of every level" if name == "concentrations" else name
-        parser.add_argument(
-            f"--{name}", metavar="N", type=kind, nargs="+", default=default, help=f"{what} (default: {text})"
-        )
-    parser.add_argument(
-        "--draws",
-        metavar="N",
-        type=whole_number(100),
-        default=50_000,
-        help="sequences that the optimum is found on (default: %(default)s)",
+    lengths: tuple[int, ...] = option(PAPER_LENGTHS, "lengths (default: %(default)s)", metavar="N", least=2)
+    vocabs: tuple[int, ...] = option((2, 3, 5, 10, 20), "vocabs (default: %(default)s)", metavar="N", least=2)
+    orders: tuple[int, ...] = option((1, 2, 3), "orders (default: %(default)s)", metavar="N", least=1)
+    concentrations: tuple[float, ...] = option(
+        (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0), "alpha, or eta of every level (default: %(default)s)", metavar="N"
     )
-    parser.add_argument(
-        "--models",
-        choices=("all", "swept"),
-        default="all",
-        help="trained models: all of the zoo, or those of the --lengths alone (default: all)",
+    draws: int = option(50_000, "sequences that the optimum is found on (default: %(default)s)", metavar="N", least=100)
+    models: Literal["all", "swept"] = option(
+        "all", "trained models: all of the zoo, or those of the --lengths alone (default: %(default)s)"
     )
-    add_zoo_argument(parser)
-    add_common_arguments(parser)
+
+
+# Found on the draws that kl_curves tunes on, so that each optimum is searched for once.
+ASK = Ask(options=Options(sweeps=("length",), draws=40_000, seed=1, batch=500), cost=0.3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One point of a sweep, or (sweep "zoo") the checkpoints that were trained in one setting."""
+
+    sweep: str
+    prior: str
+    order: int
+    vocab: int
+    length: int
+    checkpoints: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.sweep}: {self.prior} k={self.order} |V|={self.vocab} T={self.length}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One point of a sweep."""
+    """A prior, a length, and whether there is BOS: what has an optimum."""
 
     sweep: str
     prior: Prior
@@ -108,67 +93,74 @@ class Setting:
     bos: bool
 
 
-def study(options: argparse.Namespace) -> Study:
-    """All sweeps, then the trained models."""
-    from interp.results import provenance
-
-    checkpoints = trained_checkpoints(options.zoo)
-    if options.models == "swept":
-        checkpoints = [one for one in checkpoints if one.model["length"] in options.lengths]
-    digests = {checkpoint.name: checkpoint.digest for checkpoint in checkpoints}
-    found = remembered("optimal", options, lambda: table(options, checkpoints), checkpoints=digests)
-    return Study(
-        rows=found["rows"],
-        provenance=provenance(seed=options.seed, checkpoints={name: d[:16] for name, d in digests.items()}),
-        shown=SHOWN,
-        notes=[
-            "beta, kappa -: infinite; then combination, kappa - sum(beta) over those lags, is what is identified",
-            *([] if checkpoints else ["no trained checkpoint was found; `python -m models sweep zoo` trains them"]),
-        ],
-        failures=found["failures"],
-    )
-
-
-def settings(options: argparse.Namespace) -> Iterator[Setting]:
-    """Base point by base point, one quantity varied at a time."""
-    from interp.chains.priors import parse_prior
-
+def pieces(options: Options) -> list[Point]:
+    """Base point by base point, one quantity varied at a time; then the trained models by what they were trained on."""
+    found = []
     for text in options.priors:
         kind = text.partition(":")[0]
         for sweep in options.sweeps:
-            values = getattr(options, f"{sweep}s")
-            for value in dict.fromkeys(values):
-                shape = dict(BASE)
-                named = text
-                if sweep == "concentration":
-                    named = f"{kind}:{value:g}"
-                else:
-                    shape[sweep] = value
-                prior = parse_prior(named, order=shape["order"], vocab=shape["vocab"])
-                for bos in (True, False):
-                    yield Setting(sweep=sweep, prior=prior, length=shape["length"], bos=bos)
+            for value in dict.fromkeys(getattr(options, f"{sweep}s")):
+                shape = BASE if sweep == "concentration" else {**BASE, sweep: value}
+                named = f"{kind}:{value:g}" if sweep == "concentration" else text
+                found.append(Point(sweep=sweep, prior=named, **shape))
+    groups: dict[Point, list[str]] = {}
+    for one in asked_about(options):
+        record, length = one.training["prior"], one.model_config["length"]
+        shape = {"order": record["order"], "vocab": record["vocab"], "length": length}
+        groups.setdefault(Point(sweep="zoo", prior=prior_text(record), **shape), []).append(one.name)
+    return [*found, *(replace(point, checkpoints=tuple(names)) for point, names in groups.items())]
 
 
-def table(options: argparse.Namespace, checkpoints: list[Trained]) -> dict[str, Any]:
-    cache = open_cache(options)
+def asked_about(options: Options) -> list[Subject]:
+    """The trained models of the table."""
+    found = find_subjects(options.zoo)
+    return [one for one in found if options.models == "all" or one.model_config["length"] in options.lengths]
+
+
+def together(options: Options, piece: Point) -> str:
+    """The optimum of a place is also what `kl_curves` asks for."""
+    return f"{piece.prior} T={piece.length}"
+
+
+def study_piece(options: Options, piece: Point, cache: Cache) -> Study:
+    """The optimum with and without BOS, or a row per trained model."""
+    from interp.chains.priors import parse_prior
+    from interp.results import provenance
+
+    prior = parse_prior(piece.prior, order=piece.order, vocab=piece.vocab)
     rows, failures = [], []
-    bar = progress(list(settings(options)), "optimal")
-    for setting in bar:
-        bar.set_postfix_str(f"{setting.sweep}: k={setting.prior.order} |V|={setting.prior.vocab} T={setting.length}")
-        best = find(setting, options, cache)
-        rows.append({**place(setting), **numbers(best, setting.prior), **bayes_columns(setting, best, options, cache)})
-        if not best.success:
-            failures.append(f"{place(setting)}: {best.message}")
-    bar = progress(checkpoints, "trained")
-    for checkpoint in bar:
-        bar.set_postfix_str(checkpoint.name)
-        rows.append(trained_row(checkpoint, options, cache))
-    # One set of columns for both sources.
+    if piece.sweep == "zoo":
+        rows = [trained_row(one, options, cache) for one in asked_about(options) if one.name in piece.checkpoints]
+    else:
+        for bos in (True, False):
+            setting = Setting(sweep=piece.sweep, prior=prior, length=piece.length, bos=bos)
+            best = find(setting, options, cache)
+            rows.append({**place(setting), **numbers(best, prior), **bayes_columns(setting, best, options, cache)})
+            if not best.success:
+                failures.append(f"{place(setting)}: {best.message}")
+    return Study(rows=rows, provenance=provenance(seed=options.seed), failures=failures)
+
+
+def join(options: Options, studies: Sequence[Study]) -> Study:
+    """All sweeps, then the trained models in the order of the zoo; one set of columns for both."""
+    rows = [row for study in studies for row in study.rows]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return {"rows": [{name: row.get(name) for name in names} for row in rows], "failures": failures}
+    subjects = asked_about(options)
+    order = {one.name: place for place, one in enumerate(subjects)}
+    rows = sorted(rows, key=lambda row: order.get(row.get("checkpoint", ""), -1))
+    return Study(
+        rows=[{name: row.get(name) for name in names} for row in rows],
+        provenance={**studies[0].provenance, "checkpoints": {one.name: one.digest[:16] for one in subjects}},
+        shown=SHOWN,
+        notes=[
+            "beta, kappa -: infinite; then combination, kappa - sum(beta) over those lags, is what is identified",
+            *([] if subjects else ["no trained checkpoint was found; `python -m models sweep zoo` trains them"]),
+        ],
+        failures=[failure for study in studies for failure in study.failures],
+    )
 
 
-def find(setting: Setting, options: argparse.Namespace, cache: Cache) -> OptimalParameters:
+def find(setting: Setting, options: Options, cache: Cache) -> OptimalParameters:
     return optimum(
         setting.prior, length=setting.length, bos=setting.bos, draws=options.draws, seed=options.seed, cache=cache
     )
@@ -180,7 +172,7 @@ def place(setting: Setting, source: str = "optimum") -> dict[str, Any]:
     return {
         "source": source,
         "sweep": setting.sweep,
-        "prior": prior_text(setting.prior),
+        "prior": prior_text(values),
         "kind": values["kind"],
         "concentration": values["alpha"] if setting.prior.independent else values["eta"][0],
         "order": setting.prior.order,
@@ -215,30 +207,25 @@ def numbers(best: OptimalParameters, prior: Prior) -> dict[str, Any]:
     }
 
 
-def soft(best: OptimalParameters) -> Predictor:
-    """The optimum as a predictor."""
-    beta, kappa = best.usable()
-    key = {"name": "soft matching", "vocab": best.vocab, "beta": list(beta), "kappa": kappa}
-    return Predictor(name="optimum", group="construction", key=key, law=best.predict)
-
-
-def bayes_columns(
-    setting: Setting, best: OptimalParameters, options: argparse.Namespace, cache: Cache
-) -> dict[str, Any]:
+def bayes_columns(setting: Setting, best: OptimalParameters, options: Options, cache: Cache) -> dict[str, Any]:
     """KL on the common sequences, Bayes' KL, and the excess."""
     sequences = Sequences(prior=setting.prior, batch=options.batch, length=setting.length, seed=options.seed + 1)
     bayes = measure_bayes(sequences, cache, draws=BAYES_DRAWS)
-    columns = excess_columns(measure(sequences, soft(best), cache).values, bayes.values)
+    beta, kappa = best.usable()
+    predictor = soft("optimum", vocab=best.vocab, beta=beta, kappa=kappa)
+    columns = excess_columns(measure(sequences, predictor, cache).values, bayes.values)
     columns["kl_stderr"] = columns.pop("stderr")
     return {**columns, "bayes_kl": float(bayes.values.mean()), "batch": options.batch}
 
 
-def trained_row(checkpoint: Trained, options: argparse.Namespace, cache: Cache) -> dict[str, Any]:
+def trained_row(checkpoint: Subject, options: Options, cache: Cache) -> dict[str, Any]:
     """What a trained model learned, beside the optimum of its setting."""
     from interp.chains.priors import prior_from_dict
 
     prior = prior_from_dict(checkpoint.training["prior"])
-    setting = Setting(sweep="zoo", prior=prior, length=checkpoint.model["length"], bos=checkpoint.model["bos"])
+    setting = Setting(
+        sweep="zoo", prior=prior, length=checkpoint.model_config["length"], bos=checkpoint.model_config["bos"]
+    )
     best = find(setting, options, cache)
     fit = cache.value(
         {"what": "fit", "digest": checkpoint.digest, "keys": FITTED_KEYS, "covariance": True},
@@ -246,7 +233,7 @@ def trained_row(checkpoint: Trained, options: argparse.Namespace, cache: Cache) 
     )
     sequences = Sequences(prior=prior, batch=options.batch, length=setting.length, seed=options.seed + 1)
     bayes = measure_bayes(sequences, cache, draws=BAYES_DRAWS)
-    columns = excess_columns(measure(sequences, checkpoint.predictor(), cache).values, bayes.values)
+    columns = excess_columns(measure(sequences, predictor_of(checkpoint), cache).values, bayes.values)
     columns["kl_stderr"] = columns.pop("stderr")
     flat = [lag for lag, is_flat in enumerate(best.flat) if is_flat]
     learned, learned_stderr = learned_combination(fit, flat)
@@ -263,7 +250,7 @@ def trained_row(checkpoint: Trained, options: argparse.Namespace, cache: Cache) 
         "combination_stderr": learned_stderr,
         "checkpoint": checkpoint.name,
         "subject": checkpoint.summary(),
-        "family": checkpoint.model["family"],
+        "family": checkpoint.model_config["family"],
         "seed": checkpoint.training.get("seed"),
         "gap_beta": [value - other for value, other in zip(fit["beta"], best.beta, strict=True)],
         "gap_kappa": fit["kappa"] - best.kappa if fit["kappa"] is not None and best.kappa is not None else None,
@@ -285,13 +272,13 @@ def learned_combination(fit: dict[str, Any], flat: list[int]) -> tuple[float | N
     return float(signs @ [*fit["beta"], fit["kappa"]]), float(np.sqrt(np.maximum(variance, 0.0)))  # keeps NaN
 
 
-def fitted(checkpoint: Trained, prior: Prior) -> dict[str, Any]:
+def fitted(checkpoint: Subject, prior: Prior) -> dict[str, Any]:
     """beta and kappa as the match head's scores show them."""
     from interp.circuit.capture import capture
     from interp.hooked.checkpoint import load
     from interp.instruments.beta_kappa import fit_scores
 
-    length = checkpoint.model["length"]
+    length = checkpoint.model_config["length"]
     tokens = prior.sample(batch=max(32, FITTED_KEYS // length), length=length, seed=0, method="collapsed").tokens
     fit = fit_scores(capture(load(checkpoint.path), tokens, copies=False))
     errors = [*fit.stderr.tolist(), *([] if fit.kappa_stderr is None else [fit.kappa_stderr])]

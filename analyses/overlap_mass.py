@@ -9,8 +9,11 @@ kappa; contiguous and other partial matches apart; and the effective order weigh
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from analyses.ask import Ask
+from analyses.options import CheckpointOptions, option
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
@@ -20,18 +23,15 @@ KIND = "checkpoint"
 COLUMNS = ("success", "by_overlap.0", "by_overlap.1", "by_overlap.2", "bos", "early", "distance", "largest_gap")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--query",
-        choices=("last", "all"),
-        default="last",
-        help="which queries to read (default: the trained one, the last)",
-    )
+@dataclass(frozen=True, kw_only=True)
+class Options(CheckpointOptions):
+    query: Literal["last", "all"] = option("last", "which queries to read (default: the trained one, the last)")
 
 
-def analyse(subject: Subject, options: argparse.Namespace) -> OverlapMass:
-    from interp.circuit.capture import capture
+ASK = Ask(options=Options(batch=256), cost=0.1)
+
+
+def analyse(subject: Subject, options: Options) -> OverlapMass:
     from interp.instruments.overlap_mass import overlap_mass
 
-    cap = capture(subject.model, subject.chains.tokens, query=options.query, copies=False, checkpoint=str(subject.path))
-    return overlap_mass(cap)
+    return overlap_mass(subject.capture(query=options.query))

@@ -14,16 +14,18 @@ of one draw are not, so the standard error is over draws.
 
 from __future__ import annotations
 
-import argparse
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analyses.command import whole_number
+from analyses.ask import Ask
+from analyses.options import ChainOptions, option
 from analyses.subject import DEFAULT_ETA, Study
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from analyses.cache import Cache
     from interp.chains.priors import Prior
 
 KIND = "study"
@@ -31,19 +33,18 @@ KIND = "study"
 COLUMNS = ("prior", "what", "name", "parent", "law", "correlation", "stderr", "exact")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--order", metavar="K", type=whole_number(1), default=2, help="order of the chain (default: 2)")
-    parser.add_argument("--vocab", metavar="V", type=whole_number(2), default=3, help="vocabulary size (default: 3)")
-    parser.add_argument("--alpha", type=float, default=1.0, help="of the independent prior (default: 1)")
-    parser.add_argument(
-        "--eta", type=float, default=DEFAULT_ETA, help="of the hierarchical prior, at every level (default: 5)"
-    )
-    parser.add_argument(
-        "--draws", metavar="N", type=whole_number(2), default=20_000, help="trees for the correlations (default: 20000)"
-    )
+@dataclass(frozen=True, kw_only=True)
+class Options(ChainOptions):
+    vocab: int = option(3, "vocabulary size (default: %(default)s)", metavar="V", least=2)
+    alpha: float = option(1.0, "of the independent prior (default: %(default)s)")
+    eta: float = option(DEFAULT_ETA, "of the hierarchical prior, at every level (default: %(default)s)")
+    draws: int = option(20_000, "trees for the correlations (default: %(default)s)", metavar="N", least=2)
 
 
-def study(options: argparse.Namespace) -> Study:
+ASK = Ask()
+
+
+def study(options: Options, cache: Cache) -> Study:
     """The nodes of one tree of each prior, and the correlations over many."""
     import numpy as np
 

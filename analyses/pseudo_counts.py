@@ -17,68 +17,87 @@ setting says how far each holds, on sequences from the independent prior, at the
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from analyses.command import whole_number
+from analyses.ask import Ask
+from analyses.options import CachedOptions, option
 from analyses.subject import Study
-from analyses.yardstick import add_common_arguments, progress, remembered
+
+if TYPE_CHECKING:
+    from analyses.cache import Cache
 
 KIND = "study"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(batch=10_000)
-    for name, lowest, default in (
-        ("lengths", 2, [32, 64, 128, 256, 512, 1024]),
-        ("vocabs", 2, [2, 5, 10]),
-        ("orders", 1, [1, 2, 3]),
-    ):
-        parser.add_argument(
-            f"--{name}",
-            metavar="N",
-            type=whole_number(lowest),
-            nargs="+",
-            default=default,
-            help=f"(default: {' '.join(map(str, default))})",
-        )
-    parser.add_argument("--alpha", type=float, default=1.0, help="of the prior (default: 1)")
-    add_common_arguments(parser)
+@dataclass(frozen=True, kw_only=True)
+class Options(CachedOptions):
+    batch: int = option(10_000, "sequences to look at (default: %(default)s)", metavar="N", least=1)
+    lengths: tuple[int, ...] = option((32, 64, 128, 256, 512, 1024), "(default: %(default)s)", metavar="N", least=2)
+    vocabs: tuple[int, ...] = option((2, 5, 10), "(default: %(default)s)", metavar="N", least=2)
+    orders: tuple[int, ...] = option((1, 2, 3), "(default: %(default)s)", metavar="N", least=1)
+    alpha: float = option(1.0, "of the prior (default: %(default)s)")
 
 
-def study(options: argparse.Namespace) -> Study:
-    """One row per order, vocabulary and length."""
+ASK = Ask(options=Options(batch=4000), cost=0.02)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One row of the table."""
+
+    order: int
+    vocab: int
+    length: int
+
+    def __str__(self) -> str:
+        return f"k={self.order} |V|={self.vocab} T={self.length}"
+
+
+def pieces(options: Options) -> list[Setting]:
+    """One for each order, vocabulary and length."""
+    settings = [
+        Setting(order=order, vocab=vocab, length=length)
+        for order in sorted(set(options.orders))
+        for vocab in sorted(set(options.vocabs))
+        for length in sorted(set(options.lengths))
+    ]
+    for one in settings:
+        if one.length < one.order + 2:
+            raise ValueError(f"length must be at least order + 2 = {one.order + 2} for the lemma, got {one.length}")
+    return settings
+
+
+def together(options: Options, piece: Setting) -> str:
+    """They are quick: one process takes them all."""
+    return "pseudo_counts"
+
+
+def study_piece(options: Options, piece: Setting, cache: Cache) -> Study:
+    """One row."""
     from interp.results import provenance
 
-    found = remembered("pseudo_counts", options, lambda: {"rows": table(options)})
-    rows = found["rows"]
+    row = measure_setting(
+        piece.order, piece.vocab, piece.length, alpha=options.alpha, batch=options.batch, seed=options.seed
+    )
+    return Study(rows=[row], provenance=provenance(seed=options.seed))
+
+
+def join(options: Options, studies: Sequence[Study]) -> Study:
+    """The whole table."""
+    rows = [row for study in studies for row in study.rows]
     far = [row for row in rows if abs(row["ratio"] - 1) > 0.25]
     spread = [row for row in rows if row["variation"] > 0.5]
     return Study(
         rows=rows,
-        provenance=provenance(seed=options.seed),
+        provenance=studies[0].provenance,
         shown=("order", "vocab", "length", "beta", "mean", "stderr", "ratio", "variation", "within_two", "correlation"),
         notes=[
             f"The mean is more than 25% from alpha in {len(far)} of {len(rows)} settings: {places(far)}.",
             f"The spread is more than half the mean in {len(spread)} of {len(rows)} settings: {places(spread)}.",
         ],
     )
-
-
-def table(options: argparse.Namespace) -> list[dict[str, Any]]:
-    settings = [
-        (order, vocab, length)
-        for order in sorted(set(options.orders))
-        for vocab in sorted(set(options.vocabs))
-        for length in sorted(set(options.lengths))
-    ]
-    for order, _, length in settings:
-        if length < order + 2:
-            raise ValueError(f"length must be at least order + 2 = {order + 2} for the lemma, got {length}")
-    return [
-        measure_setting(order, vocab, length, alpha=options.alpha, batch=options.batch, seed=options.seed)
-        for order, vocab, length in progress(settings, "pseudo_counts")
-    ]
 
 
 def measure_setting(order: int, vocab: int, length: int, *, alpha: float, batch: int, seed: int) -> dict[str, Any]:

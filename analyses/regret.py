@@ -18,34 +18,21 @@ of `seen` or of `entropy`; `contribution_share` is its part of that.
 
 from __future__ import annotations
 
-import argparse
 import itertools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analyses.cache import Cache
-from analyses.command import whole_number
-from analyses.subject import Study
-from analyses.yardstick import (
-    Predictor,
-    Sequences,
-    Trained,
-    add_common_arguments,
-    add_shape_arguments,
-    add_zoo_argument,
-    alpha_of,
-    excess_columns,
-    measure,
-    measure_bayes,
-    open_cache,
-    optimum,
-    progress,
-    remembered,
-    trained_checkpoints,
-)
+from analyses.ask import Ask
+from analyses.estimators import additive, alpha_of, optimum, soft
+from analyses.heldout import Predictor, Sequences, excess_columns, measure, measure_bayes
+from analyses.options import PRIOR_FORMS, ChainOptions, ZooOptions, option
+from analyses.subject import Study, Subject
+from analyses.zoo import find_subjects, predictor_of
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from analyses.cache import Cache
     from interp.chains.priors import Prior
 
 KIND = "study"
@@ -55,63 +42,38 @@ SEEN_BINS = (("0", 0, 0), ("1", 1, 1), ("2", 2, 2), ("3-5", 3, 5), ("more", 6, N
 ENTROPY_EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(batch=10_000)
-    parser.add_argument(
-        "--prior",
-        metavar="PRIOR",
-        default="hierarchical:5",
-        help="independent[:ALPHA] or hierarchical[:ETA,...[:ETA0]] (default: %(default)s)",
-    )
-    parser.add_argument("--length", metavar="T", type=whole_number(2), default=64, help="tokens (default: 64)")
-    add_shape_arguments(parser)
-    parser.add_argument(
-        "--draws",
-        metavar="N",
-        type=whole_number(16),
-        default=120,
-        help="posterior draws of the Bayes predictor (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--all-seeds", action="store_true", help="all checkpoints of that prior and length, not one of each kind"
-    )
-    add_zoo_argument(parser)
-    add_common_arguments(parser)
+@dataclass(frozen=True, kw_only=True)
+class Options(ChainOptions, ZooOptions):
+    batch: int = option(10_000, "sequences to look at (default: %(default)s)", metavar="N", least=1)
+    prior: str = option("hierarchical:5", f"{PRIOR_FORMS} (default: %(default)s)", metavar="PRIOR")
+    length: int = option(64, "tokens (default: %(default)s)", metavar="T", least=2)
+    draws: int = option(120, "posterior draws of the Bayes predictor (default: %(default)s)", metavar="N", least=16)
+    all_seeds: bool = option(False, "all checkpoints of that prior and length, not one of each kind")
 
 
-def study(options: argparse.Namespace) -> Study:
+ASK = Ask(options=Options(batch=4000), cost=4.0)
+
+
+def together(options: Options, piece: None) -> str:
+    """The optimum of this place is also what `kl_curves` asks for."""
+    return f"{options.prior} T={options.length}"
+
+
+def study(options: Options, cache: Cache) -> Study:
     """The excess of every predictor, bin by bin."""
+    from interp.chains.priors import parse_prior
     from interp.results import provenance
 
-    checkpoints = trained_checkpoints(options.zoo)
-    digests = {checkpoint.name: checkpoint.digest for checkpoint in checkpoints}
-    found = remembered("regret", options, lambda: table(options, checkpoints), checkpoints=digests)
-    notes = [found["summary"]]
-    if not found["models"]:
-        notes.append("no trained checkpoint of this prior and length was found")
-    return Study(
-        rows=found["rows"],
-        provenance=provenance(seed=options.seed, prior=found["prior"], checkpoints=found["models"]),
-        shown=("by", "bin", "predictor", "n", "kl", "excess", "excess_stderr", "excess_share", "contribution_share"),
-        notes=notes,
-        failures=found["failures"],
-    )
-
-
-def table(options: argparse.Namespace, checkpoints: list[Trained]) -> dict[str, Any]:
-    from interp.chains.priors import parse_prior
-
-    cache = open_cache(options)
     prior = parse_prior(options.prior, order=options.order, vocab=options.vocab)
     sequences = Sequences(prior=prior, batch=options.batch, length=options.length, seed=options.seed)
-    models = chosen(checkpoints, prior, length=options.length, every=options.all_seeds)
+    models = chosen(find_subjects(options.zoo), prior, length=options.length, every=options.all_seeds)
     bayes = measure_bayes(sequences, cache, draws=options.draws)
     predictors = [
         soft_matching_at(prior, options.length, "soft matching", seed=options.seed, cache=cache),
         add_alpha_of(prior),
-        *(model.predictor() for model in models),
+        *map(predictor_of, models),
     ]
-    measured = {p.name: measure(sequences, p, cache).values for p in progress(predictors, "regret")}
+    measured = {p.name: measure(sequences, p, cache).values for p in predictors}
     rows = []
     for by, bins in (("seen", seen_bins(sequences)), ("entropy", entropy_bins(sequences))):
         for label, inside in bins:
@@ -119,56 +81,44 @@ def table(options: argparse.Namespace, checkpoints: list[Trained]) -> dict[str, 
                 if inside.any():
                     rows.append(bin_row(by, label, name, values, bayes.values, inside))
     rows += position_rows(options, prior, models, cache)
-    subjects = {model.name: model.summary() for model in models}
+    summaries = {model.name: model.summary() for model in models}
     place = {"prior": options.prior, "order": prior.order, "vocab": prior.vocab, "length": options.length}
-    rows = [{**place, **row, "subject": subjects.get(row["predictor"])} for row in rows]
     whole = {name: excess_columns(values, bayes.values) for name, values in measured.items()}
     parts = [f"{name} {c['excess']:.4f} ({c['excess_share']:+.1%})" for name, c in whole.items()]
-    return {
-        "rows": rows,
-        "prior": prior.to_dict(),
-        "models": {model.name: model.digest[:16] for model in models},
-        "failures": [] if bayes.converged else ["the Bayes predictor did not converge; try more --draws"],
-        "summary": f"Bayes {bayes.values.mean():.4f} nats; excess: {', '.join(parts)}",
-    }
+    notes = [f"Bayes {bayes.values.mean():.4f} nats; excess: {', '.join(parts)}"]
+    if not models:
+        notes.append("no trained checkpoint of this prior and length was found")
+    digests = {model.name: model.digest[:16] for model in models}
+    return Study(
+        rows=[{**place, **row, "subject": summaries.get(row["predictor"])} for row in rows],
+        provenance=provenance(seed=options.seed, prior=prior.to_dict(), checkpoints=digests),
+        shown=("by", "bin", "predictor", "n", "kl", "excess", "excess_stderr", "excess_share", "contribution_share"),
+        notes=notes,
+        failures=[] if bayes.converged else ["the Bayes predictor did not converge; try more --draws"],
+    )
 
 
-def chosen(checkpoints: list[Trained], prior: Prior, *, length: int, every: bool) -> list[Trained]:
+def chosen(subjects: list[Subject], prior: Prior, *, length: int, every: bool) -> list[Subject]:
     """The checkpoints of this prior and length: all, or the first seed of each family with and without BOS."""
-    fitting = [checkpoint for checkpoint in checkpoints if checkpoint.fits(prior, length=length)]
+    fitting = [one for one in subjects if one.trained_on(prior, length=length)]
     if every:
         return fitting
-    kinds: dict[tuple[str, bool], Trained] = {}
-    for checkpoint in fitting:
-        kinds.setdefault((checkpoint.model["family"], checkpoint.model["bos"]), checkpoint)
+    kinds: dict[tuple[str, bool], Subject] = {}
+    for one in fitting:
+        kinds.setdefault((one.model_config["family"], one.model_config["bos"]), one)
     return list(kinds.values())
 
 
 def soft_matching_at(prior: Prior, length: int, name: str, *, seed: int, cache: Cache) -> Predictor:
     """Soft matching with BOS at the population optimum of this length."""
-    from interp.estimators.soft_matching import soft_matching
-
     best = optimum(prior, length=length, bos=True, draws=TUNING_DRAWS, seed=seed + 1, cache=cache)
     beta, kappa = best.usable()
-    return Predictor(
-        name=name,
-        group="construction",
-        key={"name": "soft matching", "vocab": prior.vocab, "beta": list(beta), "kappa": kappa},
-        law=lambda tokens: soft_matching(tokens, vocab=prior.vocab, beta=beta, kappa=kappa),
-    )
+    return soft(name, vocab=prior.vocab, beta=beta, kappa=kappa)
 
 
 def add_alpha_of(prior: Prior) -> Predictor:
     """add-alpha, with the prior's own alpha if it is independent and 0.5 otherwise (the better of the usual ones)."""
-    from interp.estimators.soft_matching import add_alpha
-
-    alpha = alpha_of(prior) if prior.independent else 0.5
-    return Predictor(
-        name=f"add-{alpha:g}",
-        group="classical",
-        key={"name": f"add-{alpha:g}", "order": prior.order, "vocab": prior.vocab, "alpha": alpha},
-        law=lambda tokens: add_alpha(tokens, order=prior.order, vocab=prior.vocab, alpha=alpha),
-    )
+    return additive(prior, alpha_of(prior) if prior.independent else 0.5)
 
 
 def seen_bins(sequences: Sequences) -> list[tuple[str, np.ndarray]]:
@@ -212,9 +162,7 @@ def bin_row(
     }
 
 
-def position_rows(
-    options: argparse.Namespace, prior: Prior, models: list[Trained], cache: Cache
-) -> list[dict[str, Any]]:
+def position_rows(options: Options, prior: Prior, models: list[Subject], cache: Cache) -> list[dict[str, Any]]:
     """Predictions made earlier: a prefix of a chain is a chain, so each position has sequences of that length."""
     import numpy as np
 
@@ -222,12 +170,12 @@ def position_rows(
     positions = sorted({p for p in (length // 16, length // 8, length // 4, length // 2, length) if p > prior.order})
     fixed = soft_matching_at(prior, length, "soft matching", seed=options.seed, cache=cache)
     rows = []
-    for position in progress(positions, "position"):
+    for position in positions:
         sequences = Sequences(prior=prior, batch=options.batch, length=position, seed=options.seed)
         bayes = measure_bayes(sequences, cache, draws=options.draws).values
         own = soft_matching_at(prior, position, "soft matching, retuned", seed=options.seed, cache=cache)
         predictors = [fixed, own, add_alpha_of(prior)]
-        predictors += [model.predictor() for model in models if position == length]
+        predictors += [predictor_of(model) for model in models if position == length]
         values = {"bayes": bayes} | {p.name: measure(sequences, p, cache).values for p in predictors}
         everything = np.ones(len(bayes), dtype=bool)
         for name, kl in values.items():

@@ -9,8 +9,10 @@ final stream sums to one.
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
+
+from analyses.ask import Ask, near, not_long
+from analyses.options import CheckpointOptions
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
@@ -18,9 +20,10 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("change.partial", "change.bos", "change.readout", "readout_uniform", "contribution.readout")
+ASK = Ask(select=not_long(near(64, seeds=1)), cost=0.4)
 
 
-def analyse(subject: Subject, options: argparse.Namespace) -> SmoothingSource:
+def analyse(subject: Subject, options: CheckpointOptions) -> SmoothingSource:
     from interp.instruments.smoothing_source import smoothing_source
 
     return smoothing_source(

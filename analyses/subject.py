@@ -1,30 +1,29 @@
-"""What an analysis is given and gives back: a `Subject` (one loaded checkpoint), a `Study` (a table of rows).
+"""What an analysis is given and gives back: a `Subject` (one checkpoint), a `Study` (a table of rows).
 
-    def analyse(subject: Subject, options: argparse.Namespace) -> Result      KIND = "checkpoint"
-    def survey(subjects: list[Subject], options) -> Study                     KIND = "zoo"
-    def study(options) -> Study                                               KIND = "study"
-
-Opening a subject reads `config.json` only. Its model and its held-out chains are made when first asked for,
-so that a bad path fails at once and without torch.
+Opening a subject reads `config.json` only. Its model, its held-out chains and what was captured on them are made when
+first asked for, so that a bad path fails at once and without torch; they are kept while the subject is, so that several
+instruments share them.
 """
 
 from __future__ import annotations
 
-import argparse
+import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from analyses.options import DEFAULT_BATCH, CheckpointOptions
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from interp.chains.priors import ChainBatch, Prior
+    from interp.circuit.capture import Capture
     from interp.hooked.checkpoint import CheckpointInfo
     from interp.hooked.transformer import InductionTransformer
 
-DEFAULT_BATCH = 512
 DEFAULT_ETA = 5.0  # both levels of the paper's hierarchical task
 
 
@@ -32,17 +31,23 @@ DEFAULT_ETA = 5.0  # both levels of the paper's hierarchical task
 class Subject:
     """One checkpoint under study, with held-out sequences from the prior it was trained on.
 
-    path      the directory, as the user wrote it
-    info      its `config.json`
-    options   batch and seed of the held-out sequences, and `prior` where the user gave one
+    path          the directory, as the user wrote it
+    name          what tables call it: the path below the zoo, or the directory's own name
+    info          its `config.json`
+    batch, seed   of the held-out sequences
+    given_prior   what --prior says of them; None for the training record's prior
     """
 
     path: Path
+    name: str
     info: CheckpointInfo
-    options: argparse.Namespace
+    batch: int = DEFAULT_BATCH
+    seed: int = 0
+    given_prior: str | None = None
+    _captures: dict[tuple[str, bool], Capture] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def open(cls, path: str | Path, options: argparse.Namespace) -> Subject:
+    def open(cls, path: str | Path, options: CheckpointOptions | None = None, *, name: str | None = None) -> Subject:
         """Read the checkpoint's description; a `ValueError` names what is wrong with it."""
         from interp.hooked.checkpoint import read_info
 
@@ -57,16 +62,34 @@ class Subject:
                 )
         if info.training is not None and not isinstance(info.training, dict):
             raise ValueError(f"{path}: the training record must be a JSON object or null")
-        return cls(path=Path(path), info=info, options=options)
+        subject = cls(path=Path(path), name=Path(path).resolve().name if name is None else name, info=info)
+        return subject if options is None else subject.asked(options)
+
+    def asked(self, options: CheckpointOptions) -> Subject:
+        """The same checkpoint on the sequences that the options ask for."""
+        return replace(self, batch=options.batch, seed=options.seed, given_prior=options.prior, _captures={})
 
     @property
-    def name(self) -> str:
-        """The directory's own name, short enough for tables."""
-        return self.path.resolve().name
+    def model_config(self) -> dict[str, Any]:
+        """family, order, vocab, length, bos and the rest of the model's description."""
+        return self.info.model
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """The training record; empty where there is none."""
+        return self.info.training or {}
 
     def summary(self) -> dict[str, Any]:
         """What it is, for the rows of a table: see `summary_of`."""
         return summary_of(self.info.model, self.info.training, prior=self.prior)
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of its description and weights."""
+        from interp.hooked.checkpoint import CONFIG_FILE, TENSOR_FILE
+
+        content = (self.path / CONFIG_FILE).read_bytes() + (self.path / TENSOR_FILE).read_bytes()
+        return hashlib.sha256(content).hexdigest()
 
     @cached_property
     def model(self) -> InductionTransformer:
@@ -77,16 +100,14 @@ class Subject:
 
     @cached_property
     def prior(self) -> Prior:
-        """What --prior says, else the prior of the training record, else the paper's hierarchical one."""
+        """The prior that was given, else that of the training record, else the paper's hierarchical one."""
         from interp.chains.priors import parse_prior, prior_from_dict
 
         order, vocab = self.info.model["order"], self.info.model["vocab"]
-        chosen = getattr(self.options, "prior", None)
-        recorded = (self.info.training or {}).get("prior")
-        if chosen is not None:
-            prior = parse_prior(chosen, order=order, vocab=vocab)
-        elif recorded is not None:
-            prior = prior_from_dict(recorded)
+        if self.given_prior is not None:
+            prior = parse_prior(self.given_prior, order=order, vocab=vocab)
+        elif self.training.get("prior") is not None:
+            prior = prior_from_dict(self.training["prior"])
         else:
             prior = parse_prior("hierarchical", order=order, vocab=vocab)
         if (prior.order, prior.vocab) != (order, vocab):
@@ -99,12 +120,21 @@ class Subject:
     @cached_property
     def chains(self) -> ChainBatch:
         """Held-out sequences at the model's length, with every true law known."""
-        return self.prior.sample(
-            batch=self.options.batch,
-            length=self.info.model["length"],
-            seed=self.options.seed,
-            method="explicit",
-        )
+        return self.prior.sample(batch=self.batch, length=self.info.model["length"], seed=self.seed, method="explicit")
+
+    def capture(self, *, query: Literal["last", "all"] = "last", copies: bool = False) -> Capture:
+        """`interp.capture` of the model on `chains`, taken once for all who ask."""
+        from interp.circuit.capture import capture
+
+        if (query, copies) not in self._captures:
+            self._captures[query, copies] = capture(
+                self.model, self.chains.tokens, query=query, copies=copies, checkpoint=str(self.path)
+            )
+        return self._captures[query, copies]
+
+    def trained_on(self, prior: Prior, *, length: int) -> bool:
+        """Whether it was trained on this prior at this length."""
+        return self.training.get("prior") == prior.to_dict() and self.info.model["length"] == length
 
 
 def summary_of(model: dict[str, Any], training: dict[str, Any] | None, *, prior: Prior) -> dict[str, Any]:
@@ -112,7 +142,7 @@ def summary_of(model: dict[str, Any], training: dict[str, Any] | None, *, prior:
     record = training or {}
     return {
         "family": model["family"],
-        "prior": "independent" if prior.independent else "hierarchical",
+        "prior": prior.kind,
         "bos": model["bos"],
         "length": model["length"],
         "order": model["order"],
@@ -121,6 +151,23 @@ def summary_of(model: dict[str, Any], training: dict[str, Any] | None, *, prior:
         "protocol": record.get("protocol"),
         "init": record.get("init"),
     }
+
+
+def prior_text(values: dict[str, Any]) -> str:
+    """The shortest text of a prior that `to_dict` described, as `parse_prior` reads it; without torch if it can.
+
+    >>> prior_text({"kind": "hierarchical", "order": 2, "vocab": 5, "eta": [5.0, 5.0], "eta0": 1.0})
+    'hierarchical:5'
+    """
+    if values["kind"] == "independent":
+        return f"independent:{values['alpha']:g}"
+    if values["kind"] == "hierarchical":
+        eta = values["eta"] if len(set(values["eta"])) > 1 else values["eta"][:1]
+        root = "" if values["eta0"] == 1 else f":{values['eta0']:g}"
+        return f"hierarchical:{','.join(f'{value:g}' for value in eta)}{root}"
+    from interp.chains.priors import prior_from_dict
+
+    return prior_from_dict(values).text
 
 
 @dataclass(frozen=True, kw_only=True)

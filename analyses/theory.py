@@ -10,15 +10,18 @@ loop by loop (`analyses.claims.definitions`). --batch is the number of sequences
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from analyses.ask import Ask
+from analyses.options import Options as CommonOptions
+from analyses.options import option
 from analyses.subject import Study
 
 if TYPE_CHECKING:
+    from analyses.cache import Cache
     from analyses.claims.claim import Claim
 
 KIND = "study"
@@ -45,18 +48,22 @@ CLAIMS = [
 ]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(batch=8)
-    parser.add_argument("--only", metavar="TEXT", help="check only claims whose label contains TEXT")
+@dataclass(frozen=True, kw_only=True)
+class Options(CommonOptions):
+    batch: int = option(8, "sequences in each random setting (default: %(default)s)", metavar="N", least=1)
+    only: str | None = option(None, "check only claims whose label contains TEXT", metavar="TEXT")
 
 
-def study(options: argparse.Namespace) -> Study:
+ASK = Ask(cost=10.0)
+
+
+def study(options: Options, cache: Cache) -> Study:
     """All claims, one row each."""
     from tqdm import tqdm
 
     from interp.results import provenance
 
-    only = getattr(options, "only", None) or ""
+    only = options.only or ""
     chosen = [entry for entry in CLAIMS if only in entry[2]]
     if not chosen:
         labels = ", ".join(dict.fromkeys(label for _, _, label in CLAIMS))

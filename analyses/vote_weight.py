@@ -10,8 +10,10 @@ share, is held at its harmonic mean.
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
+
+from analyses.ask import Ask, near
+from analyses.options import CheckpointOptions
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("verdict", "level_spread", "level_full", "compared", "held", "held_stderr", "shuffled")
+ASK = Ask(select=near(32, 64), options=CheckpointOptions(batch=2048), cost=1.0)
 
 
 def applies(info: CheckpointInfo) -> str | None:
@@ -28,7 +31,7 @@ def applies(info: CheckpointInfo) -> str | None:
     return "a logit readout is not linear in the votes" if info.model["readout"] != "probability" else None
 
 
-def analyse(subject: Subject, options: argparse.Namespace) -> VoteWeight:
+def analyse(subject: Subject, options: CheckpointOptions) -> VoteWeight:
     from interp.instruments.vote_weight import vote_weight
 
     return vote_weight(

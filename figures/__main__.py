@@ -1,7 +1,7 @@
-"""`python -m figures`: see `figures.door`."""
+"""`python -m figures`: see `figures.cli`."""
 
 import sys
 
-from figures.door import main
+from figures.cli import main
 
 sys.exit(main())

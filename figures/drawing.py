@@ -6,102 +6,159 @@ they come from, and a digest of all that shapes the picture: a figure whose dige
 
 from __future__ import annotations
 
-import argparse
+import importlib
 import io
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from analyses.cache import digest_of, source_tree
-from analyses.command import BadInput, Entry, one_line, say
-from analyses.report import check_document_target, json_text, write_file
+from analyses.command import BadInput, Entry
+from analyses.files import check_document_target, write_file
+from analyses.report import json_text
 from figures.panels import MissingPanel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from analyses.documents import Document
+
 STYLE = Path(__file__).parent / "house.mplstyle"
 
 
-def produce(
-    entry: Entry, module: ModuleType, documents: dict[str, dict[str, Any] | BadInput], options: argparse.Namespace
-) -> list[Path]:
-    """Draw one figure and write its files; returns their paths. What is already drawn is left as it is."""
-    mine = {}
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """A figure to draw: the rows that it chose, where they come from, and where the files go."""
+
+    figure: str
+    label: str
+    results: dict[str, Any]
+    provenance: dict[str, Any]
+    out: Path
+    formats: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """What it is, for a line of progress."""
+        return self.figure
+
+    @property
+    def cost(self) -> float:
+        """Figures take about as long as each other; many rows take longer."""
+        return 1.0 + sum(map(len, self.results.values())) / 100
+
+    @property
+    def sidecar(self) -> Path:
+        return self.out / f"{self.figure}.json"
+
+    @property
+    def pictures(self) -> list[Path]:
+        return [self.out / f"{self.figure}.{suffix}" for suffix in self.formats]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """A figure's files, what its sidecar says, its PNG if that was asked for, and whether it was drawn just now."""
+
+    files: tuple[Path, ...]
+    record: dict[str, Any]
+    png: bytes | None
+    new: bool
+
+
+def load_module(figure: str) -> Any:
+    """The figure itself."""
+    return importlib.import_module(f"figures.{figure}")
+
+
+def drawing_of(
+    entry: Entry, documents: Mapping[str, Document | BadInput], *, out: Path, formats: tuple[str, ...]
+) -> Drawing:
+    """What to draw; if a document could not be had, what was wrong is raised."""
+    module = load_module(entry.name)
+    mine: dict[str, Document] = {}
     for name in module.ANALYSES:
         document = documents[name]
         if isinstance(document, BadInput):
             raise document
         mine[name] = document
-    results = module.chosen({name: document["rows"] for name, document in mine.items()})
-    provenance = {name: document["provenance"] for name, document in mine.items()}
-    sidecar = options.out / f"{entry.name}.json"
-    pictures = [options.out / f"{entry.name}.{suffix}" for suffix in options.format]
-    digest = picture_digest(entry, results, provenance)
-    if already_drawn(sidecar, pictures, digest):
-        return [*pictures, sidecar]
+    return Drawing(
+        figure=entry.name,
+        label=entry.marker,
+        results=module.chosen({name: document.rows for name, document in mine.items()}),
+        provenance={name: document.provenance for name, document in mine.items()},
+        out=out,
+        formats=formats,
+    )
+
+
+def known_drawing(drawing: Drawing) -> Drawn | None:
+    """The figure as it lies there, if it was made from the same results by the same code."""
+    try:
+        record = json.loads(drawing.sidecar.read_text())
+        png = (drawing.out / f"{drawing.figure}.png").read_bytes() if "png" in drawing.formats else None
+    except (OSError, ValueError):
+        return None
+    here = all(picture.is_file() for picture in drawing.pictures)
+    if not here or not isinstance(record, dict) or record.get("digest") != picture_digest(drawing):
+        return None
+    return Drawn(files=(*drawing.pictures, drawing.sidecar), record=record, png=png, new=False)
+
+
+def draw(drawing: Drawing) -> Drawn:
+    """Draw the figure and write its files."""
     import matplotlib.pyplot as plt
 
+    module, results = load_module(drawing.figure), drawing.results
     with plt.style.context(STYLE), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", MissingPanel)
         figure = module.draw(results)
-        contents = [picture_bytes(figure, suffix) for suffix in options.format]
+        contents = {suffix: picture_bytes(figure, suffix) for suffix in drawing.formats}
         plt.close(figure)
     missing = list(dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, MissingPanel)))
     for one in caught:
         if not issubclass(one.category, MissingPanel):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    for note in missing:
-        say(f"warning: {entry.name}: {one_line(note)}")
-    for picture, content in zip(pictures, contents, strict=True):
-        write_file(picture, content)
     record = {
-        "figure": entry.name,
-        "label": entry.marker,
+        "figure": drawing.figure,
+        "label": drawing.label,
         "caption": module.caption(results),
         "claim": module.CLAIM,
         "verdict": vars(module.verdict(results)),
         "missing": missing,
-        "digest": digest,
-        "provenance": provenance,
+        "digest": picture_digest(drawing),
+        "provenance": drawing.provenance,
         "numbers": results,
     }
-    write_file(sidecar, json_text(record) + "\n")
-    return [*pictures, sidecar]
+    for picture, content in zip(drawing.pictures, contents.values(), strict=True):
+        write_file(picture, content)
+    write_file(drawing.sidecar, json_text(record) + "\n")
+    files = (*drawing.pictures, drawing.sidecar)
+    return Drawn(files=files, record=record, png=contents.get("png"), new=True)
 
 
-def check_figure_target(entry: Entry, options: argparse.Namespace) -> None:
+def check_figure_target(name: str, *, out: Path, formats: Sequence[str], overwrite: bool) -> None:
     """Refuse, before any work, to write where something else lies."""
-    sidecar = options.out / f"{entry.name}.json"
-    check_document_target(sidecar, key="figure", name=entry.name, overwrite=options.overwrite)
-    if not sidecar.exists() and not options.overwrite:
-        for suffix in options.format:
-            picture = options.out / f"{entry.name}.{suffix}"
+    sidecar = out / f"{name}.json"
+    check_document_target(sidecar, key="figure", name=name, overwrite=overwrite)
+    if not sidecar.exists() and not overwrite:
+        for suffix in formats:
+            picture = out / f"{name}.{suffix}"
             if picture.exists():
                 raise BadInput(f"{picture} is no figure of ours; --overwrite replaces it")
 
 
-def picture_digest(entry: Entry, results: dict[str, Any], provenance: dict[str, Any]) -> str:
+def picture_digest(drawing: Drawing) -> str:
     """A digest of everything that a picture and its sidecar depend on."""
-    return digest_of([results, provenance, source_tree().key(*code_of(entry.name))])
+    return digest_of([drawing.results, drawing.provenance, source_tree().key(*code_of(drawing.figure))])
 
 
 def code_of(figure: str) -> tuple[str, ...]:
-    """The modules whose imports are the code of a picture: the figure itself, and what draws and saves it."""
-    return f"figures.{figure}", "figures.drawing"
-
-
-def already_drawn(sidecar: Path, pictures: Sequence[Path], digest: str) -> bool:
-    """Whether the files are there, made from the same results by the same code."""
-    if not sidecar.is_file() or not all(picture.is_file() for picture in pictures):
-        return False
-    try:
-        return json.loads(sidecar.read_text()).get("digest") == digest
-    except ValueError:
-        return False
+    """The modules whose imports are the code of a picture: the figure itself, and this one."""
+    return f"figures.{figure}", __name__
 
 
 def picture_bytes(figure: Figure, suffix: str) -> bytes:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import base64
 import html
-import json
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analyses.command import BadInput, Entry
-from analyses.report import render_table, write_file
+from analyses.command import BadInput
+from analyses.documents import Document
+from analyses.files import write_file
+from analyses.report import render_table
+from figures.drawing import Drawn
 
 FILE = "index.html"
 MARK = '<meta name="generator" content="interp: python -m figures reproduce">'
@@ -28,6 +30,7 @@ WORD_CLASSES = {
 }
 REASON = "why, or what was measured"
 BRIEF = 160  # characters of the measured text in the table of verdicts; the figure's section has all of it
+MOST_PARTS = 5  # analyses whose time the page states
 PAPER_ORDER = (
     "fig:task_priors", "fig:two_layer_circuit", "fig:kl_vs_position", "fig:mech_main", "fig:mech_indep", "fig:app2",
     "fig:hier",
@@ -70,25 +73,18 @@ def check_target(file: Path, *, overwrite: bool) -> None:
         raise BadInput(f"{file} is no page of ours; --overwrite replaces it")
 
 
-def write(out: Path, entries: Mapping[str, Entry], documents: Mapping[str, dict[str, Any]]) -> Path:
-    """Write the page of what lies in `out`; returns its path."""
+def write(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Document], timing: Mapping[str, Any]) -> Path:
+    """Write the page of what was drawn and found; returns its path."""
     file = out / FILE
-    write_file(file, page(out, sidecars(out, entries), documents))
+    write_file(file, page(out, sorted(drawn, key=lambda one: _order(one.record)), documents, timing))
     return file
 
 
-def sidecars(out: Path, entries: Mapping[str, Entry]) -> list[dict[str, Any]]:
-    """What the figures left, in the paper's order, ours after the paper's; those not drawn are left out."""
-    files = [out / "figures" / f"{name}.json" for name in entries]
-    records = [json.loads(file.read_text()) for file in files if file.is_file()]
-    return sorted(records, key=lambda record: (_place(record["label"]), record["figure"]))
-
-
-def verdict_table(out: Path, entries: Mapping[str, Entry]) -> str:
+def verdict_table(records: Sequence[dict[str, Any]]) -> str:
     """The verdicts for a terminal."""
     rows = [
         {"figure": record["figure"], "verdict": record["verdict"]["word"], REASON: reason(record["verdict"])}
-        for record in sidecars(out, entries)
+        for record in sorted(records, key=_order)
     ]
     return render_table(rows)
 
@@ -104,28 +100,30 @@ def tally(records: Sequence[dict[str, Any]]) -> str:
     return ", ".join(f"{counts[word]} {word}" for word in WORD_CLASSES if counts[word]) or "none drawn"
 
 
-def page(out: Path, records: Sequence[dict[str, Any]], documents: Mapping[str, dict[str, Any]]) -> str:
+def page(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Document], timing: Mapping[str, Any]) -> str:
     """The whole page."""
-    ours = [record for record in records if not record["label"].startswith("fig:")]
-    papers = [record for record in records if record["label"].startswith("fig:")]
-    origins = [document["provenance"] for document in documents.values() if document["provenance"]]
+    records = [one.record for one in drawn]
+    ours = [one for one in drawn if not one.record["label"].startswith("fig:")]
+    papers = [one for one in drawn if one.record["label"].startswith("fig:")]
+    origins = [document.provenance for document in documents.values() if document.provenance]
     body = [
         "<h1>Induction heads interpolate n-grams: the figures, from the shipped checkpoints</h1>",
         "<p>Each picture stands beside what the paper claims with it, what was measured here, and a verdict with its "
         "reason. Every number can be traced: the JSON file beside a picture holds the values drawn, the tables hold "
         "the results behind them.</p>",
-        f"<p>The paper's figures ({len(papers)}): {tally(papers)}. Figures beyond the paper ({len(ours)}): "
-        f"{tally(ours)}.</p>",
+        f"<p>The paper's figures ({len(papers)}): {tally([one.record for one in papers])}. "
+        f"Figures beyond the paper ({len(ours)}): {tally([one.record for one in ours])}.</p>",
         "<h2>Verdicts</h2>",
         _verdicts(records),
         "<h2>The paper's figures</h2>",
-        *(_section(out, record) for record in papers),
+        *(_section(out, one) for one in papers),
         "<h2>Beyond the paper</h2>",
-        *(_section(out, record) for record in ours),
+        *(_section(out, one) for one in ours),
         "<h2>The theory, claim by claim</h2>",
-        _theory(documents.get("theory", {}).get("rows", [])),
+        _theory(documents["theory"].rows if "theory" in documents else []),
         "<h2>Tables</h2>",
         _tables(out, documents),
+        f"<p>{html.escape(time_words(timing))}</p>",
         f"<footer>{html.escape(_origin(origins[0] if origins else {}))}</footer>",
     ]
     return (
@@ -134,6 +132,24 @@ def page(out: Path, records: Sequence[dict[str, Any]], documents: Mapping[str, d
         f'{MARK}\n<title>interp: results</title>\n<link rel="icon" href="data:,">\n<style>{STYLE}</style>\n</head>\n'
         "<body>\n<main>\n" + "\n".join(body) + "\n</main>\n</body>\n</html>\n"
     )
+
+
+def time_words(timing: Mapping[str, Any]) -> str:
+    """Where the time went, in a few sentences."""
+    seconds, parts = timing["seconds"], list(timing["by_analysis"].items())
+    work = sum(timing["by_analysis"].values())
+    shares = ", ".join(f"{name} {part:.0f} s" for name, part in parts[:MOST_PARTS])
+    return (
+        f"This run took {seconds['analyses']:.0f} s for the analyses and {seconds['figures']:.0f} s for the figures on "
+        f"{timing['jobs']} processes; {timing['made']} answers were made and {timing['kept']} were known. "
+        f"All of them took {work:.0f} s of work when they were made, most of it for {shares}. "
+        "timing.json has the rest."
+    )
+
+
+def _order(record: Mapping[str, Any]) -> tuple[int, str]:
+    """The paper's order; ours after the paper's."""
+    return _place(record["label"]), record["figure"]
 
 
 def _place(label: str) -> int:
@@ -155,10 +171,10 @@ def _verdicts(records: Sequence[dict[str, Any]]) -> str:
     return f'<div class="wide"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
 
 
-def _section(out: Path, record: dict[str, Any]) -> str:
+def _section(out: Path, drawn: Drawn) -> str:
+    record = drawn.record
     name, verdict = record["figure"], record["verdict"]
-    picture = out / "figures" / f"{name}.png"
-    data = base64.b64encode(picture.read_bytes()).decode()
+    data = base64.b64encode(drawn.png or b"").decode()
     beside = [file for file in (f"{name}.pdf", f"{name}.svg", f"{name}.json") if (out / "figures" / file).is_file()]
     links = " · ".join(f'<a href="figures/{file}">{file}</a>' for file in beside)
     asked = "the paper" if record["label"].startswith("fig:") else "the question"
@@ -191,12 +207,12 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.1e}"
 
 
-def _tables(out: Path, documents: Mapping[str, dict[str, Any]]) -> str:
+def _tables(out: Path, documents: Mapping[str, Document]) -> str:
     lines = []
     for name, document in documents.items():
         files = [file for file in (f"{name}.csv", f"{name}_tidy.csv", f"{name}.json") if (out / file).is_file()]
         links = " · ".join(f'<a href="{file}">{file}</a>' for file in files)
-        lines.append(f"<tr><td>{name}</td><td>{len(document['rows'])}</td><td>{links}</td></tr>")
+        lines.append(f"<tr><td>{name}</td><td>{len(document.rows)}</td><td>{links}</td></tr>")
     head = "<tr><th>analysis</th><th>rows</th><th>files</th></tr>"
     return f'<div class="wide"><table><thead>{head}</thead><tbody>{"".join(lines)}</tbody></table></div>'
 

@@ -1,45 +1,83 @@
-"""`make reproduce`: every analysis of the plan, every figure, and the page that sets them beside the paper's claims."""
+"""`make reproduce`: every analysis that has an `ASK`, every figure, and the page with the paper's claims beside them.
+
+Results go from the analyses to the figures, and from both to the page, as values; what is written is for the reader and
+for the next run.
+"""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import dataclasses
+import json
 import sys
 import time
+from typing import Any
 
 from analyses import plan
 from analyses.command import BAD_INPUT, FAILED, OK, Entry, say
-from analyses.report import check_document_target
-from figures import door, drawing, page
+from analyses.files import check_document_target, write_file
+from figures import cli, drawing, page
+
+TIMING_FILE = "timing.json"
 
 
-def reproduce(entries: dict[str, Entry], options: argparse.Namespace) -> int:
-    """Run the plan, write the tables, draw the figures, write the page; returns the exit code."""
+def reproduce(entries: dict[str, Entry], order: cli.Order) -> int:
+    """Run the analyses, write their tables, draw the figures, write the page; returns the exit code."""
     start = time.monotonic()
-    plan.check_zoo(plan.PLAN, options.checkpoints)
-    for name in plan.PLAN:
-        check_document_target(options.out / f"{name}.json", key="analysis", name=name, overwrite=options.overwrite)
-    page.check_target(options.out / page.FILE, overwrite=options.overwrite)
-    pictures = argparse.Namespace(**{**vars(options), "out": options.out / "figures", "results": options.out})
-    pictures.format = tuple(dict.fromkeys([*options.format, "png"]))  # the page shows PNGs
-    for entry in entries.values():
-        drawing.check_figure_target(entry, pictures)
+    asks = plan.shipped_asks()
+    plan.check_zoo(asks, order.checkpoints)
+    for name in asks:
+        check_document_target(order.out / f"{name}.json", key="analysis", name=name, overwrite=order.overwrite)
+    page.check_target(order.out / page.FILE, overwrite=order.overwrite)
+    pictures = dataclasses.replace(
+        order,
+        out=order.out / "figures",
+        formats=tuple(dict.fromkeys([*order.formats, "png"])),  # the page shows PNGs
+    )
+    for name in entries:
+        drawing.check_figure_target(name, out=pictures.out, formats=pictures.formats, overwrite=order.overwrite)
 
-    say(f"== analyses, of the checkpoints below {options.checkpoints}")
+    say(f"== analyses, of the checkpoints below {order.checkpoints}")
     with contextlib.redirect_stdout(sys.stderr):
-        documents = plan.run_plan(plan.PLAN, zoo=options.checkpoints, cache=options.cache, jobs=options.jobs)
-    plan.write_documents(documents, options.out)
-    failures = [f"{name}: {line}" for name, document in documents.items() for line in document["failures"]]
-    errors = [error["error"] for document in documents.values() for error in document.get("errors", [])]
+        run = plan.run_plan(asks, zoo=order.checkpoints, cache=order.cache, jobs=order.jobs)
+    for document in run.documents.values():
+        document.write(order.out)
+    analysed = time.monotonic()
 
     say(f"== figures, into {pictures.out}")
-    _, undrawn = door.draw_all(list(entries.values()), pictures)
-    written = page.write(options.out, entries, documents)
+    drawn, undrawn = cli.draw_all(list(entries.values()), run.documents, pictures)
+    end = time.monotonic()
+    timing = timing_of(run, analyses=analysed - start, figures=end - analysed, jobs=order.jobs)
+    write_file(order.out / TIMING_FILE, json.dumps(timing, indent=1) + "\n")
+    written = page.write(order.out, drawn, run.documents, timing)
+    failures = [f"{name}: {line}" for name, document in run.documents.items() for line in document.failures]
     for line in failures:
         say(f"failed: {line}")
-    seconds = time.monotonic() - start
-    print(page.verdict_table(options.out, entries))
-    print(f"\n{written}: {len(entries)} figures, {len(documents)} analyses, {seconds:.0f} s.")
-    if errors or undrawn:
+    print(page.verdict_table([one.record for one in drawn]))
+    print(f"\n{written}: {len(entries)} figures, {len(run.documents)} analyses, {time.monotonic() - start:.0f} s.")
+    if undrawn or any(document.errors for document in run.documents.values()):
         return BAD_INPUT
     return FAILED if failures else OK
+
+
+def timing_of(run: plan.Run, *, analyses: float, figures: float, jobs: int) -> dict[str, Any]:
+    """Where the time went: in this run, by analysis, and question by question, the longest first.
+
+    An answer that the cache kept counts with the seconds that it took when it was made.
+    """
+    by_analysis: dict[str, float] = dict.fromkeys((question.analysis for question in run.seconds), 0.0)
+    for question, seconds in run.seconds.items():
+        by_analysis[question.analysis] += seconds
+    shares = sorted(by_analysis.items(), key=lambda share: -share[1])
+    longest = sorted(run.seconds, key=lambda question: -run.seconds[question])
+    return {
+        "jobs": jobs,
+        "seconds": {"analyses": round(analyses, 2), "figures": round(figures, 2)},
+        "made": len(run.made),
+        "kept": len(run.seconds) - len(run.made),
+        "by_analysis": {name: round(seconds, 2) for name, seconds in shares},
+        "questions": [
+            {"what": question.words, "seconds": round(run.seconds[question], 3), "made": question in run.made}
+            for question in longest
+        ],
+    }

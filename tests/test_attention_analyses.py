@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 
 import pytest
 
 import interp as ip
+from analyses.answers import options_of
 from analyses.subject import Subject, flat_rows
 from tests.known_captures import random_model
 
 QUESTIONS = ("copy_heads", "beta_kappa", "lag_pairs", "overlap_mass")
 
 
-def ask(name: str, path, *options: str):
+def ask(name: str, path, **options: object):
     module = importlib.import_module(f"analyses.{name}")
-    parser = argparse.ArgumentParser()
-    if hasattr(module, "add_arguments"):
-        module.add_arguments(parser)
-    own = vars(parser.parse_args(options))
-    given = argparse.Namespace(batch=64, seed=0, prior=None, **own)
+    given = options_of(module)(**{"batch": 64, **options})
     return module, module.analyse(Subject.open(path, given), given)
 
 
@@ -44,10 +40,10 @@ def test_a_construction_passes_and_random_weights_fail(name, tmp_path):
 
 def test_options_reach_the_instruments(tmp_path):
     ip.save(ip.construct(order=2, vocab=4, length=30, beta=(2.7, 1.2), kappa=3.3), tmp_path / "built")
-    fit = ask("beta_kappa", tmp_path / "built", "--source", "pattern", "--no-position")[1]
+    fit = ask("beta_kappa", tmp_path / "built", source="pattern", no_position=True)[1]
     assert fit.source == "pattern"
     assert fit.position_share == 0.0
-    assert ask("beta_kappa", tmp_path / "built", "--query", "all")[1].queries == 28
-    assert len(ask("overlap_mass", tmp_path / "built", "--query", "all")[1].queries) == 28
+    assert ask("beta_kappa", tmp_path / "built", query="all")[1].queries == 28
+    assert len(ask("overlap_mass", tmp_path / "built", query="all")[1].queries) == 28
     with pytest.raises(ValueError, match="copies must be a share"):
-        ask("copy_heads", tmp_path / "built", "--copies", "2")
+        ask("copy_heads", tmp_path / "built", copies=2.0)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import interp as ip
 from analyses import attention, construction_attention
+from analyses.cache import Cache
+from analyses.options import CheckpointOptions
 from analyses.subject import Subject, flat_rows
 from interp.chains.priors import HierarchicalDirichlet
 from interp.plotting import OVERLAP_COLOURS
@@ -19,12 +21,8 @@ from tests.planted import planted_standard, without_mechanism
 BETA, KAPPA = (2.5, 1.2), 2.0
 
 
-def options(**changed) -> argparse.Namespace:
-    return argparse.Namespace(**{"batch": 64, "seed": 0, "prior": None, **changed})
-
-
 def asked(path, **changed) -> attention.Attention:
-    given = options(**changed)
+    given = CheckpointOptions(**{"batch": 64, **changed})
     return attention.analyse(Subject.open(path, given), given)
 
 
@@ -123,11 +121,11 @@ def test_results_can_be_written_and_read(built):
     assert f"full {result.mass['full']:.3f}" in str(result)
 
 
-STUDY = argparse.Namespace(seed=0, batch=64, order=2, vocab=5, length=64, alpha=1.0)
+STUDY = construction_attention.Options(batch=64)
 
 
 def test_the_constructions_masses_are_those_of_the_three_estimators():
-    hard, soft, bos = construction_attention.study(STUDY).rows
+    hard, soft, bos = construction_attention.study(STUDY, Cache(None)).rows
     for row in (hard, soft, bos):
         assert sum(row["mass"].values()) == pytest.approx(1.0, abs=1e-9)
         assert row["mass"]["early"] == 0.0
@@ -145,7 +143,7 @@ def test_the_constructions_masses_are_those_of_the_three_estimators():
 
 def test_a_sequence_without_matches_is_refused(built):
     with pytest.raises(ValueError, match="none of 1 sequences of length 4"):
-        construction_attention.study(argparse.Namespace(**{**vars(STUDY), "batch": 1, "length": 4}))
+        construction_attention.study(replace(STUDY, batch=1, length=4), Cache(None))
     tokens = ip.IndependentDirichlet(order=2, vocab=4).sample(batch=2, length=3, seed=0).tokens
     with pytest.raises(ValueError, match="none of 2 sequences of length 3"):
         attention.first_with_matches(tokens, order=2)

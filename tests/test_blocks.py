@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyses.door import main
+from analyses.cli import main
 from interp.circuit.circuit import Circuit
 from interp.circuit.runner import predict
 from interp.hooked.checkpoint import save

@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analyses import answers, cli, estimators, heldout, optimal, regret, zoo
 from analyses import cache as caching
-from analyses import door, optimal, plan, regret, yardstick
 from analyses.cache import PACKAGES, ROOT, Cache, SourceTree, data_files, file_digest, module_of, source_file
 from analyses.command import read_entries
+from analyses.subject import Subject
 from figures import drawing
 from interp.chains.priors import HierarchicalDirichlet
+from interp.hooked.checkpoint import CheckpointInfo
 
 TREE = caching.source_tree()
 PRIOR = HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0))
@@ -30,24 +32,26 @@ PRIOR = HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0))
 def predictors() -> dict[str, tuple[str, ...]]:
     """The modules that make the KL of each kind of predictor, as `measure` finds them."""
     model = {"family": "standard", "bos": True, "length": 8, "order": 2, "vocab": 3}
-    checkpoint = yardstick.Trained(path=Path(), name="x", model=model, training={"prior": PRIOR.to_dict()}, digest="")
+    info = CheckpointInfo(path=Path(), model=model, training={"prior": PRIOR.to_dict()})
+    subject = Subject(path=Path(), name="x", info=info)
+    vars(subject)["digest"] = ""  # there are no files
     kinds = {
-        "closed form": next(yardstick.constructions(PRIOR, length=8, draws=400, seed=0, cache=Cache(None))),
+        "closed form": next(estimators.constructions(PRIOR, length=8, draws=400, seed=0, cache=Cache(None))),
         "add-alpha": regret.add_alpha_of(PRIOR),
-        "checkpoint": checkpoint.predictor(),
+        "checkpoint": zoo.predictor_of(subject),
     }
-    return {f"kl of {kind}": (module_of(yardstick.measure), module_of(one.law)) for kind, one in kinds.items()}
+    return {f"kl of {kind}": (module_of(heldout.measure), module_of(one.law)) for kind, one in kinds.items()}
 
 
 def roots() -> dict[str, tuple[str, ...]]:
     """Everything that is kept: name -> the modules from which its code is found."""
-    found = {f"analysis {name}": plan.code_of(name) for name in read_entries(door.FOLDER, marker="KIND")}
+    found = {f"analysis {name}": answers.code_of(name) for name in read_entries(cli.FOLDER, marker="KIND")}
     figures = read_entries(Path(drawing.__file__).parent, marker="LABEL")
     found |= {f"figure {name}": drawing.code_of(name) for name in figures}
     found |= {
-        "optimum": (module_of(yardstick.optimum),),
-        "Bayes": (module_of(yardstick.measure_bayes),),
-        "weights of Jelinek-Mercer": (module_of(yardstick.tuned_weights),),
+        "optimum": (module_of(estimators.optimum),),
+        "Bayes": (module_of(heldout.measure_bayes),),
+        "weights of Jelinek-Mercer": (module_of(estimators.tuned_weights),),
         "fits of trained models": (module_of(optimal.fitted),),
     }
     return found | predictors()
@@ -177,20 +181,18 @@ def test_a_module_left_out_by_hand_would_be_found(name: str) -> None:
     modules = ROOTS[name]
     assert unnoticed(TREE, modules) == set()
     for importer in modules:
-        for left_out in sorted(TREE.imports[importer] & set(TREE.imports)):
-            imports = {**TREE.imports, importer: TREE.imports[importer] - {left_out}}
-            for other in TREE.imports:  # nor does another way lead there
-                imports[other] = imports[other] - {left_out}
+        for left_out in sorted((TREE.imports[importer] & set(TREE.imports)) - set(modules)):
+            imports = {module: names - {left_out} for module, names in TREE.imports.items()}
             assert left_out in unnoticed(replace(TREE, imports=imports), modules)
 
 
 def test_closures_are_not_the_whole_suite() -> None:
     sizes = {name: len(TREE.closure(*modules)) for name, modules in ROOTS.items()}
     assert max(sizes.values()) < len(TREE.imports) / 2
-    assert "interp.estimators.bayes" not in TREE.closure(*plan.code_of("copy_heads"))
-    assert "analyses.attention" in TREE.closure(*plan.code_of("construction_attention"))
+    assert "interp.estimators.bayes" not in TREE.closure(*answers.code_of("copy_heads"))
+    assert "analyses.attention" in TREE.closure(*answers.code_of("construction_attention"))
     assert "figures.dynamics" in TREE.closure(*drawing.code_of("leaving_the_law"))
-    assert "analyses.claims.backoff" in TREE.closure(*plan.code_of("theory"))
+    assert "analyses.claims.backoff" in TREE.closure(*answers.code_of("theory"))
     assert {"models.zoo", "models.disentangled.compiled", "interp.hooked.checkpoint"} <= TREE.closure(
         *ROOTS["kl of checkpoint"]
     )
@@ -245,8 +247,8 @@ def computed_imports(source: str) -> list[str]:
 def test_no_result_imports_by_a_computed_name() -> None:
     behind = {module for modules in ROOTS.values() for module in TREE.closure(*modules)}
     found = {module for module in behind if computed_imports(source_file(ROOT, module).read_text())}
-    # The first loads the analysis that is asked for, whose code each key names; the second is the lazy package.
-    assert found == {"analyses.door", "interp"}
+    # The first two load the analysis or figure that is asked for, whose code each key names; then the lazy package.
+    assert found == {"analyses.answers", "figures.drawing", "interp"}
     assert computed_imports("import importlib\nimportlib.import_module(f'analyses.{name}')") == [
         "importlib.import_module"
     ]
@@ -324,8 +326,9 @@ EDITS = {
     ),
     "fast_predict mixes in the uniform law": (
         "models.zoo",
-        "        return standard.predict_hooked(model, tokens)\n",
-        "        law = standard.predict_hooked(model, tokens)\n        return 0.5 * law + 0.5 / law.shape[-1]\n",
+        "    return find_family(model.config.family).predict(model, tokens)\n",
+        "    law = find_family(model.config.family).predict(model, tokens)\n"
+        "    return 0.5 * law + 0.5 / law.shape[-1]\n",
         {"analysis kl_curves", "analysis optimal", "analysis regret", "kl of checkpoint"},
     ),
     "doubled betas in optimal": (
@@ -341,15 +344,15 @@ EDITS = {
         {"analysis kl_curves", "analysis optimal", "analysis pseudo_counts", "analysis regret", "analysis copy_heads"},
     ),
     "doubled KL in measure": (
-        "analyses.yardstick",
+        "analyses.heldout",
         '        return {"values": divergence.values.numpy(), "floored": np.array(divergence.floored)}\n',
         '        return {"values": 2 * divergence.values.numpy(), "floored": np.array(divergence.floored)}\n',
         {"analysis kl_curves", "analysis optimal", "analysis regret", "kl of checkpoint", "kl of closed form"},
     ),
     "doubled eta in parse_prior": (
-        "analyses.subject",
-        "        eta = numbers[0] if numbers else [DEFAULT_ETA]\n",
-        "        eta = [2 * value for value in (numbers[0] if numbers else [DEFAULT_ETA])]\n",
+        "interp.chains.priors",
+        "        eta = tuple(numbers[0]) if numbers else (DEFAULT_ETA,)\n",
+        "        eta = tuple(2 * value for value in (numbers[0] if numbers else (DEFAULT_ETA,)))\n",
         {"analysis kl_curves", "analysis optimal", "analysis regret", "analysis beta_kappa"},
     ),
 }
@@ -386,7 +389,7 @@ def asked(study):
     for name in [name for name in sys.modules if name.split(".")[0] in ("interp", "models", "analyses", "figures")]:
         del sys.modules[name]
     from analyses import kl_curves
-    from analyses.door import main
+    from analyses.cli import main
     kl_curves.TUNING_DRAWS = 100
     own = {"kl_curves": ["--draws", "16"], "optimal": ["--sweeps", "length", "--draws", "100"]}[study]
     common = ["--json", "--zoo", "zoo", "--cache", "cache", "--lengths", "32", "--priors", "hierarchical:5"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from analyses.door import main
+from analyses.cli import main
 from interp.chains.priors import ChainBatch
 from interp.circuit.circuit import Circuit
 from interp.circuit.runner import predict

@@ -1,7 +1,7 @@
 """The documentation: it builds without a warning, it is whole, it needs no network, and what it says runs.
 
 The site is built once, into a temporary directory. Every Python block of the pages is run, and what it prints is
-compared with the block of text that follows it. Every command is parsed by the door it is for.
+compared with the block of text that follows it. Every command is parsed by the program it is for.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import ast
 import contextlib
 import importlib.util
 import io
+import json
 import math
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -326,19 +328,53 @@ def test_wrong_output_would_be_found() -> None:
     assert not says_the_same("n = 100", "n = 104")
 
 
-def test_the_examples_on_extending_have_all_that_the_doors_ask_for() -> None:
-    """The example figure defines what the shipped figures define, and its rows are those of the analysis it names."""
-    source = next(block.body for block in blocks(DOCS / "howto" / "extend.md") if "LABEL =" in block.body)
-    defined = {node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
-    asked = {name for name in re.findall(r"\bmodule\.(\w+)\(", (ROOT / "figures" / "door.py").read_text())}
-    assert "draw" in asked
+def example(marker: str) -> str:
+    """The block of docs/howto/extend.md that is a file of its own and assigns the marker."""
+    return next(block.body for block in blocks(DOCS / "howto" / "extend.md") if f"\n{marker} = " in block.body)
+
+
+def test_an_analysis_and_a_figure_are_one_file_each(tmp_path: Path) -> None:
+    """In a copied tree the page's two files work from the command line, and `make reproduce` would ask for both."""
+    for package in ("interp", "models", "analyses", "figures"):
+        ignored = shutil.ignore_patterns("__pycache__", "checkpoints")
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
+    (tmp_path / "analyses" / "recent_mass.py").write_text(example("KIND"))
+    (tmp_path / "figures" / "two_curves.py").write_text(example("LABEL"))
+    rows = [{"predictor": name, "length": 32, "kl": kl} for name, kl in (("bayes", 0.2), ("add-1", 0.3))]
+    (tmp_path / "kl_curves.json").write_text(json.dumps({"analysis": "kl_curves", "rows": rows, "provenance": {}}))
+    script = (
+        "import json\n"
+        "from analyses import cli, plan\n"
+        "from figures import cli as figures_cli\n"
+        "assert plan.shipped_asks()['recent_mass'].options.batch == 256\n"
+        f"checkpoint = {str(ROOT / 'models/checkpoints/hierarchical_bos/disentangled/T32_seed0')!r}\n"
+        "assert cli.main(['recent_mass', checkpoint, '--within', '3', '--batch', '16', '--json']) == 0\n"
+        "assert figures_cli.main(['two_curves', '--results', '.', '--out', 'out', '--format', 'png']) == 0\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    document, _ = json.JSONDecoder().raw_decode(done.stdout)
+    assert document["rows"][0]["within"] == 3
+    assert document["rows"][0]["n"] == 16
+    sidecar = json.loads((tmp_path / "out" / "two_curves.json").read_text())
+    assert sidecar["verdict"]["word"] == "holds"
+    assert (tmp_path / "out" / "two_curves.png").stat().st_size > 1000
+
+
+def test_the_example_figure_has_all_that_is_asked_of_figures() -> None:
+    """It defines what the shipped figures define, and its rows are those of the analysis it names."""
+    defined = {node.name for node in ast.parse(example("LABEL")).body if isinstance(node, ast.FunctionDef)}
+    asked = {name for name in re.findall(r"\bmodule\.(\w+)\(", (ROOT / "figures" / "drawing.py").read_text())}
+    assert {"chosen", "draw", "caption", "verdict"} <= asked
     assert asked <= defined
-    drawn = (ROOT / "analyses" / "kl_curves.py").read_text()
-    shared = (ROOT / "analyses" / "yardstick.py").read_text()
+    drawn = "".join((ROOT / "analyses" / f"{name}.py").read_text() for name in ("kl_curves", "heldout", "estimators"))
     for column in ("predictor", "length", "kl"):
-        assert f'"{column}"' in drawn + shared
+        assert f'"{column}"' in drawn
     for predictor in ("bayes", "add-"):
-        assert f'"{predictor}' in drawn + shared.replace('f"', '"')
+        assert f'"{predictor}' in drawn.replace('f"', '"')
 
 
 def commands() -> list[tuple[str, str]]:
@@ -352,7 +388,7 @@ def commands() -> list[tuple[str, str]]:
 
 
 def check_command(line: str) -> None:
-    """Parse a command by the door it is for; its checkpoints, if they are shipped ones, must be there."""
+    """Parse a command by the program it is for; its checkpoints, if they are shipped ones, must be there."""
     words = shlex.split(line)
     for word in words:
         if word.startswith("models/checkpoints"):
@@ -362,28 +398,28 @@ def check_command(line: str) -> None:
         assert words[1] in targets, f"no target {words[1]}"
         return
     assert words[:2] == ["python", "-m"], line
-    door, arguments = words[2], words[3:]
-    if door == "models":
+    program, arguments = words[2], words[3:]
+    if program == "models":
         from models.__main__ import parser
 
         parser().parse_args(arguments)
         return
     from analyses.command import read_entries
 
-    if door == "analyses":
-        from analyses.door import ALL, FOLDER, load_module, make_parser
+    if program == "analyses":
+        from analyses.cli import ALL, FOLDER, load_module, make_parser
 
         entries = {**read_entries(FOLDER, marker="KIND"), ALL.name: ALL}
         if arguments:
             entry = entries[arguments[0]]
             make_parser(entry, None if entry is ALL else load_module(entry)).parse_args(arguments[1:])
         return
-    assert door == "figures", line
-    from figures import door as figures_door
+    assert program == "figures", line
+    from figures import cli
 
-    entries = read_entries(Path(figures_door.__file__).parent, marker="LABEL")
+    entries = read_entries(cli.FOLDER, marker="LABEL")
     if arguments:
-        figures_door.make_parser(entries[arguments[0]]).parse_args(arguments[1:])
+        cli.make_parser(entries[arguments[0]]).parse_args(arguments[1:])
 
 
 @pytest.mark.parametrize(("page", "line"), commands(), ids=[f"{page}: {line}" for page, line in commands()])

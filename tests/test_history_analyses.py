@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import interp as ip
-from analyses.door import main
+from analyses.cli import main
 from analyses.dynamics import settling_step
 from models.run import run
 from models.spec import make_spec

@@ -1,30 +1,25 @@
-"""The plan of `make reproduce`: which checkpoints are asked, and that nothing is computed twice."""
+"""What `make reproduce` asks: which checkpoints, what is shared, and that nothing is computed twice."""
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from analyses import plan
+from analyses import answers, plan
+from analyses.answers import Question
+from analyses.ask import Ask, everything, near, not_long, up_to
 from analyses.command import BadInput, read_entries
-from analyses.door import FOLDER
-from analyses.plan import (
-    Ask,
-    everything,
-    near,
-    not_long,
-    run_plan,
-    up_to,
-    with_snapshots,
-    with_votes,
-    write_documents,
-)
-from analyses.yardstick import trained_checkpoints
+from analyses.documents import questions_of
+from analyses.keys import Weights, key_of
+from analyses.options import CheckpointOptions
+from analyses.plan import asks_for, jobs_of, request_of, run_plan
+from analyses.pool import Progress, readable, run_jobs
+from analyses.zoo import find_subjects
 from tests import tiny_zoo
-
-SHIPPED = dict(plan.PLAN)
 
 
 @pytest.fixture(scope="module")
@@ -32,104 +27,221 @@ def zoo(tmp_path_factory):
     return tiny_zoo.plant(tmp_path_factory.mktemp("zoo"), families=("construction", "disentangled"))
 
 
-@pytest.fixture(autouse=True)
-def tiny_plan(monkeypatch):
-    monkeypatch.setattr(plan, "PLAN", dict(tiny_zoo.TINY_PLAN))
+def asked(*wanted):
+    known = tiny_zoo.tiny_asks()
+    return {name: known[name] for name in wanted}
 
 
 def names(checkpoints):
     return [checkpoint.name for checkpoint in checkpoints]
 
 
-def test_every_analysis_is_in_the_plan_and_the_other_way_round():
-    analyses = set(read_entries(FOLDER, marker="KIND"))
-    assert set(SHIPPED) == set(tiny_zoo.TINY_PLAN) == analyses
+def test_every_shipped_analysis_says_what_it_is_to_be_asked():
+    analyses = read_entries(plan.FOLDER, marker="KIND")
+    asks = plan.shipped_asks()
+    assert set(asks) == set(analyses)
+    for name, ask in asks.items():
+        options = answers.options_of(answers.load_module(name))
+        assert ask.options is None or type(ask.options) is options
+        assert ask.cost > 0
+
+
+def test_an_analysis_without_an_ask_is_left_out(monkeypatch):
+    module = answers.load_module("lag_pairs")
+    monkeypatch.delattr(module, "ASK")
+    assert "lag_pairs" not in plan.shipped_asks()
+    with pytest.raises(BadInput, match="no analysis 'lag_pairs' says what it is to be asked"):
+        asks_for(["lag_pairs"])
 
 
 def test_selections(zoo):
-    found = trained_checkpoints(zoo)
+    found = find_subjects(zoo)
     assert len(found) == 8
     assert names(everything(found)) == names(found)
     assert up_to(8)(found) == []
-    assert names(with_snapshots(found)) == ["hierarchical_bos/construction/T16_seed0"]
     first = near(64, 128, seeds=1)(found)
     assert names(first) == [name for name in names(found) if name.endswith("seed0")]
     assert len(near(64)(found)) == 8
 
 
-def test_long_runs_and_the_standard_family_can_be_left_out(zoo):
-    found = trained_checkpoints(zoo)
+def test_checkpoints_that_an_analysis_is_not_for_are_left_out(zoo):
+    found = find_subjects(zoo)
+    chosen = request_of("dynamics", Ask(), found, zoo=zoo, cache=zoo).checkpoints
+    assert [Path(path).name for path in chosen] == ["T16_seed0"]  # the one that kept snapshots
+    standard = replace(found[0], info=replace(found[0].info, model={**found[0].model_config, "family": "standard"}))
+    chosen = request_of("vote_weight", Ask(), [standard, *found[1:]], zoo=zoo, cache=zoo).checkpoints
+    assert list(chosen) == [str(one.path) for one in found[1:]]
+
+
+def with_info(one, **words):
+    """The subject with another length or protocol."""
+    model = {**one.model_config, **{name: words[name] for name in ("length",) if name in words}}
+    training = {**one.training, **{name: words[name] for name in ("protocol",) if name in words}}
+    return replace(one, info=replace(one.info, model=model, training=training), name=words.get("name", one.name))
+
+
+def test_long_runs_can_be_left_out(zoo):
+    found = find_subjects(zoo)
     assert not_long(everything)(found) == found
-    long = [replace(one, training={**one.training, "protocol": "long"}) for one in found[:2]]
+    long = [with_info(one, protocol="long") for one in found[:2]]
     assert not_long(everything)([*long, *found[2:]]) == found[2:]
-    standard = replace(found[0], model={**found[0].model, "family": "standard"})
-    assert with_votes(everything)([standard, *found[1:]]) == found[1:]
 
 
 def test_nearest_lengths_are_taken_by_ratio(zoo):
-    found = trained_checkpoints(zoo)
-    longer = [
-        type(one)(**{**vars(one), "name": f"{one.name}-{length}", "model": {**one.model, "length": length}})
-        for one in found
-        if one.name == "hierarchical_bos/construction/T16_seed0"
-        for length in (16, 90, 129)
-    ]
-    assert [one.model["length"] for one in near(64, 128)(longer)] == [90, 129]
-    assert [one.model["length"] for one in near(40)(longer)] == [90]
-    assert [one.model["length"] for one in near(20)(longer)] == [16]
+    (one,) = [one for one in find_subjects(zoo) if one.name == "hierarchical_bos/construction/T16_seed0"]
+    longer = [with_info(one, length=length, name=f"{one.name}-{length}") for length in (16, 90, 129)]
+    assert [one.model_config["length"] for one in near(64, 128)(longer)] == [90, 129]
+    assert [one.model_config["length"] for one in near(40)(longer)] == [90]
+    assert [one.model_config["length"] for one in near(20)(longer)] == [16]
+
+
+def test_questions_about_one_checkpoint_are_one_job_and_so_are_pieces_that_share_an_optimum(zoo, tmp_path):
+    wanted = asked("copy_heads", "beta_kappa", "overlap_mass", "lag_asymmetry", "kl_curves", "optimal", "theory")
+    found = find_subjects(zoo)
+    requests = [request_of(name, ask, found, zoo=zoo, cache=tmp_path) for name, ask in wanted.items()]
+    questions = [question for request in requests for question in questions_of(request)]
+    lengths = {str(one.path): one.model_config["length"] for one in found}
+    jobs = jobs_of(questions, wanted, {question: {} for question in questions}, lengths=lengths, cache=tmp_path)
+    assert sorted(question.words for job in jobs for question in job.questions) == sorted(q.words for q in questions)
+    by_checkpoint = [job for job in jobs if job.questions[0].checkpoint is not None]
+    assert len(by_checkpoint) == len(found)
+    for job in by_checkpoint:
+        assert [one.analysis for one in job.questions] == ["copy_heads", "beta_kappa", "overlap_mass", "lag_asymmetry"]
+        assert len({one.checkpoint for one in job.questions}) == 1
+    place = next(job for job in jobs if "kl_curves hierarchical:5 T=16" in {one.words for one in job.questions})
+    assert {one.analysis for one in place.questions} == {"kl_curves", "optimal"}
+    shorter = next(job for job in jobs if "kl_curves hierarchical:5 T=8" in {one.words for one in job.questions})
+    assert place.cost > shorter.cost
 
 
 def test_second_run_reads_what_the_first_computed(zoo, tmp_path, monkeypatch):
-    wanted = ["beta_kappa", "lag_asymmetry", "construction_attention"]
-    first = run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1)
-    assert [len(first[name]["rows"]) for name in wanted] == [8, 8, 3]
-    assert {row["subject"]["family"] for row in first["beta_kappa"]["rows"]} == {"construction", "disentangled"}
-    planted = [row for row in first["beta_kappa"]["rows"] if row["subject"]["family"] == "construction"]
+    wanted = asked("beta_kappa", "lag_asymmetry", "construction_attention", "pseudo_counts")
+    run = run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1)
+    first = run.documents
+    assert [len(first[name].rows) for name in wanted] == [8, 8, 3, 18]
+    assert run.made == set(run.seconds)
+    assert {row["subject"]["family"] for row in first["beta_kappa"].rows} == {"construction", "disentangled"}
+    planted = [row for row in first["beta_kappa"].rows if row["subject"]["family"] == "construction"]
     assert planted[0]["beta"] == pytest.approx(tiny_zoo.BETA, abs=1e-3)
 
-    monkeypatch.setattr(plan, "perform", lambda job: pytest.fail(f"{job.analysis} ran again"))
-    assert run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1) == first
-    # Another option is another job.
-    plan.PLAN["construction_attention"] = Ask(argv=("--length", "12"))
+    monkeypatch.setattr(plan, "perform", lambda job: pytest.fail(f"{job.words} ran again"))
+    again = run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1)
+    assert again.documents == first
+    assert again.made == set()
+    assert again.seconds == run.seconds
+    # Another option is another question.
+    ask = wanted["construction_attention"]
+    wanted["construction_attention"] = replace(ask, options=replace(ask.options, length=12))
     with pytest.raises(pytest.fail.Exception, match="construction_attention ran again"):
         run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1)
 
 
-def test_changed_weights_are_analysed_anew_and_only_they(tmp_path, monkeypatch):
+def test_changed_weights_are_analysed_anew_and_only_they(tmp_path):
     zoo = tiny_zoo.plant(tmp_path / "zoo", seeds=1, families=("construction", "disentangled"))
-    run_plan(["copy_heads"], zoo=zoo, cache=tmp_path / "cache", jobs=1)
+    wanted = asked("copy_heads", "theory")
+    run_plan(wanted, zoo=zoo, cache=tmp_path / "cache", jobs=1)
+    path = zoo / "independent_nobos/disentangled/T16_seed0"
     tiny_zoo.ip.save(
         tiny_zoo.model_of("disentangled", kappa=None, seed=7),
-        zoo / "independent_nobos/disentangled/T16_seed0",
+        path,
         training=tiny_zoo.training(tiny_zoo.INDEPENDENT, seed=0),
     )
-    ran = []
-    perform = plan.perform
-    monkeypatch.setattr(plan, "perform", lambda job: (ran.append(job.checkpoints), perform(job)))
-    run_plan(["copy_heads"], zoo=zoo, cache=tmp_path / "cache", jobs=1)
-    assert ran == [(str(zoo / "independent_nobos/disentangled/T16_seed0"),)]
+    made = run_plan(wanted, zoo=zoo, cache=tmp_path / "cache", jobs=1).made
+    assert [question.checkpoint for question in made] == [str(path)]
+
+
+# Which files of a zoo an analysis reads: its key must name each one.
+
+READ: list[str] = []
+WATCHED: list[str] = []
+
+
+def watch(event, arguments):
+    if WATCHED and event == "open" and isinstance(arguments[0], (str, os.PathLike)):
+        place = os.path.realpath(os.fspath(arguments[0]))
+        if place.startswith(WATCHED[0]):
+            READ.append(place)
+
+
+@pytest.fixture(scope="module")
+def watching(zoo):
+    import sys
+
+    sys.addaudithook(watch)  # it cannot be taken away again, but rests while nothing is watched
+    yield os.path.realpath(zoo)
+    WATCHED.clear()
+
+
+def checkpoint_questions(zoo):
+    found = find_subjects(zoo)
+    for name, ask in tiny_zoo.tiny_asks().items():
+        request = request_of(name, ask, found, zoo=zoo, cache=zoo)
+        if request.checkpoints:
+            yield questions_of(request)[0]
+
+
+def unnamed(question, key):
+    """The files that were read while the question was answered, and whose content is no part of the key."""
+    READ.clear()
+    answers.answer(question, cache=answers.Cache(None))
+    folders = {os.path.realpath(folder) for folder in key["weights"]}
+    return {file for file in READ if os.path.dirname(file) not in folders}
+
+
+def test_every_file_of_the_zoo_that_is_read_is_in_the_key(zoo, watching):
+    questions = list(checkpoint_questions(zoo))
+    assert len(questions) > 10
+    keys = {question: key_of(question, Weights()) for question in questions}
+    WATCHED[:] = [watching]
+    for question, key in keys.items():
+        assert unnamed(question, key) == set(), question.words
+        assert READ, question.words
+    symmetry = next(question for question in questions if question.analysis == "label_symmetry")
+    alone = {**keys[symmetry], "weights": {symmetry.checkpoint: ""}}
+    assert unnamed(symmetry, alone) != set()  # the other seed
+
+
+def test_snapshots_and_other_seeds_are_in_the_key(zoo):
+    path = str(zoo / "hierarchical_bos/construction/T16_seed0")
+    weights = Weights()
+    history = Question(analysis="dynamics", options=CheckpointOptions(), checkpoint=path)
+    assert len(key_of(history, weights)["weights"]) == 4
+    ask = tiny_zoo.tiny_asks()["label_symmetry"]
+    symmetry = Question(analysis="label_symmetry", options=ask.options, checkpoint=path)
+    assert len(key_of(symmetry, weights)["weights"]) == 2
+    alone = Question(analysis="label_symmetry", options=replace(ask.options, siblings=False), checkpoint=path)
+    assert len(key_of(alone, weights)["weights"]) == 1
 
 
 def test_damaged_cache_is_made_again(zoo, tmp_path):
-    first = run_plan(["construction_attention"], zoo=zoo, cache=tmp_path, jobs=1)
-    (file,) = tmp_path.glob("job-construction_attention-*.json")
-    file.write_text(file.read_text()[:100])
-    assert run_plan(["construction_attention"], zoo=zoo, cache=tmp_path, jobs=1) == first
+    wanted = asked("construction_attention")
+    first = run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1)
+    (file,) = tmp_path.glob("answer-construction_attention-*.json")
+    whole = file.read_text()
+    file.write_text(whole[:100])
+    second = run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1)
+    assert second.documents["construction_attention"].rows == first.documents["construction_attention"].rows
+    assert json.loads(file.read_text())["key"] == json.loads(whole)["key"]
 
 
 def test_two_processes_give_what_one_gives(zoo, tmp_path):
-    wanted = ["copy_heads"]
+    wanted = asked("copy_heads", "pseudo_counts")
     one = run_plan(wanted, zoo=zoo, cache=tmp_path / "one", jobs=1)
     two = run_plan(wanted, zoo=zoo, cache=tmp_path / "two", jobs=2)
-    assert one["copy_heads"]["rows"] == two["copy_heads"]["rows"]
+    for name in wanted:
+        assert one.documents[name].rows == two.documents[name].rows
 
 
-def test_documents_are_written_as_the_analyses_door_writes_them(zoo, tmp_path):
-    documents = run_plan(["lag_pairs", "construction_attention"], zoo=zoo, cache=tmp_path / "cache", jobs=1)
-    write_documents(documents, tmp_path)
+def test_documents_are_written_as_the_command_line_writes_them(zoo, tmp_path):
+    documents = run_plan(
+        asked("lag_pairs", "construction_attention"), zoo=zoo, cache=tmp_path / "cache", jobs=1
+    ).documents
+    for document in documents.values():
+        document.write(tmp_path)
     stored = json.loads((tmp_path / "lag_pairs.json").read_text())
     assert stored["analysis"] == "lag_pairs"
-    assert stored["rows"] == documents["lag_pairs"]["rows"]
+    assert stored["rows"] == documents["lag_pairs"].rows
+    assert stored["provenance"]["options"] == {"batch": 64, "seed": 0, "prior": None}
     assert (tmp_path / "lag_pairs.csv").read_text().startswith("analysis,checkpoint,subject.family")
     assert (tmp_path / "lag_pairs_tidy.csv").is_file()
     assert not (tmp_path / "construction_attention_tidy.csv").exists()
@@ -137,10 +249,41 @@ def test_documents_are_written_as_the_analyses_door_writes_them(zoo, tmp_path):
 
 def test_an_empty_zoo_gives_empty_documents(tmp_path):
     (tmp_path / "zoo").mkdir()
-    documents = run_plan(["attention", "lag_asymmetry"], zoo=tmp_path / "zoo", cache=tmp_path, jobs=1)
-    assert [document["rows"] for document in documents.values()] == [[], []]
+    documents = run_plan(asked("attention", "lag_asymmetry"), zoo=tmp_path / "zoo", cache=tmp_path, jobs=1).documents
+    assert [document.rows for document in documents.values()] == [[], []]
 
 
-def test_unknown_names_are_refused(zoo, tmp_path):
-    with pytest.raises(BadInput, match="no analysis 'nothing' in the plan"):
-        run_plan(["nothing"], zoo=zoo, cache=tmp_path, jobs=1)
+def test_unknown_names_are_refused():
+    with pytest.raises(BadInput, match="no analysis 'nothing' says what it is to be asked"):
+        asks_for(["nothing"])
+
+
+# The pool.
+
+
+class Timed:
+    def __init__(self, cost: float) -> None:
+        self.cost, self.words = cost, f"job of {cost:g}"
+
+
+def test_the_longest_jobs_start_first_and_each_is_reported(capsys):
+    jobs = [Timed(1.0), Timed(5.0), Timed(3.0)]
+    found = [(job.cost, result) for job, result in run_jobs(lambda job: 2 * job.cost, jobs, workers=1, what="x")]
+    assert found == [(5.0, 10.0), (3.0, 6.0), (1.0, 2.0)]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("; ")[1] for line in lines] == ["job of 5", "job of 3", "job of 1"]
+    assert lines[-1].startswith("  3/3, 0 s left")
+
+
+def test_time_left_is_what_is_left_at_the_pace_so_far(monkeypatch):
+    from analyses import pool
+
+    clock = [100.0]
+    monkeypatch.setattr(pool.time, "monotonic", lambda: clock[0])
+    jobs = [Timed(4.0), Timed(2.0), Timed(2.0)]
+    progress = Progress("x", jobs, workers=2)
+    assert progress.seconds_left() == 4.0  # by the costs alone, on two processes
+    clock[0] += 8.0
+    progress.advance(jobs[0])
+    assert progress.seconds_left() == 8.0  # two seconds for each second of cost
+    assert readable(400) == "7 min"

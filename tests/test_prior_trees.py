@@ -10,7 +10,7 @@ import pytest
 
 import interp as ip
 from analyses import circuit, prior_trees
-from analyses.door import main
+from analyses.cli import main
 from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet, Prior
 from interp.notation import key_kinds
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from analyses.door import main
+from analyses.cli import main
 from interp.chains.priors import ChainBatch, IndependentDirichlet
 from interp.circuit.capture import capture
 from interp.circuit.circuit import Circuit

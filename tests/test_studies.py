@@ -1,4 +1,4 @@
-"""The statistical studies, run through their door on few sequences."""
+"""The statistical studies, run from the command line on few sequences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from analyses import kl_curves, optimal, pseudo_counts, regret
-from analyses.door import main
+from analyses.cli import main
 from interp.chains.priors import HierarchicalDirichlet
 from interp.divergence import KL_FLOOR
 from interp.hooked.checkpoint import save
@@ -39,16 +39,16 @@ def cache(tmp_path_factory):
 
 @pytest.fixture
 def run(zoo, cache, capsys, monkeypatch):
-    """Run a study at the door and read its JSON; the tests share a cache."""
+    """Run a study from the command line and read its JSON; the tests share a cache."""
     for module in (kl_curves, regret):
         monkeypatch.setattr(module, "TUNING_DRAWS", 400)
 
-    def at_the_door(name, *arguments, code=0, with_zoo=True):
+    def from_the_command_line(name, *arguments, code=0, with_zoo=True):
         places = ["--cache", str(cache), *(["--zoo", str(zoo)] if with_zoo else [])]
         assert main([name, "--json", *places, *map(str, arguments)]) == code
         return json.loads(capsys.readouterr().out)
 
-    return at_the_door
+    return from_the_command_line
 
 
 CURVES = ("--vocab", 3, "--lengths", 8, LENGTH, "--batch", 300, "--draws", 80)
@@ -99,7 +99,7 @@ def test_second_run_computes_nothing(run, monkeypatch):
     def refuse(*_):
         raise AssertionError("computed again")
 
-    monkeypatch.setattr(kl_curves, "curves", refuse)
+    monkeypatch.setattr(kl_curves, "study_piece", refuse)
     assert run("kl_curves", *CURVES)["rows"] == first["rows"]
     with pytest.raises(AssertionError, match="computed again"):
         run("kl_curves", *CURVES, "--seed", 1)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from analyses.door import main
+from analyses.cli import main
 from analyses.label_symmetry import siblings_of
 from interp.circuit.circuit import Circuit
 from interp.circuit.runner import predict

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from analyses import door, theory
+from analyses import cli, theory
 from analyses.claims import adaptive_beta, backoff, blocks, definitions, estimators, invariance, priors
 from analyses.claims.claim import Claim, judge
 
@@ -242,7 +242,7 @@ def test_the_urn_law_of_short_sequences_by_hand():
 
 def test_command(monkeypatch, capsys):
     monkeypatch.setattr(theory, "CLAIMS", [entry for entry in theory.CLAIMS if entry[0] == "blocks"])
-    assert door.main(["theory", "--json", "--batch", "2"]) == 0
+    assert cli.main(["theory", "--json", "--batch", "2"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["analysis"] == "theory"
     assert [row["label"] for row in document["rows"]] == ["lemma:permutation_invariant_matrix", "corollary:inductive"]
@@ -250,11 +250,11 @@ def test_command(monkeypatch, capsys):
         assert {"label", "claim", "cases", "error", "tolerance", "holds", "note"} == set(row)
         assert row["holds"] is True
     monkeypatch.setattr(blocks, "averaging", lambda permutations: np.eye(len(permutations[0]) ** 2))
-    assert door.main(["theory", "--only", "lemma", "--batch", "2"]) == 1
+    assert cli.main(["theory", "--only", "lemma", "--batch", "2"]) == 1
     captured = capsys.readouterr()
     assert "0 of 1 claims hold." in captured.out
     assert captured.err.startswith("failed: lemma:permutation_invariant_matrix")
     with pytest.raises(SystemExit) as stop:
-        door.main(["theory", "--only", "nothing"])
+        cli.main(["theory", "--only", "nothing"])
     assert stop.value.code == 2
     assert "no claim's label contains 'nothing'" in capsys.readouterr().err

@@ -1,18 +1,21 @@
 """A zoo of every kind of checkpoint, small enough for tests: planted weights under made-up training records.
 
 `disentangled` models carry a construction's weights with a little noise, so that what figures must show is known;
-`standard` ones are untrained, the negative control. `TINY_PLAN` asks every analysis of the plan, on few sequences.
+`standard` ones are untrained, the negative control. `tiny_asks` asks what `make reproduce` asks, on few sequences.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import interp as ip
-from analyses.plan import Ask, everything, near, with_snapshots, with_votes
+from analyses import plan
+from analyses.answers import load_module, options_of
+from analyses.ask import Ask
 from models import disentangled, standard
 
 LENGTH, VOCAB, ORDER = 16, 3, 2
@@ -20,32 +23,31 @@ BETA, KAPPA = (2.5, 1.5), 2.0
 HIERARCHICAL = {"kind": "hierarchical", "order": ORDER, "vocab": VOCAB, "eta": [5.0, 5.0], "eta0": 1.0}
 INDEPENDENT = {"kind": "independent", "order": ORDER, "vocab": VOCAB, "alpha": 1.0}
 
-_PRIORS = ("--priors", "hierarchical:5", "independent:1", "--vocab", str(VOCAB))
-_LENGTHS = ("--lengths", "8", str(LENGTH))
-TINY_PLAN: dict[str, Ask] = {
-    "theory": Ask(argv=("--only", "corollary:mixture", "--batch", "2")),
-    "prior_trees": Ask(argv=("--batch", "64")),
-    "circuit": Ask(argv=("--batch", "64")),
-    "construction_attention": Ask(argv=("--length", str(LENGTH), "--vocab", str(VOCAB), "--batch", "64")),
-    "kl_curves": Ask(argv=("--batch", "60", "--draws", "80", *_PRIORS, *_LENGTHS)),
-    "optimal": Ask(argv=("--batch", "60", "--sweeps", "length", "--draws", "500", *_LENGTHS)),
-    "pseudo_counts": Ask(argv=("--batch", "60", "--lengths", "16", "32")),
-    "regret": Ask(argv=("--batch", "60")),
-    "attention": Ask(select=near(64, 128, seeds=1), argv=("--batch", "64")),
-    "copy_heads": Ask(select=everything, argv=("--batch", "32")),
-    "beta_kappa": Ask(select=everything, argv=("--batch", "64")),
-    "overlap_mass": Ask(select=everything, argv=("--batch", "64")),
-    "lag_pairs": Ask(select=near(64, seeds=1), argv=("--batch", "64")),
-    "identity_blocks": Ask(select=near(64, seeds=1), argv=("--batch", "64")),
-    "label_symmetry": Ask(select=near(64, seeds=1), argv=("--siblings", "--batch", "16")),
-    "causal": Ask(select=near(64, seeds=1), argv=("--batch", "32")),
-    "smoothing_source": Ask(select=near(64, seeds=1), argv=("--batch", "32")),
-    "direct_path": Ask(select=near(64, seeds=1), argv=("--batch", "64")),
-    "vote_weight": Ask(select=with_votes(near(64)), argv=("--batch", "64")),
-    "nearest_estimator": Ask(select=near(64, seeds=1), argv=("--batch", "32")),
-    "dynamics": Ask(select=with_snapshots, argv=("--batch", "32")),
-    "lag_asymmetry": Ask(select=everything, argv=("--batch", "64")),
+SMALL: dict[str, dict[str, Any]] = {
+    "theory": {"only": "corollary:mixture", "batch": 2},
+    "construction_attention": {"length": LENGTH, "vocab": VOCAB, "batch": 64},
+    "kl_curves": {"batch": 60, "draws": 80, "vocab": VOCAB, "lengths": (8, LENGTH)},
+    "optimal": {"batch": 60, "draws": 500, "lengths": (8, LENGTH)},
+    "pseudo_counts": {"batch": 60, "lengths": (16, 32)},
+    "regret": {"batch": 60},
+    "copy_heads": {"batch": 32},
+    "label_symmetry": {"batch": 16},
+    "causal": {"batch": 32},
+    "smoothing_source": {"batch": 32},
+    "nearest_estimator": {"batch": 32},
+    "dynamics": {"batch": 32},
 }
+_shipped_asks = plan.shipped_asks
+
+
+def tiny_asks() -> dict[str, Ask]:
+    """What the analyses want to be asked, on few sequences: 64 where `SMALL` says nothing."""
+    return {name: replace(ask, options=_small(name, ask)) for name, ask in _shipped_asks().items()}
+
+
+def _small(name: str, ask: Ask) -> Any:
+    options = options_of(load_module(name))() if ask.options is None else ask.options
+    return replace(options, **SMALL.get(name, {"batch": 64}))
 
 
 def plant(folder: Path, *, seeds: int = 2, families: tuple[str, ...] = ("construction", "disentangled", "standard")):

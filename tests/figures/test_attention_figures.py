@@ -58,10 +58,9 @@ FIELDS = ("copy_bias", "match_bias", "match_weight", "copy_pattern", "match_scor
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     zoo = tiny_zoo.plant(tmp_path_factory.mktemp("zoo"), seeds=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "PLAN", dict(tiny_zoo.TINY_PLAN))
-        documents = plan.run_plan(ANALYSES, zoo=zoo, cache=tmp_path_factory.mktemp("cache"), jobs=1)
-    return {name: document["rows"] for name, document in documents.items()}
+    asks = {name: tiny_zoo.tiny_asks()[name] for name in ANALYSES}
+    run = plan.run_plan(asks, zoo=zoo, cache=tmp_path_factory.mktemp("cache"), jobs=1)
+    return {name: document.rows for name, document in run.documents.items()}
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 import interp as ip
-from analyses import door as analyses_door
+from analyses import cli as analyses_cli
 from analyses import kl_curves, regret
 from figures import _curves, drawing
 from figures.panels import FAMILY_COLOURS, MissingPanel
@@ -270,7 +270,7 @@ def planted(tmp_path_factory):
 def run(argv):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert analyses_door.main(argv) in (0, 1)  # few sequences may not converge
+        assert analyses_cli.main(argv) in (0, 1)  # few sequences may not converge
 
 
 def rows_of(folder, *names):

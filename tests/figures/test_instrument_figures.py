@@ -17,7 +17,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import interp as ip
-from analyses import door as analyses_door
+from analyses import cli as analyses_cli
 from figures import (
     causal,
     direct_path,
@@ -65,7 +65,7 @@ def results(zoo: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[st
     out = tmp_path_factory.mktemp("results")
     found = {}
     for name in ("causal", "direct_path", "identity_blocks", "lag_pairs", "overlap_mass", "smoothing_source"):
-        code = analyses_door.main([name, *zoo, "--batch", "96", "--out", str(out)])
+        code = analyses_cli.main([name, *zoo, "--batch", "96", "--out", str(out)])
         assert code in (0, 1)  # 1 for causal: even attention costs d no loss, so none can be recovered
         found[name] = json.loads((out / f"{name}.json").read_text())["rows"]
     return found | {"dynamics": [history()]}
@@ -253,7 +253,7 @@ class TestIdentityBlocks:
         training = {"prior": PRIORS["hierarchical"], "seed": 0, "protocol": "annealed"}
         ip.save(without_mechanism(), tmp_path / "a", training=training)
         arguments = ["identity_blocks", str(tmp_path / "a"), "--batch", "96", "--out", str(tmp_path / "results")]
-        assert analyses_door.main(arguments) == 1  # it says itself that it cannot be trusted
+        assert analyses_cli.main(arguments) == 1  # it says itself that it cannot be trusted
         rows = json.loads((tmp_path / "results" / "identity_blocks.json").read_text())["rows"]
         assert identity_blocks.verdict(identity_blocks.chosen({"identity_blocks": rows})).word == "does not hold here"
 

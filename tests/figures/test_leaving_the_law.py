@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import interp as ip
-from analyses import door as analyses_door
+from analyses import cli as analyses_cli
 from figures import drawing, leaving_the_law
 from figures.panels import MissingPanel
 from tests.figures.artists import assert_readable
@@ -34,7 +34,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str
     found: dict[str, list[dict[str, Any]]] = {}
     for name, batch in (("vote_weight", "2048"), ("beta_kappa", "64")):
         paths = [str(folder / "main"), str(folder / "long")]
-        assert analyses_door.main([name, *paths, "--batch", batch, "--out", str(folder / "out")]) in (0, 1)
+        assert analyses_cli.main([name, *paths, "--batch", batch, "--out", str(folder / "out")]) in (0, 1)
         found[name] = json.loads((folder / "out" / f"{name}.json").read_text())["rows"]
     falling = history(**WITHOUT, protocol="long")
     for place, row in enumerate(falling["rows"]):

@@ -13,13 +13,13 @@ import pytest
 
 from analyses import plan
 from analyses.command import read_entries
-from figures import door, page
+from figures import cli, drawing, page
 from figures.verdict import WORDS
 from tests import tiny_zoo
 
 pytestmark = pytest.mark.xdist_group("page")  # one process makes the page that all these tests look at
 
-ENTRIES = read_entries(door.FOLDER, marker="LABEL")
+ENTRIES = read_entries(cli.FOLDER, marker="LABEL")
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +29,13 @@ def made(tmp_path_factory):
     zoo = tiny_zoo.plant(folder / "zoo", seeds=2)
     out = folder / "results"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "PLAN", dict(tiny_zoo.TINY_PLAN))
+        patch.setattr(plan, "shipped_asks", tiny_zoo.tiny_asks)
         arguments = ["reproduce", "--checkpoints", str(zoo), "--out", str(out), "--cache", str(folder / "cache")]
-        code = door.main([*arguments, "--jobs", "1"])
+        code = cli.main([*arguments, "--jobs", "1"])
         before = {file: file.stat().st_mtime_ns for file in (out / "figures").iterdir()}
-        patch.setattr(plan, "perform", lambda job: pytest.fail(f"{job.analysis} ran again"))
-        again = door.main([*arguments, "--jobs", "1"])
+        patch.setattr(plan, "perform", lambda job: pytest.fail(f"{job.words} ran again"))
+        patch.setattr(drawing, "draw", lambda one: pytest.fail(f"{one.figure} was drawn again"))
+        again = cli.main([*arguments, "--jobs", "1"])
         after = {file: file.stat().st_mtime_ns for file in (out / "figures").iterdir()}
     return {"code": code, "again": again, "out": out, "redrawn": before != after}
 
@@ -45,7 +46,7 @@ def test_everything_is_written_and_the_second_run_computes_and_draws_nothing(mad
     for name in ENTRIES:
         for suffix in ("pdf", "png", "json"):
             assert (made["out"] / "figures" / f"{name}.{suffix}").stat().st_size > 500
-    for name in tiny_zoo.TINY_PLAN:
+    for name in tiny_zoo.tiny_asks():
         assert (made["out"] / f"{name}.csv").is_file()
 
 
@@ -74,10 +75,10 @@ def test_page_is_self_contained_and_shows_every_figure(made):
 
 
 def test_tables_of_verdicts_give_reasons_and_the_sections_every_number(made):
-    records = page.sidecars(made["out"], ENTRIES)
+    records = [json.loads((made["out"] / "figures" / f"{name}.json").read_text()) for name in ENTRIES]
     text = (made["out"] / page.FILE).read_text()
     head, sections = text.split("<h2>The paper's figures</h2>")
-    terminal = " ".join(page.verdict_table(made["out"], ENTRIES).split())
+    terminal = " ".join(page.verdict_table(records).split())
     assert page.REASON in head
     assert page.REASON in terminal
     for record in records:
@@ -92,6 +93,19 @@ def test_tables_of_verdicts_give_reasons_and_the_sections_every_number(made):
         mine = [record for record in records if record["label"].startswith(start)]
         assert f"{name} ({len(mine)}): {page.tally(mine)}." in head
         assert sum(map(int, re.findall(r"\d+", page.tally(mine)))) == len(mine)
+
+
+def test_time_is_stated_by_analysis_and_by_question(made):
+    timing = json.loads((made["out"] / "timing.json").read_text())
+    assert timing["made"] == 0  # the second run knew all
+    assert timing["kept"] == len(timing["questions"]) > len(tiny_zoo.tiny_asks())
+    assert set(timing["by_analysis"]) == set(tiny_zoo.tiny_asks())
+    assert sum(timing["by_analysis"].values()) == pytest.approx(
+        sum(one["seconds"] for one in timing["questions"]), abs=0.01 * len(timing["questions"])
+    )
+    seconds = [one["seconds"] for one in timing["questions"]]
+    assert seconds == sorted(seconds, reverse=True)
+    assert html.escape(page.time_words(timing)) in (made["out"] / page.FILE).read_text()
 
 
 def test_long_measurements_are_cut_only_where_no_reason_is_given():
@@ -150,10 +164,10 @@ def test_page_opens_in_a_browser(made, width):
 @pytest.mark.parametrize("name", ["mech_main", "lag_pairs"])
 def test_missing_checkpoints_leave_notes_and_the_rest_is_drawn(tmp_path, monkeypatch, capsys, name):
     """Only constructions: panels of trained models are notes, and warned of. Each figure's own tests go further."""
-    monkeypatch.setattr(plan, "PLAN", dict(tiny_zoo.TINY_PLAN))
+    monkeypatch.setattr(plan, "shipped_asks", tiny_zoo.tiny_asks)
     zoo = tiny_zoo.plant(tmp_path / "zoo", seeds=1, families=("construction",))
     arguments = [name, "--checkpoints", str(zoo), "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
-    assert door.main([*arguments, "--jobs", "1", "--format", "png"]) == 0
+    assert cli.main([*arguments, "--jobs", "1", "--format", "png"]) == 0
     captured = capsys.readouterr()
     assert captured.out.split() == [str(tmp_path / "out" / f"{name}.{suffix}") for suffix in ("png", "json")]
     assert f"warning: {name}: panel left out" in captured.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import copy
 
 import matplotlib.pyplot as plt
@@ -12,6 +11,7 @@ from matplotlib.colors import to_hex
 
 import interp as ip
 from analyses import circuit, prior_trees
+from analyses.cache import Cache
 from analyses.subject import Study
 from figures import drawing, task_priors, two_layer_circuit
 from figures._schematic import letter
@@ -29,16 +29,14 @@ def rows_of(study: Study) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def trees():
-    options = argparse.Namespace(seed=0, order=2, vocab=3, alpha=1.0, eta=5.0, draws=2000)
-    return task_priors.chosen({"prior_trees": rows_of(prior_trees.study(options))})
+    options = prior_trees.Options(draws=2000)
+    return task_priors.chosen({"prior_trees": rows_of(prior_trees.study(options, Cache(None)))})
 
 
 @pytest.fixture(scope="module")
 def circuits():
-    options = argparse.Namespace(
-        seed=0, batch=512, order=2, vocab=3, length=12, eta=5.0, beta=list(BETA), kappa=KAPPA, draws=2
-    )
-    return two_layer_circuit.chosen({"circuit": rows_of(circuit.study(options))})
+    options = circuit.Options(beta=BETA, kappa=KAPPA, draws=2)
+    return two_layer_circuit.chosen({"circuit": rows_of(circuit.study(options, Cache(None)))})
 
 
 def drawn(module, results):

@@ -1,15 +1,18 @@
-"""The figures' door: exit codes, files that are not ours, and pictures that are the same when drawn again."""
+"""The figures' command line: exit codes, files that are not ours, and pictures that are the same when drawn again."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from analyses import plan
+from analyses.answers import Question
 from analyses.command import read_entries
-from analyses.plan import Ask
-from figures import door
+from analyses.options import CheckpointOptions
+from figures import cli
 from tests import tiny_zoo
 
 NAME = "nobos_construction_fixed"  # it needs no checkpoint
@@ -18,7 +21,7 @@ SUFFIXES = ("pdf", "png", "json")
 
 @pytest.fixture(autouse=True)
 def small_study(monkeypatch):
-    monkeypatch.setattr(plan, "PLAN", dict(tiny_zoo.TINY_PLAN))
+    monkeypatch.setattr(plan, "shipped_asks", tiny_zoo.tiny_asks)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +32,7 @@ def draw(tmp_path_factory):
     def run(*arguments: object) -> int:
         given = [str(argument) for argument in arguments]
         zoo = [] if "--checkpoints" in given or "--results" in given else ["--checkpoints", str(empty)]
-        return door.main([*given, "--cache", str(cache), "--jobs", "1", *zoo])
+        return cli.main([*given, "--cache", str(cache), "--jobs", "1", *zoo])
 
     return run
 
@@ -78,9 +81,9 @@ def test_what_is_drawn_already_is_left_alone(draw, tmp_path, monkeypatch):
     before = picture.stat().st_mtime_ns
     assert draw(NAME, "--out", tmp_path, "--format", "png") == 0
     assert picture.stat().st_mtime_ns == before
-    monkeypatch.setitem(
-        plan.PLAN, "construction_attention", Ask(argv=(*plan.PLAN["construction_attention"].argv, "--seed", "1"))
-    )
+    ask = tiny_zoo.tiny_asks()["construction_attention"]
+    other = replace(ask, options=replace(ask.options, seed=1))
+    monkeypatch.setattr(plan, "shipped_asks", lambda: {"construction_attention": other})
     assert draw(NAME, "--out", tmp_path, "--format", "png") == 0
     assert picture.stat().st_mtime_ns > before
 
@@ -96,7 +99,7 @@ def test_what_is_drawn_already_is_left_alone(draw, tmp_path, monkeypatch):
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, words, capsys):
-    assert refused(lambda: door.main(arguments)) == 2
+    assert refused(lambda: cli.main(arguments)) == 2
     captured = capsys.readouterr()
     assert not captured.out
     assert len(captured.err.splitlines()) == 1
@@ -136,7 +139,7 @@ def test_missing_checkpoints_are_a_note_and_a_warning(draw, tmp_path, capsys):
 
 @pytest.mark.parametrize("name", ["all", "nobos_trained", "mech_indep", "lag_asymmetry", "reproduce"])
 def test_no_checkpoint_is_told_before_any_work(name, draw, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(plan, "perform", lambda job: pytest.fail(f"{job.analysis} ran"))
+    monkeypatch.setattr(plan, "perform", lambda job: pytest.fail(f"{job.words} ran"))
     (tmp_path / "zoo").mkdir()
     assert refused(draw, name, "--checkpoints", tmp_path / "zoo", "--out", tmp_path / "out") == 2
     words = f"error: no finished checkpoint below {tmp_path / 'zoo'}; python -m models train makes one\n"
@@ -145,8 +148,8 @@ def test_no_checkpoint_is_told_before_any_work(name, draw, tmp_path, monkeypatch
 
 
 def test_examples_in_the_help_are_understood(capsys):
-    for entry in (door.ALL, door.REPRODUCE, read_entries(door.FOLDER, marker="LABEL")[NAME]):
-        parser = door.make_parser(entry)
+    for entry in (cli.ALL, cli.REPRODUCE, read_entries(cli.FOLDER, marker="LABEL")[NAME]):
+        parser = cli.make_parser(entry)
         examples = parser.format_help().partition("examples:\n")[2].splitlines()
         assert len(examples) == 2
         for example in examples:
@@ -160,18 +163,18 @@ def test_results_are_kept_beside_the_page_unless_told_otherwise(tmp_path, monkey
     from figures import reproduce
 
     seen = []
-    monkeypatch.setattr(reproduce, "reproduce", lambda entries, options: seen.append(options.cache) or 0)
-    assert door.main(["reproduce", "--out", str(tmp_path / "out")]) == 0
-    assert door.main(["reproduce", "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "mine")]) == 0
+    monkeypatch.setattr(reproduce, "reproduce", lambda entries, order: seen.append(order.cache) or 0)
+    assert cli.main(["reproduce", "--out", str(tmp_path / "out")]) == 0
+    assert cli.main(["reproduce", "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "mine")]) == 0
     assert seen == [tmp_path / "out" / "cache", tmp_path / "mine"]
-    assert "in the directory of --out" in " ".join(door.make_parser(door.REPRODUCE).format_help().split())
-    assert "(default: results/cache)" in " ".join(door.make_parser(door.ALL).format_help().split())
+    assert "in the directory of --out" in " ".join(cli.make_parser(cli.REPRODUCE).format_help().split())
+    assert "(default: results/cache)" in " ".join(cli.make_parser(cli.ALL).format_help().split())
 
 
 def test_listing_shows_every_summary_in_full_and_labels_that_differ(capsys):
-    assert door.main([]) == 0
+    assert cli.main([]) == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
-    entries = read_entries(door.FOLDER, marker="LABEL")
+    entries = read_entries(cli.FOLDER, marker="LABEL")
     assert set(lines) == set(entries)
     for name, entry in entries.items():
         assert len(lines[name]) <= 110
@@ -182,13 +185,26 @@ def test_listing_shows_every_summary_in_full_and_labels_that_differ(capsys):
     assert lines["bos_trained"].endswith("[fig:app2_bos_tr_attn]")
 
 
-def test_progress_names_prior_family_and_run():
-    job = plan.Job(
-        analysis="causal",
-        argv=("--batch", "2048"),
-        checkpoints=("some/zoo/hierarchical_bos/standard/T64_seed0",),
-        zoo="some/zoo",
-        cache="cache",
-        digest="0",
+def test_progress_names_what_is_asked_and_prior_family_and_run():
+    path = "some/zoo/hierarchical_bos/standard/T64_seed0"
+    questions = tuple(
+        Question(analysis=name, options=CheckpointOptions(), checkpoint=path) for name in ("causal", "lag_pairs")
     )
-    assert job.words == "causal --batch 2048 hierarchical_bos/standard/T64_seed0"
+    job = plan.Job(questions=questions, keys=({}, {}), cost=1.0, cache="cache")
+    assert job.words == "causal, lag_pairs hierarchical_bos/standard/T64_seed0"
+
+
+def test_figures_drawn_by_two_processes_are_those_of_one(draw, tmp_path):
+    names = [NAME, "nobos_construction_adaptive"]
+    entries = read_entries(cli.FOLDER, marker="LABEL")
+    for name in names:
+        assert draw(name, "--out", tmp_path / "one", "--format", "png") == 0
+    order = cli.read_arguments(entries[NAME], ["--out", str(tmp_path / "two"), "--format", "png", "--jobs", "2"])
+    order = replace(order, checkpoints=Path(tmp_path), cache=tmp_path / "cache")
+    chosen = [entries[name] for name in names]
+    drawn, errors = cli.draw_all(chosen, cli.documents_for(chosen, replace(order, jobs=1)), order)
+    assert errors == []
+    assert [one.record["figure"] for one in drawn] == names
+    for one in drawn:
+        file = f"{one.record['figure']}.png"
+        assert one.png == (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()

@@ -1,4 +1,4 @@
-"""The door to the figures: lists them by the paper's label, and draws one or all.
+"""The command line of the figures: lists them by the paper's label, and draws one or all.
 
     python -m figures                                      what there is, a line each
     python -m figures kl_vs_position --out DIR             DIR/kl_vs_position.{pdf,png,json}
@@ -10,9 +10,9 @@ A figure draws results and computes nothing. A module of this package is a figur
 names the analyses whose results it draws in `ANALYSES`, picks the rows it needs in `chosen(results)`, where
 results[analysis] is a list of rows, draws them in `draw(results)`, describes them in `caption(results)`, says in
 `CLAIM` what the paper claims and judges it in `verdict(results)`. Results come from --results DIR, as `python -m
-analyses NAME --out DIR` leaves them; without it they are made as `analyses.plan` says, from the checkpoints below
---checkpoints, and kept by content in --cache, so that the second run reads them. What is missing is left out, with a
-note in the picture and a warning.
+analyses NAME --out DIR` leaves them; without it the analyses are run on the checkpoints below --checkpoints
+(`analyses.plan`), and what they find is kept in --cache, so that the second run reads it. What is missing is left out,
+with a note in the picture and a warning.
 
 Beside each picture lies a JSON file with its caption, claim and verdict, the numbers that were drawn, and where they
 come from. Exit codes: 0 all is well, 2 bad input (one line on stderr; other figures are still drawn).
@@ -22,14 +22,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from analyses import plan
 from analyses.command import (
     BAD_INPUT,
     OK,
@@ -42,10 +42,13 @@ from analyses.command import (
     say,
     whole_number,
 )
-from analyses.door import progress
-from analyses.report import check_directory, clipped
-from analyses.yardstick import CACHE, ZOO
-from figures.drawing import check_figure_target, produce
+from analyses.documents import Document
+from analyses.files import check_directory
+from analyses.options import CACHE, ZOO
+from analyses.pool import run_jobs
+from analyses.report import clipped
+from figures import drawing
+from figures.drawing import Drawn
 
 FOLDER = Path(__file__).parent
 FORMATS = ("pdf", "png", "svg")
@@ -55,6 +58,19 @@ REPRODUCE = Entry(
     marker="",
     document="Every analysis of the plan, every figure, and index.html with the paper's claims and our verdicts.",
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What the command line asks for: where the files go, what they are drawn from, and on how many processes."""
+
+    out: Path
+    formats: tuple[str, ...]
+    results: Path | None
+    checkpoints: Path
+    cache: Path
+    jobs: int
+    overwrite: bool
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,19 +94,19 @@ def run(argv: list[str]) -> int:
     extra = {entry.name: entry for entry in (ALL, REPRODUCE)}
     if name not in entries and name not in extra:
         raise BadInput(f"no figure {name!r}; there are {', '.join([*entries, *extra])}")
-    options = make_parser(entries.get(name) or extra[name]).parse_args(rest)
-    if options.cache is None:
-        options.cache = options.out / "cache"
-    check_directory(options.out)
+    order = read_arguments(entries.get(name) or extra[name], rest)
+    check_directory(order.out)
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ.setdefault("MPLBACKEND", "Agg")
     if name == REPRODUCE.name:
         from figures.reproduce import reproduce
 
-        return reproduce(entries, options)
+        return reproduce(entries, order)
     chosen = list(entries.values()) if name == ALL.name else [entries[name]]
-    files, errors = draw_all(chosen, options)
-    print("\n".join(map(str, files)))
+    for entry in chosen:
+        drawing.check_figure_target(entry.name, out=order.out, formats=order.formats, overwrite=order.overwrite)
+    drawn, errors = draw_all(chosen, documents_for(chosen, order), order)
+    print("\n".join(str(file) for one in drawn for file in one.files))
     return BAD_INPUT if errors else OK
 
 
@@ -164,54 +180,78 @@ def formats(text: str) -> tuple[str, ...]:
     return names
 
 
-def draw_all(chosen: Sequence[Entry], options: argparse.Namespace) -> tuple[list[Path], list[str]]:
-    """Draw the figures; returns the files, and what was wrong with those that could not be drawn."""
-    files: list[Path] = []
-    errors: list[str] = []
-    for entry in chosen:
-        check_figure_target(entry, options)
-    modules = {entry.name: importlib.import_module(f"figures.{entry.name}") for entry in chosen}
-    needed = list(dict.fromkeys(name for module in modules.values() for name in module.ANALYSES))
+def read_arguments(entry: Entry, argv: Sequence[str]) -> Order:
+    """What the command line asks for."""
+    given = make_parser(entry).parse_args(argv)
+    return Order(
+        out=given.out,
+        formats=given.format,
+        results=getattr(given, "results", None),
+        checkpoints=given.checkpoints,
+        cache=given.out / "cache" if given.cache is None else given.cache,
+        jobs=given.jobs,
+        overwrite=given.overwrite,
+    )
+
+
+def documents_for(chosen: Sequence[Entry], order: Order) -> dict[str, Document | BadInput]:
+    """The results that the figures need: read from --results, or made from the checkpoints below --checkpoints."""
+    names = list(dict.fromkeys(name for entry in chosen for name in drawing.load_module(entry.name).ANALYSES))
+    if order.results is not None:
+        return read_documents(names, order.results)
+    plan.check_zoo(names, order.checkpoints)
     with contextlib.redirect_stdout(sys.stderr):
-        documents = read_documents(needed, options) if options.results is not None else made_documents(needed, options)
-    for entry in progress(chosen, "figures"):
-        try:
-            files += produce(entry, modules[entry.name], documents, options)
-        except BadInput as error:
-            if len(chosen) == 1:
-                raise
-            errors.append(f"{entry.name}: {one_line(error)}")
-            say(f"error: {errors[-1]}")
-    return files, errors
+        run = plan.run_plan(plan.asks_for(names), zoo=order.checkpoints, cache=order.cache, jobs=order.jobs)
+    return dict(run.documents)
 
 
-def made_documents(names: Sequence[str], options: argparse.Namespace) -> dict[str, dict[str, Any] | BadInput]:
-    """Results of the checkpoints below --checkpoints, from the cache where they are known."""
-    from analyses.plan import check_zoo, run_plan
-
-    check_zoo(names, options.checkpoints)
-    return {**run_plan(names, zoo=options.checkpoints, cache=options.cache, jobs=options.jobs)}
-
-
-def read_documents(names: Sequence[str], options: argparse.Namespace) -> dict[str, dict[str, Any] | BadInput]:
-    """The results that analyses left in --results; for one that is not there, what is wrong."""
-    documents: dict[str, dict[str, Any] | BadInput] = {}
+def read_documents(names: Sequence[str], folder: Path) -> dict[str, Document | BadInput]:
+    """The results that analyses left in a folder; for one that is not there, what is wrong."""
+    documents: dict[str, Document | BadInput] = {}
     for name in names:
         try:
-            documents[name] = read_document(options.results / f"{name}.json", name)
+            documents[name] = read_document(folder / f"{name}.json", name)
         except BadInput as error:
             documents[name] = error
     return documents
 
 
-def read_document(file: Path, name: str) -> dict[str, Any]:
+def read_document(file: Path, name: str) -> Document:
     """One result."""
     try:
-        document = json.loads(file.read_text())
+        content = json.loads(file.read_text())
     except OSError as error:
         raise BadInput(f"{file}: {error.strerror}; make it with python -m analyses {name} --out") from error
     except ValueError as error:
         raise BadInput(f"{file}: not valid JSON ({error})") from error
-    if not isinstance(document, dict) or document.get("analysis") != name:
+    if not isinstance(content, dict) or content.get("analysis") != name:
         raise BadInput(f"{file} is no result of the analysis {name}")
-    return document
+    return Document(analysis=name, rows=content["rows"], provenance=content["provenance"])
+
+
+def draw_all(
+    chosen: Sequence[Entry], documents: Mapping[str, Document | BadInput], order: Order
+) -> tuple[list[Drawn], list[str]]:
+    """Draw the figures; also returns what was wrong with those that could not be drawn."""
+    found: dict[str, Drawn] = {}
+    wanted: list[drawing.Drawing] = []
+    errors: list[str] = []
+    for entry in chosen:
+        try:
+            one = drawing.drawing_of(entry, documents, out=order.out, formats=order.formats)
+        except BadInput as error:
+            if len(chosen) == 1:
+                raise
+            errors.append(f"{entry.name}: {one_line(error)}")
+            say(f"error: {errors[-1]}")
+            continue
+        known = drawing.known_drawing(one)
+        if known is None:
+            wanted.append(one)
+        else:
+            found[entry.name] = known
+    for job, drawn in run_jobs(drawing.draw, wanted, workers=order.jobs, what="figures"):
+        found[job.figure] = drawn
+        for note in drawn.record["missing"]:
+            say(f"warning: {job.figure}: {one_line(note)}")
+    return [found[entry.name] for entry in chosen if entry.name in found], errors

@@ -1,8 +1,7 @@
-"""The analyses door: listings without torch, one-line errors, JSON alone on stdout, and careful writing."""
+"""The analyses' command line: listings without torch, one-line errors, JSON alone on stdout, and careful writing."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -15,13 +14,16 @@ import pandas as pd
 import pytest
 
 import interp as ip
-from analyses import door, report
+from analyses import answers, cli, files, report
+from analyses.cache import Cache
 from analyses.command import Entry, read_entries
-from analyses.subject import Study, Subject, flat_rows
+from analyses.documents import Request
+from analyses.options import CheckpointOptions, Options, option
+from analyses.subject import Study, Subject, flat_rows, prior_text
 from interp.chains.priors import parse_prior
 from interp.results import Result
 
-ROOT = Path(door.__file__).parent.parent
+ROOT = Path(cli.__file__).parent.parent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,28 +49,43 @@ class Untrusted(Probed):
     message: str
 
 
-def analyse(subject: Subject, options: argparse.Namespace) -> Probed:
+@dataclass(frozen=True, kw_only=True)
+class ProbeOptions(CheckpointOptions):
+    scale: float = option(1.0, "how much (default: %(default)s)")
+    lags: tuple[int, ...] | None = option(None, "which ones", metavar="R", least=1)
+
+
+def analyse(subject: Subject, options: ProbeOptions) -> Probed:
     print("a library talks")  # must not reach stdout
     if subject.info.model["length"] == 7:
         raise ValueError("seven is\nnot for us")
-    beta = float(subject.model.blocks[1].attn.W_Q[0, 0, subject.prior.vocab])
-    assert options.scale == 1.0
+    beta = options.scale * float(subject.model.blocks[1].attn.W_Q[0, 0, subject.prior.vocab])
     return Probed(beta=(beta, beta), matrix=((1.0, float("nan")),), n=subject.chains.tokens.shape[0], success=True)
 
 
-def survey(subjects: list[Subject], options: argparse.Namespace) -> Study:
-    return Study(rows=[{"name": subject.name} for subject in subjects], provenance={})
+def row(subject: Subject, options: CheckpointOptions) -> dict[str, Any]:
+    return {"name": subject.name, "length": subject.model.config.length}
 
 
-def study(options: argparse.Namespace) -> Study:
+def survey(rows: list[dict[str, Any]], options: CheckpointOptions) -> Study:
+    return Study(rows=rows, provenance={}, notes=[f"{len(rows)} of them"])
+
+
+def study(options: Options, cache: Cache) -> Study:
     if options.batch == 13:
         raise ValueError("13 is unlucky")
     failures = ["it is wrong"] if options.batch == 14 else []
     return Study(rows=[{"claim": "x", "error": 1e-12, "holds": not failures}], provenance={}, failures=failures)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--scale", type=float, default=1.0)
+@dataclass(frozen=True, kw_only=True)
+class Half:
+    which: int
+
+
+def join(options: Options, studies: list[Study]) -> Study:
+    rows = [row for study in studies for row in study.rows]
+    return Study(rows=rows, provenance=studies[0].provenance, notes=[f"{len(rows)} halves"])
 
 
 def applies(info: Any) -> str | None:
@@ -78,26 +95,40 @@ def applies(info: Any) -> str | None:
 FAKES = {
     "probe": (
         Entry(name="probe", marker="checkpoint", document="Probes. Really.\n\nMore."),
-        SimpleNamespace(analyse=analyse, add_arguments=add_arguments, COLUMNS=("beta_1", "n")),
+        SimpleNamespace(KIND="checkpoint", analyse=analyse, Options=ProbeOptions, COLUMNS=("beta_1", "n")),
     ),
     "picky": (
         Entry(name="picky", marker="checkpoint", document="Needs BOS."),
-        SimpleNamespace(analyse=analyse, add_arguments=add_arguments, applies=applies),
+        SimpleNamespace(KIND="checkpoint", analyse=analyse, Options=ProbeOptions, applies=applies),
     ),
-    "zoo": (Entry(name="zoo", marker="zoo", document="All of them."), SimpleNamespace(survey=survey)),
-    "own": (Entry(name="own", marker="study", document="By itself."), SimpleNamespace(study=study)),
+    "zoo": (
+        Entry(name="zoo", marker="zoo", document="All of them."),
+        SimpleNamespace(KIND="zoo", row=row, survey=survey),
+    ),
+    "own": (Entry(name="own", marker="study", document="By itself."), SimpleNamespace(KIND="study", study=study)),
+    "halves": (
+        Entry(name="halves", marker="study", document="In pieces."),
+        SimpleNamespace(
+            KIND="study",
+            pieces=lambda options: [Half(which=1), Half(which=2)],
+            study_piece=lambda options, piece, cache: Study(
+                rows=[{"half": piece.which, "seed": options.seed}], provenance={"seed": options.seed}
+            ),
+            join=join,
+        ),
+    ),
 }
 
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Runs the door over the fake analyses: (exit code, stdout, stderr)."""
-    monkeypatch.setattr(door, "read_entries", lambda *_, **__: {name: fake[0] for name, fake in FAKES.items()})
-    monkeypatch.setattr(door, "load_module", lambda entry: FAKES[entry.name][1])
+    """Runs the command line over the fake analyses: (exit code, stdout, stderr)."""
+    monkeypatch.setattr(cli, "read_entries", lambda *_, **__: {name: fake[0] for name, fake in FAKES.items()})
+    monkeypatch.setattr(answers, "load_module", lambda name: FAKES[name][1])
 
     def call(*arguments: object) -> tuple[int, str, str]:
         try:
-            code = door.main([str(argument) for argument in arguments])
+            code = cli.main([str(argument) for argument in arguments])
         except SystemExit as stop:
             code = int(stop.code or 0)
         captured = capsys.readouterr()
@@ -125,13 +156,13 @@ def checkpoints(tmp_path_factory) -> dict[str, Path]:
 def test_listing_and_help_do_not_load_torch():
     script = (
         "import sys, importlib\n"
-        "from analyses import door\n"
+        "from analyses import cli\n"
         "from analyses.command import read_entries\n"
-        "door.main([])\n"
-        "door.main(['--help'])\n"
-        "entries = read_entries(door.FOLDER, marker='KIND')\n"
+        "cli.main([])\n"
+        "cli.main(['--help'])\n"
+        "entries = read_entries(cli.FOLDER, marker='KIND')\n"
         "for entry in entries.values():\n"
-        "    door.make_parser(entry, door.load_module(entry)).format_help()\n"
+        "    cli.make_parser(entry, cli.load_module(entry)).format_help()\n"
         "    heavy = {'torch', 'transformer_lens', 'matplotlib', 'numba'} & set(sys.modules)\n"
         "    assert not heavy, (entry.name, heavy)\n"
     )
@@ -141,16 +172,22 @@ def test_listing_and_help_do_not_load_torch():
 
 
 def test_every_analysis_keeps_the_convention():
-    entries = read_entries(door.FOLDER, marker="KIND")
+    entries = read_entries(cli.FOLDER, marker="KIND")
     assert "theory" in entries
     for entry in entries.values():
-        assert entry.marker in door.TITLES
+        assert entry.marker in cli.TITLES
         assert 10 < len(entry.summary) < 110, entry.name
-        module = door.load_module(entry)
-        assert hasattr(module, {"checkpoint": "analyse", "zoo": "survey", "study": "study"}[entry.marker])
+        module = cli.load_module(entry)
+        ways = {
+            "checkpoint": [{"analyse"}],
+            "zoo": [{"row", "survey"}],
+            "study": [{"study"}, {"pieces", "study_piece", "join"}],
+        }[entry.marker]
+        assert any(way <= set(vars(module)) for way in ways), entry.name
+        assert issubclass(answers.options_of(module), Options)
         common = {"json": False, "csv": None, "seed": 0, "out": None, "overwrite": False}
         arguments = [] if entry.marker == "study" else ["somewhere"]
-        options = vars(door.make_parser(entry, module).parse_args(arguments))
+        options = vars(cli.make_parser(entry, module).parse_args(arguments))
         assert {key: options[key] for key in common} == common
         assert options["batch"] >= 1
 
@@ -159,7 +196,7 @@ def test_listing_names_every_analysis_once(run):
     code, out, err = run()
     assert code == 0
     assert not err
-    assert "probe  Probes. Really" in out
+    assert "probe   Probes. Really" in out
     assert all(len(line) <= report.WIDTH for line in out.splitlines())
 
 
@@ -233,7 +270,7 @@ def test_bad_input_is_one_line_and_exit_code_2(run, arguments, words):
 
 
 def test_a_bug_keeps_its_traceback(run, monkeypatch):
-    def fails(options: argparse.Namespace) -> Study:
+    def fails(options: Options, cache: Cache) -> Study:
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(FAKES["own"][1], "study", fails)
@@ -250,7 +287,7 @@ def test_a_failed_verdict_is_exit_code_1(run):
 
 
 def test_a_result_without_success_is_exit_code_1(run, checkpoints, monkeypatch):
-    def fails(subject: Subject, options: argparse.Namespace) -> Probed:
+    def fails(subject: Subject, options: ProbeOptions) -> Probed:
         found = analyse(subject, options)
         if not subject.info.model["bos"]:
             return found
@@ -268,8 +305,8 @@ def test_a_result_without_success_is_exit_code_1(run, checkpoints, monkeypatch):
     assert f"failed: {checkpoints['bos']}: probe: too little" in err
     assert run("probe", checkpoints["bos"], checkpoints["absent"], "--batch", 2)[0] == 2
     # What `make reproduce` reads: there a failed seed is a finding.
-    options = argparse.Namespace(checkpoints=[str(checkpoints["bos"])], prior=None, batch=2, seed=0, scale=1.0)
-    assert not door.run_checkpoints(FAKES["probe"][1], "probe", options).failures
+    request = Request(analysis="probe", options=ProbeOptions(batch=2), checkpoints=(str(checkpoints["bos"]),))
+    assert not cli.run_request(request).failures
 
 
 def test_applies_is_respected(run, checkpoints):
@@ -298,6 +335,26 @@ def test_zoo_leaves_out_what_cannot_be_read(run, checkpoints):
     assert code == 2
     assert [row["name"] for row in json.loads(out)["rows"]] == ["plain", "bos"]
     assert "broken" in err
+    assert "2 of them" in run("zoo", checkpoints["plain"], checkpoints["bos"])[1]
+
+
+def test_a_study_in_pieces_is_put_together(run):
+    code, out, _ = run("halves", "--seed", 3, "--json")
+    assert code == 0
+    document = json.loads(out)
+    assert document["rows"] == [{"half": 1, "seed": 3}, {"half": 2, "seed": 3}]
+    assert document["provenance"] == {"seed": 3, "options": {"batch": 512, "seed": 3}}
+    assert "2 halves" in run("halves")[1]
+
+
+def test_options_are_read_by_their_annotations(run, checkpoints):
+    _, out, _ = run("probe", checkpoints["plain"], "--scale", "0.5", "--lags", 2, 1, "--batch", 2, "--json")
+    document = json.loads(out)
+    assert document["rows"][0]["beta"] == [1.0, 1.0]
+    assert document["provenance"]["options"] == {"batch": 2, "seed": 0, "prior": None, "scale": 0.5, "lags": [2, 1]}
+    code, _, err = run("probe", checkpoints["plain"], "--lags", 0)
+    assert code == 2
+    assert "expected a whole number >= 1, got '0'" in err
 
 
 def test_tables_have_one_line_per_checkpoint(run, checkpoints, tmp_path):
@@ -333,14 +390,14 @@ def test_out_writes_both_files_and_refreshes_only_its_own(run, checkpoints, tmp_
 
 def test_a_crash_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
     file = tmp_path / "result.json"
-    report.write_file(file, "old")
+    files.write_file(file, "old")
 
     def crash(*_: object) -> None:
         raise OSError("disk on fire")
 
-    monkeypatch.setattr(report.os, "replace", crash)
+    monkeypatch.setattr(files.os, "replace", crash)
     with pytest.raises(OSError, match="fire"):
-        report.write_file(file, "new")
+        files.write_file(file, "new")
     assert file.read_text() == "old"
     assert list(tmp_path.iterdir()) == [file]
 
@@ -394,6 +451,11 @@ def test_priors_by_name(text, expected):
     assert described == {**expected, "order": 2, "vocab": 3}
 
 
+@pytest.mark.parametrize("text", ["independent:1", "independent:0.25", "hierarchical:5", "hierarchical:3,4:2"])
+def test_priors_are_written_as_they_are_read(text):
+    assert prior_text(parse_prior(text, order=2, vocab=3).to_dict()) == text
+
+
 @pytest.mark.parametrize("text", ["", "uniform", "independent:x", "independent:1,2", "hierarchical:1:2:3"])
 def test_bad_priors_are_refused(text):
     with pytest.raises(ValueError, match="bad prior"):
@@ -403,7 +465,7 @@ def test_bad_priors_are_refused(text):
 def test_a_subject_takes_its_prior_from_the_training_record(tmp_path):
     model = ip.construct(order=2, vocab=3, length=12, beta=(2.0, 1.0))
     prior = ip.IndependentDirichlet(order=2, vocab=3, alpha=0.7)
-    options = argparse.Namespace(batch=3, seed=1)
+    options = CheckpointOptions(batch=3, seed=1)
     ip.save(model, tmp_path / "good", training={"prior": prior.to_dict()})
     subject = Subject.open(tmp_path / "good", options)
     assert subject.prior == prior
@@ -418,3 +480,21 @@ def test_a_subject_takes_its_prior_from_the_training_record(tmp_path):
     (tmp_path / "good" / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match="order in the model config must be int, got 'two'"):
         Subject.open(tmp_path / "good", options)
+
+
+def test_captures_are_taken_once_for_all_who_ask(tmp_path, monkeypatch):
+    from interp.circuit import capture as capturing
+
+    ip.save(ip.construct(order=2, vocab=3, length=12, beta=(2.0, 1.0)), tmp_path / "model")
+    taken = []
+    real = capturing.capture
+    monkeypatch.setattr(capturing, "capture", lambda *given, **words: taken.append(words) or real(*given, **words))
+    opened: answers.Opened = {}
+    for name in ("beta_kappa", "overlap_mass", "lag_pairs"):
+        options = answers.options_of(answers.load_module(name))(batch=8)
+        question = answers.Question(analysis=name, options=options, checkpoint=str(tmp_path / "model"))
+        assert answers.answer(question, cache=Cache(None), opened=opened).error is None
+    assert len(taken) == 1
+    other = answers.Question(analysis="lag_pairs", options=CheckpointOptions(batch=9), checkpoint=question.checkpoint)
+    answers.answer(other, cache=Cache(None), opened=opened)
+    assert len(taken) == 2  # other sequences

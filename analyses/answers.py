@@ -1,0 +1,227 @@
+"""Questions and answers: the smallest part of a request that can be answered, and kept, on its own.
+
+A question is one analysis about one checkpoint, or one piece of a study. Its answer is JSON-able, so that processes can
+send it and the cache can keep it. `analyses.documents` puts the answers of a request together.
+
+What a module of this package defines is what makes it an analysis:
+
+    KIND = "checkpoint"   analyse(subject, options) -> Result                   one row per checkpoint
+    KIND = "zoo"          row(subject, options) -> dict                         one row per checkpoint, and from these
+                          survey(rows, options) -> Study                        what they say together
+    KIND = "study"        study(options, cache) -> Study                        needs no checkpoint; or, in pieces,
+                          pieces(options) -> list of frozen dataclasses
+                          study_piece(options, piece, cache) -> Study
+                          join(options, studies) -> Study
+
+and where it needs them
+
+    Options                   a dataclass of options (`analyses.options`); by default those that all analyses take
+    ASK                       what `make reproduce` asks of it (`analyses.ask`); by default nothing
+    COLUMNS                   the columns to print when several checkpoints are compared
+    applies(info)             why a checkpoint is not for it, or None
+    reads(path, options)      other folders of weights that it reads for a checkpoint
+    together(options, piece)  a word: questions with the same word run in one process and share what they cache
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from analyses.cache import Cache
+from analyses.command import BadInput, one_line
+from analyses.options import CheckpointOptions, Options
+from analyses.subject import Study, Subject
+
+if TYPE_CHECKING:
+    from interp.results import Result
+
+OWN_OPTIONS: dict[str, type[Options]] = {"checkpoint": CheckpointOptions, "zoo": CheckpointOptions, "study": Options}
+Opened = dict[tuple[Any, ...], Subject]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One analysis about one checkpoint, or one piece of a study (None for a study that is not in pieces)."""
+
+    analysis: str
+    options: Options
+    checkpoint: str | None = None
+    piece: Any = None
+
+    @property
+    def words(self) -> str:
+        """What it is, in a few words; of a checkpoint's path the parts that say prior, family and run."""
+        if self.checkpoint is not None:
+            return f"{self.analysis} {'/'.join(Path(self.checkpoint).parts[-3:])}"
+        return self.analysis if self.piece is None else f"{self.analysis} {self.piece}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What was found.
+
+    rows, provenance, shown, notes, failures   as in `Study`; a checkpoint's answer has one row
+    tidy      the rows of the result's own table; None for studies
+    text      the result as it prints itself, and `about`, what the checkpoint is
+    error     what was wrong with the checkpoint; None if all is well
+    seconds   how long it took
+    """
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    shown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+    tidy: list[dict[str, Any]] | None = None
+    text: str = ""
+    about: str = ""
+    error: str | None = None
+    seconds: float = 0.0
+
+    def study(self) -> Study:
+        """The answer to a piece of a study, for `join`."""
+        return Study(
+            rows=self.rows,
+            provenance=self.provenance,
+            shown=self.shown,
+            notes=self.notes,
+            failures=self.failures,
+        )
+
+
+def load_module(analysis: str) -> ModuleType:
+    """The analysis itself."""
+    return importlib.import_module(f"analyses.{analysis}")
+
+
+def options_of(module: ModuleType) -> type[Options]:
+    """The options that an analysis takes."""
+    found: type[Options] = getattr(module, "Options", OWN_OPTIONS[module.KIND])
+    return found
+
+
+def code_of(analysis: str) -> tuple[str, ...]:
+    """The modules whose imports are the code of an answer: the analysis itself, and this one."""
+    return f"analyses.{analysis}", __name__
+
+
+def answer(question: Question, *, cache: Cache, opened: Opened | None = None) -> Answer:
+    """Answer anew. `opened` keeps the subjects, so that questions about one checkpoint share what they capture."""
+    start = time.perf_counter()
+    module = load_module(question.analysis)
+    if question.checkpoint is None:
+        found = _from_study(module, question, cache)
+    else:
+        found = _from_checkpoint(module, question, {} if opened is None else opened)
+    return dataclasses.replace(found, seconds=time.perf_counter() - start)
+
+
+def kept_answer(question: Question, key: dict[str, Any], *, cache: Cache, opened: Opened | None = None) -> Answer:
+    """The answer that the cache keeps for the key, or a new one, which it keeps unless a checkpoint was bad."""
+
+    def make() -> dict[str, Any]:
+        return dataclasses.asdict(answer(question, cache=cache, opened=opened))
+
+    found = cache.value(key, make, using=code_of(question.analysis), keep=lambda one: one["error"] is None)
+    return _answer_of(found)
+
+
+def known_answer(question: Question, key: dict[str, Any], *, cache: Cache) -> Answer | None:
+    """The answer that the cache keeps for the key, or None."""
+    found = cache.known(key, using=code_of(question.analysis))
+    return None if found is None else _answer_of(found)
+
+
+def open_subject(question: Question, opened: Opened) -> Subject:
+    """The checkpoint on the sequences that are asked for, opened once."""
+    options = question.options
+    assert isinstance(options, CheckpointOptions)
+    assert question.checkpoint is not None
+    place = (question.checkpoint, options.batch, options.seed, options.prior)
+    if place not in opened:
+        opened[place] = Subject.open(question.checkpoint, options)
+    return opened[place]
+
+
+def applies(module: ModuleType, subject: Subject) -> str | None:
+    """Why the analysis is not for this checkpoint, or None."""
+    return module.applies(subject.info) if hasattr(module, "applies") else None
+
+
+def _from_checkpoint(module: ModuleType, question: Question, opened: Opened) -> Answer:
+    """A `ValueError` is bad input, and the answer says so; anything else is a bug and rises."""
+    from interp.results import jsonable, provenance
+
+    assert question.checkpoint is not None
+    try:
+        subject = open_subject(question, opened)
+        if reason := applies(module, subject):
+            raise ValueError(f"{question.checkpoint}: {question.analysis} does not apply: {reason}")
+        if module.KIND == "zoo":
+            row, tidy, text = module.row(subject, question.options), None, ""
+        else:
+            result: Result = module.analyse(subject, question.options)
+            row = {"checkpoint": str(subject.path), "subject": subject.summary(), **result.record()}
+            table = result.table().assign(checkpoint=str(subject.path))
+            table = table[["checkpoint", *table.columns.drop("checkpoint")]]
+            tidy = [jsonable({str(name): value for name, value in one.items()}) for one in table.to_dict("records")]
+            text = str(result)
+    except (ValueError, OSError) as error:
+        message = one_line(error)
+        return Answer(error=message if question.checkpoint in message else f"{question.checkpoint}: {message}")
+    tested = {str(subject.path): subject.prior.to_dict()} if "prior" in vars(subject) else {}
+    return Answer(
+        rows=[jsonable(row)],
+        provenance=jsonable(provenance(seed=question.options.seed, priors=tested)),
+        tidy=tidy,
+        text=text,
+        about=about(subject),
+    )
+
+
+def _from_study(module: ModuleType, question: Question, cache: Cache) -> Answer:
+    """In a study a `ValueError` means that an option was wrong."""
+    try:
+        if question.piece is None:
+            return study_answer(module.study(question.options, cache))
+        return study_answer(module.study_piece(question.options, question.piece, cache))
+    except ValueError as error:
+        raise BadInput(one_line(error)) from error
+
+
+def study_answer(study: Study) -> Answer:
+    """A study as an answer."""
+    from interp.results import jsonable
+
+    return Answer(
+        rows=[jsonable(dict(row)) for row in study.rows],
+        provenance=jsonable(study.provenance),
+        shown=tuple(study.shown),
+        notes=tuple(study.notes),
+        failures=tuple(study.failures),
+    )
+
+
+def about(subject: Subject) -> str:
+    """What the checkpoint is, in one line."""
+    model = subject.model_config
+    words = [
+        f"{model['family']}, k = {model['order']}, |V| = {model['vocab']}, T = {model['length']}",
+        "BOS" if model["bos"] else "no BOS",
+    ]
+    if "protocol" in subject.training:
+        words.append(f"protocol {subject.training['protocol']}")
+    if "prior" in vars(subject):
+        words.append(f"on {subject.prior.to_dict()['kind']} chains")
+    return ", ".join(words)
+
+
+def _answer_of(values: dict[str, Any]) -> Answer:
+    tuples = {name: tuple(values[name]) for name in ("shown", "notes", "failures")}
+    return Answer(**{**values, **tuples})

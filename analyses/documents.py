@@ -1,0 +1,140 @@
+"""Requests and documents: what is asked of an analysis, and all that it found, ready to print, write or draw.
+
+request  ->  questions_of  ->  answers (here one after the other; in parallel in `analyses.plan`)  ->  document_of
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from analyses import answers
+from analyses.answers import Answer, Question
+from analyses.files import write_file
+from analyses.options import Options, places
+from analyses.report import clipped, csv_text, heading, json_text, render_table, wrapped
+from analyses.subject import flat_rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """An analysis, its options, and the checkpoints it is asked about (none for a study)."""
+
+    analysis: str
+    options: Options
+    checkpoints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """What an analysis found.
+
+    rows        JSON-able, one for each checkpoint, or the rows of a study
+    provenance  where they come from, with the options that shaped them
+    tidy        the rows of the results' own tables; None for studies, whose rows are their table
+    text        what a terminal shows
+    failures    verdicts that failed, a line each
+    errors      for each checkpoint that could not be read: checkpoint, error
+    """
+
+    analysis: str
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    tidy: list[dict[str, Any]] | None = None
+    text: str = ""
+    failures: tuple[str, ...] = ()
+    errors: tuple[dict[str, str], ...] = ()
+
+    def content(self) -> dict[str, Any]:
+        """The JSON object."""
+        found = {"analysis": self.analysis, "rows": self.rows, "provenance": self.provenance}
+        return {**found, "errors": list(self.errors)} if self.errors else found
+
+    def table(self) -> str:
+        """The rows as CSV."""
+        return csv_text(self.analysis, flat_rows(self.rows))
+
+    def write(self, out: Path) -> None:
+        """NAME.json, NAME.csv and, for checkpoints, NAME_tidy.csv."""
+        write_file(out / f"{self.analysis}.json", json_text(self.content()) + "\n")
+        write_file(out / f"{self.analysis}.csv", self.table())
+        if self.tidy is not None:
+            write_file(out / f"{self.analysis}_tidy.csv", csv_text(self.analysis, self.tidy))
+
+
+def questions_of(request: Request) -> list[Question]:
+    """The parts of a request that can be answered on their own, in the order of the document."""
+    module = answers.load_module(request.analysis)
+    if module.KIND != "study":
+        return [
+            Question(analysis=request.analysis, options=request.options, checkpoint=path)
+            for path in request.checkpoints
+        ]
+    pieces = module.pieces(request.options) if hasattr(module, "pieces") else [None]
+    return [Question(analysis=request.analysis, options=request.options, piece=piece) for piece in pieces]
+
+
+def document_of(request: Request, found: Mapping[Question, Answer], *, with_places: bool = False) -> Document:
+    """One document of the answers to a request. `with_places` also names where the files lay that it read."""
+    module = answers.load_module(request.analysis)
+    asked = questions_of(request)
+    given = [found[question] for question in asked]
+    good = [answer for answer in given if answer.error is None]
+    errors = tuple(
+        {"checkpoint": str(question.checkpoint), "error": answer.error}
+        for question, answer in zip(asked, given, strict=True)
+        if answer.error is not None
+    )
+    if module.KIND == "zoo":
+        whole = answers.study_answer(module.survey([row for one in good for row in one.rows], request.options))
+    elif module.KIND == "study" and hasattr(module, "pieces"):
+        whole = answers.study_answer(module.join(request.options, [one.study() for one in good]))
+    elif module.KIND == "study":
+        (whole,) = good
+    else:
+        whole = _compared(good, columns=getattr(module, "COLUMNS", ()))
+    hidden = set() if with_places else places(type(request.options))
+    options = {name: value for name, value in request.options.described().items() if name not in hidden}
+    return Document(
+        analysis=request.analysis,
+        rows=whole.rows,
+        provenance={**whole.provenance, "options": options} if given else {},
+        tidy=whole.tidy,
+        text=whole.text or _study_text(whole),
+        failures=whole.failures,
+        errors=errors,
+    )
+
+
+def _compared(good: Sequence[Answer], *, columns: Sequence[str]) -> Answer:
+    """Checkpoint beside checkpoint; a single one has a page of its own."""
+    rows = [row for answer in good for row in answer.rows]
+    if len(good) == 1:
+        text = page(rows[0]["checkpoint"], good[0])
+    else:
+        text = render_table(flat_rows(rows), columns=("checkpoint", *columns) if columns else ())
+    return Answer(
+        rows=rows,
+        provenance=_origin(good),
+        tidy=[row for answer in good for row in answer.tidy or []] if good else None,
+        text=text,
+    )
+
+
+def _origin(good: Sequence[Answer]) -> dict[str, Any]:
+    """Provenance of several checkpoints, with the prior that each one was tested on."""
+    priors = {path: prior for answer in good for path, prior in answer.provenance.get("priors", {}).items()}
+    return {**good[0].provenance, "priors": priors} if good else {}
+
+
+def page(path: str, answer: Answer) -> str:
+    """One checkpoint's result for a terminal."""
+    return "\n".join([heading(path), clipped(answer.about), answer.text])
+
+
+def _study_text(study: Answer) -> str:
+    """A study's table for a terminal, with its notes below."""
+    text = render_table(flat_rows(study.rows), columns=study.shown)
+    return text + "\n\n" + "\n".join(wrapped(note) for note in study.notes) if study.notes else text

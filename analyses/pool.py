@@ -1,0 +1,121 @@
+"""Runs jobs on several processes, the longest first, with a line of progress that says how much time is left."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any, Protocol, TypeVar
+
+
+class Job(Protocol):
+    """What can be run: its words name it in the progress, its cost is in seconds, more or less."""
+
+    @property
+    def words(self) -> str: ...
+
+    @property
+    def cost(self) -> float: ...
+
+
+Task = TypeVar("Task", bound=Job)
+Found = TypeVar("Found")
+
+
+def run_jobs(
+    perform: Callable[[Task], Found], jobs: Sequence[Task], *, workers: int, what: str
+) -> Iterator[tuple[Task, Found]]:
+    """Each job with what `perform` returns for it, as they finish. With one worker all stays in this process."""
+    ordered = sorted(jobs, key=lambda job: -job.cost)
+    progress = Progress(what, ordered, workers=workers)
+    with contextlib.closing(progress):
+        for job, found in _finished(perform, ordered, workers):
+            progress.advance(job)
+            yield job, found
+
+
+def _finished(perform: Callable[[Task], Found], jobs: Sequence[Task], workers: int) -> Iterator[tuple[Task, Found]]:
+    if workers == 1 or len(jobs) <= 1:
+        for job in jobs:
+            yield job, perform(job)
+        return
+    # Threads inside the workers would only wait for each other; torch reads this when it is imported, there.
+    with _environment(OMP_NUM_THREADS="1"):
+        spawning = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(max_workers=min(workers, len(jobs)), mp_context=spawning) as pool:
+            waiting = {pool.submit(perform, job): job for job in jobs}
+            try:
+                for future in as_completed(waiting):
+                    yield waiting[future], future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+
+@contextlib.contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+class Progress:
+    """A bar where someone watches, a line for each job otherwise."""
+
+    def __init__(self, what: str, jobs: Sequence[Job], *, workers: int) -> None:
+        self.total, self.done = len(jobs), 0
+        self.cost, self.spent = sum(job.cost for job in jobs), 0.0
+        self.workers = max(1, min(workers, len(jobs)))
+        self.start = time.monotonic()
+        self.bar: Any = None
+        if self.total and sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self.bar = tqdm(
+                total=self.total,
+                desc=what,
+                file=sys.stderr,
+                leave=False,
+                bar_format="{desc} {bar} {n}/{total}, {postfix}",
+            )
+
+    def advance(self, job: Job) -> None:
+        """One job is finished."""
+        self.done += 1
+        self.spent += job.cost
+        left = readable(self.seconds_left())
+        if self.bar is not None:
+            self.bar.set_postfix_str(f"{left} left; {job.words}", refresh=False)
+            self.bar.update()
+        else:
+            print(f"  {self.done}/{self.total}, {left} left; {job.words}", file=sys.stderr, flush=True)
+
+    def seconds_left(self) -> float:
+        """By the costs of what is left, at the pace so far."""
+        elapsed = time.monotonic() - self.start
+        pace = elapsed / self.spent if self.spent else 1 / self.workers
+        return (self.cost - self.spent) * pace
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+def readable(seconds: float) -> str:
+    """A duration as one would say it.
+
+    >>> readable(4), readable(75), readable(400)
+    ('4 s', '75 s', '7 min')
+    """
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
