@@ -43,6 +43,7 @@ from analyses.command import (
 from analyses.documents import Document, Request, document_of, questions_of
 from analyses.files import check_directory, check_document_target, check_table_target, write_file
 from analyses.keys import Weights, key_of
+from analyses.machine_code import remove_stale
 from analyses.options import CachedOptions, CheckpointOptions, Options, add_arguments, read_options
 from analyses.report import clipped, heading, indented, json_text
 
@@ -111,6 +112,7 @@ def run(argv: list[str]) -> int:
     delivery.check(name)
     # Small matrices: more threads only wait for each other. Torch reads this when it is imported, later.
     os.environ["OMP_NUM_THREADS"] = "1"
+    remove_stale()
     # Whatever a library prints while it works belongs on stderr: stdout is for the result.
     with contextlib.redirect_stdout(sys.stderr):
         document = run_all(entries, request) if module is None else run_request(request)

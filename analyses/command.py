@@ -1,4 +1,4 @@
-"""What the doors share: one-line errors, listings read from the sources without importing them, option types.
+"""What the command lines share: one-line errors, listings read from the sources without importing them, option types.
 
 `python -m analyses` and `python -m figures` both stand on this.
 """
@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One module of a room, as its source says: the marker's value and the docstring."""
+    """One module of a package, as its source says: the marker's value and the docstring."""
 
     name: str
     marker: str

@@ -20,7 +20,7 @@
 # stops on the way, and asks each time which estimator the attention computes. The instruments say "cannot tell" where
 # there is nothing to tell yet.
 #
-# This is the one notebook that imports `models`, the room where training lives. The trainer is compiled code: the first
+# This is the one notebook that imports `models`, the package that trains. The trainer is compiled code: the first
 # run on a machine has to compile it, which takes longer than the training; later runs find it in the cache.
 
 # %%

@@ -1,1 +1,1 @@
-"""The proof: the tests mirror the rooms of the house."""
+"""The proof: the tests mirror the packages."""

@@ -278,7 +278,7 @@ def test_bad_input(call: object, message: str) -> None:
         call()
 
 
-def test_the_door(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
     save(trained_like(length=16), tmp_path / "a")
     save(planted_standard(length=16), tmp_path / "b")
     assert main(["identity_blocks", str(tmp_path / "a"), str(tmp_path / "b"), "--batch", "64", "--json"]) == 0

@@ -356,7 +356,7 @@ def test_kappa_without_bos_is_refused(chains: ChainBatch) -> None:
         causal_tests(trained_like(), np.zeros((0, 24), int), next_law=chains.next_law, beta=BETA, kappa=KAPPA)
 
 
-def test_the_door(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
     save(trained_like(noise=0.02, length=16), tmp_path / "trained")
     save(without_mechanism(length=16), tmp_path / "random")
     assert main(["causal", str(tmp_path / "trained"), str(tmp_path / "random"), "--batch", "64", "--json"]) == 1

@@ -33,20 +33,12 @@ class Probed(Result):
     beta: tuple[float, ...]
     matrix: tuple[tuple[float, ...], ...]
     n: int
-    success: bool
 
     def table(self) -> pd.DataFrame:
         return pd.DataFrame({"lag": range(1, len(self.beta) + 1), "beta": self.beta})
 
     def __str__(self) -> str:
         return f"Probed on {self.n} sequences"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Untrusted(Probed):
-    """A result that says why it is not to be trusted."""
-
-    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +52,7 @@ def analyse(subject: Subject, options: ProbeOptions) -> Probed:
     if subject.info.model["length"] == 7:
         raise ValueError("seven is\nnot for us")
     beta = options.scale * float(subject.model.blocks[1].attn.W_Q[0, 0, subject.prior.vocab])
-    return Probed(beta=(beta, beta), matrix=((1.0, float("nan")),), n=subject.chains.tokens.shape[0], success=True)
+    return Probed(beta=(beta, beta), matrix=((1.0, float("nan")),), n=subject.chains.tokens.shape[0])
 
 
 def row(subject: Subject, options: CheckpointOptions) -> dict[str, Any]:
@@ -291,7 +283,7 @@ def test_a_result_without_success_is_exit_code_1(run, checkpoints, monkeypatch):
         found = analyse(subject, options)
         if not subject.info.model["bos"]:
             return found
-        return Untrusted(beta=found.beta, matrix=found.matrix, n=found.n, success=False, message="too\nlittle")
+        return Probed(beta=found.beta, matrix=found.matrix, n=found.n, success=False, message="too\nlittle")
 
     monkeypatch.setattr(FAKES["probe"][1], "analyse", fails)
     assert run("probe", checkpoints["plain"], "--batch", 2)[0] == 0
@@ -363,7 +355,8 @@ def test_tables_have_one_line_per_checkpoint(run, checkpoints, tmp_path):
     table = pd.read_csv(file)
     described = ("family", "prior", "bos", "length", "order", "vocab", "seed", "protocol", "init")
     assert list(table.columns) == [
-        "analysis", "checkpoint", *(f"subject.{word}" for word in described), "beta_1", "beta_2", "n", "success"
+        "analysis", "checkpoint", *(f"subject.{word}" for word in described),
+        "beta_1", "beta_2", "n", "success", "message",
     ]  # fmt: skip
     assert table["beta_1"].tolist() == [2.0, 1.5]
 

@@ -131,7 +131,7 @@ def test_few_sequences_cannot_tell(chains: ChainBatch) -> None:
     assert found.table().term.tolist() == ["frequency", "x_t", "x_{t-1}", "x_{t-2}"]
 
 
-def test_the_question_at_the_door(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_question_from_the_command_line(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
     save(counting(frequency=0.4, last=0.0), tmp_path / "a")
     assert main(["direct_path", str(tmp_path / "a"), "--batch", "64", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]

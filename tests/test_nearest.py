@@ -155,7 +155,7 @@ def test_bad_input(chains: ChainBatch) -> None:
         nearest_estimator(model, chains.tokens, beta=(1.0, 1.0, 1.0), kappa=0.0)
 
 
-def test_the_door(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
     save(trained_like(length=16), tmp_path / "a")
     save(without_mechanism(length=16), tmp_path / "b")
     assert main(["nearest_estimator", str(tmp_path / "a"), str(tmp_path / "b"), "--batch", "64", "--json"]) == 0

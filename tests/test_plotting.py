@@ -290,7 +290,7 @@ def imports_of_plotting(node, function=None):
 def test_no_number_depends_on_a_picture():
     """Only `.plot()` methods import this package: a change of colours cannot change a result."""
     root = Path(plotting.__file__).parent.parent.parent
-    files = [file for room in ("interp", "models", "analyses") for file in (root / room).rglob("*.py")]
+    files = [file for name in ("interp", "models", "analyses") for file in (root / name).rglob("*.py")]
     outside = [file for file in files if file.parent.name != "plotting"]
     used = [name for file in outside for name in imports_of_plotting(ast.parse(file.read_text(encoding="utf-8")))]
     assert len(used) > 10

@@ -23,11 +23,11 @@ PRIORS: list[Prior] = [
 
 @pytest.fixture
 def run(capsys):
-    def at_the_door(name, *arguments):
+    def from_the_command_line(name, *arguments):
         assert main([name, "--json", *map(str, arguments)]) == 0
         return json.loads(capsys.readouterr().out)
 
-    return at_the_door
+    return from_the_command_line
 
 
 # ---- the trees

@@ -180,7 +180,7 @@ def test_models_without_votes_are_refused(chains: ChainBatch) -> None:
     assert not vote_weight(foreign, torch.zeros(2, 8, dtype=torch.int64), next_law=torch.full((2, 5), 0.2)).success
 
 
-def test_the_question_at_the_door(tmp_path, capsys, chains: ChainBatch) -> None:
+def test_the_question_from_the_command_line(tmp_path, capsys, chains: ChainBatch) -> None:
     save(comparing(), tmp_path / "comparing")
     save(planted_standard(), tmp_path / "standard")
     base = ["vote_weight", "--prior", "independent", "--batch", "2048", "--json"]

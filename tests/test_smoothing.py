@@ -191,7 +191,7 @@ def test_bad_input(chains: ChainBatch) -> None:
         run(trained_like(length=20), chains)
 
 
-def test_the_door(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
     save(with_uniform_readout(0.2, length=16, kappa=None), tmp_path / "a")
     assert main(["smoothing_source", str(tmp_path / "a"), "--batch", "64", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]

@@ -108,7 +108,7 @@ def test_bad_input() -> None:
         label_symmetry(trained_like(vocab=3), chains(batch=8).tokens)
 
 
-def test_the_door(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in range(2):
         save(trained_like(noise=0.05, seed=seed, length=16), tmp_path / f"seed{seed}")
     paths = [str(tmp_path / f"seed{seed}") for seed in range(2)]
