@@ -120,7 +120,7 @@ SYMMETRIC = ("zero", "hard", "symmetric", "bias", "construction")
 def _disentangled_contradiction(spec: RunSpec, starts: Mapping[str, Start]) -> str | None:
     frozen = spec.frozen
     if starts["copies"].word == "hard" and "copies" not in frozen:
-        return "hard copy heads have no gradient: freeze them (copies), or start them at copy(8)"
+        return "hard copy heads are saturated and cannot move: freeze them (copies), or start them at copy(8)"
     if starts["readout"].word == "zero" and "readout" in frozen:
         return "a readout frozen at zero predicts the uniform law whatever it reads"
     if starts["readout"].word == "zero" and spec.readout == "probability":

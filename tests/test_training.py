@@ -300,9 +300,11 @@ def test_a_local_sweep_trains_every_run_and_skips_what_is_done(
     ("arguments", "message"),
     [
         (["train", "--init", "magic(3)", "--out", "x"], "init must be"),
-        (["train", "--eta", "5", "--out", "x"], "eta must list"),
-        (["train", "--eta", "-5,5", "--out", "x"], "eta must be a finite number > 0, got -5.0"),
-        (["train", "--eta=-5,5", "--out", "x"], "eta must be a finite number > 0, got -5.0"),
+        (["train", "--prior", "hierarchical:5,5,5", "--out", "x"], "eta must list"),
+        (["train", "--prior", "hierarchical:-5,5", "--out", "x"], "eta must be a finite number > 0, got -5.0"),
+        (["train", "--prior", "hierarchical:five", "--out", "x"], "expected numbers, as in hierarchical"),
+        (["train", "--prior", "uniform", "--out", "x"], "bad prior 'uniform': expected independent"),
+        (["train", "--init", "hard", "--out", "x"], "hard copy heads are saturated"),
         (["train", "--length", "2", "--out", "x"], "length must exceed"),
         (["train", "--steps", "0", "--out", "x"], "steps must be"),
         (["sweep", "nonesuch"], "no study"),
@@ -331,7 +333,7 @@ def test_bad_input_exits_2_with_one_line(
     ("arguments", "message"),
     [
         (["train", "--length", "many", "--out", "x"], "argument --length: invalid int value: 'many'"),
-        (["train", "--eta", "five", "--out", "x"], "expected numbers separated by commas, got 'five'"),
+        (["train", "--readout", "votes", "--out", "x"], "argument --readout: invalid choice: 'votes'"),
         (["train"], "the following arguments are required: --out"),
     ],
 )
