@@ -32,7 +32,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -87,7 +87,7 @@ class CausalTests(NamedRows[CausalEdit]):
         """The fields, after the change of loss that each edit made."""
         return {"change": {row.edit: row.loss_change for row in self.edits}, **super().record()}
 
-    def plot(self, ax: Axes | None = None, *, measure: Literal["loss", "kl"] = "loss") -> Axes:
+    def plot(self, ax: Axes | None = None, *, measure: str = "loss") -> Axes:
         """What each edit did to the loss, or to the predictions ("kl"), beside its random control; 95% intervals."""
         from interp.plotting import (
             CONTROL_COLOUR,

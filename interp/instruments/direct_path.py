@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -87,7 +87,7 @@ class DirectPath(Result):
         errors = np.concatenate([[self.frequency_stderr], self.recent_stderr])
         return pd.DataFrame({"term": names, "estimate": estimates, "stderr": errors})
 
-    def plot(self, ax: Axes | None = None, *, show: Literal["loss", "weights"] = "loss") -> Axes:
+    def plot(self, ax: Axes | None = None, *, show: str = "loss") -> Axes:
         """The loss with and without the match head, or the weights that describe what is left ("weights")."""
         from interp.plotting import (
             INTERVAL_NAME,

@@ -32,7 +32,7 @@ CONTROL_COLOUR = "#bdbdbd"
 SHUT_OUT = "#c1121f"  # scores below the scale, and reasons not to trust
 INTERVAL = 1.96  # standard errors to each side: 95%
 INTERVAL_NAME = "95% intervals"
-LETTER = 0.52  # the width of a letter as a share of its size, on average
+LETTER = 0.6  # the width of a letter as a share of its size, on average
 
 
 def lag_colour(lag: int) -> str:
