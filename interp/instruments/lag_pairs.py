@@ -91,7 +91,7 @@ class PairFit(Result):
         from interp.plotting import heading, pair_heatmap, panel
 
         ax = pair_heatmap(panel(ax, width=4.6, height=4.4), self.beta, self.stderr)
-        ax.set_xlabel("key block\n(weight in nats ± one standard error; aligned pairs framed)")
+        ax.set_xlabel("key block\n(weight in nats ± one standard error;\naligned pairs framed)")
         title = "weight of each pair of tokens"
         if self.success:
             title += f": aligned pairs carry {self.aligned_share:.1%} of the explained score"

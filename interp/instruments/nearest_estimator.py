@@ -116,16 +116,14 @@ class NearestEstimator(NamedRows[EstimatorDistance]):
         names = [
             f"{row.estimator} (floored {row.floored:.0%})" if row.floored else row.estimator for row in self.estimators
         ]
-        ax = panel(ax, width=6.4, height=1.2 + 0.36 * len(names))
+        ax = panel(ax, width=6.4, height=1.2 + 0.42 * len(names))
         estimate_points(
             ax, names, rows["kl"].to_numpy(), rows["stderr"].to_numpy(), filled=(~rows["tuned"]).tolist(), across=True
         )
         signed_log(ax, linear_below=LINEAR_BELOW)
         ax.set_xlim(left=0)
-        ax.set_xlabel(
-            f"KL(model || estimator)\n(nats, {INTERVAL_NAME}; logarithmic above {LINEAR_BELOW:g})\n"
-            "open markers: tuned to the model"
-        )
+        notes = f"{INTERVAL_NAME}; open: tuned to the model\nlogarithmic above {LINEAR_BELOW:g}"
+        ax.set_xlabel(f"KL(model || estimator) (nats)\n{notes}")
         return heading(
             ax, f"nearest of {len(names)} estimators on {self.n} sequences: {self.nearest}", doubt=self.doubt
         )

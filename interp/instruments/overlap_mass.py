@@ -154,8 +154,7 @@ class OverlapMass(Result):
         if self.kappa is None:
             rows = rows[rows["kind"] != "bos"]
         order = len(self.by_overlap) - 1
-        names = {"bos": "BOS", "early": "early\nkeys"}
-        names |= {f"|M|={size}": f"{size} of {order}\nlags match" for size in range(order + 1)}
+        names = {"bos": "BOS", "early": "early"} | {f"|M|={size}": f"{size} of {order}" for size in range(order + 1)}
         kinds = {f"|M|={size}": overlap_kind(size, order=order) for size in range(order + 1)}
         groups = rows["group"].tolist()
         ax = grouped_bars(
@@ -168,9 +167,10 @@ class OverlapMass(Result):
         title = f"attention by overlap, {self.n} sequences"
         if self.success:
             look: dict[str, Any] = {"color": "#000000", "fillstyle": "none", "markersize": 9}
-            ax.plot(range(len(rows)), rows["predicted"].to_numpy(), "o", label="predicted by the law", **look)
-            ax.legend(handles=ax.lines[-1:], frameon=False, loc="upper right")
+            ax.plot(range(len(rows)), rows["predicted"].to_numpy(), "o", label="predicted", **look)
+            ax.legend(handles=ax.lines[-1:], frameon=False, loc="best")
             title += f": largest gap to the law {self.largest_gap:.3f}"
+        ax.set_xlabel("keys, by how many lags of their context match")
         ax.set_ylabel(f"share of the attention\n(observed mean, {INTERVAL_NAME})")
         return heading(ax, title, doubt=self.doubt)
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import textwrap
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -179,7 +180,11 @@ class SmoothingSource(NamedRows[Switched]):
         )
         for place, part in enumerate(self.shares):
             if not part.applies:
-                ax.text(0.0, place, f"  does not apply: {part.reason}", va="center", color="#7f7f7f")
+                words = textwrap.fill(f"does not apply: {part.reason}", 44)
+                ax.annotate(
+                    words, (0.02, place), xycoords=("axes fraction", "data"), va="center", color="#7f7f7f",
+                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
+                )  # fmt: skip
         signed_log(ax, linear_below=LINEAR_BELOW)
         ax.set_xlabel(f"rise of KL(truth || prediction)\n(nats, {INTERVAL_NAME}; logarithmic beyond ±{LINEAR_BELOW:g})")
         looks = {"switched off\nalone": "", "part in the whole\n(Shapley value)": "70"}  # a colour's end is its opacity

@@ -22,6 +22,7 @@ Array: TypeAlias = NDArray[Any]
 
 LEAST_MASS = 5e-3  # a share that would read 0.00 needs no legend entry, unless a bar of it can be seen
 LEAST_HEIGHT = 0.02  # of the highest bar: about a point of a bar in the smallest panel
+LEAST_ROOM = 6.0  # points between two bars, for a token to be written below each
 
 
 def attention_heatmap(
@@ -138,12 +139,12 @@ def induction_bars(
 
 
 def _write_tokens(ax: Axes, positions: Array, tokens: Sequence[str]) -> None:
-    """The keys' tokens as tick labels, the long ones upright; where even upright ones would touch, there are none."""
-    size = text_size("xtick.labelsize")
+    """The keys' tokens as tick labels, small enough not to touch, long ones upright; none where they would be tiny."""
     room = width_in_points(ax) / (len(tokens) + 1)
-    if room < 0.7 * size:
+    if room < LEAST_ROOM:
         return
-    ax.set_xticks(positions, tokens)
+    size = min(room, text_size("xtick.labelsize"))
+    ax.set_xticks(positions, tokens, fontsize=size)
     for label, token in zip(ax.get_xticklabels(), tokens, strict=True):
         if LETTER * size * len(token) > room:
             label.set_rotation(90)

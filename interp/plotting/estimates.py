@@ -60,6 +60,8 @@ def estimate_points(
             words = INFINITY if value > 0 else f"\N{MINUS SIGN}{INFINITY}"
             ax.annotate(words, spot, xycoords=frame, ha="center", va="center", color=shades[place], fontsize="large")
     _name(ax, names, across=across)
+    if across:
+        ax.set_ylim(top=-0.9)  # room for the value above the first marker
     if not np.isfinite(values).any():  # an axis without a number has no scale
         (ax.set_xticks if across else ax.set_yticks)([])
     return ax
