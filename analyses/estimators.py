@@ -66,6 +66,7 @@ def estimators(
 ) -> Iterator[Predictor]:
     """Every estimator that needs no model: classical ones, then the constructions by their closed form."""
     from interp.estimators import classical as smoothers
+    from interp.estimators.context_trees import context_tree_weighting
     from interp.estimators.soft_matching import maximum_likelihood
 
     shape = {"order": prior.order, "vocab": prior.vocab}
@@ -79,7 +80,7 @@ def estimators(
     yield classical("katz, good-turing", smoothers.katz, discount="good_turing", **shape)
     yield classical("witten-bell", smoothers.witten_bell, **shape)
     yield classical("kneser-ney", smoothers.kneser_ney, **shape)
-    yield classical("context tree weighting", smoothers.context_tree_weighting, **shape)
+    yield classical("context tree weighting", context_tree_weighting, **shape)
     yield from constructions(prior, length=length, draws=draws, seed=seed, cache=cache)
 
 

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from interp.estimators.bayes import BayesPredictive as BayesPredictive
     from interp.estimators.bayes import bayes_predictive as bayes_predictive
     from interp.estimators.classical import JelinekMercerFit as JelinekMercerFit
-    from interp.estimators.classical import context_tree_weighting as context_tree_weighting
     from interp.estimators.classical import jelinek_mercer as jelinek_mercer
     from interp.estimators.classical import katz as katz
     from interp.estimators.classical import kneser_ney as kneser_ney
     from interp.estimators.classical import tune_jelinek_mercer as tune_jelinek_mercer
     from interp.estimators.classical import witten_bell as witten_bell
+    from interp.estimators.context_trees import context_tree_weighting as context_tree_weighting
     from interp.estimators.counts import cumulative_counts as cumulative_counts
     from interp.estimators.counts import mask_counts as mask_counts
     from interp.estimators.counts import match_masks as match_masks
@@ -125,9 +125,9 @@ _HOMES = {
         "read_info",
         "save",
     ),
+    "estimators.context_trees": ("context_tree_weighting",),
     "estimators.classical": (
         "JelinekMercerFit",
-        "context_tree_weighting",
         "jelinek_mercer",
         "katz",
         "kneser_ney",

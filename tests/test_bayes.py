@@ -14,7 +14,8 @@ from scipy.stats import beta as beta_law
 from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet, draw_dirichlet
 from interp.divergence import kl_divergence
 from interp.estimators.bayes import bayes_predictive
-from interp.estimators.classical import context_tree_weighting, kneser_ney, witten_bell
+from interp.estimators.classical import kneser_ney, witten_bell
+from interp.estimators.context_trees import context_tree_weighting
 from interp.estimators.soft_matching import add_alpha, soft_matching
 from tests import reference
 

@@ -17,13 +17,13 @@ from interp.chains.priors import HierarchicalDirichlet
 from interp.divergence import kl_divergence
 from interp.estimators.classical import (
     FALLBACK_DISCOUNT,
-    context_tree_weighting,
     jelinek_mercer,
     katz,
     kneser_ney,
     tune_jelinek_mercer,
     witten_bell,
 )
+from interp.estimators.context_trees import context_tree_weighting
 from interp.estimators.counts import cumulative_counts
 from interp.estimators.soft_matching import add_alpha, maximum_likelihood
 from interp.estimators.suffixes import suffix_counts

@@ -18,8 +18,15 @@ from interp.circuit.runner import run
 from tests.planted import planted_deep, trained_like
 
 ROOT = Path(__file__).parent.parent
-# Glossaries, formulas, and functions of arrays that a result fills in.
-NO_EXAMPLE = {"interp.notation", "interp.regression", "interp.results", "interp.plotting"}
+# Glossaries, formulas, functions of arrays that a result fills in, and examples on pretrained weights, whose own tests
+# run them.
+NO_EXAMPLE = {
+    "interp.notation",
+    "interp.regression",
+    "interp.results",
+    "interp.language.load",
+    "interp.language.prompts",
+}
 
 
 def modules() -> list[str]:

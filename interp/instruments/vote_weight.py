@@ -34,22 +34,30 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import einops
 import numpy as np
 import torch
 from jaxtyping import Float
 
-from interp.circuit.capture import capture
 from interp.circuit.circuit import Circuit, as_circuit
-from interp.circuit.edits import NOTICEABLE, MatchReader
+from interp.circuit.edits import NOTICEABLE
 from interp.circuit.law import check_next_law, full_matches, key_masks
-from interp.circuit.runner import Hook, laws, run
-from interp.divergence import KL_FLOOR, Divergence, kl_divergence
-from interp.hooked.transformer import MATCH, InductionTransformer, not_linear
-from interp.instruments.copy_heads import COPY_SEQUENCES, copy_heads
+from interp.circuit.runner import laws
+from interp.divergence import KL_FLOOR, kl_divergence
+from interp.hooked.transformer import InductionTransformer, not_linear
+from interp.instruments.readout_level import (
+    CLIPPED,
+    MovedLevel,
+    Sides,
+    correlation,
+    explained,
+    final_stream,
+    laws_at_level,
+    move_level,
+    sides_by_lag,
+)
 from interp.notation import Tokens, check_positive
 from interp.regression import slope_through_origin
-from interp.results import Result, mean_stderr, provenance, rows_table
+from interp.results import Result, provenance, rows_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +67,6 @@ MIN_SEQUENCES = 32  # fewer show neither spread nor error
 MOST_MATCHES = 6  # sequences with more full matches are counted together
 STEADY = 0.05  # sd / mean of the level below which it counts as the same for all sequences
 FOLLOWS = -0.5  # correlation of level and attention on full matches from which the weight follows the evidence
-CLIPPED = 0.01  # share of sequences where holding the level may clip a sum
 SAME = 1e-4  # how far predictions from our own reading of the readout may be from the model's
 
 
@@ -204,29 +211,24 @@ def vote_weight(
     if len(array) < MIN_SEQUENCES:
         reason = f"{len(array)} sequences; at least {MIN_SEQUENCES} are needed"
         return _unknown(reason, floor=floor, provenance=origin)
-    stream, pattern = _final_stream(circuit, array)
+    stream, pattern = final_stream(circuit, array)
     weights = model.unembed.W_U.detach().cpu().double()
     sums = stream @ weights
     level = sums.mean(-1)
     base = laws(circuit, array)
-    if float((_laws_at(circuit, array, sums, level) - base).abs().max()) > SAME:
+    if float((laws_at_level(circuit, array, sums, level) - base).abs().max()) > SAME:
         return _unknown("the predictions are not the normalised sums of the readout", floor=floor, provenance=origin)
     if bool((level <= 0).any()):
         return _unknown("the readout's level is not positive everywhere", floor=floor, provenance=origin)
     masks = key_masks(array, order=circuit.order, bos=circuit.has_bos)
     full = full_matches(masks, order=circuit.order, bos=False)
-    on_full = (pattern * full).sum(-1)
-    start = model.config.blocks * circuit.vocab
-    votes = stream[:, start : start + circuit.vocab] - 1 / circuit.vocab
-    if circuit.has_bos:  # BOS votes for all alike: without it, what differs from uniform is that much larger
-        votes = votes / (1 - pattern[:, :1]).clamp(min=torch.finfo(torch.float32).eps)
-
+    votes = _token_votes(circuit, stream, pattern)
     divergence = kl_divergence(truth, base, floor=floor)
-    moved = _moved_levels(circuit, array, sums, truth=truth, divergence=divergence, seed=seed)
+    moved = move_level(circuit, array, sums, truth=truth, divergence=divergence, seed=seed)
     spread = float(level.std(correction=0) / level.mean())
     varies = spread > NOTICEABLE  # what is less is rounding
-    falls = _correlation(level, on_full) if varies else math.nan
-    sides = _sides(circuit, array, stream, weights)
+    falls = correlation(level, (pattern * full).sum(-1)) if varies else math.nan
+    sides = sides_by_lag(circuit, array, stream, weights)
     negative = float((sums < 0).any(-1).double().mean())
     return VoteWeight(
         verdict=_verdict(spread, falls, moved),
@@ -236,7 +238,7 @@ def vote_weight(
         query_side=None if sides is None else sides.query,
         key_side=None if sides is None else sides.key,
         opposed=None if sides is None else sides.opposed,
-        compared=math.nan if sides is None or not varies else _explained(level, sides.comparison),
+        compared=math.nan if sides is None or not varies else explained(level, sides.comparison),
         kl=divergence.mean,
         kl_stderr=divergence.stderr,
         **vars(moved),
@@ -249,55 +251,25 @@ def vote_weight(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Moved:
-    """The change of KL with the level held and shuffled; the fields of `VoteWeight` of the same names."""
+def _token_votes(circuit: Circuit, stream: torch.Tensor, pattern: torch.Tensor) -> torch.Tensor:
+    """What the attention on tokens alone would predict, less the uniform law.
 
-    held: float = math.nan
-    held_stderr: float = math.nan
-    shuffled: float = math.nan
-    shuffled_stderr: float = math.nan
-    clipped: float
-
-
-def _moved_levels(
-    circuit: Circuit,
-    tokens: torch.Tensor,
-    sums: torch.Tensor,
-    *,
-    truth: torch.Tensor,
-    divergence: Divergence,
-    seed: int,
-) -> _Moved:
-    """Hold the level at its harmonic mean, and hand each sequence another's, in the live model."""
-    level, base = sums.mean(-1), laws(circuit, tokens)
-
-    def change(levels: torch.Tensor) -> tuple[float, float]:
-        moved = _laws_at(circuit, tokens, sums, levels)
-        if float((levels / level - 1).abs().max()) > NOTICEABLE and torch.equal(moved, base):
-            raise ValueError("the level was moved, but the edit did not reach the logits")
-        return mean_stderr(kl_divergence(truth, moved, floor=divergence.floor).values - divergence.values)
-
-    steady = (1 / (1 / level).mean()).expand_as(level)
-    clipped = float(((sums > 0) & (sums - level[:, None] + steady[:, None] <= 0)).any(-1).double().mean())
-    if clipped > CLIPPED:
-        return _Moved(clipped=clipped)
-    held, held_stderr = change(steady)
-    order = torch.randperm(len(level), generator=torch.Generator().manual_seed(seed))
-    shuffled, shuffled_stderr = change(level[order])
-    return _Moved(
-        held=held, held_stderr=held_stderr, shuffled=shuffled, shuffled_stderr=shuffled_stderr, clipped=clipped
-    )
+    BOS votes for all alike: without it, what differs from uniform is that much larger.
+    """
+    assert isinstance(circuit.model, InductionTransformer)
+    start = circuit.model.config.blocks * circuit.vocab
+    votes = stream[:, start : start + circuit.vocab] - 1 / circuit.vocab
+    return votes / (1 - pattern[:, :1]).clamp(min=torch.finfo(torch.float32).eps) if circuit.has_bos else votes
 
 
-def _verdict(spread: float, falls: float, moved: _Moved) -> str:
+def _verdict(spread: float, falls: float, moved: MovedLevel) -> str:
     if spread < STEADY:
         return "constant level"
     follows = falls <= FOLLOWS and moved.held > 2 * moved.held_stderr
     return "level follows the evidence" if follows else "level varies"
 
 
-def _notes(clipped: float, negative: float, sides: _Sides | None) -> list[str]:
+def _notes(clipped: float, negative: float, sides: Sides | None) -> list[str]:
     """What keeps some of the numbers from being told."""
     notes = []
     if clipped > CLIPPED:
@@ -332,38 +304,6 @@ def _unknown(reason: str, *, floor: float, provenance: dict[str, Any]) -> VoteWe
     )
 
 
-def _final_stream(circuit: Circuit, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What the readout reads after the last token, and the match head's attention there, in float64."""
-    streams: list[torch.Tensor] = []
-    reader = MatchReader(circuit)
-
-    def read(stream: torch.Tensor, hook: Any) -> None:
-        streams.append(stream[:, -1].detach().cpu().double())
-
-    end: Hook = (f"{MATCH}.hook_resid_post", read)
-    run(circuit, tokens, hooks=lambda part: [end, *reader.hooks(part)], last_only=True)
-    return torch.cat(streams), reader.pattern[:, 0]
-
-
-def _laws_at(circuit: Circuit, tokens: torch.Tensor, sums: torch.Tensor, level: torch.Tensor) -> torch.Tensor:
-    """What the live model predicts with the readout's level moved to this one, sequence by sequence."""
-    model = circuit.model
-    assert isinstance(model, InductionTransformer)
-    moved = sums + (level - sums.mean(-1))[:, None]
-    shares = torch.relu(moved) + model.config.floor
-    logits = torch.log(shares / shares.sum(-1, keepdim=True))
-
-    def hooks(part: slice) -> list[Hook]:
-        def write(own: torch.Tensor, hook: Any) -> torch.Tensor:
-            edited = own.clone()
-            edited[:, -1] = logits[part].to(own)
-            return edited
-
-        return [("unembed.hook_out", write)]
-
-    return laws(circuit, tokens, hooks=hooks, last_only=True)
-
-
 def _by_matches(
     laws: torch.Tensor, votes: torch.Tensor, matches: torch.Tensor, *, alpha: float | None
 ) -> tuple[WeightAt, ...]:
@@ -380,42 +320,3 @@ def _by_matches(
         line = slope_through_origin(z.numpy(), p.numpy())
         rows.append(WeightAt(matches=count, sequences=len(z), weight=line.slope, stderr=line.stderr, counted=counted))
     return tuple(rows)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Sides:
-    query: Float[np.ndarray, "lag vocab"]
-    key: Float[np.ndarray, "lag vocab"]
-    opposed: tuple[float, ...]
-    comparison: Float[torch.Tensor, " batch"]
-
-
-def _sides(circuit: Circuit, tokens: torch.Tensor, stream: torch.Tensor, weights: torch.Tensor) -> _Sides | None:
-    """What each block of the final stream adds to the level, by lag; None where copy heads serve no distinct lags."""
-    model = circuit.model
-    assert isinstance(model, InductionTransformer)
-    heads = copy_heads(capture(circuit, tokens[:COPY_SEQUENCES]))
-    if not heads.success:
-        return None
-    blocks = model.config.blocks
-    by_block = einops.rearrange(weights.mean(-1), "(half block v) -> half block v", half=2, block=blocks)
-    centred = by_block - by_block.mean(-1, keepdim=True)
-    parts = einops.rearrange(stream, "n (half block v) -> half n block v", half=2, block=blocks)
-    places = [0, *(1 + np.argsort(heads.lag)).tolist()]
-    query, key = centred[0, places[:-1]], centred[1, places[1:]]
-    unit = (query - key) / 2
-    comparison = ((parts[0][:, places[:-1]] - parts[1][:, places[1:]]) * unit).sum((-2, -1))
-    opposed = tuple(_correlation(one, -other) for one, other in zip(query, key, strict=True))
-    return _Sides(query=query.numpy(), key=key.numpy(), opposed=opposed, comparison=comparison)
-
-
-def _explained(level: torch.Tensor, part: torch.Tensor) -> float:
-    total = float(level.var(correction=0))
-    return 1 - float((level - part).var(correction=0)) / total if total > 0 else math.nan
-
-
-def _correlation(first: torch.Tensor, second: torch.Tensor) -> float:
-    """Pearson's; NaN where one side does not vary."""
-    one, other = first - first.mean(), second - second.mean()
-    size = float(one.norm() * other.norm())
-    return float((one * other).sum()) / size if size > 0 else math.nan

@@ -13,7 +13,7 @@ import interp as ip
 from analyses import circuit, prior_trees
 from analyses.cache import Cache
 from analyses.subject import Study
-from figures import drawing, task_priors, two_layer_circuit
+from figures import _circuit_picture, drawing, task_priors, two_layer_circuit
 from figures._schematic import letter
 from figures.panels import MissingPanel
 from interp.plotting import OVERLAP_COLOURS
@@ -196,7 +196,7 @@ def test_arrows_are_as_wide_as_the_attention_and_coloured_by_overlap(machine, ci
             arrow = found[f"vote {position} {symbol}"]
             mask = masks[position - 1]
             closed = np.exp(KAPPA) / 3 if position == 0 else np.exp(np.dot(BETA, (mask & 1, mask >> 1)))
-            width = arrow.get_linewidth() / 72 / two_layer_circuit.ATTENTION_INCHES
+            width = arrow.get_linewidth() / 72 / _circuit_picture.ATTENTION_INCHES
             assert width == pytest.approx(closed * unit, abs=1e-9)
             assert to_hex(arrow.get_edgecolor()) == OVERLAP_COLOURS[key["kind"]]
             end = arrow.get_path().vertices[-1, 0]
@@ -204,7 +204,7 @@ def test_arrows_are_as_wide_as_the_attention_and_coloured_by_overlap(machine, ci
     for symbol, spans in reaching.items():  # side by side, without gaps, and together as wide as the probability
         spans.sort()
         assert [low for low, _ in spans[1:]] == pytest.approx([high for _, high in spans[:-1]])
-        total = (spans[-1][1] - spans[0][0]) / two_layer_circuit.ATTENTION_INCHES
+        total = (spans[-1][1] - spans[0][0]) / _circuit_picture.ATTENTION_INCHES
         assert total == pytest.approx(law[symbol], abs=1e-9)
 
 
@@ -219,7 +219,7 @@ def test_boxes_hold_the_tokens_and_what_is_copied(machine, circuits):
         for lag in (1, 2):
             assert words[f"stack {position} lag {lag}"] == letter(tokens[position - 1 - lag])
             arrow = boxes[f"copy {position} lag {lag}"]
-            assert arrow.get_linewidth() == pytest.approx(two_layer_circuit.COPY_POINTS)  # all of its attention
+            assert arrow.get_linewidth() == pytest.approx(_circuit_picture.COPY_POINTS)  # all of its attention
             start = arrow.get_path().vertices[0]
             assert start[0] == pytest.approx(two_layer_circuit.column(position - lag), abs=1e-6)
     for key in row["keys"]:

@@ -1,0 +1,87 @@
+"""Context-tree weighting: Bayes over all context trees, as a classical smoother to compare with.
+
+    context_tree_weighting(tokens, order=2, vocab=5)      [batch, vocab], or [batch, length, vocab]
+
+It reads contiguous suffixes of the context over the paper's candidates, as the smoothers of `classical` do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+
+from interp.chains.trie import new_trie, plant, walk
+from interp.estimators.soft_matching import Law
+from interp.notation import Tokens, as_tokens, check_order, check_positive, check_vocab
+
+Array: TypeAlias = NDArray[Any]
+
+
+def context_tree_weighting(
+    tokens: Tokens, *, order: int, vocab: int, alpha: float = 0.5, every_position: bool = False
+) -> Law:
+    """The exact mixture over all context trees of depth <= k (Willems et al. 1995), with |V|-ary KT leaves.
+
+    A context c has the block probability P_c = KT_c at depth k and P_c = (KT_c + prod_children P_child) / 2
+    above: at every inner node the prior tosses a fair coin between stopping there and splitting on the next
+    older token. KT_c is the Krichevsky-Trofimov probability of the symbols that followed c, sequentially
+    (n(m) + alpha) / (n + alpha |V|) with alpha = 1/2. The prediction is the ratio of the root's block
+    probabilities with and without the next symbol, computed along the path of the context only.
+    """
+    check_order(order)
+    check_vocab(vocab)
+    check_positive(alpha, name="alpha")
+    array = as_tokens(tokens, vocab=vocab, order=order)
+    batch, length = array.shape
+    first = 0 if every_position else length - 1
+    laws = np.full((batch, length - first, vocab), 1.0 / vocab)
+    _fill_tree_laws(array, order, vocab, alpha, first, laws)
+    result = torch.from_numpy(laws)
+    return result if every_position else result[:, 0]
+
+
+@njit(cache=True)
+def _mix_path(counts: Array, ratios: Array, path: Array, order: int, vocab: int, alpha: float, laws: Array) -> None:
+    """laws[d] becomes the prediction of the subtree at the path's depth d; laws[0] is the root's."""
+    for depth in range(order, -1, -1):
+        node = path[depth]
+        total = counts[node].sum() + alpha * vocab
+        stop = 1.0 if depth == order else 1.0 / (1.0 + np.exp(-ratios[node]))
+        for m in range(vocab):
+            leaf = (counts[node, m] + alpha) / total
+            laws[depth, m] = leaf if depth == order else stop * leaf + (1.0 - stop) * laws[depth + 1, m]
+
+
+@njit(cache=True)
+def _fill_tree_laws(tokens: Array, order: int, vocab: int, alpha: float, first: int, laws: Array) -> None:
+    length = tokens.shape[1]
+    trie = new_trie(length, order, vocab)
+    path = trie[1]
+    nodes = trie[0].shape[0]
+    counts = np.empty((nodes, vocab), dtype=np.int64)
+    ratios = np.empty(nodes)  # ln KT_c - ln prod P_child: the coin's log odds after the symbols so far
+    path_laws = np.empty((order + 1, vocab))
+    for b in range(tokens.shape[0]):
+        plant(trie)
+        counts[0] = 0
+        ratios[0] = 0.0
+        for t in range(order - 1, length):
+            if t >= order:  # `path` and `path_laws` belong to the context that this token follows
+                token = tokens[b, t]
+                for depth in range(order + 1):
+                    node = path[depth]
+                    if depth < order:
+                        leaf = (counts[node, token] + alpha) / (counts[node].sum() + alpha * vocab)
+                        ratios[node] += np.log(leaf) - np.log(path_laws[depth + 1, token])
+                    counts[node, token] += 1
+            opened = walk(tokens[b], t + 1, order, trie)
+            for node in range(path[order + 1] - opened, path[order + 1]):
+                counts[node] = 0
+                ratios[node] = 0.0
+            _mix_path(counts, ratios, path, order, vocab, alpha, path_laws)
+            if t >= order and t >= first:
+                laws[b, t - first] = path_laws[0]
