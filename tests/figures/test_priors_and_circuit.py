@@ -221,7 +221,7 @@ def test_boxes_hold_the_tokens_and_what_is_copied(machine, circuits):
             arrow = boxes[f"copy {position} lag {lag}"]
             assert arrow.get_linewidth() == pytest.approx(_circuit_picture.COPY_POINTS)  # all of its attention
             start = arrow.get_path().vertices[0]
-            assert start[0] == pytest.approx(two_layer_circuit.column(position - lag), abs=1e-6)
+            assert start[0] == pytest.approx(_circuit_picture.column(position - lag), abs=1e-6)
     for key in row["keys"]:
         face = to_hex(boxes[f"value {key['position']}"].get_facecolor())
         assert face == ("#ffffff" if key["kind"] == "early" else OVERLAP_COLOURS[key["kind"]])
@@ -238,7 +238,7 @@ def test_marks_say_which_lags_agree_and_compared_boxes_are_level(machine, circui
             assert words[f"mark {position} lag {lag}"] == ("=" if same else "≠")
     counts = [sum(words[f"mark {place} lag {lag}"] == "=" for lag in (1, 2)) for place in row["shown"]]
     assert counts == [2, 1, 0]
-    candidate, query = (two_layer_circuit.rows_of(row, place) for place in (row["shown"][0], 12))
+    candidate, query = (_circuit_picture.rows_of(row, place) for place in (row["shown"][0], 12))
     assert candidate[1:] == pytest.approx(query[:2])
 
 
