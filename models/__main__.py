@@ -163,6 +163,7 @@ def add_sweep(commands: Commands) -> None:
     sweep.add_argument("--address", help="of an existing Ray cluster (default: start or find one here)")
     sweep.add_argument("--jobs", type=int, help="processes at once (default: one per core)")
     sweep.add_argument("--only", metavar="TEXT", help="only runs whose name contains TEXT")
+    sweep.add_argument("--without", metavar="TEXT", help="leave out runs whose name contains TEXT")
     sweep.add_argument("--out", type=Path, metavar="DIR", help="where the runs go (default: models/checkpoints)")
     add_save_argument(sweep)
     sweep.add_argument("--dry-run", action="store_true", help="list the runs and what is left to do")
@@ -197,7 +198,7 @@ def number_list(text: str) -> list[float]:
 
 def show_everything(options: argparse.Namespace) -> int:
     from models.sweep import study_summaries
-    from models.zoo import find_checkpoints
+    from models.zoo import find_checkpoints, find_zoos
 
     print("Families (models/FAMILY)")
     for family in FAMILIES.values():
@@ -213,6 +214,9 @@ def show_everything(options: argparse.Namespace) -> int:
         groups.setdefault(str(relative.parent), []).append(relative.name)
     for group, names in groups.items():
         print(f"  {group:34} {' '.join(names)}")
+    for zoo in find_zoos(CHECKPOINTS):
+        place = f"models/checkpoints/{zoo.relative_to(CHECKPOINTS)}"
+        print(f"\n{len(find_checkpoints(zoo))} more in {place} (the table: python -m models zoo --checkpoints {place})")
     return 0
 
 
@@ -298,6 +302,10 @@ def sweep_study(options: argparse.Namespace) -> int:
         runs = [run for run in runs if options.only in run.name]
         if not runs:
             raise ValueError(f"no run of {options.study} has {options.only!r} in its name")
+    if options.without:
+        runs = [run for run in runs if options.without not in run.name]
+        if not runs:
+            raise ValueError(f"every run of {options.study} that is left has {options.without!r} in its name")
     return sweep(
         runs,
         engine=options.engine,

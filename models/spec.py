@@ -58,6 +58,7 @@ class RunSpec:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not 0 < self.learning_rate < float("inf"):
             raise ValueError(f"learning_rate must be a finite number > 0, got {self.learning_rate}")
+        self.build_prior().concentrations()  # a bad description, or a prior that has no urn to train on
         if self.length <= self.prior["order"]:
             raise ValueError(f"length must exceed the order {self.prior['order']}, got {self.length}")
         if self.seed < 0:

@@ -5,6 +5,8 @@ construction at that length on the same sequences, so that their difference is f
 are kept in `zoo.json` beside the checkpoints, by the digest of the weights, and made again only where the weights
 have changed. Only `--write` writes; without it new measurements are shown and forgotten.
 
+A folder with a `zoo.json` of its own, such as `conditions`, is a zoo of its own: the one above does not list it.
+
 A run of the `long` protocol is also set beside the same run with a fifth of the steps: a lower KL shows that the
 shorter one had not converged.
 """
@@ -21,19 +23,33 @@ from typing import Any
 
 from models.families import find_family
 
+STUDIES = Path(__file__).parent / "studies"
 CACHE_FILE, TABLE_FILE = "zoo.json", "README.md"
 HELD_OUT_SEQUENCES, HELD_OUT_SEED = 20_000, 2_000_003
 GAINED = 0.005  # of its KL: what counts as a gain by five times the steps
 COLUMNS = (
     "checkpoint", "family", "prior", "bos", "length", "seed", "protocol", "target", "steps", "init", "kl", "stderr",
-    "best_construction", "ratio", "ratio_stderr", "change", "change_stderr", "copies", "seconds",
+    "best_construction", "ratio", "ratio_stderr", "change", "change_stderr", "copies", "seconds", "readout", "freeze",
+    "kappa", "symmetrise",
 )  # fmt: skip
 
 
 def find_checkpoints(root: Path) -> list[Path]:
-    """Every checkpoint below `root`, shortest sequences first; snapshots and work directories are not among them."""
+    """Every checkpoint below `root`, shortest sequences first.
+
+    Snapshots and work directories are not among them, nor what belongs to another zoo below this one.
+    """
+    others = find_zoos(root)
     found = [file.parent for file in root.rglob("config.json") if not any(part.endswith(".run") for part in file.parts)]
-    return sorted(found, key=_reading_order)
+    return sorted(
+        (path for path in found if not any(other in path.parents for other in others)),
+        key=_reading_order,
+    )
+
+
+def find_zoos(root: Path) -> list[Path]:
+    """The zoos below `root`, itself not counted: folders with measurements of their own."""
+    return sorted(file.parent for file in root.rglob(CACHE_FILE) if file.parent != root)
 
 
 def zoo_command(root: Path, *, write: bool, as_json: bool) -> int:
@@ -42,7 +58,8 @@ def zoo_command(root: Path, *, write: bool, as_json: bool) -> int:
     if not rows:
         raise ValueError(f"{root}: no checkpoints there; `python -m models sweep zoo` trains them")
     if write:
-        text = (Path(__file__).parent / "zoo_readme.md").read_text()
+        page = STUDIES / f"{root.resolve().name}.md"
+        text = (page if page.is_file() else Path(__file__).parent / "zoo_readme.md").read_text()
         text = text.replace("{table}", _markdown(rows)).replace("{longer}", _longer_markdown(rows))
         _replace(root / TABLE_FILE, text)
         print(f"{root / TABLE_FILE}: {len(rows)} checkpoints", file=sys.stderr)
@@ -93,11 +110,13 @@ def measure(path: Path, name: str) -> dict[str, Any]:
     from interp.hooked.checkpoint import load, read_info
     from interp.instruments.copy_heads import copy_heads
     from interp.results import jsonable, mean_stderr
+    from models.run import recorded_spec
 
     torch.set_num_threads(1)
     info = read_info(path)
     model = load(path)
     training = info.training or {}
+    spec = recorded_spec(path)
     prior = prior_from_dict(training["prior"])
     held_out = _held_out(json.dumps(training["prior"]), model.config.length)
     ours = kl_divergence(held_out.next_law, fast_predict(model, held_out.tokens)).values
@@ -123,7 +142,11 @@ def measure(path: Path, name: str) -> dict[str, Any]:
             "protocol": training["protocol"],
             "target": training["target"],
             "steps": training["steps"],
-            "init": training["init"],
+            "init": spec.init,
+            "readout": spec.readout,
+            "freeze": spec.freeze,
+            "kappa": spec.kappa,
+            "symmetrise": spec.symmetrise,
             "kl": kl,
             "stderr": stderr,
             "best_construction": reference,
@@ -162,7 +185,7 @@ def _best_construction_values(prior: str, length: int, bos: bool) -> Any:
     held_out = _held_out(prior, length)
     if law.independent and bos:
         # beta -> infinity with kappa - sum(beta) = ln(alpha |V|): the optimum is add-alpha itself (prop:add_constant).
-        alpha = json.loads(prior)["alpha"]
+        alpha = float(law.concentrations()[-1]) / law.vocab
         prediction = add_alpha(held_out.tokens, order=law.order, vocab=law.vocab, alpha=alpha)
     else:
         best = optimal_parameters(law, length=length, bos=bos)
@@ -171,12 +194,14 @@ def _best_construction_values(prior: str, length: int, bos: bool) -> Any:
 
 
 def _markdown(rows: list[dict[str, Any]]) -> str:
+    frozen = any(row["freeze"] for row in rows)
     head = [
         "checkpoint",
         "protocol",
         "target",
         "steps",
         "init",
+        *(["frozen"] if frozen else []),
         "held-out KL",
         "best construction",
         "ratio",
@@ -191,6 +216,7 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
             row["target"],
             f"{row['steps']:,}",
             row["init"],
+            *([(row["freeze"] or "").replace(",", ", ")] if frozen else []),
             f"{row['kl']:.4f} ± {row['stderr']:.4f}",
             f"{row['best_construction']:.4f}",
             f"{row['ratio']:.3f} ± {row['ratio_stderr']:.3f}",

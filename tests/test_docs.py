@@ -28,6 +28,8 @@ import matplotlib.pyplot as plt
 import pytest
 
 import interp
+from interp.chains import priors
+from models import families
 
 pytest.importorskip("mkdocs", reason="the documentation is built with the `docs` extra")
 
@@ -295,6 +297,8 @@ def test_python_blocks_run_and_print_what_they_show(
     (tmp_path / "models" / "checkpoints").symlink_to(ROOT / "models" / "checkpoints")
     (tmp_path / "models" / "studies").symlink_to(ROOT / "models" / "studies")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(priors, "PRIORS", dict(priors.PRIORS))  # pages may register kinds of their own
+    monkeypatch.setattr(families, "FAMILIES", dict(families.FAMILIES))
     # Dataclasses look their module up by name.
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("docs_page", loader=None))
     monkeypatch.setitem(sys.modules, "docs_page", module)

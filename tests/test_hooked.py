@@ -396,7 +396,8 @@ def test_config_widths() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"family": "hybrid"}, "family must be one of construction, disentangled, standard, got 'hybrid'"),
+        ({"family": "My Family"}, "family must be a name in small letters, got 'My Family'"),
+        ({"family": "wide", "d_model": 64}, "the wide family needs d_model and d_mlp"),
         ({"readout": "softmax"}, "readout must be one of probability, logit"),
         ({"dtype": "float16"}, "dtype must be one of float32, float64"),
         ({"order": 0}, "order must be an integer >= 1"),

@@ -13,7 +13,7 @@ import interp as ip
 from models import zoo
 from models.run import run
 from models.spec import make_spec
-from models.zoo import fast_predict, find_checkpoints, zoo_command, zoo_rows
+from models.zoo import fast_predict, find_checkpoints, find_zoos, zoo_command, zoo_rows
 
 PRIOR = ip.HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0)).to_dict()
 
@@ -60,6 +60,22 @@ def test_the_table_measures_every_finished_checkpoint(
     assert zoo_command(root, write=True, as_json=True) == 0
     assert len(json.loads(capsys.readouterr().out)["rows"]) == 3
     assert (root / "README.md").read_text().count("T9_seed0") == 3
+
+
+def test_a_zoo_within_a_zoo_is_listed_by_itself(root: Path) -> None:
+    inner = root / "inner"
+    spec = make_spec(
+        family="disentangled", prior=PRIOR, length=9, bos=True, steps=5, freeze="copies", init="hard", readout="logit"
+    )
+    run(spec, inner / "frozen" / "T9_seed0_logit", progress=False)
+    assert inner / "frozen" / "T9_seed0_logit" in find_checkpoints(root)  # no zoo of its own yet
+    (row,) = zoo_rows(inner, write=True)
+    assert (row["readout"], row["freeze"], row["init"]) == ("logit", "copies", "hard")
+    assert "| hard | copies |" in zoo._markdown([row])
+    assert "frozen" not in zoo._markdown([{**row, "freeze": ""}]).splitlines()[0]
+    assert find_zoos(root) == [inner]
+    assert find_checkpoints(inner) == [inner / "frozen" / "T9_seed0_logit"]
+    assert len(find_checkpoints(root)) == 4
 
 
 def test_a_long_run_is_set_beside_the_shorter_one(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -188,7 +188,7 @@ class Circuit:
             raise ValueError(f"sequences have {length} tokens, but the model's context holds {room}")
         if self.symbols is not None and self.symbols.ndim == 2 and len(self.symbols) != len(array):
             raise ValueError(f"symbols has {len(self.symbols)} rows, one for each sequence, but there are {len(array)}")
-        tied = isinstance(self.model, InductionTransformer) and self.model.config.family == "construction"
+        tied = isinstance(self.model, InductionTransformer) and self.model.config.analytic
         if tied and length != room:
             raise ValueError(f"this construction is tied to length {room}, got sequences of {length} tokens")
         return array

@@ -62,7 +62,7 @@ def write_construction(
     config = model.config
     beta = as_beta(beta, order=config.order)
     kappa = as_kappa(kappa)
-    if config.family == "standard":
+    if not config.one_hot:
         raise ValueError("a standard transformer has no analytic weights; use a construction or disentangled model")
     if config.bos and kappa is None:
         raise ValueError("this model has a BOS token: give kappa, its score")

@@ -14,6 +14,7 @@ e_ij = h_i' W_A h_j + r_{i-j} with no 1/sqrt(d) scale; W_U is the paper's W_O tr
 
 from __future__ import annotations
 
+import re
 import warnings
 from copy import deepcopy
 from dataclasses import asdict, dataclass, fields
@@ -31,30 +32,31 @@ from transformer_lens.components.unembed import Unembed
 
 from interp.notation import check_order, check_positive, check_vocab
 
-Family: TypeAlias = Literal["construction", "disentangled", "standard"]
 Readout: TypeAlias = Literal["probability", "logit"]
 Dtype: TypeAlias = Literal["float32", "float64"]
 
 COPY, MATCH = "blocks.0", "blocks.1"
+ANALYTIC = "construction"
+HAS_WIDTHS = {"construction": False, "disentangled": False, "standard": True}
 
 
 @dataclass(frozen=True, kw_only=True)
 class InductionConfig:
     """All that fixes the shape of a model. Saved with every checkpoint; unknown or missing keys are refused.
 
-    family   construction (analytic weights), disentangled (one-hot blocks, trained) or standard (embeddings,
-    LayerNorm, MLP)
+    family   construction (analytic weights), disentangled (one-hot blocks, trained), standard (embeddings, LayerNorm,
+             MLP), or the name of another family that is shaped like one of them: see `one_hot`
     order    k: the number of copy heads, and the context length that is matched
     vocab    |V|, without BOS
     length   T: real tokens; the model sees length + 1 positions where it has BOS
     bos      whether a BOS token (id = vocab) stands before the tokens
     readout  probability: the non-negative part of W_O h plus `floor`, normalised; logit: softmax(W_O h)
     floor    keeps log-probabilities finite under the probability readout
-    d_model, d_mlp   widths of the standard family; None for the others, whose width follows from order and vocab
+    d_model, d_mlp   widths of the standard family; None where the width follows from order and vocab (`one_hot`)
     dtype    float32 or float64
     """
 
-    family: Family
+    family: str
     order: int
     vocab: int
     length: int
@@ -66,8 +68,8 @@ class InductionConfig:
     dtype: Dtype = "float32"
 
     def __post_init__(self) -> None:
-        if self.family not in get_args(Family):
-            raise ValueError(f"family must be one of {', '.join(get_args(Family))}, got {self.family!r}")
+        if not isinstance(self.family, str) or not re.fullmatch("[a-z][a-z0-9_]*", self.family):
+            raise ValueError(f"family must be a name in small letters, got {self.family!r}")
         if self.readout not in get_args(Readout):
             raise ValueError(f"readout must be one of {', '.join(get_args(Readout))}, got {self.readout!r}")
         if self.dtype not in get_args(Dtype):
@@ -83,15 +85,28 @@ class InductionConfig:
         if type(self.length) is not int or self.length <= self.order:
             raise ValueError(f"length must be an integer above the order {self.order}, got {self.length!r}")
         widths = (self.d_model, self.d_mlp)
-        if self.family == "standard":
+        if HAS_WIDTHS.get(self.family, widths != (None, None)):
             if not all(isinstance(width, int) and width >= 1 for width in widths):
                 raise ValueError(
-                    f"the standard family needs d_model and d_mlp >= 1, got {self.d_model!r} and {self.d_mlp!r}"
+                    f"the {self.family} family needs d_model and d_mlp >= 1, got {self.d_model!r} and {self.d_mlp!r}"
                 )
             if self.copy_width < 1:
                 raise ValueError(f"d_model must be at least the order {self.order}, got {self.d_model}")
         elif widths != (None, None):
             raise ValueError(f"d_model and d_mlp belong to the standard family only, not to {self.family}")
+
+    @property
+    def one_hot(self) -> bool:
+        """Whether the stream is made of |V|-wide one-hot blocks: W_A and the votes can then be read block by block.
+
+        Otherwise the model has learnt embeddings, LayerNorm and an MLP.
+        """
+        return self.d_model is None
+
+    @property
+    def analytic(self) -> bool:
+        """Whether beta and kappa were written into the weights, which ties the model to its length."""
+        return self.family == ANALYTIC
 
     @property
     def n_ctx(self) -> int:
@@ -139,7 +154,7 @@ class InductionConfig:
 
     def hooked_config(self) -> HookedTransformerConfig:
         """The TransformerLens config of the copy layer and the stream; `seed` stays unset (it reseeds the world)."""
-        standard = self.family == "standard"
+        standard = not self.one_hot
         return HookedTransformerConfig(
             n_layers=2,
             d_model=self.stream_width,
@@ -240,7 +255,7 @@ class InductionTransformer(HookedTransformer):
         self.blocks[1] = TransformerBlock(match_cfg, 1)
         self.blocks[0].attn = RelativeBiasAttention(cfg, 0)
         self.blocks[1].attn = RelativeBiasAttention(match_cfg, 1)
-        if config.family == "standard" and config.bos:
+        if config.bos and not config.one_hot:
             self.embed = FixedBosEmbed(cfg, config.vocab)
         if config.readout == "probability":
             self.unembed = ProbabilityUnembed(cfg, config.floor)
@@ -267,7 +282,7 @@ class InductionTransformer(HookedTransformer):
             parameter.requires_grad_(False)
         if config.bos:
             self.embed.W_E[config.vocab] = 1.0 / config.vocab
-        if config.family != "standard":
+        if config.one_hot:
             self._write_selectors()
         for name in self.free_parameters():
             self.get_parameter(name).requires_grad_(True)
@@ -293,9 +308,9 @@ class InductionTransformer(HookedTransformer):
         The construction has none here: its free numbers, beta and kappa, are written into the weights by `construct`.
         The standard family's W_E is free except for its BOS row, whose gradient is zero.
         """
-        if self.config.family == "construction":
+        if self.config.analytic:
             return []
-        if self.config.family == "disentangled":
+        if self.config.one_hot:
             return [
                 f"{COPY}.attn.W_Q",
                 f"{COPY}.attn.rel_bias",

@@ -58,7 +58,7 @@ def weight_blocks(circuit: Circuit, tokens: torch.Tensor) -> FoundBlocks:
     it (`copy_heads`). Where no head copies some lag, the blocks are exact but do not belong to lags.
     """
     model = circuit.model
-    if not isinstance(model, InductionTransformer) or model.config.family == "standard":
+    if not isinstance(model, InductionTransformer) or not model.config.one_hot:
         raise ValueError("route 'weights' needs a construction or disentangled model; take 'scores' or 'circuit'")
     vocab = model.config.vocab
     weights = model.blocks[1].attn.W_Q[0, : model.config.blocks * vocab].detach().double().cpu().numpy()

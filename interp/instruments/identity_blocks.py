@@ -318,7 +318,7 @@ def permutation_test(
 
 def _routes(model: Any, asked: Sequence[str] | None, *, data: bool) -> list[Route]:
     if asked is None:
-        if not isinstance(model, InductionTransformer) or model.config.family == "standard":
+        if not isinstance(model, InductionTransformer) or not model.config.one_hot:
             return ["scores", "circuit"]
         return ["weights", "scores"] if data else ["weights"]
     if not asked:

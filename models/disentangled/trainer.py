@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from interp.hooked.transformer import InductionTransformer
@@ -23,6 +25,7 @@ class DisentangledTrainer(CompiledTrainer):
             bos=spec.bos,
             readout="logit" if spec.readout == "logit" else "probability",
         )
+        config = replace(config, family=spec.family)
         super().__init__(spec, config, initial(config, init=spec.init, seed=spec.seed))
         self.shape = shape_of(config)
         self.mask = training_mask(self.shape, spec.frozen)

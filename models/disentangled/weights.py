@@ -125,7 +125,7 @@ def to_hooked(config: InductionConfig, flat: np.ndarray) -> InductionTransformer
 def from_hooked(model: InductionTransformer) -> np.ndarray:
     """The compiled trainer's parameter vector of a disentangled (or construction) model: the inverse of `to_hooked`."""
     config = model.config
-    if config.family == "standard":
+    if not config.one_hot:
         raise ValueError("a standard transformer has no disentangled parameters")
     half = config.blocks * config.vocab
     shape = shape_of(config)

@@ -15,11 +15,18 @@ D_MODEL, D_MLP = 64, 256
 
 
 def standard_config(
-    *, order: int, vocab: int, length: int, bos: bool, d_model: int = D_MODEL, d_mlp: int = D_MLP
+    *,
+    order: int,
+    vocab: int,
+    length: int,
+    bos: bool,
+    d_model: int = D_MODEL,
+    d_mlp: int = D_MLP,
+    family: str = "standard",
 ) -> InductionConfig:
     """The standard family's config: two layers with LayerNorm and MLP, logit readout."""
     return InductionConfig(
-        family="standard",
+        family=family,
         order=order,
         vocab=vocab,
         length=length,
@@ -32,7 +39,7 @@ def standard_config(
 
 def parameter_shapes(config: InductionConfig) -> dict[str, tuple[int, ...]]:
     """The free parameters by their names in the HookedTransformer, for one seed, in the order of the flat vector."""
-    if config.family != "standard" or config.readout != "logit":
+    if config.one_hot or config.readout != "logit":
         raise ValueError(
             "the stacked trainer takes the standard family with logit readout, "
             f"got {config.family} with {config.readout}"

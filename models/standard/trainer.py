@@ -18,23 +18,31 @@ import numpy as np
 import torch
 
 from interp.hooked.transformer import InductionTransformer
-from models.families import STANDARD
+from models.families import find_family
 from models.spec import RunSpec
 from models.standard.loss import predict
-from models.standard.parameters import standard_config, to_hooked
+from models.standard.parameters import D_MLP, D_MODEL, standard_config, to_hooked
 from models.standard.training import StackedState, train_chunk
 
 READING_SEQUENCES = 64
 
 
 class StandardTrainer:
-    """One seed of the standard family behind the run loop's interface."""
+    """One seed of the standard family, or of one that differs in its widths, behind the run loop's interface."""
 
-    def __init__(self, spec: RunSpec) -> None:
+    def __init__(self, spec: RunSpec, *, d_model: int = D_MODEL, d_mlp: int = D_MLP) -> None:
         self.spec = spec
         self.prior = spec.build_prior()
-        self.config = standard_config(order=self.prior.order, vocab=self.prior.vocab, length=spec.length, bos=spec.bos)
-        starts = STANDARD.starts.parse(spec.init)
+        self.config = standard_config(
+            order=self.prior.order,
+            vocab=self.prior.vocab,
+            length=spec.length,
+            bos=spec.bos,
+            d_model=d_model,
+            d_mlp=d_mlp,
+            family=spec.family,
+        )
+        starts = find_family(spec.family).starts.parse(spec.init)
         self.state = StackedState.start(
             self.config,
             seeds=(spec.seed,),
