@@ -96,7 +96,10 @@ class Result(ABC):
             parts.append(f'<p style="color: #c1121f"><b>{escape(self.doubt)}</b></p>')
         elif self.message:
             parts.append(f"<p>{escape(self.message)}</p>")
-        parts.append(table.to_html(index=False, max_rows=MOST_ROWS, border=0, na_rep="-", float_format="{:.4g}".format))
+        cells = table.astype(object).where(table.notna(), "-")
+        parts.append(
+            cells.to_html(index=False, max_rows=MOST_ROWS, border=0, formatters=[_cell_text] * len(table.columns))
+        )
         if len(table) > MOST_ROWS:
             parts.append(f"<p>{MOST_ROWS} of {len(table)} rows; <code>.table()</code> has them all</p>")
         return "\n".join(parts)
@@ -127,6 +130,10 @@ class NamedRows(Result, Generic[Row]):
     def table(self) -> pd.DataFrame:
         """One row per named row; the columns are its fields."""
         return rows_table(getattr(self, self.ROWS))
+
+
+def _cell_text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, (float, np.floating)) else str(value)
 
 
 def row_named(rows: Sequence[Row], name: str, *, by: str, noun: str) -> Row:

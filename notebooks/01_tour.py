@@ -60,11 +60,8 @@ model = ip.load(CHECKPOINTS / "hierarchical_bos" / "disentangled" / "T64_seed0")
 cap = ip.capture(model, chains.tokens)
 fit = ip.fit_scores(cap)
 mass = ip.overlap_mass(cap, fit)
-kinds = plotting.key_kinds(ip.match_masks(chains.tokens, order=2)[0].numpy(), order=2, bos=True)
-fig, ax = plt.subplots(figsize=(9, 2.6), layout="constrained")
-plotting.induction_bars(ax, cap.match_pattern[0, 0, 0].numpy(), kinds)
 print(fit, mass, sep="\n\n")
-
+ax = cap.plot(sequence=0)
 # %% [markdown]
 # Now line by line.
 #
@@ -213,15 +210,23 @@ ax.set_xticks(range(4), [ip.mask_name(mask) for mask in levels])
 ax.set_xlabel("lags that agree")
 ax.set_ylabel("score above an empty match")
 sns.despine()
-print(fit.table().round(3).to_string(index=False))
+
+# %% [markdown]
+# A result prints as text, and a notebook shows it as a table. Every result also draws itself, with `.plot()`.
+
+# %%
+fit
 
 # %% [markdown]
 # Both betas are positive, the nearer lag counts for more, and agreement explains nearly all the variation of the
-# scores. These are also close to the best parameters that the formula can have on this task:
+# scores. These are also close to the best parameters that the formula can have on this task (right):
 
 # %%
 best = ip.optimal_parameters(prior, length=64, bos=True, draws=20_000)
-print(best)
+fig, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True, layout="constrained")
+fit.plot(axes[0])
+best.plot(axes[1])
+sns.despine()
 assert fit.success
 assert fit.beta[0] > fit.beta[1] > 0
 assert fit.r2 > 0.95
@@ -232,24 +237,14 @@ assert abs(fit.kappa - best.kappa) < 0.25
 # ## 7. The mass: where the attention goes
 #
 # A softmax turns scores into attention, and attention is what votes. `overlap_mass` sums it by how many lags agree, and
-# puts beside it what the formula predicts from each sequence's own counts. What to see: pairs of bars of the same
-# height.
+# puts beside it what the formula predicts from each sequence's own counts. What to see: a ring (predicted) at the end
+# of every bar (observed).
 
 # %%
-table = mass.table().query("kind != 'mask'")
-fig, ax = plt.subplots(figsize=(6.5, 3), layout="constrained")
-places = np.arange(len(table))
-ax.bar(places - 0.2, table["observed"], 0.38, yerr=2 * table["stderr"], label="the model")
-ax.bar(places + 0.2, table["predicted"], 0.38, label="the formula")
-ax.set_xticks(places, ["no lag", "one lag", "both lags", "BOS", "early keys"])
-ax.set_ylabel("share of attention")
-ax.legend(frameon=False)
-sns.despine()
-print(table[["group", "observed", "predicted", "stderr"]].round(4).to_string(index=False))
-
+ax = mass.plot()
 # %% [markdown]
 # Most attention is on full matches. About a fifth goes to positions of which only one lag agrees: a hard "find the same
-# context" head would give them nothing. That is the smoothing. The two columns differ by less than one hundredth.
+# context" head would give them nothing. That is the smoothing. Rings and bars differ by less than one hundredth.
 
 # %%
 assert mass.by_overlap[2] > 0.5
@@ -259,19 +254,13 @@ assert mass.largest_gap < 0.01
 # %% [markdown]
 # ## 8. The bars: one prediction, taken apart
 #
-# Back to the picture of the ten lines, with a legend. Each bar is one key of sequence 0, coloured by its overlap. What
-# to see: yellow bars (both lags agree) stand highest, teal ones (one lag) lower and at two heights, one for each lag;
-# the grey keys hardly show, except the last, which is the query itself; and BOS at position 0 has its own.
+# Back to the picture of the ten lines. Each bar is one key of sequence 0, with its token below, coloured by its
+# overlap; the legend has the share of each kind. What to see: yellow bars (both lags agree) stand highest, teal ones
+# (one lag) lower and at two heights, one for each lag; the grey keys hardly show, except the last, which is the query
+# itself; and BOS, which comes first, has its own.
 
 # %%
-weights = cap.match_pattern[0, 0, 0].numpy()
-shares = {kind: float(weights[np.array(kinds) == kind].sum()) for kind in plotting.OVERLAP_NAMES}
-fig, ax = plt.subplots(figsize=(9, 3), layout="constrained")
-plotting.induction_bars(ax, weights, kinds)
-handles = plotting.overlap_handles(shares)
-ax.legend(handles=handles, frameon=False, fontsize=9, ncols=5, loc="lower center", bbox_to_anchor=(0.5, 1))
-sns.despine()
-
+ax = cap.plot(sequence=0)
 # %% [markdown]
 # The bars are votes: give each bar's weight to its token, and BOS's weight to all five alike, and you have the
 # prediction, nearly. The trained readout does a little more than sum the votes ([02_hooks](02_hooks.ipynb) looks

@@ -216,11 +216,11 @@ assert abs(orders[4].r2_match - orders[3].r2_match) < 0.01
 assert abs(orders[4].beta[3]) < 0.05
 
 # %% [markdown]
-# Where the attention goes, by the number of lags that agree, beside what the formula predicts.
+# Where the attention goes, by the number of lags that agree (bars), beside what the formula predicts (rings).
 
 # %%
 mass = ip.overlap_mass(cap, fit)
-print(mass.table().query("kind != 'mask'")[["group", "observed", "predicted"]].round(4).to_string(index=False))
+ax = mass.plot()
 assert mass.largest_gap < 0.01
 
 # %% [markdown]
@@ -230,25 +230,17 @@ assert mass.largest_gap < 0.01
 # %%
 masks = ip.match_masks(chains.tokens, order=ORDER).numpy()
 shown = int(np.argmax([len(np.unique(row)) for row in masks]))  # the sequence with the most kinds of match
-kinds = plotting.key_kinds(masks[shown], order=ORDER, bos=True)
-weights = cap.match_pattern[shown, 0, 0].double().numpy()
-shares = {kind: float(weights[np.array(kinds) == kind].sum()) for kind in plotting.OVERLAP_NAMES}
-fig, ax = plt.subplots(figsize=(9, 3), layout="constrained")
-plotting.induction_bars(ax, weights, kinds)
-handles = plotting.overlap_handles(shares)
-ax.legend(handles=handles, frameon=False, fontsize=9, ncols=5, loc="lower center", bbox_to_anchor=(0.5, 1))
-sns.despine()
-
+ax = cap.plot(sequence=shown)
 # %% [markdown]
 # ## Does it matter for the predictions?
 #
 # `causal_tests` writes the formula's attention in place of the head's own, and, as a control, the same weights at
-# shuffled keys. Even attention sets the scale.
+# shuffled keys. Even attention sets the scale. What to see: writing the law costs next to nothing, its control a lot.
 
 # %%
 circuit = ip.Circuit(mine, **asked, match_heads=((MATCH_LAYER, MATCH_HEAD),))
 causal = ip.causal_tests(circuit, chains.tokens, next_law=chains.next_law, beta=fit.beta, kappa=fit.kappa)
-print(causal)
+ax = causal.plot()
 assert causal.loss_recovered > 0.95
 assert causal["law"].loss_change < 0.1 * causal["law"].control_loss_change
 
@@ -284,12 +276,12 @@ print(fit)
 print(ip.copy_heads(ip.capture(random, chains.tokens, **asked)))
 
 # %% [markdown]
-# The mass by overlap is still an observation, and is given. The prediction beside it is not, because there is no fit to
-# make it from.
+# The mass by overlap is still an observation, and is drawn. The prediction beside it is not, because there is no fit to
+# make it from; the title says so.
 
 # %%
 nothing = ip.overlap_mass(ip.capture(random, chains.tokens, **asked, match_layer=2))
-print(nothing)
+ax = nothing.plot()
 assert not nothing.success
 assert np.isfinite(nothing.by_overlap).all()
 assert np.isnan(nothing.predicted_by_overlap).all()

@@ -54,6 +54,14 @@ class Whole(NamedRows[Part]):
         return "\n".join(["a <b>bold</b> whole", *self.remarks()])
 
 
+@dataclass(frozen=True, kw_only=True)
+class Tabled(Result):
+    frame: pd.DataFrame
+
+    def table(self) -> pd.DataFrame:
+        return self.frame
+
+
 WHOLE = Whole(parts=(Part(part="head", size=1.5), Part(part="tail", size=math.nan)))
 
 
@@ -185,6 +193,9 @@ def test_a_notebook_shows_the_table_under_the_first_line() -> None:
     assert re.findall("<td>(.*?)</td>", html) == ["head", "1.5", "tail", "-"]
     failed = replace(WHOLE, success=False, message="no <i>data</i>")._repr_html_()
     assert "not to be trusted: no &lt;i&gt;data&lt;/i&gt;" in failed
+    table = pd.DataFrame({"lag": pd.array([1, None], dtype="Int64"), "share": [1 / 3, math.inf], "ok": [True, False]})
+    cells = re.findall("<td>(.*?)</td>", Tabled(frame=table)._repr_html_())
+    assert cells == ["1", "0.3333", "True", "-", "inf", "False"]
     named = replace(WHOLE, parts=(Part(part="<script>", size=1.0),))._repr_html_()
     assert "<script>" not in named
     assert "&lt;script&gt;" in named
