@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -73,11 +73,10 @@ class LastToken(ip.Prior):
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(priors, "PRIORS", dict(priors.PRIORS))
     ip.register_prior(Geometric)
     ip.register_prior(LastToken)
-    yield
 
 
 TREE = Geometric(order=2, vocab=3, eta=4.0, rate=2.0)
@@ -152,7 +151,7 @@ def test_what_has_no_urn_is_refused_where_one_is_needed() -> None:
 def test_unknown_kinds_and_second_classes_of_one_kind_are_refused() -> None:
     with pytest.raises(ValueError, match=r"expected independent\[:ALPHA\] or .* or geometric:ETA,RATE or last_token"):
         ip.parse_prior("uniform", order=2, vocab=3)
-    with pytest.raises(ValueError, match="bad prior 'geometric:4': .*expected geometric:ETA,RATE"):
+    with pytest.raises(ValueError, match=r"bad prior 'geometric:4': .*expected geometric:ETA,RATE"):
         ip.parse_prior("geometric:4", order=2, vocab=3)
     with pytest.raises(ValueError, match="kind must be one of independent, hierarchical, geometric, last_token"):
         ip.prior_from_dict({"kind": "uniform", "order": 2, "vocab": 3})
