@@ -138,7 +138,7 @@ def one_sequence(model: InductionTransformer, tokens: torch.Tensor) -> dict[str,
     kinds = key_kinds(match_masks(tokens, order=config.order)[0].numpy(), order=config.order, bos=config.bos)
     weights = cap.match_pattern[0, 0, -1].numpy()
     half = config.blocks * config.vocab
-    match_weight = None if config.family == "standard" else shortened(model.match_attention.W_Q[0, :half])
+    match_weight = None if not config.one_hot else shortened(model.match_attention.W_Q[0, :half])
     seen = {
         "tokens": tokens[0].tolist(),
         "kinds": kinds,

@@ -86,10 +86,10 @@ def row(subject: Subject, options: CheckpointOptions) -> dict[str, Any]:
 
 
 def _raw_blocks(subject: Subject) -> tuple[float, float]:
-    """Identity coefficients of the aligned weight blocks of lags 1 and 2; NaN for the standard family."""
+    """Identity coefficients of the aligned weight blocks of lags 1 and 2; NaN where weights have no blocks."""
     from models import disentangled
 
-    if subject.info.model["family"] == "standard":
+    if not subject.info.one_hot:
         return math.nan, math.nan
     beta, _ = disentangled.read_weights(subject.model.config, disentangled.from_hooked(subject.model))
     return beta[0], beta[1]

@@ -174,12 +174,17 @@ def place(setting: Setting, source: str = "optimum") -> dict[str, Any]:
         "sweep": setting.sweep,
         "prior": prior_text(values),
         "kind": values["kind"],
-        "concentration": values["alpha"] if setting.prior.independent else values["eta"][0],
+        "concentration": concentration(setting.prior),
         "order": setting.prior.order,
         "vocab": setting.prior.vocab,
         "length": setting.length,
         "bos": setting.bos,
     }
+
+
+def concentration(prior: Prior) -> float:
+    """What the sweep over concentrations varies: alpha of independent contexts, eta_1 of a hierarchy."""
+    return alpha_of(prior) if prior.independent else float(prior.concentrations()[1])
 
 
 def numbers(best: OptimalParameters, prior: Prior) -> dict[str, Any]:

@@ -26,8 +26,8 @@ ASK = Ask(select=near(32, 64), options=CheckpointOptions(batch=2048), cost=1.0)
 
 
 def applies(info: CheckpointInfo) -> str | None:
-    if info.model["family"] == "standard":
-        return "the final stream of the standard family has no block that holds the votes"
+    if not info.one_hot:
+        return f"the final stream of the {info.model['family']} family has no block that holds the votes"
     return "a logit readout is not linear in the votes" if info.model["readout"] != "probability" else None
 
 

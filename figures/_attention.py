@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from figures._circuit import (
-    FAMILIES,
     SPREAD,
     blocks_by_lag,
     bos_offset,
@@ -36,19 +35,20 @@ from interp.plotting import (
     share_text,
     visible_masses,
 )
+from models.families import PAPER, find_family
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
-TITLES = {
-    "construction": "construction",
-    "disentangled": "disentangled,\ntrained",
-    "standard": "standard,\ntrained",
-}
 FORBIDDEN = 1000.0  # scores and biases of this size are a construction's "always" and "never", not values to compare
 PAGE_FIELDS = ("copy_bias", "match_bias", "match_weight", "copy_pattern", "match_scores", "match_pattern")
 WEIGHT_TICKS = (0.0, 0.05, 0.2, 0.5, 1.0)
+
+
+def title_of(family: str) -> str:
+    """The family's name in two short lines."""
+    return find_family(family).label.replace(", ", ",\n")
 
 
 def ticks_of(row: Row) -> list[int]:
@@ -230,7 +230,7 @@ def length_in(found: dict[str, Row], wanted: int) -> int:
 
 def first_column(found: dict[str, Row]) -> int:
     """The first family that is there: its panels have the labels of the vertical axis."""
-    return next((column for column, family in enumerate(FAMILIES) if family in found), 0)
+    return next((column for column, family in enumerate(PAPER) if family in found), 0)
 
 
 def family_missing(family: str, length: int) -> str:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from figures.rows import Row, matching, nearest
 from figures.verdict import Verdict, judged
+from models.families import PAPER, find_family
 
-FAMILIES = ("construction", "disentangled", "standard")
 HIERARCHICAL = {"prior": "hierarchical", "bos": True}
 
 # Thresholds of the verdicts.
@@ -71,7 +71,7 @@ def of_one_length(rows: Sequence[Row], wanted: int, **words: Any) -> dict[str, R
     if guide is None:
         return {}
     length = guide["subject"]["length"]
-    found = {family: matching(rows, family=family, length=length, **words) for family in FAMILIES}
+    found = {family: matching(rows, family=family, length=length, **words) for family in PAPER}
     return {family: group[0] for family, group in found.items() if group}
 
 
@@ -178,7 +178,7 @@ def last_copies_in_words(row: Row) -> str:
 def starts_in_words(rows: Iterable[Row]) -> str:
     """How training started, a sentence: a head that was started on its lag need not have found it."""
     starts = {row["subject"]["family"]: start_of(row) for row in rows if "subject" in row}
-    starts = {family: start for family, start in starts.items() if family != "construction"}
+    starts = {family: start for family, start in starts.items() if not find_family(family).analytic}
     if not starts:
         return ""
     return f"Start of training: {'; '.join(f'{family}: {start}' for family, start in starts.items())}."

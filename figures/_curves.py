@@ -8,20 +8,14 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from figures.panels import BAYES_COLOUR, FAMILY_COLOURS, FAMILY_MARKERS
+from figures.panels import BAYES_COLOUR
 from figures.rows import Row, matching
 from interp.plotting import INTERVAL
+from models.families import find_family
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
-
-FAMILIES = ("disentangled", "standard", "construction")
-FAMILY_LABELS = {
-    "disentangled": "trained, disentangled",
-    "standard": "trained, standard",
-    "construction": r"trained construction ($\beta_1, \beta_2, \kappa$)",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +107,7 @@ def plot_curve(ax: Axes, rows: Sequence[Row], field: str, look: Look, *, error: 
 
 def plot_seeds(ax: Axes, rows: Sequence[Row], field: str, family: str) -> Line2D:
     """A marker for each seed, a thin line from the least to the largest, and a line through the medians."""
-    colour = FAMILY_COLOURS[family]
+    colour = find_family(family).colour
     groups = by_length(rows)
     ax.plot(
         list(groups), [median(row[field] for row in group) for group in groups.values()], color=colour, linewidth=0.7
@@ -125,11 +119,11 @@ def plot_seeds(ax: Axes, rows: Sequence[Row], field: str, family: str) -> Line2D
         [row["length"] for row in rows],
         [row[field] for row in rows],
         linestyle="None",
-        marker=FAMILY_MARKERS[family],
+        marker=find_family(family).marker,
         markersize=2.6,
         color=colour,
         markeredgewidth=0,
-        label=FAMILY_LABELS[family],
+        label=find_family(family).trained_label,
     )
     return points
 

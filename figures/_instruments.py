@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from figures.panels import MissingPanel
 from figures.rows import Row, matching, nearest
+from models.families import find_family
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +48,7 @@ class Setting:
     @property
     def trained(self) -> bool:
         """Whether training could have found something else than the law: only the scalars of a construction move."""
-        return self.family != "construction"
+        return not find_family(self.family).analytic
 
 
 SETTINGS = (

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from figures._curves import FAMILIES, FAMILY_LABELS, length_axis, listed, shape_words
-from figures.panels import FAMILY_COLOURS, FAMILY_MARKERS, absent, lettered
+from figures._curves import length_axis, listed, shape_words
+from figures.panels import absent, lettered
 from figures.rows import Row, matching
 from figures.verdict import Verdict, judged
 from interp.plotting import INTERVAL
+from models.families import drawing_order, find_family
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -156,10 +157,10 @@ def draw(results: dict[str, list[Row]]) -> Figure:
             absent(ax, f"{panel.name}, {panel.title}")
             continue
         handles |= draw_theory(ax, panel, best, results)
-        for family in FAMILIES:
+        for family in drawing_order():
             mine = [point for point in learned if point.family == family]
             if mine:
-                handles[FAMILY_LABELS[family]] = draw_points(ax, mine, family)
+                handles[find_family(family).trained_label] = draw_points(ax, mine, family)
         length_axis(ax, [point.length for point in [*best, *learned]])
         ax.set_ylabel(AXIS_NAMES[panel.name])
         if ax in axes[0]:
@@ -204,16 +205,17 @@ def draw_theory(ax: Axes, panel: Panel, best: list[Point], results: dict[str, li
 
 def draw_points(ax: Axes, points: list[Point], family: str) -> Any:
     """A marker with a 95% interval for each seed, a little apart so that seeds can be told."""
-    shift = 0.09 * (FAMILIES.index(family) - 1)
+    families = drawing_order()
+    shift = 0.09 * (families.index(family) - (len(families) - 1) / 2)
     return ax.errorbar(
         [point.length * 2 ** (shift + 0.03 * (point.seed % 3 - 1)) for point in points],
         [point.value for point in points],
         yerr=[INTERVAL * point.stderr for point in points],
         linestyle="None",
-        marker=FAMILY_MARKERS[family],
+        marker=find_family(family).marker,
         markersize=3.0,
         markeredgewidth=0,
-        color=FAMILY_COLOURS[family],
+        color=find_family(family).colour,
         elinewidth=0.6,
     )
 
@@ -269,7 +271,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     checks: dict[str, bool] = {}
     for panel in PANELS:
         best = {point.length: point for point in optimum_points(panel, results)}
-        for family in FAMILIES:
+        for family in drawing_order():
             gaps = [
                 point.value - best[point.length].value
                 for point in trained_points(panel, results)

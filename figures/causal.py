@@ -23,10 +23,11 @@ from figures._instruments import (
     shape_text,
     shown,
 )
-from figures.panels import FAMILY_COLOURS, absent, lettered
+from figures.panels import PRIORS_IN_SHORT, absent, lettered
 from figures.rows import Row, lengths_of
 from figures.verdict import Verdict, judged
 from interp.plotting import CONTROL_COLOUR, grouped_bars, signed_log
+from models.families import find_family
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,7 +112,8 @@ def draw(results: Results) -> Figure:
         else:
             absent(ax, name)
         lettered([ax], start=chr(ord("a") + len(SETTINGS) + half))
-    handles = [Patch(facecolor=colour, label=family) for family, colour in FAMILY_COLOURS.items()]
+    families = dict.fromkeys(setting.family for setting in SETTINGS)
+    handles = [Patch(facecolor=find_family(name).colour, label=name) for name in families]
     handles.append(Patch(facecolor=CONTROL_COLOUR, label="its random control"))
     above.legend(handles=handles, loc="outside upper center", ncols=4)
     return figure
@@ -136,7 +138,7 @@ def draw_edits(ax: Axes, row: Row, edits: list[str], measure: str, *, names: boo
         [EDITS.get(edit, edit) if names else "" for edit in edits],
         {prefix: column(f"{prefix}{value}") for prefix in ("", "control_")},
         stderrs={prefix: column(f"{prefix}{measure}_stderr") for prefix in ("", "control_")},
-        colours={"": FAMILY_COLOURS[row["subject"]["family"]], "control_": CONTROL_COLOUR},
+        colours={"": find_family(row["subject"]["family"]).colour, "control_": CONTROL_COLOUR},
         reach=1.0,
         across=True,
     )
@@ -170,7 +172,7 @@ def draw_recovered(ax: Axes, rows: list[Row], field: str) -> None:
             label=f"$T = {length}$",
         )
         for x, row in points:
-            marker, colour = LENGTH_MARKERS[place % len(LENGTH_MARKERS)], FAMILY_COLOURS[row["subject"]["family"]]
+            marker, colour = LENGTH_MARKERS[place % len(LENGTH_MARKERS)], find_family(row["subject"]["family"]).colour
             ax.plot(x, row[field], marker, markersize=3, color=colour, zorder=3)
             if row[f"pair_{field}"] is not None:
                 ax.plot(x, row[f"pair_{field}"], marker, markersize=5, color=colour, fillstyle="none", linewidth=0.6)
@@ -185,9 +187,8 @@ def draw_recovered(ax: Axes, rows: list[Row], field: str) -> None:
 
 def short(setting: Setting) -> str:
     """Three short lines."""
-    names = {"construction": "constr.", "disentangled": "disent.", "standard": "standard"}
-    task = "hier." if setting.prior == "hierarchical" else "ind."
-    return f"{names[setting.family]}\n{task}\n{bos_text(setting)}"
+    task = PRIORS_IN_SHORT.get(setting.prior, setting.prior)
+    return f"{find_family(setting.family).short}\n{task}\n{bos_text(setting)}"
 
 
 def bos_text(setting: Setting) -> str:

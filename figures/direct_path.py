@@ -20,10 +20,11 @@ from figures._instruments import (
     shape_text,
     shown,
 )
-from figures.panels import FAMILY_COLOURS, absent, lettered
+from figures.panels import absent, lettered
 from figures.rows import Row
 from figures.verdict import Verdict, judged
 from interp.plotting import lag_names
+from models.families import find_family
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,7 +88,7 @@ def draw_losses(ax: Axes, rows: list[Row]) -> None:
         if row is None:
             note_missing(ax, place, setting.words)
             continue
-        colour = FAMILY_COLOURS[setting.family]
+        colour = find_family(setting.family).colour
         ax.plot([row[field] for field in POINTS], [place] * len(POINTS), color=colour, linewidth=0.8)
         for field, (_, marker) in POINTS.items():
             ax.plot(row[field], place, marker, color=colour, markersize=8 if marker == "|" else 4)
@@ -126,7 +127,7 @@ def draw_discount(ax: Axes, rows: list[Row]) -> None:
         for lag, weights in enumerate(row["beta"]):
             y = place + (lag - (len(row["beta"]) - 1) / 2) * 0.25
             ax.barh(
-                y, weights[0], xerr=row["stderr"][lag][0], height=0.21, color=FAMILY_COLOURS[setting.family],
+                y, weights[0], xerr=row["stderr"][lag][0], height=0.21, color=find_family(setting.family).colour,
                 error_kw={"linewidth": 0.5},
             )  # fmt: skip
             if lag < len(names):

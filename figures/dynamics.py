@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from figures._instruments import SHOWN_LENGTH, Results, lengths_text, listed, only, shape_text
-from figures.panels import FAMILY_COLOURS, absent
+from figures.panels import absent
 from figures.rows import Row, beside, nearest
 from figures.verdict import Verdict
 from interp.plotting import LAG_COLOURS, OVERLAP_COLOURS, OVERLAP_NAMES
+from models.families import find_family
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,7 +93,7 @@ def draw_run(row: Row, column: Any) -> None:
     kl, copy, law, mass = column
     rows, formed = row["rows"], row["formed"]
     steps = [one["step"] for one in rows]
-    family = FAMILY_COLOURS[row["subject"]["family"]]
+    family = find_family(row["subject"]["family"]).colour
     draw_curve(kl, steps, [one["kl"] for one in rows], family, formed.get("kl"), label="kl")
     kl.fill_between(
         steps,
@@ -192,7 +193,7 @@ def verdict(results: Results) -> Verdict:
     return Verdict(
         word="beyond the paper",
         measured="; ".join(f"{words_of(row)}: {formed_text(row)}" for row in found),
-        why=" ".join(order_text(row) for row in found if row["subject"]["family"] != "construction"),
+        why=" ".join(order_text(row) for row in found if not find_family(row["subject"]["family"]).analytic),
     )
 
 

@@ -10,8 +10,6 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from figures._curves import (
-    FAMILIES,
-    FAMILY_LABELS,
     LOOKS,
     by_length,
     concentration,
@@ -26,9 +24,10 @@ from figures._curves import (
     shape_words,
     spread_out,
 )
-from figures.panels import FAMILY_COLOURS, absent, lettered
+from figures.panels import absent, lettered
 from figures.rows import Row
 from figures.verdict import Verdict
+from models.families import drawing_order, find_family
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +51,7 @@ def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
     """Every predictor under the hierarchical prior, and the models trained with BOS."""
     mine = of_kind(results["kl_curves"], "hierarchical")
     kept = [row for name in ("bayes", *OTHERS) for row in curve(mine, name)]
-    return {"kl_curves": kept + [row for family in FAMILIES for row in models(mine, family=family, bos=True)]}
+    return {"kl_curves": kept + [row for family in drawing_order() for row in models(mine, family=family, bos=True)]}
 
 
 def draw(results: dict[str, list[Row]]) -> Figure:
@@ -71,11 +70,12 @@ def draw(results: dict[str, list[Row]]) -> Figure:
             if found := curve(rows, name):
                 plot_curve(ax, found, field, LOOKS[name], error=f"{field}_stderr")
                 ends.append((found[-1]["length"], found[-1][field], LOOKS[name].label, LOOKS[name].colour))
-        for family in FAMILIES:
+        for family in drawing_order():
             if found := models(rows, family=family):
                 plot_seeds(ax, found, field, family)
                 length, last = list(by_length(found).items())[-1]
-                ends.append((length, median(row[field] for row in last), FAMILY_LABELS[family], FAMILY_COLOURS[family]))
+                look = find_family(family)
+                ends.append((length, median(row[field] for row in last), look.trained_label, look.colour))
         drawn = [row[field] for row in rows if row["predictor"] != "bayes" and row[field] > LEAST]
         ax.set_yscale("log")
         ax.set_ylim(0.6 * min(drawn, default=LEAST), 1.8 * max(drawn, default=1.0))
@@ -120,7 +120,7 @@ def caption(results: dict[str, list[Row]]) -> str:
         return "Excess over the Bayes predictor under the hierarchical prior: no results."
     sizes = sorted({row["n"] for row in rows})
     bayes = curve(rows, "bayes")
-    groups = [group for family in FAMILIES for group in by_length(models(rows, family=family)).values()]
+    groups = [group for family in drawing_order() for group in by_length(models(rows, family=family)).values()]
     first, last = bayes[0], bayes[-1]
     return (
         "Excess of KL(truth || prediction) over the Bayes predictor at the last of T tokens under the hierarchical "
@@ -144,9 +144,9 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     for name, label in (("optimal, BOS", "best soft matching"), ("add-0.5", "add-0.5")):
         if found := curve(rows, name):
             parts.append(f"{label} {span(found)}")
-    for family in FAMILIES:
+    for family in drawing_order():
         if found := models(rows, family=family):
-            parts.append(f"{FAMILY_LABELS[family].partition(' (')[0]} {span(found)}")
+            parts.append(f"{find_family(family).trained_label.partition(' (')[0]} {span(found)}")
     classical = [row for row in rows if row["group"] == "classical"]
     if classical:
         best = min(classical, key=lambda row: row["excess_share"])

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from figures import _attention as panels
 from figures import _circuit as circuit
-from figures.panels import FAMILY_NAMES
 from figures.rows import Row
 from figures.verdict import Verdict
+from models.families import PAPER, find_family
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,11 +33,11 @@ def draw(results: dict[str, list[Row]]) -> Figure:
     return panels.draw_bars(
         [
             (
-                f"{FAMILY_NAMES[family]}, T = {length}",
+                f"{find_family(family).label}, T = {length}",
                 found.get(family),
                 f"{family} model, hierarchical prior with BOS, T = {length}",
             )
-            for family in circuit.FAMILIES
+            for family in PAPER
         ],
         height=4.2,
     )
@@ -66,5 +66,5 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         checks[f"{family}: at least {circuit.SPREAD} on full and on partial matches"] = circuit.spreads(row)
         checks[f"{family}: full over partial over no match, key by key"] = circuit.is_ordered(row)
         measured.append(f"{family}: {circuit.masses_in_words(row)}")
-    missing = [family for family in circuit.FAMILIES if family not in found] if found else ()
+    missing = [family for family in PAPER if family not in found] if found else ()
     return circuit.verdict_of(checks, measured=measured, missing=missing)

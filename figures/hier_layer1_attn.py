@@ -8,6 +8,7 @@ from figures import _attention as panels
 from figures import _circuit as circuit
 from figures.rows import Row
 from figures.verdict import Verdict
+from models.families import PAPER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,9 +32,9 @@ def draw(results: dict[str, list[Row]]) -> Figure:
 
     found = panels.families_of(results)
     heads = max((circuit.order_of(row) for row in found.values()), default=2)
-    figure, grid = plt.subplots(heads, len(circuit.FAMILIES), figsize=(6.3, 1.85 * heads + 0.4), squeeze=False)
+    figure, grid = plt.subplots(heads, len(PAPER), figsize=(6.3, 1.85 * heads + 0.4), squeeze=False)
     length = panels.length_in(found, LENGTH)
-    for column, family in enumerate(circuit.FAMILIES):
+    for column, family in enumerate(PAPER):
         for place, ax in enumerate(grid[:, column]):
             if family in found:
                 panels.copy_panel(ax, found[family], place)
@@ -42,7 +43,7 @@ def draw(results: dict[str, list[Row]]) -> Figure:
             ax.set_xlabel("key position" if place == heads - 1 else "")
             ax.set_ylabel(f"copy, lag {place + 1}\nquery position" if column == panels.first_column(found) else "")
             if place == 0:
-                ax.set_title(panels.TITLES[family])
+                ax.set_title(panels.title_of(family))
     panels.weight_bar(figure, list(grid.flat), location="right", shrink=0.7, aspect=30)
     return figure
 
@@ -72,5 +73,5 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         checks[f"{family}: the last query copies as the others do"] = not leaning
         if leaning:
             why.append(f"{family}: at the last query, whose prediction carries the loss, the copy heads put {leaning}")
-    missing = [family for family in circuit.FAMILIES if family not in found] if found else ()
+    missing = [family for family in PAPER if family not in found] if found else ()
     return circuit.verdict_of(checks, measured=measured, missing=missing, why=why)

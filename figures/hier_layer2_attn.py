@@ -8,6 +8,7 @@ from figures import _attention as panels
 from figures import _circuit as circuit
 from figures.rows import Row
 from figures.verdict import Verdict
+from models.families import PAPER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,9 +31,9 @@ def draw(results: dict[str, list[Row]]) -> Figure:
     import matplotlib.pyplot as plt
 
     found = panels.families_of(results)
-    figure, grid = plt.subplots(2, len(circuit.FAMILIES), figsize=(6.3, 4.6))
+    figure, grid = plt.subplots(2, len(PAPER), figsize=(6.3, 4.6))
     length = panels.length_in(found, LENGTH)
-    for column, family in enumerate(circuit.FAMILIES):
+    for column, family in enumerate(PAPER):
         above, below = grid[:, column]
         row = found.get(family)
         if row is None:
@@ -46,7 +47,7 @@ def draw(results: dict[str, list[Row]]) -> Figure:
             if column != panels.first_column(found):
                 above.set_ylabel("")
                 below.set_ylabel("")
-        above.set_title(f"{panels.TITLES[family]}")
+        above.set_title(panels.title_of(family))
     panels.weight_bar(figure, list(grid[1]), location="bottom", shrink=0.5, aspect=40)
     return figure
 
@@ -74,6 +75,6 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
             name = f"{family}: the largest weight is on a full match at {circuit.FOLLOWS:.0%} of queries that have one"
             checks[name] = circuit.follows_matches(row)
         measured.append(f"{family}: largest weight on a full match at {hits} of {total} queries that have one")
-    missing = [family for family in circuit.FAMILIES if family not in found] if found else ()
+    missing = [family for family in PAPER if family not in found] if found else ()
     note = ["BOS and early keys are left aside, and only the last query carries the loss"] if found else []
     return circuit.verdict_of(checks, measured=measured, missing=missing, why=note)

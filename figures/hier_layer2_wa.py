@@ -8,9 +8,9 @@ import numpy as np
 
 from figures import _attention as panels
 from figures import _circuit as circuit
-from figures.panels import FAMILY_NAMES
 from figures.rows import Row
 from figures.verdict import Verdict
+from models.families import PAPER, find_family
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +22,7 @@ CLAIM = (
     "a block for each lag that compares x_{i-r+1} with x_{j-r}, and nothing elsewhere; the lag-1 block is the larger."
 )
 LENGTH = 128
-WITH_BLOCKS = ("construction", "disentangled")
+WITH_BLOCKS = tuple(family for family in PAPER if find_family(family).blocks)
 
 
 def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
@@ -42,7 +42,7 @@ def draw(results: dict[str, list[Row]]) -> Figure:
             panels.note(ax, panels.family_missing(family, length))
             continue
         panels.weight_panel(ax, found[family], highest=highest)
-        ax.set_title(f"{FAMILY_NAMES[family]}, T = {length}")
+        ax.set_title(f"{find_family(family).label}, T = {length}")
     if found:
         image = next(ax.images[0] for ax in axes if ax.images)
         figure.colorbar(image, ax=list(axes), label="weight (nats)")

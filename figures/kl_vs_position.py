@@ -11,8 +11,6 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from figures._curves import (
-    FAMILIES,
-    FAMILY_LABELS,
     LOOKS,
     by_length,
     concentration,
@@ -29,6 +27,7 @@ from figures._curves import (
 from figures.panels import absent, lettered
 from figures.rows import Row
 from figures.verdict import Verdict, judged
+from models.families import drawing_order, find_family
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,7 +56,12 @@ class Panel:
     kind: str
     bos: bool
     predictors: tuple[str, ...]
-    families: tuple[str, ...]
+    constructions: bool = False  # whether trained constructions stand beside trained models
+
+    @property
+    def families(self) -> list[str]:
+        """Which families to look for."""
+        return [name for name in drawing_order() if self.constructions or not find_family(name).analytic]
 
     def rows(self, rows: list[Row]) -> list[Row]:
         """Those of this panel."""
@@ -72,21 +76,19 @@ PANELS = (
         kind="independent",
         bos=False,
         predictors=("bayes", "maximum likelihood", "hard, no BOS", "beta(t), no BOS"),
-        families=("disentangled", "standard"),
     ),
     Panel(
         title="independent prior, BOS",
         kind="independent",
         bos=True,
         predictors=("bayes", "maximum likelihood", "hard, BOS"),
-        families=("disentangled", "standard"),
     ),
     Panel(
         title="hierarchical prior, BOS",
         kind="hierarchical",
         bos=True,
         predictors=("bayes", "add-0.1", "add-0.5", "add-1"),
-        families=FAMILIES,
+        constructions=True,
     ),
 )
 ADD_ALPHA = ("add-0.1", "add-0.5", "add-1")
@@ -139,7 +141,7 @@ def draw(results: dict[str, list[Row]]) -> Figure:
     axes[0, 0].set_ylabel("KL to the true law (nats)")
     axes[1, 0].set_ylabel("excess over Bayes")
     lettered(axes[0])
-    order = [look.label for look in LOOKS.values()] + list(FAMILY_LABELS.values())
+    order = [look.label for look in LOOKS.values()] + [find_family(name).trained_label for name in drawing_order()]
     names = sorted(handles, key=order.index)
     if handles:
         figure.legend([handles[name] for name in names], names, loc="outside lower center", ncols=3)

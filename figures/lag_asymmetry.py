@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from figures._curves import FAMILIES, listed, shape_words
-from figures.panels import FAMILY_COLOURS, FAMILY_MARKERS, FAMILY_NAMES, absent, lettered
+from figures._curves import listed, shape_words
+from figures.panels import absent, lettered
 from figures.rows import Row, lengths_of, matching
 from figures.verdict import Verdict, judged
 from interp.plotting import INTERVAL
+from models.families import drawing_order, find_family
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +27,7 @@ CLAIM = (
     "blocks; the figure also asks what the scores say, and what happens under the independent prior, where lags are "
     "alike.)"
 )
-PRIORS = (("hierarchical", "hierarchical prior"), ("independent", "independent prior"))
+CLAIMED = ("hierarchical", "independent")  # the priors that the claim is about; others are drawn after them
 
 
 def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
@@ -37,6 +38,12 @@ def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
 def drawable(rows: list[Row], kind: str, fields: tuple[str, str]) -> list[Row]:
     """The rows of one prior that have both numbers."""
     return [row for row in rows if row["prior"] == kind and all(row[field] is not None for field in fields)]
+
+
+def kinds_of(rows: list[Row]) -> list[str]:
+    """The kinds of prior among the rows, those of the claim first."""
+    found = {row["prior"] for row in rows}
+    return [kind for kind in CLAIMED if kind in found] + sorted(found - set(CLAIMED))
 
 
 def draw(results: dict[str, list[Row]]) -> Figure:
@@ -52,15 +59,16 @@ def draw(results: dict[str, list[Row]]) -> Figure:
     )
     for ax, (fields, title, across, up) in zip(axes, columns, strict=True):
         ax.set_title(title, loc="left")
-        shown = [row for kind, _ in PRIORS for row in drawable(rows, kind, fields)]
+        shown = [row for kind in kinds_of(rows) for row in drawable(rows, kind, fields)]
         if not shown:
             absent(ax, f"{title},\nlag asymmetry")
             continue
-        for kind, words in PRIORS:
-            for family in reversed(FAMILIES):  # constructions below: trained models lie on them
+        for kind in kinds_of(rows):
+            for family in reversed(drawing_order()):  # constructions below: trained models lie on them
                 mine = [row for row in drawable(rows, kind, fields) if row["family"] == family]
                 if mine:
-                    handles[f"{FAMILY_NAMES[family]}, {words}"] = scatter(ax, mine, fields, kind=kind, family=family)
+                    words = f"{find_family(family).label}, {kind} prior"
+                    handles[words] = scatter(ax, mine, fields, kind=kind, family=family)
         values = [row[field] for row in shown for field in fields]
         low, high = min(0.0, min(values)), 1.08 * max(values)
         (handles["equal"],) = ax.plot(
@@ -78,14 +86,14 @@ def draw(results: dict[str, list[Row]]) -> Figure:
 
 
 def scatter(ax: Axes, rows: list[Row], fields: tuple[str, str], *, kind: str, family: str) -> Any:
-    """A marker for each checkpoint: filled under the hierarchical prior, open under the independent one."""
-    colour = FAMILY_COLOURS[family]
+    """A marker for each checkpoint: filled under the hierarchical prior, open under others."""
+    colour = find_family(family).colour
     (points,) = ax.plot(
         [row[fields[0]] for row in rows],
         [row[fields[1]] for row in rows],
         linestyle="None",
-        marker=FAMILY_MARKERS[family],
-        markersize=5.0 if family == "construction" else 3.2,
+        marker=find_family(family).marker,
+        markersize=5.0 if find_family(family).analytic else 3.2,
         color=colour,
         markerfacecolor=colour if kind == "hierarchical" else "white",
         markeredgewidth=0.6,

@@ -18,10 +18,11 @@ from figures._instruments import (
     only,
     shape_text,
 )
-from figures.panels import FAMILY_COLOURS, FAMILY_MARKERS, absent, lettered
+from figures.panels import PRIORS_IN_SHORT, absent, lettered
 from figures.rows import Row, lengths_of
 from figures.verdict import Verdict, judged
 from interp.plotting import OVERLAP_COLOURS, OVERLAP_NAMES
+from models.families import find_family
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -141,8 +142,8 @@ def draw_gaps(ax: Axes, rows: list[Row]) -> None:
             ax.plot(
                 [row["subject"]["length"] for row in mine],
                 [max(row["largest_gap"], 1e-5) for row in mine],
-                FAMILY_MARKERS[setting.family] if setting.bos else "v",
-                color=FAMILY_COLOURS[setting.family],
+                find_family(setting.family).marker if setting.bos else "v",
+                color=find_family(setting.family).colour,
                 markersize=3,
                 fillstyle={"independent": "none", "hierarchical": "full"}[setting.prior],
                 label=gap_name(setting),
@@ -158,7 +159,7 @@ def draw_gaps(ax: Axes, rows: list[Row]) -> None:
 
 
 def gap_name(setting: Setting) -> str:
-    task = "hier." if setting.prior == "hierarchical" else "ind."
+    task = PRIORS_IN_SHORT.get(setting.prior, setting.prior)
     return f"{setting.family}, {task} {'BOS' if setting.bos else 'no BOS'}"
 
 

@@ -14,6 +14,7 @@ from figures import _attention as panels
 from figures import _circuit as circuit
 from figures.rows import Row
 from figures.verdict import Verdict
+from models.families import PAPER, find_family
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -26,7 +27,7 @@ CLAIM = (
     "The match weights of the disentangled models lie in the aligned blocks, and the lag-1 block is the larger one."
 )
 LENGTH = 64
-WITH_BLOCKS = ("construction", "disentangled")
+WITH_BLOCKS = tuple(family for family in PAPER if find_family(family).blocks)
 
 
 def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
@@ -52,10 +53,10 @@ def draw(results: dict[str, list[Row]]) -> Figure:
 def draw_attention(figure: SubFigure, found: dict[str, Row]) -> None:
     """Rows: copy heads by lag, match head. Columns: families."""
     heads = max((circuit.order_of(row) for row in found.values()), default=2)
-    grid = figure.subplots(heads + 1, len(circuit.FAMILIES))
+    grid = figure.subplots(heads + 1, len(PAPER))
     length = panels.length_in(found, LENGTH)
     first = panels.first_column(found)
-    for column, family in enumerate(circuit.FAMILIES):
+    for column, family in enumerate(PAPER):
         for place, ax in enumerate(grid[:, column]):
             row = found.get(family)
             if row is None:
@@ -68,7 +69,7 @@ def draw_attention(figure: SubFigure, found: dict[str, Row]) -> None:
             name = f"copy, lag {place + 1}" if place < heads else "match"
             ax.set_ylabel(f"{name}\nquery position" if column == first else "")
             if place == 0:
-                ax.set_title(panels.TITLES[family])
+                ax.set_title(panels.title_of(family))
             if place < heads and row is not None:
                 ax.set_xticklabels([])
             if column != first and row is not None:
@@ -86,7 +87,7 @@ def draw_weights(figure: SubFigure, found: dict[str, Row]) -> None:
             panels.weight_panel(ax, rows[family], highest=highest)
         else:
             panels.note(ax, f"match weights of the {family} model", width=16)
-        ax.set_title(f"$W_A^{{(2)}}$, {family if family == 'construction' else 'trained'}")
+        ax.set_title(f"$W_A^{{(2)}}$, {family if find_family(family).analytic else 'trained'}")
         if family != next(iter(rows), None):
             ax.set_ylabel("")
     if rows:
@@ -96,9 +97,9 @@ def draw_weights(figure: SubFigure, found: dict[str, Row]) -> None:
 
 def draw_bars(figure: SubFigure, found: dict[str, Row]) -> None:
     """The last query's attention."""
-    axes = figure.subplots(len(circuit.FAMILIES), 1)
+    axes = figure.subplots(len(PAPER), 1)
     length = panels.length_in(found, LENGTH)
-    for ax, family in zip(axes, circuit.FAMILIES, strict=True):
+    for ax, family in zip(axes, PAPER, strict=True):
         if family in found:
             panels.bars_panel(ax, found[family], title=family, short=True)
         else:
@@ -150,6 +151,6 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     return circuit.verdict_of(
         checks,
         measured=measured,
-        missing=[family for family in circuit.FAMILIES if family not in found] if found else (),
+        missing=[family for family in PAPER if family not in found] if found else (),
         why=why,
     )

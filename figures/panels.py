@@ -1,4 +1,4 @@
-"""What figures share beside `interp.plotting`: notes in place of missing panels, fixed colours of families, letters."""
+"""What figures share beside `interp.plotting`: notes in place of missing panels, short names of priors, letters."""
 
 from __future__ import annotations
 
@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# The same colour for the same thing in every figure; they differ in lightness and survive colour blindness.
-FAMILY_COLOURS = {"construction": "#003566", "disentangled": "#52796f", "standard": "#c1121f"}
-FAMILY_NAMES = {
-    "construction": "construction",
-    "disentangled": "disentangled, trained",
-    "standard": "standard, trained",
-}
-FAMILY_MARKERS = {"construction": "D", "disentangled": "^", "standard": "s"}
+# Families have their colours from `models.families`: the same colour for the same thing in every figure.
+PRIORS_IN_SHORT = {"hierarchical": "hier.", "independent": "ind."}
 BAYES_COLOUR = "#000000"
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from figures._curves import FAMILY_LABELS, LOOKS, Look, shape_words
-from figures.panels import FAMILY_COLOURS, FAMILY_MARKERS, absent, lettered
+from figures._curves import LOOKS, Look, shape_words
+from figures.panels import absent, lettered
 from figures.rows import Row, beside
 from figures.verdict import Verdict
 from interp.plotting import INTERVAL
+from models.families import find_family
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,9 +46,9 @@ def looks(rows: list[Row]) -> dict[str, Look]:
         elif words is not None:
             family = words["family"]
             found[name] = Look(
-                label=FAMILY_LABELS[family] + ("" if words["bos"] else ", no BOS"),
-                colour=FAMILY_COLOURS[family],
-                marker=FAMILY_MARKERS[family],
+                label=find_family(family).trained_label + ("" if words["bos"] else ", no BOS"),
+                colour=find_family(family).colour,
+                marker=find_family(family).marker,
             )
         elif name in LOOKS and name != "bayes":
             found[name] = LOOKS[name]

@@ -26,6 +26,7 @@ class Family:
 
     name, summary   as `python -m models` lists them
     label, short    its name in legends, and in narrow places
+    trained_label   its name among curves of estimators, where it matters that it was trained
     colour, marker  how figures draw it
     analytic        its weights are written from beta and kappa, so that it has no start of its own to mention
     blocks          its streams are made of |V|-wide blocks, so that beta and the votes can be read from the weights
@@ -43,6 +44,7 @@ class Family:
     summary: str
     label: str
     short: str
+    trained_label: str
     colour: str
     marker: str
     analytic: bool
@@ -69,11 +71,19 @@ def register_family(family: Family) -> Family:
     return family
 
 
+def drawing_order() -> list[str]:
+    """The names of all families as legends list them: trained ones first."""
+    return sorted(FAMILIES, key=lambda name: FAMILIES[name].analytic)
+
+
 def find_family(name: str) -> Family:
     """The family of that name."""
     if name not in FAMILIES:
         raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {name!r}")
     return FAMILIES[name]
+
+
+PAPER = ("construction", "disentangled", "standard")  # those of the paper, in its order
 
 
 # --- The construction: analytic weights -------------------------------------------------------------------------
@@ -97,6 +107,7 @@ CONSTRUCTION = register_family(
         summary="analytic weights; only beta and kappa are free",
         label="construction",
         short="constr.",
+        trained_label=r"trained construction ($\beta_1, \beta_2, \kappa$)",
         colour="#003566",
         marker="D",
         analytic=True,
@@ -144,6 +155,7 @@ DISENTANGLED = register_family(
         summary="one-hot blocks; every W_A, relative bias and W_O is free",
         label="disentangled, trained",
         short="disent.",
+        trained_label="trained, disentangled",
         colour="#52796f",
         marker="^",
         analytic=False,
@@ -216,6 +228,7 @@ STANDARD = register_family(
         summary="d_model 64, LayerNorm, MLP, learned embeddings and relative biases",
         label="standard, trained",
         short="standard",
+        trained_label="trained, standard",
         colour="#c1121f",
         marker="s",
         analytic=False,

@@ -39,6 +39,11 @@ class CheckpointInfo:
     model: dict[str, Any]
     training: dict[str, Any] | None
 
+    @property
+    def one_hot(self) -> bool:
+        """As `InductionConfig.one_hot`: whether weights and votes can be read block by block."""
+        return self.model.get("d_model") is None
+
 
 def save(model: InductionTransformer, path: str | os.PathLike[str], *, training: dict[str, Any] | None = None) -> None:
     """Write the model to the directory `path`, replacing a checkpoint there, but never a directory with other things

@@ -226,7 +226,7 @@ class ProbabilityUnembed(Unembed):
 
 def not_linear(model: HookedTransformer) -> str:
     """Why a model's prediction is no normalised linear function of votes; empty where it is."""
-    if not isinstance(model, InductionTransformer) or model.config.family == "standard":
+    if not isinstance(model, InductionTransformer) or not model.config.one_hot:
         return "the final stream has no block that holds the votes"
     if model.config.readout != "probability":
         return "a logit readout is not linear in the votes"

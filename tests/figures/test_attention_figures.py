@@ -18,6 +18,7 @@ from analyses.attention import readings
 from figures import _attention, _circuit, drawing, mech_indep, mech_main
 from figures.panels import MissingPanel
 from interp.plotting import OVERLAP_COLOURS, attention
+from models.families import PAPER
 from tests import tiny_zoo
 from tests.figures.artists import assert_readable
 
@@ -183,7 +184,7 @@ def test_attention_without_structure_fails(name, results):
 
 def test_mech_main_shows_the_patterns_by_lag_the_blocks_and_the_bars(results, drawn):
     figure = drawn("mech_main", results)
-    rows = [family(results, name) for name in _circuit.FAMILIES]
+    rows = [family(results, name) for name in PAPER]
     shown = images(figure)
     # Three rows of three families, then the two matrices.
     for place in range(2):
@@ -295,7 +296,7 @@ def test_captions_say_how_training_started(name, results):
 
 def test_hier_layer2_attn_shows_scores_above_weights(results, drawn):
     figure = drawn("hier_layer2_attn", results)
-    rows = [family(results, name) for name in _circuit.FAMILIES]
+    rows = [family(results, name) for name in PAPER]
     above, below = images(figure)[:3], images(figure)[3:]
     for shown, row in zip(above, rows, strict=True):
         scores = np.array(row["match_scores"], dtype=np.float64)
@@ -398,4 +399,4 @@ def test_families_are_compared_at_one_length_and_one_protocol(results):
     found = _circuit.of_one_length([*rows, longer, paper], 128, **_circuit.HIERARCHICAL)
     assert list(found) == ["construction"]
     found = _circuit.of_one_length([*rows, longer, paper], 16, **_circuit.HIERARCHICAL)
-    assert list(found) == list(_circuit.FAMILIES)
+    assert list(found) == list(PAPER)

@@ -16,7 +16,8 @@ import interp as ip
 from analyses import cli as analyses_cli
 from analyses import kl_curves, regret
 from figures import _curves, drawing
-from figures.panels import FAMILY_COLOURS, MissingPanel
+from figures.panels import MissingPanel
+from models.families import FAMILIES, find_family
 from tests.figures.artists import assert_readable
 
 NAMES = (
@@ -141,8 +142,8 @@ def test_kl_curves_are_the_table(drawn):
                 line = lines[_curves.LOOKS[name].label]
                 assert list(line.get_xdata()) == list(LENGTHS)
                 assert list(line.get_ydata()) == table
-    points = lines_by_label(axes[2])[_curves.FAMILY_LABELS["standard"]]
-    assert to_hex(points.get_color()) == FAMILY_COLOURS["standard"]
+    points = lines_by_label(axes[2])[find_family("standard").trained_label]
+    assert to_hex(points.get_color()) == find_family("standard").colour
     assert len(points.get_xdata()) == 9
     mine = [row for row in rows if row["subject"] and row["subject"]["family"] == "standard"]
     assert sorted(points.get_ydata()) == sorted(row["kl"] for row in mine)
@@ -215,9 +216,9 @@ def test_excess_is_the_table_and_every_curve_is_named(drawn):
         assert list(lines_by_label(nats)[look.label].get_ydata()) == [row["excess"] for row in table]
         assert list(lines_by_label(share)[look.label].get_ydata()) == [row["excess_share"] for row in table]
     shown = {text.get_text() for text in share.texts}
-    assert shown == {look.label for name, look in _curves.LOOKS.items() if name != "bayes"} | set(
-        _curves.FAMILY_LABELS.values()
-    )
+    assert shown == {look.label for name, look in _curves.LOOKS.items() if name != "bayes"} | {
+        family.trained_label for family in FAMILIES.values()
+    }
     boxes = [text.get_window_extent() for text in share.texts]
     heights = sorted((box.y0, box.y1) for box in boxes)
     assert all(low[1] <= high[0] + 1 for low, high in itertools.pairwise(heights))
@@ -335,7 +336,7 @@ def test_the_planted_models_kl_is_the_closed_forms(planted, drawn):
     rows = rows_of(planted, "kl_curves")["kl_curves"]
     with pytest.warns(MissingPanel):
         figure = drawn("kl_vs_position", {"kl_curves": rows})
-    points = lines_by_label(figure.axes[2])[_curves.FAMILY_LABELS["construction"]]
+    points = lines_by_label(figure.axes[2])[find_family("construction").trained_label]
     prior = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
     chains = prior.sample(batch=200, length=LENGTH, seed=0, method="collapsed")
     law = ip.soft_matching(chains.tokens, vocab=5, beta=BETA, kappa=KAPPA)

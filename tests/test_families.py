@@ -1,0 +1,104 @@
+"""Families are described once: a fourth one, registered here, trains, is measured and is drawn."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+import interp as ip
+from figures import lag_asymmetry
+from models import families
+from models.families import FAMILIES, STANDARD, drawing_order, find_family, register_family
+from models.run import run
+from models.spec import make_spec
+from models.standard.trainer import StandardTrainer
+from models.trainers import make_trainer
+from models.zoo import fast_predict, measure
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> families.Family:
+    monkeypatch.setattr(families, "FAMILIES", dict(FAMILIES))
+    return register_family(
+        replace(
+            STANDARD,
+            name="narrow",
+            label="narrow, trained",
+            trained_label="trained, narrow",
+            colour="#e07a5f",
+            marker="v",
+            trainer=lambda spec: StandardTrainer(spec, d_model=8, d_mlp=12),
+        )
+    )
+
+
+def test_a_fourth_family_trains_loads_and_is_measured(narrow: families.Family, tmp_path: Path) -> None:
+    spec = make_spec(family="narrow", prior="hierarchical:5", vocab=3, bos=False, length=9, steps=20, init="copy(3)")
+    run(spec, tmp_path / "a", progress=False)
+    model = ip.load(tmp_path / "a")
+    assert (model.config.family, model.cfg.d_model, model.config.one_hot) == ("narrow", 8, False)
+    row = measure(tmp_path / "a", "a")
+    assert (row["family"], row["readout"]) == ("narrow", "logit")
+    tokens = spec.build_prior().sample(batch=8, length=9, seed=0).tokens
+    np.testing.assert_allclose(fast_predict(model, tokens), ip.predict(model, tokens), atol=2e-6)
+    with pytest.raises(ValueError, match="the narrow family has no parts to freeze"):
+        make_spec(family="narrow", prior="hierarchical:5", bos=True, length=9, freeze="copies")
+
+
+def test_a_fourth_family_is_drawn_in_its_own_colour(narrow: families.Family) -> None:
+    assert drawing_order() == ["disentangled", "standard", "narrow", "construction"]
+    numbers = {"beta_1": 2.0, "beta_2": 1.0, "raw_1": None, "raw_2": None, "fit": True}
+    kinds = {"narrow": "geometric", "standard": "independent"}
+    rows = [{"family": name, "prior": kind, **numbers} for name, kind in kinds.items()]
+    with pytest.warns(UserWarning, match="panel left out"):  # there are no weight blocks to draw
+        figure = lag_asymmetry.draw({"lag_asymmetry": rows})
+    drawn = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert {"narrow, trained, geometric prior", "standard, trained, independent prior"} <= drawn
+    colours = {to_hex(line.get_color()) for line in figure.axes[0].lines}
+    assert {"#e07a5f", STANDARD.colour} <= colours
+    plt.close(figure)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_says_what_its_models_say(name: str) -> None:
+    family = find_family(name)
+    spec = make_spec(family=name, prior="independent:1", vocab=3, bos=True, length=8)
+    assert (spec.init, spec.readout) == (family.init, family.readouts[0])
+    config = make_trainer(spec).hooked().config
+    assert (config.family, config.one_hot, config.analytic) == (name, family.blocks, family.analytic)
+    assert config.readout == spec.readout
+    for start in family.starts.whole:
+        assert set(family.starts.whole[start]) == set(family.starts.parts)
+    assert set(family.freezable) <= set(family.starts.parts)
+
+
+def test_families_are_told_apart_by_name_and_looks() -> None:
+    with pytest.raises(ValueError, match="family must be one of construction, disentangled, standard, got 'hybrid'"):
+        find_family("hybrid")
+    with pytest.raises(ValueError, match="there is a family standard already"):
+        register_family(replace(STANDARD, colour="#000000"))
+    assert register_family(STANDARD) is STANDARD
+    for field in ("label", "short", "trained_label", "colour", "marker"):
+        assert len({getattr(family, field) for family in FAMILIES.values()}) == len(FAMILIES), field
+
+
+def test_nothing_compares_the_name_of_a_family() -> None:
+    """What a family can do is asked of it, or of the model: a new one must not meet an else meant for another."""
+    found = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for package in ("interp", "models", "analyses", "figures")
+        for file in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Compare) and "family" in ast.unparse(node)
+        for side in (node.left, *node.comparators)
+        if isinstance(side, ast.Constant) and side.value in FAMILIES
+    ]
+    assert not found
