@@ -78,6 +78,9 @@ if TYPE_CHECKING:
     from interp.instruments.nearest_estimator import nearest_estimator as nearest_estimator
     from interp.instruments.overlap_mass import OverlapMass as OverlapMass
     from interp.instruments.overlap_mass import overlap_mass as overlap_mass
+    from interp.instruments.replacement import ReplacedHead as ReplacedHead
+    from interp.instruments.replacement import ReplacedHeads as ReplacedHeads
+    from interp.instruments.replacement import replace_heads as replace_heads
     from interp.instruments.smoothing_source import SmoothingSource as SmoothingSource
     from interp.instruments.smoothing_source import smoothing_source as smoothing_source
     from interp.instruments.vote_weight import VoteWeight as VoteWeight
@@ -226,6 +229,11 @@ _HOMES = {
         "Result",
         "mean_stderr",
         "provenance",
+    ),
+    "instruments.replacement": (
+        "ReplacedHead",
+        "ReplacedHeads",
+        "replace_heads",
     ),
     "instruments.smoothing_source": (
         "SmoothingSource",

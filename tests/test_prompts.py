@@ -120,6 +120,8 @@ def test_repeated_tokens_come_again_in_the_same_order() -> None:
     assert torch.equal(first, third)
     assert all(len(set(row)) == 20 for row in first.tolist())
     assert 0 not in given.tokens  # BOS is special
+    assert int(given.tokens.max()) < len(TOKENIZER) / 2
+    assert int(ip.repeated_tokens(TOKENIZER, batch=5, length=20, share=1.0).tokens.max()) > len(TOKENIZER) / 2
     assert len({tuple(row) for row in first.tolist()}) == 5
     assert given.place == {"vocab": len(TOKENIZER), "bos": 0, "symbols": None}
     assert not torch.equal(first, ip.repeated_tokens(TOKENIZER, batch=5, length=20, seed=2).tokens[:, :20])
@@ -145,7 +147,11 @@ def test_natural_text_is_cut_into_windows() -> None:
     [
         (lambda: ip.repeated_tokens(TOKENIZER, batch=0, length=4), "give batch and length >= 1, copies >= 2, got 0"),
         (lambda: ip.repeated_tokens(TOKENIZER, batch=2, length=4, copies=1), "copies >= 2"),
-        (lambda: ip.repeated_tokens(TOKENIZER, batch=2, length=4000), "length must be at most the 286 tokens"),
+        (lambda: ip.repeated_tokens(TOKENIZER, batch=2, length=4, share=0.0), "share must lie in"),
+        (
+            lambda: ip.repeated_tokens(TOKENIZER, batch=2, length=4000),
+            "length must be at most 142, the tokens to draw from",
+        ),
         (lambda: ip.natural_text(TOKENIZER, batch=2, length=9, text=" red"), "2 windows of 9 tokens were asked for"),
         (lambda: ip.natural_text(TOKENIZER, batch=0, length=9), "give batch and length >= 1"),
     ],

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 
 from interp.circuit.circuit import Circuit, Head
 from interp.circuit.runner import Hook, Hooks
@@ -63,15 +63,23 @@ class MatchReader:
         return self._gathered("hook_pattern")
 
 
-def write_pattern(circuit: Circuit, rows: Float[torch.Tensor, "batch match key"]) -> Hooks:
-    """Hooks that put these attention weights in place of the match heads' own at the last query."""
+def write_pattern(
+    circuit: Circuit,
+    rows: Float[torch.Tensor, "batch match *query key"],
+    *,
+    queries: Int64[torch.Tensor, " query"] | None = None,
+) -> Hooks:
+    """Hooks that put these attention weights in place of the match heads' own: at the last query, or at `queries`.
+
+    Queries are positions of the model, BOS counted; `rows` then has an axis for them.
+    """
     circuit.require_match()
 
     def write(part: slice, layer: int, pattern: torch.Tensor, hook: Any) -> torch.Tensor:
         edited = pattern.clone()
         for index, (own, head) in enumerate(circuit.match_heads):
             if own == layer:
-                edited[:, head, -1] = rows[part, index].to(pattern)
+                edited[:, head, -1 if queries is None else queries] = rows[part, index].to(pattern)
         return edited
 
     layers = sorted({layer for layer, _ in circuit.match_heads})

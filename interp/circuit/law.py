@@ -3,7 +3,7 @@
     masks = key_masks(tokens, order=2, bos=True)                      [batch, key], -1 for BOS and early keys
     law_pattern(masks, beta=beta, kappa=kappa)                        e^{|beta|_M} / Z, BOS e^kappa / Z, else 0
 
-All of this is about the last query.
+Masks are seen from the last query, or from several (`key_masks_at`); the other functions take both.
 """
 
 from __future__ import annotations
@@ -27,27 +27,56 @@ def key_masks(
     return torch.nn.functional.pad(masks, (int(bos), 0), value=NOT_A_CANDIDATE)
 
 
+def key_masks_at(
+    tokens: Int64[torch.Tensor, "batch length"], *, order: int, bos: bool, queries: Int64[torch.Tensor, " query"]
+) -> Int64[torch.Tensor, "batch query key"]:
+    """The match mask of every key as seen from each of the queries; -1 for BOS, early keys and keys after the query.
+
+    Queries are positions of the model, BOS counted. A query with fewer than k tokens before it has no candidate.
+    """
+    length = tokens.shape[1]
+    own = queries - int(bos)  # token indices
+    keys = torch.arange(length)
+    masks = torch.zeros(len(tokens), len(own), length, dtype=torch.int64)
+    for lag in range(1, order + 1):
+        query = tokens[:, (own - lag + 1).clamp(min=0)]
+        key = tokens[:, (keys - lag).clamp(min=0)]
+        masks |= (query[:, :, None] == key[:, None, :]).long() << (lag - 1)
+    candidate = (keys >= order) & (keys <= own[:, None])
+    masks = torch.where(candidate, masks, NOT_A_CANDIDATE)
+    return torch.nn.functional.pad(masks, (int(bos), 0), value=NOT_A_CANDIDATE)
+
+
 def mask_scores(
-    masks: Int64[torch.Tensor, "batch key"], beta: Float[np.ndarray, " lag"]
-) -> Float[torch.Tensor, "batch key"]:
+    masks: Int64[torch.Tensor, "*rows key"], beta: Float[np.ndarray, " lag"]
+) -> Float[torch.Tensor, "*rows key"]:
     """|beta|_M for every candidate key; 0 for the others."""
-    by_mask = torch.from_numpy(mask_bits(beta.size) @ beta)
-    return torch.where(masks >= 0, by_mask[masks.clamp(min=0)], 0.0)
+    return scores_by_mask(masks, mask_bits(beta.size) @ beta)
+
+
+def scores_by_mask(
+    masks: Int64[torch.Tensor, "*rows key"], by_mask: Float[np.ndarray, " mask"]
+) -> Float[torch.Tensor, "*rows key"]:
+    """The score of its mask for every candidate key; 0 for the others."""
+    return torch.where(masks >= 0, torch.from_numpy(by_mask)[masks.clamp(min=0)], 0.0)
 
 
 def law_pattern(
-    masks: Int64[torch.Tensor, "batch key"],
+    masks: Int64[torch.Tensor, "*rows key"],
     *,
-    beta: Float[np.ndarray, " lag"],
+    beta: Float[np.ndarray, " lag"] | None = None,
+    by_mask: Float[np.ndarray, " mask"] | None = None,
     kappa: float | None,
-) -> Float[torch.Tensor, "batch key"]:
+) -> Float[torch.Tensor, "*rows key"]:
     """The attention of eq:transformer_estimator: e^{|beta|_M} / Z on candidates, e^kappa / Z on BOS, else 0.
 
-    With kappa, key 0 is BOS.
+    With kappa, key 0 is BOS. Instead of beta, `by_mask` gives a score to every mask, for laws that are not additive.
     """
-    scores = torch.where(masks >= 0, mask_scores(masks, beta), -torch.inf)
+    assert (beta is None) != (by_mask is None)
+    own = mask_scores(masks, beta) if beta is not None else scores_by_mask(masks, np.asarray(by_mask))
+    scores = torch.where(masks >= 0, own, -torch.inf)
     if kappa is not None:
-        scores[:, 0] = kappa
+        scores[..., 0] = kappa
     return torch.softmax(scores, dim=-1)
 
 

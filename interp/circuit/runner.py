@@ -24,6 +24,7 @@ from interp.notation import Tokens
 Hooks: TypeAlias = Callable[[slice], list[Hook]]  # the hooks for one slice of the batch
 
 BATCH_BYTES = 8 << 20  # of one layer's attention held at once while running
+LOGIT_BYTES = 64 << 20  # of logits at every position held at once
 STREAM_BYTES = 256 << 20  # of the stream before the match layer kept between edits
 
 
@@ -37,7 +38,7 @@ def predict(
     circuit = as_circuit(model)
     array = circuit.check(tokens)
     if every_position:
-        return torch.softmax(_run_whole(circuit, array).double(), dim=-1)
+        return every_law(circuit, array)[0]
     return laws(circuit, array)
 
 
@@ -156,13 +157,39 @@ def parts(
         yield slice(start, min(start + step, tokens.shape[0]))
 
 
-def _run_whole(
-    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"]
-) -> Float[torch.Tensor, "batch length vocab"]:
-    """Logits of the symbols after every token."""
-    logits = []
+def every_law(
+    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], *, hooks: Hooks | None = None
+) -> tuple[Float[torch.Tensor, "batch length vocab"], Float[torch.Tensor, "batch length"]]:
+    """The law over the symbols after every token, and the mass that the model gives to all symbols together."""
+    laws, masses = [], []
+    for rows, logits in _after_every_token(circuit, tokens, hooks):
+        ours = circuit.of_symbols(logits, rows).double()
+        laws.append(torch.softmax(ours, dim=-1))
+        masses.append((ours.logsumexp(-1) - logits.logsumexp(-1).cpu().double()).exp())
+    return torch.cat(laws), torch.cat(masses)
+
+
+def next_losses(
+    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], *, hooks: Hooks | None = None
+) -> Float[torch.Tensor, "batch step"]:
+    """Minus the log-probability of token t + 1 after token t, by the law over the symbols: [batch, length - 1]."""
+    losses = []
+    for rows, logits in _after_every_token(circuit, tokens, hooks):
+        ours = circuit.of_symbols(logits[:, :-1], rows).double()
+        losses.append(ours.logsumexp(-1) - ours.gather(-1, tokens[rows, 1:, None]).squeeze(-1))
+    return torch.cat(losses)
+
+
+def _after_every_token(
+    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], hooks: Hooks | None
+) -> Iterator[tuple[slice, Float[torch.Tensor, "batch length d_vocab_out"]]]:
+    """Parts of the batch with the model's logits after every token; a large vocabulary makes the parts small."""
+    most = max(1, LOGIT_BYTES // (8 * tokens.shape[1] * int(circuit.model.cfg.d_vocab_out)))
     with torch.no_grad():
-        for rows in parts(circuit, tokens):
-            out = circuit.model(circuit.ids(tokens[rows], rows), prepend_bos=False)
-            logits.append(circuit.of_symbols(out[:, int(circuit.has_bos) :], rows))
-    return torch.cat(logits)
+        for part in parts(circuit, tokens):
+            for start in range(part.start, part.stop, most):
+                rows = slice(start, min(start + most, part.stop))
+                watch = [] if hooks is None else hooks(rows)
+                ids = circuit.ids(tokens[rows], rows)
+                logits = circuit.model.run_with_hooks(ids, prepend_bos=False, fwd_hooks=watch)
+                yield rows, logits[:, int(circuit.has_bos) :]

@@ -124,18 +124,28 @@ def prompts(
 
 
 def repeated_tokens(
-    language: Any, *, batch: int, length: int, copies: int = 2, bos: bool = True, seed: int = 0
+    language: Any,
+    *,
+    batch: int,
+    length: int,
+    copies: int = 2,
+    share: float = 0.5,
+    bos: bool = True,
+    seed: int = 0,
 ) -> Prompts:
     """`length` random tokens, and then the same again, `copies` times in all: nothing but the copy predicts them.
 
-    Tokens are drawn from all of the vocabulary but the special ones; within a sequence each comes once a copy.
+    Tokens are drawn from the first `share` of the vocabulary, without special tokens: byte-pair tokenizers list their
+    tokens by how often they were seen, and a model hardly knows the last. Within a copy each token comes once.
     """
     tokenizer = tokenizer_of(language)
+    if not 0 < share <= 1:
+        raise ValueError(f"share must lie in (0, 1], got {share}")
     if batch < 1 or length < 1 or copies < 2:
         raise ValueError(f"give batch and length >= 1, copies >= 2, got {batch}, {length} and {copies}")
-    ordinary = torch.tensor(sorted(set(range(len(tokenizer))) - _special(tokenizer)))
+    ordinary = torch.tensor(sorted(set(range(int(share * len(tokenizer)))) - _special(tokenizer)))
     if length > len(ordinary):
-        raise ValueError(f"length must be at most the {len(ordinary)} tokens of the vocabulary, got {length}")
+        raise ValueError(f"length must be at most {len(ordinary)}, the tokens to draw from, got {length}")
     generator = torch.Generator().manual_seed(seed)
     once = torch.stack([ordinary[torch.randperm(len(ordinary), generator=generator)[:length]] for _ in range(batch)])
     return _of_ids(tokenizer, once.repeat(1, copies), bos=bos)

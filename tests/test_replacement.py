@@ -1,0 +1,155 @@
+"""Replacing match heads of a next-token model: the planted law recovers everything, and its controls nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import interp as ip
+from interp.circuit.edits import write_pattern
+from interp.circuit.law import key_masks, key_masks_at, law_pattern
+from interp.circuit.runner import every_law, laws, next_losses
+from interp.notation import mask_bits
+from tests import tiny_language
+from tests.planted import DEEP, planted_deep
+
+BETAS, KAPPAS = ((2.7, 1.2), (1.4, 2.1)), (1.5, 0.4)
+BY_MASK = np.stack([mask_bits(2) @ beta for beta in BETAS])
+QUERIES = range(12, 23)
+
+
+@pytest.fixture(scope="module")
+def circuit() -> ip.Circuit:
+    return ip.Circuit(planted_deep(betas=BETAS, kappas=KAPPAS), bos=True, **DEEP)
+
+
+@pytest.fixture(scope="module")
+def tokens() -> torch.Tensor:
+    """Twelve random symbols, and the same again."""
+    return torch.randint(4, (60, 12), generator=torch.Generator().manual_seed(0)).repeat(1, 2)
+
+
+# ---- masks, losses and edits at many queries
+
+
+@pytest.mark.parametrize("bos", [False, True])
+def test_masks_from_a_query_are_those_of_its_prefix(tokens: torch.Tensor, bos: bool) -> None:
+    queries = torch.tensor([2, 7, 15]) + int(bos)
+    found = key_masks_at(tokens, order=2, bos=bos, queries=queries)
+    assert found.shape == (60, 3, 24 + bos)
+    for place, query in enumerate((queries - int(bos)).tolist()):
+        prefix = key_masks(tokens[:, : query + 1], order=2, bos=bos)
+        assert torch.equal(found[:, place, : query + 1 + bos], prefix)
+        assert bool((found[:, place, query + 1 + bos :] == -1).all())
+
+
+def test_losses_are_those_of_the_predicted_laws(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
+    predicted, mass = every_law(circuit, tokens)
+    torch.testing.assert_close(mass, torch.ones_like(mass))
+    expected = -predicted[:, :-1].gather(-1, tokens[:, 1:, None]).squeeze(-1).log()
+    torch.testing.assert_close(next_losses(circuit, tokens), expected)
+
+
+def test_the_mass_of_the_symbols_is_what_others_leave(tokens: torch.Tensor) -> None:
+    names = (6, 0, 3, 5)
+    named = ip.Circuit(planted_deep(names=names), bos=8, symbols=names, **DEEP)
+    _, mass = every_law(named, tokens)
+    with torch.no_grad():
+        everything = torch.softmax(named.model(named.ids(tokens), prepend_bos=False), -1)
+    torch.testing.assert_close(mass, everything[:, 1:, list(names)].sum(-1))
+    assert 0.3 < float(mass.mean()) < 0.999
+
+
+def test_attention_is_written_at_the_queries_alone(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
+    queries = torch.tensor([8, 12])  # positions: tokens 7 and 11
+    turned = torch.rand(60, 2, 2, 25, dtype=torch.float64)
+    plain, edited = (
+        next_losses(circuit, tokens),
+        next_losses(
+            circuit, tokens, hooks=write_pattern(circuit, turned / turned.sum(-1, keepdim=True), queries=queries)
+        ),
+    )
+    changed = (plain != edited).any(0).nonzero().squeeze(-1)
+    assert changed.tolist() == [7, 11]
+
+
+def test_an_edit_of_the_last_query_is_the_one_of_before(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
+    masks = key_masks(tokens, order=2, bos=True)
+    rows = torch.stack([law_pattern(masks, beta=np.array([1.0, 0.5]), kappa=0.0)] * 2, dim=1)
+    last = laws(circuit, tokens, hooks=write_pattern(circuit, rows))
+    listed = laws(circuit, tokens, hooks=write_pattern(circuit, rows[:, :, None], queries=torch.tensor([24])))
+    torch.testing.assert_close(last, listed)
+
+
+# ---- replacements
+
+
+def test_the_planted_law_replaces_the_heads(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
+    tests = ip.replace_heads(circuit, tokens, queries=QUERIES, by_mask=BY_MASK, kappa=KAPPAS)
+    assert tests.success
+    assert list(tests) == ["ablated", "even", "law", "hard"]
+    assert tests["law"].change == pytest.approx(0.0, abs=1e-9)
+    assert tests["law"].recovered == pytest.approx(1.0, abs=1e-9)
+    assert tests["law"].control_recovered < 0.5
+    assert tests["ablated"].change > 4 * tests["ablated"].stderr > 0
+    assert tests["ablated"].recovered == 0.0
+    assert tests["ablated"].control_change == pytest.approx(0.0, abs=1e-9)  # the other heads do nothing
+    assert tests["even"].recovered < 0.9
+    assert tests.drawn == (((3, 1),),) * 3  # the one head of the layer that does not match
+    assert tests.loss == pytest.approx(float(next_losses(circuit, tokens)[:, 12:23].mean()))
+    assert "recovers 1.00" in str(tests)
+    assert len(str(tests).splitlines()) <= 8
+    assert tests.table()["edit"].tolist() == list(tests)
+    heights = [bar.get_height() for bar in tests.plot().containers[1]]
+    assert heights == pytest.approx([row.change for row in tests.edits])
+
+
+def test_another_law_recovers_less(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
+    weak = ip.replace_heads(circuit, tokens, queries=QUERIES, by_mask=0.2 * BY_MASK, kappa=KAPPAS)
+    assert weak["law"].change > 3 * weak["law"].stderr > 0
+    assert weak["law"].recovered < 0.9
+
+
+def test_hard_matching_is_the_limit_of_the_law(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
+    large = 40.0 * np.stack([mask_bits(2).sum(1)] * 2)
+    tests = ip.replace_heads(circuit, tokens, queries=QUERIES, by_mask=large, kappa=(-40.0, -40.0))
+    assert tests["law"].loss == pytest.approx(tests["hard"].loss)
+
+
+def test_heads_that_do_nothing_have_nothing_to_recover(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
+    idle = ip.Circuit(circuit.model, order=2, vocab=4, bos=4, match_heads=((2, 0),))
+    tests = ip.replace_heads(idle, tokens, queries=QUERIES, draws=1)
+    assert not tests.success
+    assert "costs no loss" in tests.message
+    assert np.isnan(tests["hard"].recovered)
+    assert list(tests) == ["ablated", "even", "hard"]
+
+
+@pytest.mark.parametrize("kind", sorted(tiny_language.KINDS))
+def test_random_weights_recover_nothing_by_matching(kind: str, tmp_path: Path) -> None:
+    language = ip.load_language_model(tiny_language.write(tiny_language.KINDS[kind](), tmp_path))
+    given = ip.repeated_tokens(language, batch=12, length=10, seed=1)
+    circuit = ip.Circuit(language.model, order=2, match_heads=((1, 0), (1, 2)), **given.place)
+    tests = ip.replace_heads(circuit, given.tokens, queries=range(10, 19), by_mask=BY_MASK, kappa=KAPPAS)
+    assert abs(tests["ablated"].change) < 1.0
+    assert tests["law"].change != 0.0  # the edit reached the logits
+    assert abs(tests["law"].change - tests["law"].control_change) < 4 * tests["law"].stderr + 0.05
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"queries": []}, "queries lists no token index"),
+        ({"queries": [3, 23]}, "query 23 has no next token among the tokens 0..23"),
+        ({"queries": ["one"]}, "queries must list token indices"),
+        ({"by_mask": BY_MASK[:1]}, r"by_mask must be finite numbers of shape \[2, 4\], got \[1, 4\]"),
+        ({"kappa": None}, "kappa is needed exactly where there is BOS"),
+        ({"kappa": (1.0,)}, r"kappa must be finite numbers of shape \[2\]"),
+    ],
+)
+def test_bad_calls_are_refused(circuit: ip.Circuit, tokens: torch.Tensor, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ip.replace_heads(circuit, tokens, **{"queries": QUERIES, "by_mask": BY_MASK, "kappa": KAPPAS, **options})
