@@ -150,7 +150,7 @@ def test_natural_text_is_cut_into_windows() -> None:
         (lambda: ip.repeated_tokens(TOKENIZER, batch=2, length=4, share=0.0), "share must lie in"),
         (
             lambda: ip.repeated_tokens(TOKENIZER, batch=2, length=4000),
-            "length must be at most 142, the tokens to draw from",
+            "length must be at most 142, the tokens",
         ),
         (lambda: ip.natural_text(TOKENIZER, batch=2, length=9, text=" red"), "2 windows of 9 tokens were asked for"),
         (lambda: ip.natural_text(TOKENIZER, batch=0, length=9), "give batch and length >= 1"),
