@@ -60,10 +60,13 @@ if TYPE_CHECKING:
     from interp.hooked.construction import write_construction as write_construction
     from interp.hooked.transformer import InductionConfig as InductionConfig
     from interp.hooked.transformer import InductionTransformer as InductionTransformer
+    from interp.instruments.attention_fit import AttentionFit as AttentionFit
     from interp.instruments.beta_kappa import MatchFit as MatchFit
     from interp.instruments.beta_kappa import fit_scores as fit_scores
     from interp.instruments.causal import CausalTests as CausalTests
     from interp.instruments.causal import causal_tests as causal_tests
+    from interp.instruments.compare_laws import LawComparison as LawComparison
+    from interp.instruments.compare_laws import compare_laws as compare_laws
     from interp.instruments.copy_heads import CopyHeads as CopyHeads
     from interp.instruments.copy_heads import copy_heads as copy_heads
     from interp.instruments.direct_path import DirectPath as DirectPath
@@ -170,6 +173,11 @@ _HOMES = {
         "soft_matching",
         "soft_matching_from_counts",
         "soft_matching_pairs",
+    ),
+    "instruments.attention_fit": ("AttentionFit",),
+    "instruments.compare_laws": (
+        "LawComparison",
+        "compare_laws",
     ),
     "instruments.beta_kappa": (
         "MatchFit",

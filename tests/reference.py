@@ -104,6 +104,54 @@ def soft_matching_pairs(
         return normalised(votes)
 
 
+def law_score(
+    x: Sequence[int], *, t: int, s: int, beta: Sequence[float], law: str = "additive", own: float = 0.0
+) -> float:
+    """The score of key s at query t: |beta|_M, or the sum of beta over the longest suffix {1..i} in M, or, for a free
+    law, the number that `beta` has for the mask's index; plus `own` where x_s = x_t.
+    """
+    k = (len(beta) - 1).bit_length() if law == "free" else len(beta)
+    mask = match_mask(x, t=t, s=s, k=k)
+    score = own if at(x, s) == at(x, t) else 0.0
+    if law == "free":
+        return score + beta[mask_index(mask)]
+    for r in range(1, k + 1):
+        if r in mask:
+            score += beta[r - 1]
+        elif law == "suffix":
+            break
+    return score
+
+
+def attention_cross_entropy(
+    x: Sequence[int],
+    attention: Sequence[float],
+    *,
+    k: int,
+    t: int,
+    beta: Sequence[float],
+    kappa: float | None,
+    law: str = "additive",
+    own: float = 0.0,
+    place: Sequence[float] | None = None,
+) -> float:
+    """- sum_s p_s log law_s of one query: its attention over BOS, x_1..x_t, renormalised over BOS and candidates.
+
+    `place` is the positional term by the distance t - s; it is centred over the candidates of the query.
+    """
+    bos = int(kappa is not None)
+    mean = 0.0 if place is None else sum(place[t - s] for s in candidates(t, k)) / len(candidates(t, k))
+    scores = {s: law_score(x, t=t, s=s, beta=beta, law=law, own=own) for s in candidates(t, k)}
+    if place is not None:
+        scores = {s: score + place[t - s] - mean for s, score in scores.items()}
+    observed = {s: attention[s - 1 + bos] for s in scores}
+    if kappa is not None:
+        scores[0], observed[0] = kappa, attention[0]
+    total = sum(np.exp(score) for score in scores.values())
+    covered = sum(observed.values())
+    return -sum(observed[s] / covered * (scores[s] - np.log(total)) for s in scores)
+
+
 def transition_count(x: Sequence[int], *, context: Sequence[int], m: int) -> int:
     """N_u(m), eq:transcount: how often m followed the context u = (older, ..., most recent)."""
     k = len(context)

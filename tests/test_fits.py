@@ -521,7 +521,7 @@ def test_results_can_be_printed_tabulated_and_stored():
 
 
 def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="source must be 'scores' or 'pattern', got 'logits'"):
+    with pytest.raises(ValueError, match="source must be 'scores', 'pattern' or 'attention', got 'logits'"):
         inspect.unwrap(fit_scores)(planted(beta=(1.0,), kappa=None, vocab=3), source="logits")
 
 

@@ -26,15 +26,19 @@ How to read the numbers. Everything is within a query: SST is the squared score 
     additivity      the fit with one free number per mask against the additive one: its p-value (cluster-robust, on
                     Hotelling's scale) and the r2 it adds. With many keys tiny departures are significant: look at both.
 
-A fit that cannot be trusted has success=False, says why, and its beta and kappa are NaN.
+A fit is trusted if it also holds where the attention is (`interp.instruments.agreement` has the rule). One that cannot
+be trusted has success=False, says why, and its beta and kappa are NaN.
+
+`fit_scores(cap, source="attention")` fits the attention itself (`interp.instruments.attention_fit`). Where the two fits
+differ, both say so.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 
 import numpy as np
 import torch
@@ -42,6 +46,8 @@ from jaxtyping import Float, Int64
 
 from interp.circuit.capture import Capture
 from interp.circuit.circuit import head_name
+from interp.instruments.agreement import Agreement, agreement, distrust
+from interp.instruments.attention_fit import AttentionFit, AttentionFitter
 from interp.instruments.candidates import (
     Array,
     BosTally,
@@ -52,6 +58,7 @@ from interp.instruments.candidates import (
     query_views,
     smallest_normal,
 )
+from interp.instruments.laws import Law
 from interp.notation import mask_bits, mask_name, overlap
 from interp.regression import (
     SPLINE_TERMS,
@@ -67,6 +74,8 @@ from interp.results import Result, provenance
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+
+Fit = TypeVar("Fit", "MatchFit", AttentionFit)
 
 MIN_R2 = 0.5  # of r2_match
 MIN_SEQUENCES = 10  # clusters; fewer cannot show how far estimates vary
@@ -96,6 +105,8 @@ class MatchFit(Result):
     early_score             mean score of the k early keys, oldest first, relative to the empty match
     n, queries, sequences   candidate keys in the fit, queries, sequences (clusters)
     underflowed             keys whose attention underflowed to zero (source="pattern" only)
+    mass_gap                between the attention and the fitted law, see `interp.instruments.agreement`; NaN unknown
+    attention_beta, attention_kappa    what the attention itself shows
     bounds                  [mask] where a mask underflowed beside a full match: |beta|_[k] - |beta|_M is at least this
     heads                   where the capture has several match heads, the fit of each one alone; else empty
     """
@@ -125,11 +136,16 @@ class MatchFit(Result):
     sequences: int
     underflowed: int
     bounds: Float[np.ndarray, " mask"]
+    mass_gap: float
+    attention_beta: Float[np.ndarray, " lag"]
+    attention_kappa: float | None
     source: Source
     heads: tuple[MatchFit, ...] = ()
 
     def table(self) -> pd.DataFrame:
-        """One row per parameter: parameter, lag (missing for kappa), estimate, stderr, no_position (kappa: missing)."""
+        """One row per parameter: parameter, lag (missing for kappa), estimate, stderr, no_position (kappa: missing) and
+        attention, what the attention itself shows.
+        """
         import pandas as pd
 
         rows = [
@@ -139,6 +155,7 @@ class MatchFit(Result):
                 "estimate": self.beta[lag - 1],
                 "stderr": self.stderr[lag - 1],
                 "no_position": self.beta_no_position[lag - 1],
+                "attention": self.attention_beta[lag - 1],
             }
             for lag in range(1, len(self.beta) + 1)
         ]
@@ -150,6 +167,7 @@ class MatchFit(Result):
                     "estimate": self.kappa,
                     "stderr": self.kappa_stderr,
                     "no_position": math.nan,
+                    "attention": self.attention_kappa,
                 }
             )
         return pd.DataFrame(rows).astype({"lag": "Int64"})
@@ -227,31 +245,64 @@ class MatchFit(Result):
         return "\n".join([*lines, *self.remarks()])
 
 
+@overload
+def fit_scores(
+    cap: Capture, *, source: Source = ..., position: bool = ..., min_r2: float = ..., min_sequences: int = ...
+) -> MatchFit: ...
+
+
+@overload
 def fit_scores(
     cap: Capture,
     *,
-    source: Source = "scores",
+    source: Literal["attention"],
+    law: Law = ...,
+    own: bool = ...,
+    position: bool = ...,
+    min_r2: float = ...,
+    min_sequences: int = ...,
+) -> AttentionFit: ...
+
+
+def fit_scores(
+    cap: Capture,
+    *,
+    source: Source | Literal["attention"] = "scores",
+    law: Law = "additive",
+    own: bool = False,
     position: bool = True,
     min_r2: float = MIN_R2,
     min_sequences: int = MIN_SEQUENCES,
-) -> MatchFit:
+) -> MatchFit | AttentionFit:
     """beta per lag and kappa from the match scores over all candidate keys, with a free intercept per query.
 
     source="pattern" works from log-attention instead, for when scores are not known. Attention that underflowed
     (below the smallest normal number) is unknown, not zero: all keys of its mask at that query leave the fit, so that
     none is left out for its own value. They are counted. Where that leaves a beta without evidence, the fit fails and
-    gives the bounds that the underflow implies. position=False leaves the positional term out; min_r2 and
-    min_sequences say when a fit is to be trusted.
+    gives the bounds that the underflow implies.
+
+    source="attention" takes the parameters that make the attention itself most likely, under law="additive", "suffix"
+    or "free", with own=True also with a weight for the key's own token; the result is an `AttentionFit`.
+
+    position=False leaves the positional term out; min_r2 (of r2_match, and of nats_explained) and min_sequences say
+    when a fit is to be trusted.
 
     Several match heads are fitted together, with an intercept per query and head: one beta and kappa for all. `heads`
     then holds the fit of each one alone, and the message says so where they differ.
     """
-    if source not in get_args(Source):
-        raise ValueError(f"source must be 'scores' or 'pattern', got {source!r}")
+    if source not in (*get_args(Source), "attention"):
+        raise ValueError(f"source must be 'scores', 'pattern' or 'attention', got {source!r}")
+    if source != "attention" and (law != "additive" or own):
+        raise ValueError("law and own are for source='attention'; scores are fitted by the additive law")
 
-    def fit(one: Capture) -> MatchFit:
-        return _Fitter(one, source=source, position=position).fit(min_r2=min_r2, min_sequences=min_sequences)
+    limits: dict[str, Any] = {"min_r2": min_r2, "min_sequences": min_sequences}
+    if source == "attention":
+        return _with_heads(cap, lambda one: _fit_attention(one, law=law, own=own, position=position, **limits))
+    return _with_heads(cap, lambda one: _Fitter(one, source=source, position=position).fit(**limits))
 
+
+def _with_heads(cap: Capture, fit: Callable[[Capture], Fit]) -> Fit:
+    """The fit of all match heads together, and of each one alone where there are several."""
     together, count = fit(cap), int(cap.match_pattern.shape[1])
     if count == 1:
         return together
@@ -265,7 +316,24 @@ def fit_scores(
     return replace(together, heads=alone, message="; ".join(notes))
 
 
-def _differing(fits: tuple[MatchFit, ...]) -> str:
+def _fit_attention(
+    cap: Capture, *, law: Law, own: bool, position: bool, min_r2: float, min_sequences: int
+) -> AttentionFit:
+    """The attention's own law; where the fit of the scores differs from it, the message says so."""
+    fit = AttentionFitter(cap, law=law, position=position, own=own).fit(
+        min_explained=min_r2, min_sequences=min_sequences
+    )
+    if law != "additive" or own or not fit.success:
+        return fit
+    scored = _Fitter(cap, source="scores", position=position)
+    found = scored.fit(min_r2=min_r2, min_sequences=min_sequences)
+    note = scored.agreement.note if scored.agreement is not None else ""
+    if not found.success:
+        note = f"the scores of all keys do not follow the law as the attention does: {found.message}"
+    return replace(fit, message="; ".join(one for one in (fit.message, note) if one))
+
+
+def _differing(fits: Sequence[MatchFit | AttentionFit]) -> str:
     """The parameters in which two of the fits lie more than three standard errors and `SAME` apart."""
     rows = [[*one.beta, *([] if one.kappa is None else [one.kappa])] for one in fits]
     errors = [[*one.stderr, *([] if one.kappa_stderr is None else [one.kappa_stderr])] for one in fits]
@@ -302,6 +370,7 @@ class _Fitter:
         self.mask_known = np.zeros(1 << self.order, dtype=np.int64)
         self.bounds = np.full(1 << self.order, np.inf)
         self.underflowed = 0
+        self.agreement: Agreement | None = None
 
     def views(self) -> Iterator[QueryView]:
         return query_views(self.cap, columns=self.size + 1, source=self.source)
@@ -344,7 +413,20 @@ class _Fitter:
             "additivity_terms": len(tested),
             **self.residuals(additive, free, tested),
         }
-        return self.result(found, failure=self.distrust(found["r2_match"], min_r2, min_sequences))
+        influence = found.pop("influence")
+        if influence.shape[1] == self.order + self.cap.bos:  # BOS has no score where it is always shut out
+            self.agreement = agreement(
+                AttentionFitter(self.cap, law="additive", position=bool(self.places), own=False),
+                scores=np.append(found["beta"], found["kappa"] if self.cap.bos else []),
+                places=additive.coefficients[self.places],
+                influence=influence,
+            )
+            found |= {
+                "mass_gap": self.agreement.mass_gap,
+                "attention_beta": self.agreement.attention[: self.order],
+                "attention_kappa": float(self.agreement.attention[self.order]) if self.cap.bos else None,
+            }
+        return self.result(found, failure=self.distrust(found, min_r2, min_sequences))
 
     def note_underflow(self, view: QueryView) -> None:
         """Count it, and keep how far below the query's full matches an underflowed key must lie."""
@@ -386,13 +468,13 @@ class _Fitter:
         known = "; all that is known: " + ", ".join(words) if words else ""
         return f"{self.underflowed} attention weights underflowed and hide beta{known}"
 
-    def distrust(self, r2_match: float, min_r2: float, min_sequences: int) -> str | None:
+    def distrust(self, found: dict[str, Any], min_r2: float, min_sequences: int) -> str | None:
         """Why the numbers are not to be believed, or None."""
         if self.sequences < min_sequences:
             return f"{self.sequences} sequences; standard errors need at least {min_sequences}"
-        if r2_match < min_r2:
-            return f"matches explain {r2_match:.1%} of the scores; below {min_r2:.0%} no beta is trusted"
-        return None
+        if found["r2_match"] < min_r2:
+            return f"matches explain {found['r2_match']:.1%} of the scores; below {min_r2:.0%} no beta is trusted"
+        return distrust(r2_attended=found["r2_attended"], mass_gap=found["mass_gap"])
 
     def free_scores(self, free: Solution) -> Float[np.ndarray, " mask"]:
         """|beta|_M plus the interaction of M, for the masks that were seen."""
@@ -432,6 +514,7 @@ class _Fitter:
             found |= {"kappa": float(relative.mean()), "kappa_spread": float(relative.std())}
             if len(relative) < self.sequences * self.queries * self.cap.match_pattern.shape[1]:
                 found["bos_known"] = len(relative)
+        found["influence"] = influence
         covariance = clustered(influence)
         spread = np.sqrt(np.diag(covariance))
         found |= {"covariance": covariance, "stderr": spread[: self.order]}
@@ -468,6 +551,9 @@ class _Fitter:
             "additivity_gain": math.nan,
             "additivity_terms": 0,
             "early_score": lags,
+            "mass_gap": math.nan,
+            "attention_beta": lags,
+            "attention_kappa": unknown,
         }
 
     def result(self, found: dict[str, Any], *, failure: str | None) -> MatchFit:
@@ -483,6 +569,8 @@ class _Fitter:
             notes.append(f"{self.underflowed} attention weights underflowed; {self.equations.n} keys were left to fit")
         if failure is None and bos_known is not None:
             notes.append(f"kappa rests on the {bos_known} queries where BOS has a finite score")
+        if failure is None and self.agreement is not None and self.agreement.note:
+            notes.append(self.agreement.note)
         return MatchFit(
             **found,
             mask_count=self.mask_count,

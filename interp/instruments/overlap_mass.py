@@ -25,6 +25,7 @@ beside it. A negative beta makes some weights negative; the identity still holds
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ from jaxtyping import Float, Int64
 
 from interp.circuit.capture import Capture
 from interp.estimators.counts import superset_sum
+from interp.instruments.attention_fit import AttentionFit
 from interp.instruments.beta_kappa import MatchFit, fit_scores
 from interp.instruments.candidates import Array, QueryView, candidate_rows, query_views
 from interp.notation import is_contiguous, mask_bits, mask_name, overlap
@@ -199,8 +201,10 @@ class OverlapMass(Result):
         return "\n".join([*lines, *self.remarks()])
 
 
-def overlap_mass(cap: Capture, fit: MatchFit | None = None) -> OverlapMass:
+def overlap_mass(cap: Capture, fit: MatchFit | AttentionFit | None = None) -> OverlapMass:
     """Observed and predicted attention mass at the capture's queries; without `fit`, it is made from the capture.
+
+    `fit` may be of the scores or of the attention itself, but of the additive law.
 
     Queries before the first candidate have nothing to match and are left out. Several match heads are taken together:
     masses are means over them, and the prediction is the mean of each head's own law where `fit.heads` has them.
@@ -251,7 +255,7 @@ def overlap_mass(cap: Capture, fit: MatchFit | None = None) -> OverlapMass:
     )
 
 
-def _laws_of_heads(cap: Capture, fit: MatchFit) -> tuple[MatchFit, ...]:
+def _laws_of_heads(cap: Capture, fit: MatchFit | AttentionFit) -> Sequence[MatchFit | AttentionFit]:
     """The fit of each match head of the capture; a fit without heads serves all of them."""
     heads = int(cap.match_pattern.shape[1])
     if len(fit.beta) != cap.order or (fit.kappa is None) == cap.bos:
@@ -259,13 +263,15 @@ def _laws_of_heads(cap: Capture, fit: MatchFit) -> tuple[MatchFit, ...]:
             f"the fit is of order {len(fit.beta)} {'without' if fit.kappa is None else 'with'} BOS, "
             f"the capture of order {cap.order} {'with' if cap.bos else 'without'} BOS"
         )
+    if isinstance(fit, AttentionFit) and (fit.law != "additive" or fit.own is not None):
+        raise ValueError(f"masses are predicted from beta and kappa: give a fit of the additive law, not {fit.law}")
     if len(fit.heads) not in (0, heads):
         raise ValueError(f"the fit has {len(fit.heads)} match heads, the capture {heads}")
     return fit.heads or (fit,) * heads
 
 
 def _masses(
-    cap: Capture, own: tuple[MatchFit, ...]
+    cap: Capture, own: Sequence[MatchFit | AttentionFit]
 ) -> tuple[
     Float[np.ndarray, "batch query column"], Float[np.ndarray, "batch query column"], Float[np.ndarray, "batch order"]
 ]:

@@ -1,0 +1,335 @@
+"""The law that the attention itself shows: maximum likelihood of the match heads' attention, key by key.
+
+    fit = fit_scores(cap, source="attention", law="additive")
+    fit.beta, fit.kappa, fit.nats, fit.nats_explained
+
+`fit_scores` on scores weighs all keys alike, whether they are attended to or not. Here every query's attention is a
+distribution over keys, and the fit takes the parameters under which its cross-entropy is smallest
+(`interp.likelihood`): what counts is where the attention is. A law gives a key of mask M the score
+
+    additive   |beta|_M, the sum of beta_r over the lags in M (eq:transformer_estimator)
+    suffix     beta_1 + ... + beta_i, where {1..i} is the longest suffix in M: a match further back counts only after
+               an unbroken match, as in back-off
+    free       a number of its own for every mask; beta_r is then that of {r} alone
+
+and BOS the score kappa. With position=True every key gets a smooth function of its distance, too, centred over a
+query's candidates, as in the fit of scores. With own=True a key whose own token is the query's (x_s = x_t, lag 0) gets
+beta_0 more. A law says nothing of early keys: attention is renormalised over candidates and BOS, query by query, and
+the mass on early keys is reported. Queries with less than `MIN_COVERED` on candidates and BOS are left out.
+
+    nats             mean KL(attention || baseline). The baseline is the same law without matches: kappa and the
+                     positional term, fitted anew. This is what there is for matches to explain.
+    nats_explained   1 - KL(attention || law) / KL(attention || baseline), in [0, 1]
+    mass_gap         total variation distance between mean observed and mean predicted mass over {overlap 0..k, BOS}
+
+A fit is trusted if matches explain at least `MIN_EXPLAINED` of the nats and mass_gap is at most `MAX_MASS_GAP`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float, Int64
+
+from interp.circuit.capture import Capture
+from interp.instruments.attention_rows import attention_rows
+from interp.instruments.candidates import Array, candidate_rows, count_distances
+from interp.instruments.laws import Law, group_sizes, into_sizes, law_design
+from interp.likelihood import Likelihood, Maximum, influence, maximise
+from interp.notation import mask_name
+from interp.regression import clustered
+from interp.results import Result, mean_stderr, provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MIN_EXPLAINED = 0.5  # of the nats
+MAX_MASS_GAP = 0.1
+MIN_NATS = 1e-4  # attention nearer than this to its baseline has nothing to explain
+MIN_SEQUENCES = 10  # clusters; fewer cannot show how far estimates vary
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionFit(Result):
+    """A law fitted to attention by maximum likelihood. Arrays over lags have lag 1 first.
+
+    law                     "additive", "suffix" or "free"
+    beta, stderr            match weight per lag as the law has it (see the module), and its standard error, clustered
+                            by sequence
+    kappa, kappa_stderr     BOS score relative to an empty match at an average position; None without BOS
+    own, own_stderr         beta_0, the weight of the key's own token; None unless asked for
+    parameters, estimates   all parameters of the law by name: more than beta and kappa where the law is free
+    covariance              of the estimates
+    mask_score              [mask] the law's score of every mask; NaN where a free mask was never seen
+    position                [distance] the fitted positional term at distance 0, 1, ..., mean 0
+    nats, nats_stderr       see the module
+    nats_explained, nats_explained_stderr
+    groups                  names of the groups of keys: "|M|=0" .. "|M|=k", and "bos" where there is BOS
+    observed, predicted     mean mass of each group, renormalised over candidates and BOS
+    mass_gap                total variation distance between these two
+    early                   mean mass on early keys, before that
+    n, queries, sequences   queries in the fit (over all sequences and heads), queries of a sequence, sequences
+    left_out                queries left out, because nearly all of their attention is on early keys
+    heads                   where the capture has several match heads, the fit of each one alone; else empty
+    """
+
+    law: Law
+    beta: Float[np.ndarray, " lag"]
+    stderr: Float[np.ndarray, " lag"]
+    kappa: float | None
+    kappa_stderr: float | None
+    own: float | None
+    own_stderr: float | None
+    parameters: tuple[str, ...]
+    estimates: Float[np.ndarray, " parameter"]
+    covariance: Float[np.ndarray, "parameter parameter"]
+    mask_score: Float[np.ndarray, " mask"]
+    position: Float[np.ndarray, " distance"]
+    nats: float
+    nats_stderr: float
+    nats_explained: float
+    nats_explained_stderr: float
+    groups: tuple[str, ...]
+    observed: Float[np.ndarray, " group"]
+    predicted: Float[np.ndarray, " group"]
+    mass_gap: float
+    early: float
+    n: int
+    queries: int
+    sequences: int
+    left_out: int
+    success: bool
+    message: str
+    provenance: dict[str, Any] = field(repr=False)
+    heads: tuple[AttentionFit, ...] = ()
+
+    def table(self) -> pd.DataFrame:
+        """One row per parameter: parameter, estimate, stderr."""
+        import pandas as pd
+
+        errors = np.sqrt(np.diag(self.covariance))
+        return pd.DataFrame({"parameter": self.parameters, "estimate": self.estimates, "stderr": errors})
+
+    def masses(self) -> pd.DataFrame:
+        """One row per group of keys: group, observed, predicted."""
+        import pandas as pd
+
+        return pd.DataFrame({"group": self.groups, "observed": self.observed, "predicted": self.predicted})
+
+    def record(self) -> dict[str, Any]:
+        """All fields as JSON-able values; mask_score becomes a dict by the mask's name."""
+        record = super().record()
+        record["mask_score"] = {mask_name(mask): value for mask, value in enumerate(record["mask_score"])}
+        del record["heads"]
+        return record | ({"heads": [one.record() for one in self.heads]} if self.heads else {})
+
+    def __str__(self) -> str:
+        pairs = zip(self.beta, self.stderr, strict=True)
+        beta = ", ".join(f"{value:.4g} ± {error:.2g}" for value, error in pairs)
+        lines = [
+            f"{self.law} law of the attention of {self.n} queries, {self.sequences} sequences: "
+            f"{'ok' if self.success else 'FAILED'}",
+            f"  beta       {beta}"
+            + (f"; lag 0: {self.own:.4g} ± {self.own_stderr:.2g}" if self.own is not None else ""),
+        ]
+        if self.kappa is not None:
+            lines.append(f"  kappa      {self.kappa:.4g} ± {self.kappa_stderr:.2g}")
+        masses = ", ".join(
+            f"{name} {seen:.3f} ({law:.3f})"
+            for name, seen, law in zip(self.groups, self.observed, self.predicted, strict=True)
+        )
+        lines += [
+            f"  nats       {self.nats:.4f} ± {self.nats_stderr:.2g} beyond the baseline; the law explains "
+            f"{self.nats_explained:.1%} ± {self.nats_explained_stderr:.1%}",
+            f"  mass (law) {masses}; gap {self.mass_gap:.3f}",
+            f"  early keys {self.early:.3f} of the attention, not in the law",
+        ]
+        if self.message:
+            lines.append(f"  {self.message}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def fit_attention(
+    cap: Capture,
+    *,
+    law: Law = "additive",
+    position: bool = True,
+    own: bool = False,
+    min_explained: float = MIN_EXPLAINED,
+    min_sequences: int = MIN_SEQUENCES,
+) -> AttentionFit:
+    """The law under which the capture's attention is most likely. `fit_scores(source="attention")` is the way to it.
+
+    Several match heads are fitted together: one set of parameters for all.
+    """
+    return AttentionFitter(cap, law=law, position=position, own=own).fit(
+        min_explained=min_explained, min_sequences=min_sequences
+    )
+
+
+class AttentionFitter:
+    """The fit, with what comparisons with other fits need besides its result."""
+
+    def __init__(self, cap: Capture, *, law: Law, position: bool, own: bool) -> None:
+        self.cap = cap
+        self.law = law_design(law, order=cap.order, bos=cap.bos, own=own)
+        self.sizes = into_sizes(group_sizes(order=cap.order, bos=cap.bos, own=own), order=cap.order)
+        self.own = own
+        self.rows = attention_rows(cap, position=position, own=own)
+        self.likelihood: Likelihood = self.rows.likelihood(self.law)
+        self.columns = len(self.law.parameters) + self.rows.basis.shape[1]
+        self.seen = self.rows.counts.sum(axis=0) > 0
+        # How far each sequence moves each parameter; NaN until the fit is made.
+        self.influence = np.full((self.rows.sequences, len(self.law.parameters)), np.nan)
+
+    def fit(self, *, min_explained: float, min_sequences: int) -> AttentionFit:
+        """Baseline and law, standard errors, nats and masses."""
+        if reason := self.trouble():
+            return self.result(self.blank(), failure=reason)
+        zero = np.zeros((1, self.columns))
+        matches = self.law.matches
+        baseline = maximise(self.likelihood, start=zero, columns=[c for c in range(self.columns) if c not in matches])
+        # A group that no query sees has no parameter to be told.
+        known = [c for c in range(self.columns) if c not in self.unseen]
+        found = maximise(self.likelihood, start=baseline.theta, columns=known)
+        divergences = [self.rows.entropy - self.likelihood.logs(one.theta)[0] for one in (found, baseline)]
+        values = self.describe(found, law=divergences[0], baseline=divergences[1])
+        return self.result(values, failure=self.distrust(values, found, min_explained, min_sequences))
+
+    @property
+    def unseen(self) -> list[int]:
+        """Columns of a free law whose group was never seen."""
+        return [column for column in self.law.matches if not self.law.design[self.seen, column].any()]
+
+    def trouble(self) -> str | None:
+        """Why there is nothing to fit, or None."""
+        if count_distances(self.cap) < 2:
+            return "a query needs at least two candidate keys: the sequences are too short"
+        if not self.rows.entropy.size:
+            return f"all attention is on early keys: {self.rows.left_out} queries were left out"
+        if not np.isfinite(self.rows.entropy).all():
+            return "the attention is not finite"
+        if self.law.law != "free":
+            bits = self.law.design[: 1 << self.cap.order, : self.cap.order]
+            keys = self.rows.counts.sum(axis=0)[: len(bits)]
+            for lag in range(1, self.cap.order + 1):
+                matching = float(keys @ bits[:, lag - 1])
+                if matching in (0.0, float(keys.sum())):
+                    return f"lag {lag} never {'mis' if matching else ''}matches at a candidate key"
+        return None
+
+    def describe(self, found: Maximum, *, law: Array, baseline: Array) -> dict[str, Any]:
+        """The numbers of a fit: estimates and their errors, the nats, and masses by group."""
+        size = len(self.law.parameters)
+        estimates = np.where(found.told[0, :size], found.theta[0, :size], np.nan)
+        self.influence = influence(self.likelihood, found)[0, :, :size]
+        covariance = clustered(self.influence)
+        covariance[:, ~found.told[0, :size]] = covariance[~found.told[0, :size]] = np.nan
+        nats, nats_stderr = mean_stderr(baseline, clusters=self.rows.sequence)
+        explained, explained_stderr = share_explained(law, baseline, clusters=self.rows.sequence)
+        observed = self.rows.shares.mean(axis=0) @ self.sizes
+        predicted = self.likelihood.masses(found.theta)[0].mean(axis=0) @ self.sizes
+        scores = self.law.design[: 1 << self.cap.order, :size] @ np.where(np.isnan(estimates), 0.0, estimates)
+        visible = self.seen[: 1 << self.cap.order] | (self.law.law != "free")
+        return {
+            "estimates": estimates,
+            "covariance": covariance,
+            "mask_score": np.where(visible, scores, np.nan),
+            "position": self.rows.basis @ found.theta[0, size:],
+            "nats": nats,
+            "nats_stderr": nats_stderr,
+            "nats_explained": explained,
+            "nats_explained_stderr": explained_stderr,
+            "observed": observed,
+            "predicted": predicted,
+            "mass_gap": float(np.abs(observed - predicted).sum() / 2),
+        }
+
+    def distrust(self, values: dict[str, Any], found: Maximum, min_explained: float, min_sequences: int) -> str | None:
+        """Why the numbers are not to be believed, or None."""
+        names = np.array(self.law.parameters)
+        seen = [column for column in range(len(names)) if column not in self.unseen]
+        hidden = names[seen][~found.told[0, seen]]
+        if values["nats"] < MIN_NATS:
+            return f"the attention has {values['nats']:.1g} nats beyond its baseline: there is nothing to explain"
+        if not found.converged[0] or len(hidden):
+            what = ", ".join(hidden.tolist()) or "the parameters"
+            return f"the attention does not tell {what}: keys are collinear, or it is too sharp to show how sharp"
+        if self.rows.sequences < min_sequences:
+            return f"{self.rows.sequences} sequences; standard errors need at least {min_sequences}"
+        if values["nats_explained"] < min_explained:
+            return (
+                f"the law explains {values['nats_explained']:.1%} of the attention's nats; "
+                f"below {min_explained:.0%} no beta is trusted"
+            )
+        if values["mass_gap"] > MAX_MASS_GAP:
+            return f"the law's masses are off by {values['mass_gap']:.3f}; above {MAX_MASS_GAP} no beta is trusted"
+        return None
+
+    def blank(self) -> dict[str, Any]:
+        """The fields of a fit that found nothing."""
+        size, order = len(self.law.parameters), self.cap.order
+        groups = np.full(order + 1 + int(self.cap.bos), np.nan)
+        numbers = ("nats", "nats_stderr", "nats_explained", "nats_explained_stderr", "mass_gap")
+        return {
+            "estimates": np.full(size, np.nan),
+            "covariance": np.full((size, size), np.nan),
+            "mask_score": np.full(1 << order, np.nan),
+            "position": np.full(len(self.rows.basis), np.nan),
+            "observed": groups,
+            "predicted": groups,
+            **dict.fromkeys(numbers, math.nan),
+        }
+
+    def result(self, values: dict[str, Any], *, failure: str | None) -> AttentionFit:
+        """The fit with what is known about the data; a failure takes the estimates with it."""
+        if failure is not None:
+            gone = ("estimates", "covariance", "mask_score")
+            values |= {name: value for name, value in self.blank().items() if name in gone}
+        law, estimates = self.law, values["estimates"]
+        errors = np.sqrt(np.diag(values["covariance"]))
+
+        def one(column: int | None) -> tuple[float | None, float | None]:
+            return (None, None) if column is None else (float(estimates[column]), float(errors[column]))
+
+        kappa, own = one(law.kappa), one(law.own)
+        notes = [failure] if failure else []
+        if failure is None and self.rows.left_out:
+            notes.append(f"{self.rows.left_out} queries have all attention on early keys and were left out")
+        names = [f"|M|={size}" for size in range(self.cap.order + 1)] + ["bos"] * int(self.cap.bos)
+        return AttentionFit(
+            **values,
+            law=law.law,
+            beta=estimates[list(law.beta)],
+            stderr=errors[list(law.beta)],
+            kappa=kappa[0],
+            kappa_stderr=kappa[1],
+            own=own[0],
+            own_stderr=own[1],
+            parameters=law.parameters,
+            groups=tuple(names),
+            early=self.rows.early,
+            n=len(self.rows.sequence),
+            queries=len(candidate_rows(self.cap)),
+            sequences=self.rows.sequences,
+            left_out=self.rows.left_out,
+            success=failure is None,
+            message="; ".join(notes),
+            provenance=provenance(checkpoint=self.cap.checkpoint),
+        )
+
+
+def share_explained(
+    law: Float[np.ndarray, " row"], baseline: Float[np.ndarray, " row"], *, clusters: Int64[np.ndarray, " row"]
+) -> tuple[float, float]:
+    """1 - sum(law) / sum(baseline) of two divergences, with the standard error of the ratio (delta method)."""
+    mean = float(baseline.mean())
+    if mean <= 0:
+        return math.nan, math.nan
+    ratio = float(law.mean()) / mean
+    return 1.0 - ratio, mean_stderr((law - ratio * baseline) / mean, clusters=clusters)[1]

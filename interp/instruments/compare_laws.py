@@ -1,0 +1,137 @@
+"""Which law of attention predicts new sequences best: additive, suffix or free?
+
+    found = compare_laws(cap)
+    found.best, found.table()
+
+Every law is fitted to half of the sequences (`interp.instruments.attention_fit`) and judged on the other half, both
+ways round, so that each query is predicted once by parameters that have not seen it. A free law has more parameters
+than an additive one and cannot fit worse; on new sequences it can. The share of the nats that a law explains is against
+the baseline without matches, fitted to the same half. Laws are compared sequence by sequence: `behind` is what a law
+loses against the best one, in nats per query, and its standard error is that of the difference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.circuit.capture import Capture
+from interp.instruments.attention_fit import MIN_NATS, MIN_SEQUENCES, share_explained
+from interp.instruments.attention_rows import AttentionRows, attention_rows
+from interp.instruments.laws import Law, LawDesign, law_design
+from interp.likelihood import maximise
+from interp.results import Result, mean_stderr, provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ERRORS = 2  # standard errors by which the best law must lead
+
+
+@dataclass(frozen=True, kw_only=True)
+class LawComparison(Result):
+    """The laws, judged on sequences that they were not fitted to. Arrays have one number per law.
+
+    laws            their names
+    parameters      how many parameters each one has, without the positional term
+    nats_explained  share of the held-out nats that it explains, and its standard error
+    behind          nats per query that it loses against the best law, and the standard error of that; 0 for the best
+    best            the law that explains most
+    nats            mean KL(attention || baseline) on held-out sequences
+    n, sequences    queries and sequences
+    success         the best law leads the next one by two standard errors
+    """
+
+    laws: tuple[Law, ...]
+    parameters: tuple[int, ...]
+    nats_explained: Float[np.ndarray, " law"]
+    stderr: Float[np.ndarray, " law"]
+    behind: Float[np.ndarray, " law"]
+    behind_stderr: Float[np.ndarray, " law"]
+    best: Law
+    nats: float
+    n: int
+    sequences: int
+    success: bool
+    message: str
+    provenance: dict[str, Any] = field(repr=False)
+
+    def table(self) -> pd.DataFrame:
+        """One row per law: law, parameters, nats_explained, stderr, behind, behind_stderr."""
+        import pandas as pd
+
+        names = ("parameters", "nats_explained", "stderr", "behind", "behind_stderr")
+        return pd.DataFrame({"law": self.laws, **{name: getattr(self, name) for name in names}})
+
+    def __str__(self) -> str:
+        lines = [f"laws of attention on held-out sequences, {self.n} queries, {self.nats:.4f} nats to explain"]
+        for place, law in enumerate(self.laws):
+            behind = (
+                "best" if law == self.best else f"{self.behind[place]:.5f} ± {self.behind_stderr[place]:.2g} behind"
+            )
+            lines.append(
+                f"  {law:<9} {self.nats_explained[place]:.2%} ± {self.stderr[place]:.2%} explained, "
+                f"{self.parameters[place]} parameters, {behind}"
+            )
+        if self.message:
+            lines.append(f"  {self.message}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def compare_laws(cap: Capture, *, position: bool = True, own: bool = False) -> LawComparison:
+    """Fit the three laws to one half of the sequences and judge them on the other, both ways round.
+
+    Several match heads are taken together, as one law for all. At order 1 the three laws are one.
+    """
+    sequences = int(cap.tokens.shape[0])
+    if sequences < 2 * MIN_SEQUENCES:
+        raise ValueError(f"{sequences} sequences; halves of at least {MIN_SEQUENCES} are needed")
+    rows = attention_rows(cap, position=position, own=own)
+    laws = get_args(Law)
+    designs = [law_design(law, order=cap.order, bos=cap.bos, own=own) for law in laws]
+    held, baseline = np.zeros((len(laws), len(rows.sequence))), np.zeros(len(rows.sequence))
+    for odd in (False, True):
+        test = np.arange(sequences) % 2 == int(odd)
+        train, new = rows.some(~test), rows.some(test)
+        place = test[rows.sequence]
+        for index, design in enumerate(designs):
+            held[index, place] = _held_out(train, new, design, matches=True)
+        baseline[place] = _held_out(train, new, designs[0], matches=False)
+    nats = float(baseline.mean())
+    best = int(held.mean(axis=1).argmin())
+    behind = [mean_stderr(one - held[best], clusters=rows.sequence) for one in held]
+    explained = [share_explained(one, baseline, clusters=rows.sequence) for one in held]
+    clear = all(gap > ERRORS * error for place, (gap, error) in enumerate(behind) if place != best)
+    message = "" if clear else "the best law leads by less than two standard errors: they cannot be told apart"
+    if nats < MIN_NATS:
+        clear, message = False, f"{nats:.1g} nats beyond the baseline: there is nothing to explain"
+    return LawComparison(
+        laws=laws,
+        parameters=tuple(len(design.parameters) for design in designs),
+        nats_explained=np.array([share for share, _ in explained]),
+        stderr=np.array([error for _, error in explained]),
+        behind=np.array([gap for gap, _ in behind]),
+        behind_stderr=np.array([error for _, error in behind]),
+        best=laws[best],
+        nats=nats,
+        n=len(rows.sequence),
+        sequences=sequences,
+        success=clear,
+        message=message,
+        provenance=provenance(checkpoint=cap.checkpoint),
+    )
+
+
+def _held_out(
+    train: AttentionRows, new: AttentionRows, design: LawDesign, *, matches: bool
+) -> Float[np.ndarray, " row"]:
+    """KL(attention || law) of every new row, with parameters from the others."""
+    size = len(design.parameters) + train.basis.shape[1]
+    used = [column for column in range(size) if matches or column not in design.matches]
+    found = maximise(train.likelihood(design), start=np.zeros((1, size)), columns=used)
+    return np.asarray(new.entropy - new.likelihood(design).logs(found.theta)[0])
