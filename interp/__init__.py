@@ -71,6 +71,9 @@ if TYPE_CHECKING:
     from interp.instruments.copy_heads import copy_heads as copy_heads
     from interp.instruments.direct_path import DirectPath as DirectPath
     from interp.instruments.direct_path import direct_path as direct_path
+    from interp.instruments.find_circuit import FoundCircuit as FoundCircuit
+    from interp.instruments.find_circuit import find_circuit as find_circuit
+    from interp.instruments.head_scan import HeadScan as HeadScan
     from interp.instruments.identity_blocks import IdentityBlocks as IdentityBlocks
     from interp.instruments.identity_blocks import identity_blocks as identity_blocks
     from interp.instruments.label_symmetry import LabelSymmetry as LabelSymmetry
@@ -84,6 +87,7 @@ if TYPE_CHECKING:
     from interp.instruments.replacement import ReplacedHead as ReplacedHead
     from interp.instruments.replacement import ReplacedHeads as ReplacedHeads
     from interp.instruments.replacement import replace_heads as replace_heads
+    from interp.instruments.scan_heads import scan_heads as scan_heads
     from interp.instruments.smoothing_source import SmoothingSource as SmoothingSource
     from interp.instruments.smoothing_source import smoothing_source as smoothing_source
     from interp.instruments.vote_weight import VoteWeight as VoteWeight
@@ -243,6 +247,12 @@ _HOMES = {
         "ReplacedHeads",
         "replace_heads",
     ),
+    "instruments.find_circuit": (
+        "FoundCircuit",
+        "find_circuit",
+    ),
+    "instruments.head_scan": ("HeadScan",),
+    "instruments.scan_heads": ("scan_heads",),
     "instruments.smoothing_source": (
         "SmoothingSource",
         "smoothing_source",

@@ -53,6 +53,7 @@ class GroupLikelihood:
     counts     [row, group] keys of each group; the same for all heads
     design     [group, column]
     sequence   [row] which sequence each row comes from
+    kept       [head, row] rows that count; all, if it is not given
     """
 
     def __init__(
@@ -63,8 +64,10 @@ class GroupLikelihood:
         design: Float[np.ndarray, "group column"],
         sequence: Int64[np.ndarray, " row"],
         sequences: int,
+        kept: Bool[np.ndarray, "head row"] | None = None,
     ) -> None:
-        self.shares, self.counts, self.design = shares, counts, design
+        self.shares = shares if kept is None else np.where(kept[..., None], shares, 0.0)
+        self.counts, self.design, self.kept = counts, design, kept
         self.sequence, self.sequences = sequence, sequences
         self.rows = len(sequence)
         with np.errstate(divide="ignore"):
@@ -75,7 +78,10 @@ class GroupLikelihood:
         scores = theta @ self.design.T
         weights = scores[:, None, :] + self._log_counts
         totals = logsumexp(weights, axis=-1)
-        return scores, totals, np.exp(weights - totals[..., None])
+        masses = np.exp(weights - totals[..., None])
+        if self.kept is None:
+            return scores, totals, masses
+        return scores, np.where(self.kept, totals, 0.0), np.where(self.kept[..., None], masses, 0.0)
 
     def evaluate(self, theta: Float[np.ndarray, "head column"]) -> Evaluation:
         """Value and derivatives at one parameter vector per head."""

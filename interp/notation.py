@@ -75,7 +75,7 @@ def as_tokens(
     return array
 
 
-def check_order(order: int) -> int:
+def check_order(order: Any) -> int:
     """An order k >= 1 that this suite can hold masks for."""
     if type(order) is bool or not isinstance(order, (int, np.integer)) or order < 1:
         raise ValueError(f"order must be an integer >= 1, got {order!r}")

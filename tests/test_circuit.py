@@ -53,7 +53,7 @@ def test_planted_betas_come_back_from_heads_that_agree(alike: ip.Circuit, chains
     seen = ip.capture(alike, chains.tokens)
     fit = ip.fit_scores(seen)
     assert fit.success
-    assert fit.message == ""
+    assert "differ" not in fit.message
     assert fit.beta == pytest.approx((2.7, 1.2), abs=1e-9)
     assert fit.kappa == pytest.approx(1.5, abs=1e-9)
     mass = ip.overlap_mass(seen)
@@ -69,7 +69,7 @@ def test_planted_betas_come_back_from_heads_that_differ(unlike: ip.Circuit, chai
     for one, beta, kappa in zip(fit.heads, BETAS, KAPPAS, strict=True):
         assert one.beta == pytest.approx(beta, abs=1e-9)
         assert one.kappa == pytest.approx(kappa, abs=1e-9)
-    assert fit.message == "the match heads differ in beta_1, beta_2, kappa: `heads` has the fit of each one"
+    assert fit.message.endswith("the match heads differ in beta_1, beta_2, kappa: `heads` has the fit of each one")
     assert fit.beta == pytest.approx(np.mean(BETAS, axis=0), abs=1e-9)  # one beta for both is their mean
     assert fit.record()["heads"][1]["beta"] == pytest.approx(BETAS[1])
     mass = ip.overlap_mass(seen, fit)

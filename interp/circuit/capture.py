@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float, Int64
 
 from interp.circuit.circuit import Circuit, Head, as_circuit, head_name
+from interp.circuit.queries import query_positions, untrained_note
 from interp.circuit.runner import Hook, observe
 from interp.estimators.counts import match_masks
 from interp.notation import Tokens, key_kinds, kind_masses
@@ -26,7 +27,7 @@ from interp.notation import Tokens, key_kinds, kind_masses
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Query: TypeAlias = Literal["last", "all"] | Sequence[int]
+Query: TypeAlias = Literal["last", "all", "trained"] | Sequence[int]
 
 COPY_BYTES = 256 << 20  # copy patterns kept in a capture
 MATCH_BYTES = 256 << 20  # match attention kept in a capture; twice that while it is put together
@@ -44,6 +45,7 @@ class Capture:
     match_pattern  [batch, match, query, key] after it
     queries        the key index of each query of the match arrays: the last position only, unless asked otherwise
     copy_heads, match_heads   the (layer, head) behind each entry of the head axes
+    note           a warning about what was read, where there is one
 
     Positions count BOS, where there is one, as position 0: token t sits at key t + bos.
     """
@@ -59,6 +61,7 @@ class Capture:
     copy_heads: tuple[Head, ...] = ()
     match_heads: tuple[Head, ...] = ()
     checkpoint: str | None = None
+    note: str = ""
 
     @property
     def copy_tokens(self) -> Int64[torch.Tensor, "copy_batch length"]:
@@ -114,7 +117,7 @@ class Capture:
             f"Capture of {batch} sequences of {length} tokens{' after BOS' if self.bos else ''}\n"
             f"  order {self.order}, vocabulary {self.vocab}\n"
             f"  copy pattern   {heads} heads, {self.copy_pattern.shape[0]} sequences, all queries\n"
-            f"  match          {queries}{several}"
+            f"  match          {queries}{several}" + (f"\n  {self.note}" if self.note else "")
         )
 
     __repr__ = __str__
@@ -134,9 +137,9 @@ def capture(
 ) -> Capture:
     """Run the model and keep its copy patterns, match scores and match patterns.
 
-    query="last" keeps the match attention of the last position, "all" of every position, a list of token indices t
-    that of these. Instruments on the match heads need no copy patterns: copies=False keeps none, which saves time and
-    memory on long sequences.
+    query="last" keeps the match attention of the last position, "all" of every position, "trained" of those where the
+    model's loss has a target (`interp.circuit.queries`), a list of token indices t that of these. Instruments on the
+    match heads need no copy patterns: copies=False keeps none, which saves time and memory on long sequences.
 
     For a model of this suite and for a `Circuit` nothing else is needed. For a HookedTransformer from elsewhere give
     the arguments of `Circuit` by hand: `order`, and where they apply `copy_heads`, `match_heads`, `vocab`, `bos` and
@@ -148,7 +151,7 @@ def capture(
     )
     circuit.require_match()
     array = circuit.check(tokens)
-    queries = _queries(query, array.shape[1], bos=circuit.has_bos)
+    queries = query_positions(query, circuit, array.shape[1])
     kept = _Kept(circuit, array.shape, queries, copies=copies, asked=query)
     # Copy patterns are read whole, so the sequences that keep theirs are run whole.
     last_alone = queries.tolist() == [kept.keys - 1]
@@ -166,6 +169,7 @@ def capture(
         copy_heads=circuit.known_copy_heads,
         match_heads=circuit.match_heads,
         checkpoint=checkpoint,
+        note=untrained_note(queries, circuit, array.shape[1]),
     )
 
 
@@ -183,7 +187,7 @@ class _Kept:
             raise ValueError(
                 f"query={asked!r} on {batch} sequences would keep {per_sequence * batch >> 20} MiB of attention; "
                 f"use at most {max(1, MATCH_BYTES // per_sequence)} sequences"
-                + (", or query='last'" if isinstance(asked, str) and asked == "all" else "")
+                + (", or query='last'" if isinstance(asked, str) else "")
             )
         per_copy = circuit.dtype.itemsize * max(1, len(self.copying)) * self.keys**2
         self.room = min(batch, max(1, COPY_BYTES // per_copy)) if copies and self.copying else 0
@@ -243,21 +247,3 @@ def _circuit_of(model: Any, place: dict[str, Any], *, layers: dict[str, Any]) ->
     if not layers and not any(value is not None for value in place.values()) and not hasattr(model, "run_with_hooks"):
         return as_circuit(model)  # says what is wrong with it
     return Circuit.in_layers(model, **layers, **place)
-
-
-def _queries(query: Any, length: int, *, bos: bool) -> Int64[torch.Tensor, " query"]:
-    """The key index of every query that was asked for."""
-    if isinstance(query, str):
-        if query not in ("last", "all"):
-            raise ValueError(f"query must be 'last', 'all' or a list of token indices, got {query!r}")
-        return torch.arange(length + bos)[-1 if query == "last" else 0 :]
-    try:
-        asked = [int(t) for t in query]
-    except (TypeError, ValueError):
-        raise ValueError(f"query must be 'last', 'all' or a list of token indices, got {query!r}") from None
-    for t in asked:
-        if not -length <= t < length:
-            raise ValueError(f"query {t} is outside the tokens 0..{length - 1}")
-    if not asked:
-        raise ValueError("query lists no token index")
-    return torch.tensor(sorted({t % length for t in asked})) + int(bos)

@@ -301,6 +301,8 @@ class AttentionFitter:
         notes = [failure] if failure else []
         if failure is None and self.rows.left_out:
             notes.append(f"{self.rows.left_out} queries have all attention on early keys and were left out")
+        if self.cap.note:
+            notes.append(self.cap.note)
         names = [f"|M|={size}" for size in range(self.cap.order + 1)] + ["bos"] * int(self.cap.bos)
         return AttentionFit(
             **values,

@@ -571,6 +571,8 @@ class _Fitter:
             notes.append(f"kappa rests on the {bos_known} queries where BOS has a finite score")
         if failure is None and self.agreement is not None and self.agreement.note:
             notes.append(self.agreement.note)
+        if self.cap.note:
+            notes.append(self.cap.note)
         return MatchFit(
             **found,
             mask_count=self.mask_count,

@@ -1,0 +1,58 @@
+"""Which queries of a sequence are read: the last, all, those that a model was trained at, or some by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Int64
+
+from interp.circuit.circuit import Circuit
+from interp.hooked.transformer import InductionTransformer
+
+NAMES = "'last', 'all', 'trained' or a list of token indices"
+
+
+def query_positions(query: Any, circuit: Circuit, length: int) -> Int64[torch.Tensor, " query"]:
+    """The key index of every query that was asked for; BOS, where there is one, is key 0.
+
+    "trained" is where the model's loss has a target. For a model of this suite that is the last position. Other models
+    are taken for next-token models: all positions of a full context but the last, which has no next token.
+    """
+    bos = int(circuit.has_bos)
+    if isinstance(query, str):
+        if query not in ("last", "all", "trained"):
+            raise ValueError(f"query must be {NAMES}, got {query!r}")
+        every = torch.arange(length + bos)
+        if query == "all":
+            return every
+        if query == "last" or isinstance(circuit.model, InductionTransformer):
+            return every[-1:]
+        return every[: len(every) - int(last_is_untrained(circuit, length))]
+    try:
+        asked = [int(t) for t in query]
+    except (TypeError, ValueError):
+        raise ValueError(f"query must be {NAMES}, got {query!r}") from None
+    for t in asked:
+        if not -length <= t < length:
+            raise ValueError(f"query {t} is outside the tokens 0..{length - 1}")
+    if not asked:
+        raise ValueError("query lists no token index")
+    return torch.tensor(sorted({t % length for t in asked})) + bos
+
+
+def last_is_untrained(circuit: Circuit, length: int) -> bool:
+    """Whether a next-token loss never reaches the last position: the context is full, so that no token can follow."""
+    if isinstance(circuit.model, InductionTransformer):
+        return False
+    return length + circuit.has_bos == int(circuit.model.cfg.n_ctx)
+
+
+def untrained_note(queries: Int64[torch.Tensor, " query"], circuit: Circuit, length: int) -> str:
+    """A warning where only the last position of a full context is read, else nothing."""
+    if not last_is_untrained(circuit, length) or queries.tolist() != [length - 1 + circuit.has_bos]:
+        return ""
+    return (
+        "this reads the last position of a full context, which has no next token: if the model was trained to predict "
+        "the next token, it was never trained there; query='trained' reads where it was"
+    )
