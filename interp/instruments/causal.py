@@ -181,25 +181,18 @@ def causal_tests(
     measured += [bench.ablate_copy_head(place) for place in circuit.known_copy_heads]
     uniform = bench.spread_evenly()
     loss, loss_stderr = mean_stderr(bench.losses)
-    unknown = (math.nan,) * 4
-    recovered = unknown if heads is None else bench.recovered(measured[0], uniform)
-    by_pairs = unknown if pair_law is None else bench.recovered(pair_law, uniform)
+    recovered = bench.recovered(None if heads is None else measured[0], uniform)
+    by_pairs = bench.recovered(pair_law, uniform)
     message = "no law was given, so none was tested" if heads is None else ""
-    if heads is not None and math.isnan(recovered[0]):
+    if heads is not None and math.isnan(recovered["loss_recovered"]):
         message = "even attention costs this model no loss, so there is none to recover"
     weights, pseudo = _as_given(heads)
     return CausalTests(
         edits=tuple(row.summary(bench.losses) for row in [*measured, uniform]),
         loss=loss,
         loss_stderr=loss_stderr,
-        loss_recovered=recovered[0],
-        loss_recovered_stderr=recovered[1],
-        kl_recovered=recovered[2],
-        kl_recovered_stderr=recovered[3],
-        pair_loss_recovered=by_pairs[0],
-        pair_loss_recovered_stderr=by_pairs[1],
-        pair_kl_recovered=by_pairs[2],
-        pair_kl_recovered_stderr=by_pairs[3],
+        **recovered,
+        **{f"pair_{name}": value for name, value in by_pairs.items()},
         beta=weights,
         kappa=pseudo,
         floor=floor,

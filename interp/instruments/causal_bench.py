@@ -183,10 +183,18 @@ class CausalBench:
         name = f"copy_head_{place[1] if len(layers) == 1 else head_name(place)}"
         return self._measured(name, edited, control, change=float(torch.cat(distances).mean()))
 
-    def recovered(self, law: Measured, uniform: Measured) -> tuple[float, float, float, float]:
-        """The shares of loss and of predictions that a law recovers, each with its standard error."""
-        lost = _recovered(law.losses - self.losses, uniform.losses - self.losses)
-        return (*lost, *_recovered(law.kls, uniform.kls))
+    def recovered(self, law: Measured | None, uniform: Measured) -> dict[str, float]:
+        """The shares of loss and of predictions that a law recovers, with standard errors; NaN where there is none."""
+        loss = kls = (math.nan, math.nan)
+        if law is not None:
+            loss = _recovered(law.losses - self.losses, uniform.losses - self.losses)
+            kls = _recovered(law.kls, uniform.kls)
+        return {
+            "loss_recovered": loss[0],
+            "loss_recovered_stderr": loss[1],
+            "kl_recovered": kls[0],
+            "kl_recovered_stderr": kls[1],
+        }
 
     def _edit_pattern(self, name: str, rows: torch.Tensor, *, control: torch.Tensor | None = None) -> Measured:
         distance = (rows - self.pattern).abs().sum(-1) / 2

@@ -205,12 +205,10 @@ def vote_weight(
     model = circuit.model
     if reason := not_linear(model):
         return _unknown(reason, floor=floor, provenance=origin)
-    assert isinstance(model, InductionTransformer)
     array = circuit.check(tokens)
     truth = check_next_law(next_law, array, vocab=circuit.vocab)
     if len(array) < MIN_SEQUENCES:
-        reason = f"{len(array)} sequences; at least {MIN_SEQUENCES} are needed"
-        return _unknown(reason, floor=floor, provenance=origin)
+        return _unknown(f"{len(array)} sequences; at least {MIN_SEQUENCES} are needed", floor=floor, provenance=origin)
     stream, pattern = final_stream(circuit, array)
     weights = model.unembed.W_U.detach().cpu().double()
     sums = stream @ weights
@@ -235,9 +233,7 @@ def vote_weight(
         weights=_by_matches(base, votes, full.sum(-1), alpha=alpha),
         level_spread=spread,
         level_full=falls,
-        query_side=None if sides is None else sides.query,
-        key_side=None if sides is None else sides.key,
-        opposed=None if sides is None else sides.opposed,
+        **_by_side(sides),
         compared=math.nan if sides is None or not varies else explained(level, sides.comparison),
         kl=divergence.mean,
         kl_stderr=divergence.stderr,
@@ -249,6 +245,13 @@ def vote_weight(
         message="; ".join(_notes(moved.clipped, negative, sides)),
         provenance=origin,
     )
+
+
+def _by_side(sides: Sides | None) -> dict[str, Any]:
+    """The fields of the result that tell query and key side apart."""
+    if sides is None:
+        return dict.fromkeys(("query_side", "key_side", "opposed"))
+    return {"query_side": sides.query, "key_side": sides.key, "opposed": sides.opposed}
 
 
 def _token_votes(circuit: Circuit, stream: torch.Tensor, pattern: torch.Tensor) -> torch.Tensor:
