@@ -97,6 +97,8 @@ def planted_results() -> dict[str, Any]:
     pairs = ip.fit_score_pairs(cap)
     prior = ip.HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0))
     tokens = CHAINS.tokens
+    deep = ip.Circuit(planted.planted_deep(), bos=True, **planted.DEEP)
+    repeated = torch.randint(4, (30, 12), generator=torch.Generator().manual_seed(0)).repeat(1, 2)
     return {
         "MatchFit": FITTED,
         "PairFit": pairs,
@@ -109,6 +111,7 @@ def planted_results() -> dict[str, Any]:
         "SmoothingSource": ip.smoothing_source(MODEL, tokens, **TRUTH),
         "DirectPath": ip.direct_path(MODEL, tokens, **TRUTH),
         "VoteWeight": ip.vote_weight(MODEL, tokens, **TRUTH, alpha=1.0),
+        "ReplacedHeads": ip.replace_heads(deep, repeated, queries=range(12, 23), draws=1),
         "OptimalParameters": ip.optimal_parameters(prior, length=24, bos=True, draws=400),
         "JelinekMercerFit": ip.tune_jelinek_mercer(prior, length=24, draws=400),
         "BayesPredictive": ip.bayes_predictive(tokens[:4], prior=prior, draws=40),
@@ -393,6 +396,17 @@ def test_vote_weight(good: dict[str, Any], bad: dict[str, Any]) -> None:
     assert list(weights) == pytest.approx([row.weight for row in result.weights], nan_ok=True)
     assert list(counted) == pytest.approx([row.counted for row in result.weights], nan_ok=True)
     assert not bad["VoteWeight"].plot().lines
+
+
+def test_replaced_heads(good: dict[str, Any]) -> None:
+    result = good["ReplacedHeads"]
+    ax = result.plot()
+    found = bars(ax)
+    assert heights(found["edit"]) == pytest.approx([row.change for row in result.edits])
+    controls = [row.control_change for row in result.edits]
+    assert heights(found["control"]) == pytest.approx([one for one in controls if one is not None])
+    assert None in controls
+    assert ticks(ax) == list(result)
 
 
 def test_optimal_parameters(good: dict[str, Any]) -> None:
