@@ -202,15 +202,14 @@ def vote_weight(
     origin = provenance(seed=seed, checkpoint=checkpoint)
     alpha = None if alpha is None else check_positive(alpha, name="alpha")
     circuit = as_circuit(model)
-    model = circuit.model
-    if reason := not_linear(model):
+    if reason := not_linear(circuit.model):
         return _unknown(reason, floor=floor, provenance=origin)
     array = circuit.check(tokens)
     truth = check_next_law(next_law, array, vocab=circuit.vocab)
     if len(array) < MIN_SEQUENCES:
         return _unknown(f"{len(array)} sequences; at least {MIN_SEQUENCES} are needed", floor=floor, provenance=origin)
     stream, pattern = final_stream(circuit, array)
-    weights = model.unembed.W_U.detach().cpu().double()
+    weights = circuit.model.unembed.W_U.detach().cpu().double()
     sums = stream @ weights
     level = sums.mean(-1)
     base = laws(circuit, array)
