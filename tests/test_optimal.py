@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
+from interp.chains.urn import draw_batch
 from interp.divergence import kl_divergence
 from interp.estimators.counts import mask_counts
-from interp.estimators.optimal import _features, _population_loss, optimal_parameters
+from interp.estimators.optimal import optimal_parameters, population_divergence
+from interp.estimators.population import Population, _draw_families, draw_population, pooled, population_loss
 from interp.estimators.soft_matching import add_alpha, soft_matching, soft_matching_from_counts
 
 HIERARCHICAL = HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
@@ -22,28 +24,83 @@ HIERARCHICAL = HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
 def test_loss_and_derivatives_equal_autograd(order, vocab, bos):
     prior = HierarchicalDirichlet(order=order, vocab=vocab, eta=(4.0,) * order)
     # Long enough that all symbols occur in all sequences; then nothing is left out without BOS.
-    chains = prior.sample(batch=40, length=200, seed=0)
-    counts = mask_counts(chains.tokens, order=order, vocab=vocab)
-    seen = (counts.sum(1) > 0).all(-1)
-    counts, laws = counts[seen], chains.next_law[seen]
+    sample = draw_population(prior, length=200, order=order, draws=80, seed=0, family=2)
+    seen = (sample.counts.sum(1) > 0).all(-1).reshape(-1, 2).all(1).repeat(2)
+    kept = {name: getattr(sample, name)[seen] for name in ("counts", "targets", "laws", "entropies")}
+    sample = Population(**kept, family=2)
+    counts, targets = torch.from_numpy(sample.counts), torch.from_numpy(sample.targets)
     theta = torch.linspace(2.0, -0.5, order + bos, dtype=torch.float64)
 
-    def loss(parameters):
+    def losses(parameters):
         kappa = parameters[-1] if bos else None
         law = soft_matching_from_counts(counts, beta=parameters[:order], kappa=kappa)
-        return -(laws * law.log()).sum(-1).mean()
+        return -(targets * law.log()).sum(-1).reshape(-1, 2).mean(1)
 
-    n = len(laws)
-    losses, gradients, hessian = np.empty(n), np.empty((n, order + bos)), np.empty((order + bos,) * 2)
-    features = _features(1 << order, bos=bos)
-    _population_loss(
-        counts.numpy().astype(np.int32), laws.numpy(), features, theta.numpy(), bos, losses, gradients, hessian
-    )
-    assert losses.mean() == pytest.approx(float(loss(theta)))
-    expected = torch.autograd.functional.jacobian(loss, theta)
-    np.testing.assert_allclose(gradients.mean(0), expected.numpy(), atol=1e-12)
-    curvature = torch.autograd.functional.hessian(loss, theta)
-    np.testing.assert_allclose(hessian / n, curvature.numpy(), atol=1e-12)
+    point = population_loss(sample, theta.numpy(), bos=bos)
+    np.testing.assert_allclose(point.losses, losses(theta).numpy(), rtol=1e-12)
+    gradients = torch.autograd.functional.jacobian(losses, theta).numpy()
+    np.testing.assert_allclose(point.gradients, gradients, atol=1e-12)
+    np.testing.assert_allclose(point.gradient, gradients.mean(0), atol=1e-12)
+    curvature = torch.autograd.functional.hessian(lambda parameters: losses(parameters).mean(), theta)
+    np.testing.assert_allclose(point.hessian, curvature.numpy(), atol=1e-12)
+
+
+def test_unseen_symbols_and_extreme_scores():
+    """A symbol without votes is left out; scores far apart neither overflow nor turn into NaN."""
+    counts = np.array([[[3, 0, 1], [0, 0, 0]], [[0, 0, 0], [0, 2, 0]]], dtype=np.int32)
+    targets = np.array([[0.5, 0.25, 0.25], [0.2, 0.5, 0.3]])
+    sample = Population(counts=counts, targets=targets, laws=targets, entropies=np.zeros(2), family=1)
+    plain = population_loss(sample, np.array([1.0]), bos=False)
+    assert plain.losses == pytest.approx([-0.5 * math.log(0.75) - 0.25 * math.log(0.25), 0.0])
+    assert plain.gradient == pytest.approx([0.0])
+    far = population_loss(sample, np.array([900.0, -900.0]), bos=True)
+    assert np.isfinite(far.losses).all()
+    assert np.isfinite(far.hessian).all()
+
+
+@pytest.mark.parametrize(
+    ("prior", "order", "length"),
+    [
+        (HierarchicalDirichlet(order=2, vocab=3, eta=(4.0, 2.0)), 2, 30),  # counted from a table
+        (HierarchicalDirichlet(order=3, vocab=4, eta=(4.0, 2.0, 1.0)), 3, 20),  # counted from positions
+        (IndependentDirichlet(order=2, vocab=3), 1, 12),
+        (IndependentDirichlet(order=1, vocab=3), 3, 12),
+        (HierarchicalDirichlet(order=3, vocab=2, eta=(1.0, 2.0, 3.0)), 3, 4),  # the shortest
+    ],
+)
+def test_families_are_exact_draws(prior, order, length):
+    """From the same uniforms, each member is the sequence that the plain sampler draws, whoever was drawn before."""
+    rng = np.random.default_rng(0)
+    tail = min(prior.order, length - prior.order)
+    stems, ends = rng.random((20, length - tail)), rng.random((20, 5, tail))
+    counts = np.zeros((100, 1 << order, prior.vocab), dtype=np.int32)
+    customers = np.empty((100, prior.order + 1, prior.vocab), dtype=np.int32)
+    _draw_families(stems, ends, prior.concentrations(), prior.independent, counts, customers)
+    tokens = np.empty((100, length), dtype=np.int64)
+    seated = np.empty(customers.shape, dtype=np.int64)
+    uniforms = np.concatenate([stems.repeat(5, axis=0), ends.reshape(100, tail)], axis=1)
+    setting = (prior.order, prior.vocab, prior.concentrations(), prior.independent)
+    draw_batch(uniforms, tokens, seated, *setting)
+    np.testing.assert_array_equal(counts, mask_counts(tokens, order=order, vocab=prior.vocab).numpy())
+    depths = slice(prior.order if prior.independent else 0, None)
+    np.testing.assert_array_equal(customers[:, depths], seated[:, depths])
+
+
+@pytest.mark.parametrize("prior", [HIERARCHICAL, IndependentDirichlet(order=2, vocab=5, alpha=0.5)])
+def test_population_has_the_expected_divergence_of_plain_samples(prior):
+    theta = np.array([2.0, 1.0, 3.0])
+    sample = draw_population(prior, length=24, order=2, draws=40_000, seed=1)
+    assert sample.family == 8
+    mean, error, floored = population_divergence(sample, theta, bos=True)
+    chains = prior.sample(batch=40_000, length=24, seed=2, method="collapsed")
+    plain = kl_divergence(chains.next_law, soft_matching(chains.tokens, vocab=5, beta=theta[:2], kappa=3.0))
+    assert mean == pytest.approx(plain.mean, abs=4 * math.hypot(error, plain.stderr))
+    assert floored == 0
+    np.testing.assert_allclose(sample.targets.sum(1), 1.0)
+    # One expectation of the next law, conditioned on less and on more.
+    apart = pooled((sample.laws - sample.targets)[:, 0] * sample.targets[:, 1], family=8)
+    assert abs(apart.mean()) <= 4 * apart.std() / len(apart) ** 0.5
+    assert (sample.laws != sample.targets).any() == (not prior.independent)
 
 
 @pytest.mark.parametrize(

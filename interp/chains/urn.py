@@ -42,7 +42,7 @@ def _empty_node(urn: Urn, node: int, vocab: int) -> None:
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def _walk_to_context(tokens: NDArray[Any], position: int, order: int, vocab: int, urn: Urn) -> None:
+def walk_to_context(tokens: NDArray[Any], position: int, order: int, vocab: int, urn: Urn) -> None:
     """Put into `path` the nodes of the context that ends just before `position`, opening those that are new."""
     path = urn[3]
     opened = walk(tokens, position, order, (urn[0], path))
@@ -102,9 +102,9 @@ def draw_chain(
     for t in range(min(order, length)):
         tokens[t] = min(int(uniforms[t] * vocab), vocab - 1)
     for t in range(order, length):
-        _walk_to_context(tokens, t, order, vocab, urn)
+        walk_to_context(tokens, t, order, vocab, urn)
         tokens[t] = draw_token(uniforms[t], order, vocab, concentrations, independent, urn)
-    _walk_to_context(tokens, length, order, vocab, urn)
+    walk_to_context(tokens, length, order, vocab, urn)
 
 
 @njit(cache=True)

@@ -319,11 +319,12 @@ def _draw_laws(
             base = 1.0 / vocab if node == 0 else laws[parents[node], m]
             scratch[m] = concentrations[depth] * base + customers[node, m]
             largest = max(largest, scratch[m])
-        _draw_dirichlet(scratch, largest, laws[node], rng)
+        draw_dirichlet_row(scratch, largest, laws[node], rng)
 
 
 @njit(cache=True)
-def _draw_dirichlet(shapes: Array, largest: float, law: Array, rng: np.random.Generator) -> None:
+def draw_dirichlet_row(shapes: Array, largest: float, law: Array, rng: np.random.Generator) -> None:
+    """One Dirichlet draw into `law`; `largest` is the largest of the shapes. Other compiled loops call it too."""
     vocab = len(shapes)
     if largest >= 0.5:  # the sum cannot underflow; a single entry may, to a zero that is as good as 1e-300
         for m in range(vocab):

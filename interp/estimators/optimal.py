@@ -4,10 +4,9 @@
     best.beta, best.kappa, best.kl          with standard errors
     best.predict(tokens)                    the law of the token after the last one
 
-The loss eq:icl_optimization_markov is estimated on one large set of sequences from the prior, the same for
-all parameters, with the true law of the next token as target. The prediction reads a sequence only through
-its mask counts N_M(m), so these are made once; gradient and curvature are exact, and the sandwich formula
-gives the standard errors.
+The loss eq:icl_optimization_markov is estimated on one large sample from the prior, the same for all parameters
+(`population`). Gradient and curvature are exact. The search runs on a part of the sample first, and Newton's steps
+on all of it end it; the sandwich formula gives the standard errors.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
+from scipy import special
 from scipy.optimize import minimize
 
 from interp.chains.priors import Prior
 from interp.divergence import kl_divergence
-from interp.estimators.counts import mask_counts
+from interp.estimators.population import Loss, Population, draw_population, pooled, population_loss
 from interp.estimators.soft_matching import Law, soft_matching, soft_matching_from_counts
-from interp.notation import Tokens, check_order, mask_bits
+from interp.notation import Tokens, check_order
 from interp.results import Result, mean_stderr, provenance
 
 if TYPE_CHECKING:
@@ -35,12 +34,16 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = NDArray[Any]
 
-CHUNK = 4096  # sequences sampled at once; fixed, so that a seed gives the same sequences whatever the memory
+CHUNK = 4096  # sequences predicted at once
+COARSE = 1000  # families that the search starts on; Newton's steps on the whole sample end it
+NEWTON_STEPS = 6
+SLOPE = 1e-7  # of a converged search, per parameter
 START = 1.5  # beta where the search begins
 SHARP = 40.0  # stands for an infinite beta: partial matches weigh e^-40
 # A finite beta must beat its own limit by this many standard errors to be reported. The finite one is fitted, so that
 # where the limit is the truth the gain is z^2 / 2n with error z / n, z standard normal: 2 means z = 4.
 FLAT_SIGMAS = 2.0
+CLEAR_SIGMAS = 8.0  # on a part of the sample: so much worse that the whole need not be asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +136,8 @@ def optimal_parameters(
     """beta_1..beta_k (and kappa, with BOS) that minimise the population loss under the prior at one length.
 
     `order` is the estimator's, by default the prior's. `draws` sequences make the sample; errors shrink with
-    its root.
+    its root. They come in families of eight that differ in their last tokens alone (`population`), and the errors
+    take that into account.
 
     With BOS the loss may have no finite minimum. Under the independent prior only exact matches are
     informative, so beta -> infinity with kappa - sum(beta) -> ln(alpha |V|). Each beta is therefore compared
@@ -147,15 +151,15 @@ def optimal_parameters(
     order = check_order(prior.order if order is None else order)
     if draws < 100:
         raise ValueError(f"draws must be at least 100 for standard errors to mean anything, got {draws}")
-    counts, laws = _sample_counts(prior, length=length, order=order, draws=draws, seed=seed)
-    full = _fit(counts, laws, bos=bos)
-    flat = _flat_lags(counts, laws, full) if bos else ()
-    fit = _fit(_sharpen(counts, flat), laws, bos=bos) if flat else full
+    sample = draw_population(prior, length=length, order=order, draws=draws, seed=seed)
+    full = _fit(sample, bos=bos)
+    flat = _flat_lags(sample, full) if bos else ()
+    fit = _fit(sample.sharpened(flat), bos=bos) if flat else full
     sharp = np.isin(np.arange(order), flat)
     beta, errors = np.full(order, math.inf), np.full(order, math.nan)
     beta[~sharp], errors[~sharp] = fit.theta[: (~sharp).sum()], fit.stderr[: (~sharp).sum()]
     bos_score, bos_error = (fit.theta[-1], fit.stderr[-1]) if bos else (None, None)
-    kl, kl_error, floored = _divergence(_sharpen(counts, flat), laws, fit)
+    kl, kl_error, floored = population_divergence(sample.sharpened(flat), fit.theta, bos=bos)
     return OptimalParameters(
         beta=tuple(beta.tolist()),
         kappa=None if bos_score is None else math.inf if flat else float(bos_score),
@@ -170,7 +174,7 @@ def optimal_parameters(
         bos=bos,
         order=order,
         vocab=prior.vocab,
-        n=draws,
+        n=len(sample.laws),
         success=fit.success,
         message=_message(fit, flat, order),
         provenance=provenance(seed=seed, prior=prior.to_dict()),
@@ -187,110 +191,115 @@ def _message(fit: _Fit, flat: tuple[int, ...], order: int) -> str:
     return f"flat direction: {names} -> infinity; only kappa - {which} is identified"
 
 
-def _sample_counts(prior: Prior, *, length: int, order: int, draws: int, seed: int) -> tuple[Array, Array]:
-    """Mask counts [draws, mask, vocab] and the true next laws [draws, vocab] of sequences from the prior."""
-    counts = np.empty((draws, 1 << order, prior.vocab), dtype=np.int32)
-    laws = np.empty((draws, prior.vocab))
-    starts = range(0, draws, CHUNK)
-    seeds = np.random.SeedSequence(seed).generate_state(len(starts))
-    for start, chunk_seed in zip(starts, seeds, strict=True):
-        rows = slice(start, min(start + CHUNK, draws))
-        chains = prior.sample(batch=rows.stop - rows.start, length=length, seed=int(chunk_seed), method="collapsed")
-        counts[rows] = mask_counts(chains.tokens, order=order, vocab=prior.vocab).numpy()
-        laws[rows] = chains.next_law.numpy()
-    return counts, laws
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Fit:
     theta: Array  # the free betas, then kappa where there is BOS
     stderr: Array
-    losses: Array  # per sequence, at theta
-    bos: bool
+    losses: Array  # per family, at theta
     success: bool
     message: str
 
 
-def _features(masks: int, *, bos: bool) -> Array:
-    """Row per kind of vote (each mask, then BOS): a vote's log weight is its row @ theta."""
-    bits = mask_bits(masks.bit_length() - 1).astype(np.float64)
-    if not bos:
-        return np.ascontiguousarray(bits)
-    features = np.zeros((masks + 1, bits.shape[1] + 1))
-    features[:masks, :-1] = bits
-    features[masks, -1] = 1.0
-    return features
+def _fit(sample: Population, *, bos: bool, start: Array | None = None) -> _Fit:
+    """The minimum: a search on the first families, then Newton's steps on all of them."""
+    parameters = sample.counts.shape[1].bit_length() - 1 + bos
+    if parameters == 0:
+        losses = population_loss(sample, np.empty(0), bos=False).losses
+        return _Fit(theta=np.empty(0), stderr=np.empty(0), losses=losses, success=True, message="no parameter")
+    if start is None:
+        start = np.full(parameters, START)
+        if bos:
+            start[-1] = START * (parameters - 1)
+    families = len(sample.laws) // sample.family
+    theta, message = start, "converged"
+    if families > 2 * COARSE:
+        theta, _ = _search(sample.part(COARSE), theta, bos=bos)
+        theta, point = _newton(sample, theta, bos=bos)
+    else:
+        point = population_loss(sample, theta, bos=bos)
+    if np.abs(point.gradient).max() > SLOPE:
+        theta, message = _search(sample, theta, bos=bos)
+        point = population_loss(sample, theta, bos=bos)
+    # The sandwich: curvature on both sides of the spread of the gradients. Along a flat direction it is
+    # singular.
+    bread = np.linalg.pinv(point.hessian, rcond=1e-10)
+    spread = np.atleast_2d(np.cov(point.gradients.T)) / families
+    slope = float(np.abs(point.gradient).max())
+    success = slope < 1e-5
+    return _Fit(
+        theta=theta,
+        # Where the targets are the optimal predictions themselves the spread is nothing; the step not taken is left.
+        stderr=np.sqrt(np.diag(bread @ spread @ bread) + (bread @ point.gradient) ** 2),
+        losses=point.losses,
+        success=success,
+        message="converged" if success else f"the search stopped with a slope of {slope:.1e}: {message}",
+    )
 
 
-def _fit(counts: Array, laws: Array, *, bos: bool) -> _Fit:
-    features = _features(counts.shape[1], bos=bos)
-    parameters = features.shape[1]
-    n = len(laws)
-    losses, gradients = np.empty(n), np.empty((n, parameters))
-    hessian = np.empty((parameters, parameters))
-    last: dict[str, Array] = {}
+def _search(sample: Population, start: Array, *, bos: bool) -> tuple[Array, str]:
+    """A trust-region search; safe from anywhere."""
+    last: list[tuple[Array, Loss]] = []
 
-    def evaluate(theta: Array) -> None:
-        if "theta" not in last or not np.array_equal(last["theta"], theta):
-            _population_loss(counts, laws, features, theta, bos, losses, gradients, hessian)
-            last["theta"] = theta.copy()
+    def at(theta: Array) -> Loss:
+        if not last or not np.array_equal(last[-1][0], theta):
+            last[:] = [(theta.copy(), population_loss(sample, theta, bos=bos))]
+        return last[-1][1]
 
     def value(theta: Array) -> float:
-        evaluate(theta)
-        return float(losses.mean())
+        return at(theta).value
 
     def gradient(theta: Array) -> Array:
-        evaluate(theta)
-        slope: Array = gradients.mean(0)
-        return slope
+        return at(theta).gradient
 
     def curvature(theta: Array) -> Array:
-        evaluate(theta)
-        return hessian / n
+        return at(theta).hessian
 
-    start = np.full(parameters, START)
-    if bos:
-        start[-1] = START * (parameters - 1)
-    if parameters == 0:
-        evaluate(start)
-        return _Fit(theta=start, stderr=start, losses=losses, bos=bos, success=True, message="no parameter")
     found = minimize(
         value,
         start,
         jac=gradient,
         hess=curvature,
         method="trust-exact",
-        options={"gtol": 1e-7, "maxiter": 200},
+        options={"gtol": SLOPE, "maxiter": 200},
     )
-    evaluate(found.x)
-    # The sandwich: curvature on both sides of the spread of the gradients. Along a flat direction it is
-    # singular.
-    bread = np.linalg.pinv(hessian / n, rcond=1e-10)
-    spread = np.atleast_2d(np.cov(gradients.T)) / n
-    slope = float(np.abs(gradients.mean(0)).max())
-    success = bool(found.success) or slope < 1e-5
-    return _Fit(
-        theta=found.x,
-        stderr=np.sqrt(np.diag(bread @ spread @ bread)),
-        losses=losses,
-        bos=bos,
-        success=success,
-        message="converged" if success else f"the search stopped with a slope of {slope:.1e}: {found.message}",
-    )
+    return found.x, str(found.message)
 
 
-def _flat_lags(counts: Array, laws: Array, full: _Fit) -> tuple[int, ...]:
+def _newton(sample: Population, start: Array, *, bos: bool) -> tuple[Array, Loss]:
+    """Newton's steps from a near start; the last point, converged or not."""
+    theta = start
+    point = population_loss(sample, theta, bos=bos)
+    for _ in range(NEWTON_STEPS):
+        if np.abs(point.gradient).max() <= SLOPE or np.linalg.eigvalsh(point.hessian)[0] <= 0:
+            break
+        step = np.linalg.solve(point.hessian, point.gradient)
+        if np.abs(step).max() > 1.0:  # not near: the search takes over
+            break
+        theta = theta - step
+        point = population_loss(sample, theta, bos=bos)
+    return theta, point
+
+
+def _flat_lags(sample: Population, full: _Fit) -> tuple[int, ...]:
     """The lags (0-based) whose beta may as well be infinite, on the evidence of these sequences.
 
     Compared are losses on the same sequences, so the error is that of the difference. All lags together come
-    first, as under the independent prior; then one after the other.
+    first, as under the independent prior; then one after the other. A part of the sample settles the clear cases.
     """
-    order = counts.shape[1].bit_length() - 1
+    order = sample.counts.shape[1].bit_length() - 1
+    families = len(sample.laws) // sample.family
 
     def as_good(lags: tuple[int, ...]) -> bool:
-        limit = _fit(_sharpen(counts, lags), laws, bos=True)
-        gain, error = mean_stderr(limit.losses - full.losses)
-        return gain <= FLAT_SIGMAS * error
+        kept = [lag for lag in range(order) if lag not in lags]
+        start = np.append(full.theta[kept], full.theta[-1] - full.theta[list(lags)].sum())
+        if families > 2 * COARSE:
+            limit = _fit(sample.part(COARSE).sharpened(lags), bos=True, start=start)
+            loss, error = mean_stderr(limit.losses - full.losses[:COARSE])
+            if loss > CLEAR_SIGMAS * error:
+                return False
+        limit = _fit(sample.sharpened(lags), bos=True, start=start)
+        loss, error = mean_stderr(limit.losses - full.losses)
+        return loss <= FLAT_SIGMAS * error
 
     everything = tuple(range(order))
     if as_good(everything):
@@ -302,96 +311,16 @@ def _flat_lags(counts: Array, laws: Array, full: _Fit) -> tuple[int, ...]:
     return flat
 
 
-def _sharpen(counts: Array, lags: tuple[int, ...]) -> Array:
-    """The counts as seen when beta -> infinity at these lags: masks that contain them, these lags struck out."""
-    if not lags:
-        return counts
-    order = counts.shape[1].bit_length() - 1
-    required = sum(1 << lag for lag in lags)
-    # Masks in ascending order stay in ascending order when the required bits, set in all, are struck out.
-    kept = [mask for mask in range(1 << order) if mask & required == required]
-    return np.ascontiguousarray(counts[:, kept])
-
-
-def _divergence(counts: Array, laws: Array, fit: _Fit) -> tuple[float, float, float]:
-    beta = torch.from_numpy(fit.theta[: fit.theta.size - fit.bos].copy())
-    kappa = float(fit.theta[-1]) if fit.bos else None
+def population_divergence(sample: Population, theta: Array, *, bos: bool) -> tuple[float, float, float]:
+    """Mean KL(truth || soft matching) on the sample, its standard error, and the share that needed the floor."""
+    beta = torch.from_numpy(theta[: theta.size - bos].copy())
+    kappa = float(theta[-1]) if bos else None
     predictions = [
-        soft_matching_from_counts(torch.from_numpy(counts[start : start + CHUNK]), beta=beta, kappa=kappa)
-        for start in range(0, len(laws), CHUNK)
+        soft_matching_from_counts(torch.from_numpy(sample.counts[start : start + CHUNK]), beta=beta, kappa=kappa)
+        for start in range(0, len(sample.laws), CHUNK)
     ]
-    divergence = kl_divergence(torch.from_numpy(laws), torch.cat(predictions))
-    return divergence.mean, divergence.stderr, divergence.floored
-
-
-@njit(cache=True)
-def _population_loss(
-    counts: Array,
-    laws: Array,
-    features: Array,
-    theta: Array,
-    bos: bool,
-    losses: Array,
-    gradients: Array,
-    hessian: Array,
-) -> None:
-    """Cross-entropy of each sequence, its gradient, and the sum of the Hessians.
-
-    A symbol's votes are a sum of exponentials, so d ln p(m) is the mean feature of the votes for m less that
-    of all votes, and d2 ln p(m) the covariance of the former less the covariance of the latter.
-    """
-    kinds, parameters = features.shape
-    n, masks, vocab = counts.shape
-    scores = features @ theta
-    weights = np.empty(kinds)
-    mean, mean_all = np.empty(parameters), np.empty(parameters)
-    square, square_all = np.empty((parameters, parameters)), np.empty((parameters, parameters))
-    hessian[:] = 0.0
-    for b in range(n):
-        top = -np.inf
-        for j in range(kinds):
-            seen = j >= masks or counts[b, j].sum() > 0
-            weights[j] = scores[j] if seen else -np.inf
-            top = max(top, weights[j])
-        total = 0.0
-        mean_all[:] = 0.0
-        square_all[:] = 0.0
-        for j in range(kinds):
-            weights[j] = np.exp(weights[j] - top)
-            mass = weights[j] * (1.0 if j >= masks else counts[b, j].sum())
-            total += mass
-            for p in range(parameters):
-                mean_all[p] += mass * features[j, p]
-                for q in range(p + 1):
-                    square_all[p, q] += mass * features[j, p] * features[j, q]
-        mean_all /= total
-        square_all /= total
-        losses[b] = 0.0
-        gradients[b] = 0.0
-        for m in range(vocab):
-            votes = 0.0
-            mean[:] = 0.0
-            square[:] = 0.0
-            for j in range(kinds):
-                mass = weights[j] * (1.0 / vocab if j >= masks else counts[b, j, m])
-                if mass == 0.0:
-                    continue
-                votes += mass
-                for p in range(parameters):
-                    mean[p] += mass * features[j, p]
-                    for q in range(p + 1):
-                        square[p, q] += mass * features[j, p] * features[j, q]
-            if votes == 0.0:
-                continue  # nothing depends on the parameters here
-            law = laws[b, m]
-            losses[b] -= law * np.log(votes / total)
-            for p in range(parameters):
-                mean[p] /= votes
-                gradients[b, p] -= law * (mean[p] - mean_all[p])
-                for q in range(p + 1):
-                    here = square[p, q] / votes - mean[p] * mean[q]
-                    overall = square_all[p, q] - mean_all[p] * mean_all[q]
-                    hessian[p, q] -= law * (here - overall)
-    for p in range(parameters):
-        for q in range(p):
-            hessian[q, p] = hessian[p, q]
+    divergence = kl_divergence(torch.from_numpy(sample.laws), torch.cat(predictions))
+    # The divergence of the mean law, and by how much the mean law's entropy exceeds the mean entropy.
+    gaps = -special.xlogy(sample.laws, sample.laws).sum(1) - sample.entropies
+    mean, error = mean_stderr(pooled(divergence.values.numpy() + gaps, family=sample.family))
+    return mean, error, divergence.floored
