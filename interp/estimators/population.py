@@ -322,6 +322,8 @@ def _accumulate(
     m whose mask holds one given lag, S_p(m), or two, S_pq(m): all of them come from one superset sum of the weighted
     counts. d ln p(m) = S_p(m) / S(m) - S_p / S, and the second derivative is a covariance, S_pq / S - S_p S_q / S^2,
     of the votes for m less that of all votes. BOS is one more vote, for every symbol alike, with a lag of its own.
+
+    Long because it is one compiled pass over the counts: a cut would hand half-made sums from one part to the other.
     """
     n, masks, vocab = counts.shape
     parameters = hessian.shape[0]
