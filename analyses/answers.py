@@ -70,7 +70,7 @@ class Answer:
     tidy      the rows of the result's own table; None for studies
     text      the result as it prints itself, and `about`, what the checkpoint is
     error     what was wrong with the checkpoint; None if all is well
-    seconds   how long it took
+    seconds   of processor time that it took
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -113,13 +113,13 @@ def code_of(analysis: str) -> tuple[str, ...]:
 
 def answer(question: Question, *, cache: Cache, opened: Opened | None = None) -> Answer:
     """Answer anew. `opened` keeps the subjects, so that questions about one checkpoint share what they capture."""
-    start = time.perf_counter()
+    start = time.process_time()
     module = load_module(question.analysis)
     if question.checkpoint is None:
         found = _from_study(module, question, cache)
     else:
         found = _from_checkpoint(module, question, {} if opened is None else opened)
-    return dataclasses.replace(found, seconds=time.perf_counter() - start)
+    return dataclasses.replace(found, seconds=time.process_time() - start)
 
 
 def kept_answer(question: Question, key: dict[str, Any], *, cache: Cache, opened: Opened | None = None) -> Answer:

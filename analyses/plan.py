@@ -33,6 +33,7 @@ from analyses.zoo import find_subjects
 
 FOLDER = Path(__file__).parent
 BASE_LENGTH = 64  # the length that costs are stated for
+MOST_NAMES = 4  # analyses that a line of progress names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +48,14 @@ class Job:
     @property
     def words(self) -> str:
         """The analyses, then what they are about."""
-        names = ", ".join(dict.fromkeys(question.analysis for question in self.questions))
-        return names + self.questions[0].words.removeprefix(self.questions[0].analysis)
+        names = list(dict.fromkeys(question.analysis for question in self.questions))
+        listed = ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} analyses of"
+        return listed + self.questions[0].words.removeprefix(names[0])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """The documents by name; and for each question how many seconds its answer took, now or when it was made."""
+    """The documents by name; for each question the seconds of processor time that its answer took; and what is new."""
 
     documents: dict[str, Document]
     seconds: dict[Question, float]

@@ -142,7 +142,7 @@ def time_words(timing: Mapping[str, Any]) -> str:
     return (
         f"This run took {seconds['analyses']:.0f} s for the analyses and {seconds['figures']:.0f} s for the figures on "
         f"{timing['jobs']} processes; {timing['made']} answers were made and {timing['kept']} were known. "
-        f"All of them took {work:.0f} s of work when they were made, most of it for {shares}. "
+        f"All of them took {work:.0f} s of processor time when they were made, most of it for {shares}. "
         "timing.json has the rest."
     )
 

@@ -63,7 +63,8 @@ def reproduce(entries: dict[str, Entry], order: cli.Order) -> int:
 def timing_of(run: plan.Run, *, analyses: float, figures: float, jobs: int) -> dict[str, Any]:
     """Where the time went: in this run, by analysis, and question by question, the longest first.
 
-    An answer that the cache kept counts with the seconds that it took when it was made.
+    Those of this run are by the clock. Those of analyses and questions are of processor time; an answer that the cache
+    kept counts with what it took when it was made.
     """
     by_analysis: dict[str, float] = dict.fromkeys((question.analysis for question in run.seconds), 0.0)
     for question, seconds in run.seconds.items():

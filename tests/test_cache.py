@@ -254,6 +254,69 @@ def test_no_result_imports_by_a_computed_name() -> None:
     ]
 
 
+# Run in a process of its own: what is loaded when a question has been answered, and which files were opened.
+LOADED = """
+import json, os, sys, tempfile, warnings
+warnings.simplefilter("ignore")
+PACKAGES = ("interp", "models", "analyses", "figures")
+opened, root = [], os.getcwd()
+
+def watch(event, arguments):
+    if event == "open" and isinstance(arguments[0], str) and arguments[1] in ("r", "rb", None):
+        opened.append(os.path.realpath(arguments[0]))
+
+sys.addaudithook(watch)
+found = {}
+for name, options, checkpoint in json.load(sys.stdin):
+    for module in [module for module in sys.modules if module.split(".")[0] in PACKAGES]:
+        del sys.modules[module]
+    from analyses import answers
+    from analyses.cache import Cache, source_tree
+    source_tree()  # it reads every file of the suite
+    opened.clear()
+    kind = answers.options_of(answers.load_module(name))
+    question = answers.Question(analysis=name, options=kind(**options), checkpoint=checkpoint)
+    answer = answers.answer(question, cache=Cache(None))
+    assert answer.error is None, answer.error
+    inside = {file for file in opened if os.path.relpath(file, root).split("/")[0] in PACKAGES}
+    found[name] = {
+        "modules": sorted(module for module in sys.modules if module.split(".")[0] in PACKAGES),
+        "data": sorted(file for file in inside if not file.endswith(".py") and "__pycache__" not in file),
+    }
+print(json.dumps(found))
+"""
+
+
+def test_what_runs_is_what_the_key_names() -> None:
+    """Analyses are run: every module that they loaded, and every data file that they read, is in the key."""
+    checkpoint = "models/checkpoints/hierarchical_bos/disentangled/T32_seed0"
+    questions = [
+        ["copy_heads", {"batch": 4}, checkpoint],
+        ["causal", {"batch": 16}, checkpoint],
+        ["lag_asymmetry", {"batch": 16}, checkpoint],
+        ["theory", {"only": "corollary:mixture", "batch": 1}, None],
+        ["construction_attention", {"batch": 64}, None],
+        ["regret", {"batch": 20, "length": 8, "draws": 16, "vocab": 3}, None],
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED],
+        cwd=ROOT,
+        input=json.dumps(questions),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    asked = {name: checkpoint for name, _, checkpoint in questions}
+    for name, found in json.loads(done.stdout).items():
+        closure = TREE.closure(*answers.code_of(name))
+        assert set(found["modules"]) <= closure, name
+        data = {str(file) for module in closure for file in data_files(ROOT, module)}
+        weights = ROOT / (asked[name] or "models/checkpoints")  # a study looks through the zoo, and its key names all
+        data |= {str(file) for file in weights.rglob("*.*")}
+        assert set(found["data"]) <= data, name
+
+
 # The store.
 
 
