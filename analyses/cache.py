@@ -10,9 +10,11 @@ the top or inside functions, what these import, and so on. With them come the pa
 runs their `__init__.py`), the data files beside a module that its source names, and the versions of the installed
 packages that they import. No module is listed by hand, so none can be forgotten.
 
-Imports under `if TYPE_CHECKING` are left out: they never run. A package that loads its names on first use (it has a
-module-level `__getattr__`, as `interp` does) hides what it imports, so a module that imports the package itself depends
-on all of it. An import by a computed name cannot be seen; the tests forbid it where results are made.
+Imports under `if TYPE_CHECKING` are left out: they never run. Imports inside a function called `plot`, with which a
+result draws itself, are behind pictures (`picture_tree`) and not behind numbers (`source_tree`). A package that loads
+its names on first use (it has a module-level `__getattr__`, as `interp` does) hides what it imports, so a module that
+imports the package itself depends on all of it. An import by a computed name cannot be seen; the tests forbid it where
+results are made.
 
 The source is read once in each process. A value that was made while the files on disk changed is returned, but not
 kept.
@@ -20,6 +22,7 @@ kept.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import hashlib
@@ -30,7 +33,7 @@ import re
 import sys
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,31 +100,58 @@ class SourceTree:
         return all(file_digest(self.root, module) == self.digests[module] for module in self.closure(*modules))
 
 
-def read_tree() -> SourceTree:
-    """The source of the suite as Python would import it now."""
+def read_trees() -> tuple[SourceTree, SourceTree]:
+    """The source of the suite as Python would import it now: for numbers, and for pictures."""
     import grimp
 
     graph = grimp.build_graph(
         *PACKAGES, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
     )
     own = sorted(module for module in graph.modules if module.partition(".")[0] in PACKAGES)
-    lazy = [
-        module
-        for module in own
-        if is_package(ROOT, module) and LAZY_NAMES.search(source_file(ROOT, module).read_bytes())
-    ]
-    return SourceTree(
+    sources = {module: source_file(ROOT, module).read_bytes() for module in own}
+    imports = {module: frozenset(graph.find_modules_directly_imported_by(module)) for module in own}
+    lazy = [module for module in own if is_package(ROOT, module) and LAZY_NAMES.search(sources[module])]
+    pictures = SourceTree(
         root=ROOT,
-        imports={module: frozenset(graph.find_modules_directly_imported_by(module)) for module in own},
+        imports=imports,
         digests={module: file_digest(ROOT, module) for module in own},
         lazy=frozenset(lazy),
     )
+    computing = dict(imports)
+    for module in own:
+        if drawing := plot_lines(sources[module]):
+            places = {name: graph.get_import_details(importer=module, imported=name) for name in imports[module]}
+            computing[module] = frozenset(
+                name for name, found in places.items() if not {one["line_number"] for one in found} <= drawing
+            )
+    return replace(pictures, imports=computing), pictures
 
 
 @functools.cache
+def _trees() -> tuple[SourceTree, SourceTree]:
+    return read_trees()
+
+
 def source_tree() -> SourceTree:
-    """The source, read once in each process."""
-    return read_tree()
+    """The source behind numbers, read once in each process."""
+    return _trees()[0]
+
+
+def picture_tree() -> SourceTree:
+    """The source behind pictures, with what results import to plot themselves."""
+    return _trees()[1]
+
+
+def plot_lines(source: bytes) -> set[int]:
+    """The lines of functions called `plot`.
+
+    >>> sorted(plot_lines(b"def f():\\n    pass\\ndef plot():\\n    import x\\n"))
+    [3, 4]
+    """
+    if b"def plot(" not in source:
+        return set()
+    found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef) and node.name == "plot"]
+    return {line for node in found for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
 
 
 def parents(module: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import shutil
@@ -25,7 +26,7 @@ from figures import drawing
 from interp.chains.priors import HierarchicalDirichlet
 from interp.hooked.checkpoint import CheckpointInfo
 
-TREE = caching.source_tree()
+TREE, PICTURES = caching.source_tree(), caching.picture_tree()
 PRIOR = HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0))
 
 
@@ -63,10 +64,10 @@ ROOTS = roots()
 # The definition: a module depends on what it imports, statement by statement.
 
 
-def imported(module: str) -> Iterator[str]:
+def imported(module: str, *, pictures: bool) -> Iterator[str]:
     """The modules of the suite that a module imports when it runs, read with `ast` one statement at a time."""
     tree = ast.parse(source_file(ROOT, module).read_text())
-    for node in walk_without_type_checking(tree):
+    for node in walk_what_runs(tree, pictures=pictures):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in TREE.imports)
         elif isinstance(node, ast.ImportFrom):
@@ -78,33 +79,44 @@ def imported(module: str) -> Iterator[str]:
                     yield name
 
 
-def walk_without_type_checking(node: ast.AST) -> Iterator[ast.AST]:
+def walk_what_runs(node: ast.AST, *, pictures: bool) -> Iterator[ast.AST]:
+    """All nodes but those under `if TYPE_CHECKING` and, for numbers, those of functions called `plot`."""
     for child in ast.iter_child_nodes(node):
+        if not pictures and isinstance(child, ast.FunctionDef) and child.name == "plot":
+            continue
         if isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
             for other in child.orelse:
                 yield other
-                yield from walk_without_type_checking(other)
+                yield from walk_what_runs(other, pictures=pictures)
             continue
         yield child
-        yield from walk_without_type_checking(child)
+        yield from walk_what_runs(child, pictures=pictures)
 
 
-def reference_closure(modules: tuple[str, ...]) -> set[str]:
-    """What the modules need, by repeating the definition until nothing is added."""
-    found = set(modules)
+def reference_closure(name: str) -> set[str]:
+    """What a result needs, by repeating the definition until nothing is added."""
+    found = set(ROOTS[name])
     while True:
-        more = {name for module in found for name in imported_once(module)} - found
+        more = {needed for module in found for needed in needs(module, pictures=is_figure(name))} - found
         if not more:
             return found
         found |= more
 
 
-def imported_once(module: str, known: dict[str, set[str]] = {}) -> set[str]:  # noqa: B006 (a memory between calls)
-    if module not in known:
-        parts = module.split(".")
-        packages = {".".join(parts[:count]) for count in range(1, len(parts))}
-        known[module] = {name for name in imported(module)} | packages
-    return known[module]
+@functools.cache
+def needs(module: str, *, pictures: bool) -> set[str]:
+    parts = module.split(".")
+    packages = {".".join(parts[:count]) for count in range(1, len(parts))}
+    return {name for name in imported(module, pictures=pictures)} | packages
+
+
+def is_figure(name: str) -> bool:
+    return name.startswith("figure ")
+
+
+def tree_of(name: str) -> SourceTree:
+    """The tree that the key of a result is made from."""
+    return PICTURES if is_figure(name) else TREE
 
 
 # Every key.
@@ -123,75 +135,79 @@ def copied_tree(folder: Path) -> Path:
     return folder
 
 
-def edited(copy: Path, *files: Path) -> SourceTree:
-    """The tree after an edit of these files, which is taken back."""
-    kept = {file: file.read_bytes() for file in files}
+def digests_of(copy: Path) -> dict[str, str]:
+    return {module: file_digest(copy, module) for module in TREE.imports}
+
+
+def changed_digests(copy: Path, file: Path, text: bytes | None = None) -> dict[str, str]:
+    """The digests after an edit of a file of the copy, which is taken back."""
+    kept = file.read_bytes()
     try:
-        for file, content in kept.items():
-            file.write_bytes(content + b"\n# another word\n")
-        return replace(TREE, root=copy, digests={module: file_digest(copy, module) for module in TREE.imports})
+        file.write_bytes(kept + b"\n# another word\n" if text is None else text)
+        return digests_of(copy)
     finally:
-        for file, content in kept.items():
-            file.write_bytes(content)
+        file.write_bytes(kept)
 
 
-def changed_keys(before: SourceTree, after: SourceTree, names: dict[str, tuple[str, ...]] = ROOTS) -> set[str]:
-    return {name for name, modules in names.items() if before.key(*modules) != after.key(*modules)}
+def changed_keys(digests: dict[str, str]) -> set[str]:
+    """The results whose keys are others when the files have these digests."""
+    return {
+        name
+        for name, modules in ROOTS.items()
+        if tree_of(name).key(*modules) != replace(tree_of(name), digests=digests).key(*modules)
+    }
 
 
-def unnoticed(tree: SourceTree, modules: tuple[str, ...]) -> set[str]:
+def unnoticed(tree: SourceTree, name: str) -> set[str]:
     """The modules behind a result whose change leaves the key as it is: there must be none."""
+    key = tree.key(*ROOTS[name])
     return {
         module
-        for module in reference_closure(modules)
-        if tree.key(*modules) == replace(tree, digests={**tree.digests, module: "changed"}).key(*modules)
+        for module in reference_closure(name)
+        if key == replace(tree, digests={**tree.digests, module: "changed"}).key(*ROOTS[name])
     }
 
 
 def test_the_copy_has_the_keys_of_the_original(copy: Path) -> None:
-    same = replace(TREE, root=copy, digests={module: file_digest(copy, module) for module in TREE.imports})
-    assert changed_keys(TREE, same) == set()
+    assert changed_keys(digests_of(copy)) == set()
 
 
 def test_a_key_changes_with_every_module_behind_it_and_with_no_other(copy: Path) -> None:
     """Each module of the suite is edited in turn: the keys that change are those whose code needs it."""
-    needs = {name: reference_closure(modules) for name, modules in ROOTS.items()}
+    behind = {name: reference_closure(name) for name in ROOTS}
     assert len(TREE.imports) > 100
     for module in TREE.imports:
         file = source_file(copy, module)
-        after = {**TREE.digests, module: changed_digest(copy, module, file)}
-        assert after[module] != TREE.digests[module]
-        changed = changed_keys(TREE, replace(TREE, digests=after))
-        assert changed == {name for name, modules in needs.items() if module in modules}, module
-
-
-def changed_digest(copy: Path, module: str, file: Path) -> str:
-    content = file.read_bytes()
-    try:
-        file.write_bytes(content + b"\n# another word\n")
-        return file_digest(copy, module)
-    finally:
-        file.write_bytes(content)
+        kept = file.read_bytes()
+        file.write_bytes(kept + b"\n# another word\n")
+        digests = {**TREE.digests, module: file_digest(copy, module)}
+        file.write_bytes(kept)
+        assert digests[module] != TREE.digests[module]
+        assert changed_keys(digests) == {name for name, modules in behind.items() if module in modules}, module
 
 
 @pytest.mark.parametrize(
     "name", ["analysis copy_heads", "analysis theory", "figure leaving_the_law", "kl of checkpoint"]
 )
 def test_a_module_left_out_by_hand_would_be_found(name: str) -> None:
-    modules = ROOTS[name]
-    assert unnoticed(TREE, modules) == set()
-    for importer in modules:
-        for left_out in sorted((TREE.imports[importer] & set(TREE.imports)) - set(modules)):
-            imports = {module: names - {left_out} for module, names in TREE.imports.items()}
-            assert left_out in unnoticed(replace(TREE, imports=imports), modules)
+    tree = tree_of(name)
+    assert unnoticed(tree, name) == set()
+    for importer in ROOTS[name]:
+        for left_out in sorted((tree.imports[importer] & set(tree.imports)) - set(ROOTS[name])):
+            if any(module.startswith(f"{left_out}.") for module in tree.imports):
+                continue  # a package is also there for its modules
+            imports = {module: names - {left_out} for module, names in tree.imports.items()}
+            assert left_out in unnoticed(replace(tree, imports=imports), name)
 
 
 def test_closures_are_not_the_whole_suite() -> None:
-    sizes = {name: len(TREE.closure(*modules)) for name, modules in ROOTS.items()}
+    sizes = {name: len(tree_of(name).closure(*modules)) for name, modules in ROOTS.items()}
     assert max(sizes.values()) < len(TREE.imports) / 2
+    assert not {module for module in TREE.closure(*answers.code_of("causal")) if module.startswith("interp.plotting")}
+    assert "interp.plotting.panel" in PICTURES.closure(*drawing.code_of("mech_main"))
     assert "interp.estimators.bayes" not in TREE.closure(*answers.code_of("copy_heads"))
     assert "analyses.attention" in TREE.closure(*answers.code_of("construction_attention"))
-    assert "figures.dynamics" in TREE.closure(*drawing.code_of("leaving_the_law"))
+    assert "figures.dynamics" in PICTURES.closure(*drawing.code_of("leaving_the_law"))
     assert "analyses.claims.backoff" in TREE.closure(*answers.code_of("theory"))
     assert {"models.zoo", "models.disentangled.compiled", "interp.hooked.checkpoint"} <= TREE.closure(
         *ROOTS["kl of checkpoint"]
@@ -201,18 +217,18 @@ def test_closures_are_not_the_whole_suite() -> None:
 def test_data_files_are_part_of_the_key(copy: Path) -> None:
     style = copy / "figures" / drawing.STYLE.name
     assert data_files(copy, "figures.drawing") == [style]
-    changed = changed_keys(TREE, edited(copy, style))
-    assert changed == {name for name in ROOTS if name.startswith("figure ")}
+    assert changed_keys(changed_digests(copy, style)) == {name for name in ROOTS if is_figure(name)}
 
 
 def test_versions_are_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = {name: TREE.key(*modules) for name, modules in ROOTS.items()}
+    before = {name: tree_of(name).key(*modules) for name, modules in ROOTS.items()}
     real = caching.version_of
+    monkeypatch.setattr(caching, "version_of", lambda name: "0" if name == "matplotlib" else real(name))
+    changed = {name for name, modules in ROOTS.items() if tree_of(name).key(*modules) != before[name]}
+    assert changed == {name for name in ROOTS if is_figure(name)}
     monkeypatch.setattr(caching, "version_of", lambda name: "0" if name == "transformer_lens" else real(name))
-    changed = {name for name, modules in ROOTS.items() if TREE.key(*modules) != before[name]}
-    assert "analysis copy_heads" in changed
-    assert not {name for name in changed if name.startswith("figure ")}
-    assert caching.version_of("numpy") == np.__version__
+    assert TREE.key(*ROOTS["analysis copy_heads"]) != before["analysis copy_heads"]
+    assert real("numpy") == np.__version__
     assert real("no_such_module") == "unknown"
 
 
@@ -226,7 +242,7 @@ def lazy_importers(imports: dict[str, frozenset[str]]) -> set[str]:
 def test_no_result_hides_behind_lazily_loaded_names() -> None:
     """`import interp as ip` is for notebooks and tests: here it would make every key depend on all of `interp`."""
     assert TREE.lazy == {"interp"}
-    behind = {module for modules in ROOTS.values() for module in TREE.closure(*modules)}
+    behind = {module for name, modules in ROOTS.items() for module in tree_of(name).closure(*modules)}
     assert lazy_importers(dict(TREE.imports)) & behind == set()
 
 
@@ -245,7 +261,7 @@ def computed_imports(source: str) -> list[str]:
 
 
 def test_no_result_imports_by_a_computed_name() -> None:
-    behind = {module for modules in ROOTS.values() for module in TREE.closure(*modules)}
+    behind = {module for name, modules in ROOTS.items() for module in tree_of(name).closure(*modules)}
     found = {module for module in behind if computed_imports(source_file(ROOT, module).read_text())}
     # The first two load the analysis or figure that is asked for, whose code each key names; then the lazy package.
     assert found == {"analyses.answers", "figures.drawing", "interp"}
@@ -435,11 +451,9 @@ def apply_edit(copy: Path, edit: str) -> tuple[Path, str]:
 @pytest.mark.parametrize("edit", EDITS)
 def test_edits_that_change_numbers_change_keys(edit: str, copy: Path) -> None:
     file, text = apply_edit(copy, edit)
-    try:
-        after = replace(TREE, root=copy, digests={module: file_digest(copy, module) for module in TREE.imports})
-    finally:
-        file.write_text(text)
-    assert EDITS[edit][3] <= changed_keys(TREE, after)
+    after = file.read_bytes()
+    file.write_text(text)
+    assert EDITS[edit][3] <= changed_keys(changed_digests(copy, file, after))
 
 
 # Run in the copied tree, where machine code would have to be compiled anew: small enough for Python alone.
