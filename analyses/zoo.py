@@ -31,7 +31,7 @@ def predictor_of(subject: Subject) -> Predictor:
 
     def law(tokens: torch.Tensor) -> torch.Tensor:
         from interp.hooked.checkpoint import load
-        from models.zoo import fast_predict
+        from models.trainers import fast_predict
 
         return fast_predict(load(subject.path), tokens)
 

@@ -1,23 +1,22 @@
-"""The families of models, each described once: how it starts and trains, how it is drawn, what its weights can tell.
+"""The families of models, each described once: how it starts, how it is drawn, what its weights can tell.
 
     family = find_family("disentangled")
     family.label, family.colour, family.blocks
-    trainer = family.trainer(spec)
 
-Everything else asks the family; nothing compares its name. `register_family` adds one.
+Everything else asks the family; nothing compares its name. The code that trains a family and runs it is found by
+`models.trainers`, so that who only asks for a colour does not depend on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from models.starts import Start, StartRules
 
 if TYPE_CHECKING:
     from models.spec import RunSpec
-    from models.trainers import Trainer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +35,6 @@ class Family:
     tied_kappa      whether kappa can be tied to beta
     symmetrised     whether a batch can stand for all its relabelings
     contradiction   why factors of a run exclude each other, or None
-    trainer         makes the trainer of a run, at step 0
-    predict         (model, tokens) to laws, by the family's own fast forward: the numbers of `interp.predict`
     """
 
     name: str
@@ -56,15 +53,13 @@ class Family:
     tied_kappa: bool = False
     symmetrised: bool = False
     contradiction: Callable[[RunSpec, Mapping[str, Start]], str | None] = lambda spec, starts: None
-    trainer: Callable[[RunSpec], Trainer]
-    predict: Callable[[Any, Any], Any]
 
 
 FAMILIES: dict[str, Family] = {}
 
 
-def register_family(family: Family) -> Family:
-    """Make a family known to training, the zoo, analyses and figures."""
+def describe_family(family: Family) -> Family:
+    """Make a description known to runs, analyses and figures; `models.trainers.register_family` adds the code."""
     if FAMILIES.get(family.name, family) != family:
         raise ValueError(f"there is a family {family.name} already")
     FAMILIES[family.name] = family
@@ -89,19 +84,7 @@ PAPER = ("construction", "disentangled", "standard")  # those of the paper, in i
 # --- The construction: analytic weights -------------------------------------------------------------------------
 
 
-def _construction_trainer(spec: RunSpec) -> Trainer:
-    from models.construction import ConstructionTrainer
-
-    return ConstructionTrainer(spec)
-
-
-def _predict_blocks(model: Any, tokens: Any) -> Any:
-    from models.disentangled import predict_hooked
-
-    return predict_hooked(model, tokens)
-
-
-CONSTRUCTION = register_family(
+CONSTRUCTION = describe_family(
     Family(
         name="construction",
         summary="analytic weights; only beta and kappa are free",
@@ -116,8 +99,6 @@ CONSTRUCTION = register_family(
         starts=StartRules(whole={"beta(VALUE)": {"beta": "beta(VALUE)"}}, parts={"beta": ("beta(VALUE)",)}),
         init="beta(1)",
         tied_kappa=True,
-        trainer=_construction_trainer,
-        predict=_predict_blocks,
     )
 )
 
@@ -143,13 +124,7 @@ def _disentangled_contradiction(spec: RunSpec, starts: Mapping[str, Start]) -> s
     return None
 
 
-def _disentangled_trainer(spec: RunSpec) -> Trainer:
-    from models.disentangled.trainer import DisentangledTrainer
-
-    return DisentangledTrainer(spec)
-
-
-DISENTANGLED = register_family(
+DISENTANGLED = describe_family(
     Family(
         name="disentangled",
         summary="one-hot blocks; every W_A, relative bias and W_O is free",
@@ -201,8 +176,6 @@ DISENTANGLED = register_family(
         freezable=("copies", "match_bias", "readout"),
         symmetrised=True,
         contradiction=_disentangled_contradiction,
-        trainer=_disentangled_trainer,
-        predict=_predict_blocks,
     )
 )
 
@@ -210,19 +183,7 @@ DISENTANGLED = register_family(
 # --- The standard transformer ------------------------------------------------------------------------------------
 
 
-def _standard_trainer(spec: RunSpec) -> Trainer:
-    from models.standard.trainer import StandardTrainer
-
-    return StandardTrainer(spec)
-
-
-def _predict_standard(model: Any, tokens: Any) -> Any:
-    from models.standard import predict_hooked
-
-    return predict_hooked(model, tokens)
-
-
-STANDARD = register_family(
+STANDARD = describe_family(
     Family(
         name="standard",
         summary="d_model 64, LayerNorm, MLP, learned embeddings and relative biases",
@@ -242,7 +203,5 @@ STANDARD = register_family(
             parts={"matrices": ("random(STD)",), "copies": ("zero", "copy(STRENGTH)")},
         ),
         init="random(0)",
-        trainer=_standard_trainer,
-        predict=_predict_standard,
     )
 )

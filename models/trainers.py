@@ -1,18 +1,21 @@
 """One interface for the families' trainers: advance, predict, save, restore, and become a HookedTransformer.
 
 A trainer's whole state is `dump()`: arrays, and a JSON-able dict with the step and the generator. Restored from it,
-a trainer goes on bit for bit.
+a trainer goes on bit for bit. `register_family` adds a family with its code.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from torch import Tensor
 
 from interp.hooked.transformer import InductionConfig, InductionTransformer
 from models.adam import TrainState
-from models.families import find_family
+from models.families import CONSTRUCTION, DISENTANGLED, STANDARD, Family, describe_family, find_family
 from models.spec import RunSpec
 
 Arrays = dict[str, np.ndarray]
@@ -66,6 +69,82 @@ class CompiledTrainer:
         self.state = TrainState.restore({**arrays, **rest})
 
 
+@dataclass(frozen=True, kw_only=True)
+class Code:
+    """What trains a family and what runs it fast.
+
+    trainer   makes the trainer of a run, at step 0
+    predict   (model, tokens) to laws: the numbers of `interp.predict`, thousands of long sequences in seconds
+    """
+
+    trainer: Callable[[RunSpec], Trainer]
+    predict: Callable[[InductionTransformer, Tensor], Tensor]
+
+
 def make_trainer(spec: RunSpec) -> Trainer:
     """A trainer at step 0 of the run."""
-    return find_family(spec.family).trainer(spec)
+    return code_of(spec.family).trainer(spec)
+
+
+def fast_predict(model: InductionTransformer, tokens: Tensor) -> Tensor:
+    """`interp.predict` by the family's own fast forward."""
+    return code_of(model.config.family).predict(model, tokens)
+
+
+def code_of(family: str) -> Code:
+    """The code of a family."""
+    if find_family(family).name not in CODE:
+        raise ValueError(f"the {family} family is described, but nothing trains it: see register_family")
+    return CODE[family]
+
+
+def register_family(
+    family: Family,
+    *,
+    trainer: Callable[[RunSpec], Trainer],
+    predict: Callable[[InductionTransformer, Tensor], Tensor],
+) -> Family:
+    """Add a family: its description, and the code that trains it and runs it."""
+    describe_family(family)
+    CODE[family.name] = Code(trainer=trainer, predict=predict)
+    return family
+
+
+# Imported where they are needed: each brings compiled code or torch's own machinery.
+
+
+def _train_construction(spec: RunSpec) -> Trainer:
+    from models.construction import ConstructionTrainer
+
+    return ConstructionTrainer(spec)
+
+
+def _train_disentangled(spec: RunSpec) -> Trainer:
+    from models.disentangled.trainer import DisentangledTrainer
+
+    return DisentangledTrainer(spec)
+
+
+def _train_standard(spec: RunSpec) -> Trainer:
+    from models.standard.trainer import StandardTrainer
+
+    return StandardTrainer(spec)
+
+
+def _predict_blocks(model: InductionTransformer, tokens: Tensor) -> Tensor:
+    from models.disentangled import predict_hooked
+
+    return predict_hooked(model, tokens)
+
+
+def _predict_standard(model: InductionTransformer, tokens: Tensor) -> Tensor:
+    from models.standard import predict_hooked
+
+    return predict_hooked(model, tokens)
+
+
+CODE = {
+    CONSTRUCTION.name: Code(trainer=_train_construction, predict=_predict_blocks),
+    DISENTANGLED.name: Code(trainer=_train_disentangled, predict=_predict_blocks),
+    STANDARD.name: Code(trainer=_train_standard, predict=_predict_standard),
+}

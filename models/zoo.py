@@ -21,8 +21,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from models.families import find_family
-
 STUDIES = Path(__file__).parent / "studies"
 CACHE_FILE, TABLE_FILE = "zoo.json", "README.md"
 HELD_OUT_SEQUENCES, HELD_OUT_SEED = 20_000, 2_000_003
@@ -111,6 +109,7 @@ def measure(path: Path, name: str) -> dict[str, Any]:
     from interp.instruments.copy_heads import copy_heads
     from interp.results import jsonable, mean_stderr
     from models.run import recorded_spec
+    from models.trainers import fast_predict
 
     torch.set_num_threads(1)
     info = read_info(path)
@@ -159,11 +158,6 @@ def measure(path: Path, name: str) -> dict[str, Any]:
             "order": prior.order,
         }
     )
-
-
-def fast_predict(model: Any, tokens: Any) -> Any:
-    """`interp.predict` by the family's own fast forward: the same numbers, thousands of long sequences in seconds."""
-    return find_family(model.config.family).predict(model, tokens)
 
 
 @cache

@@ -404,10 +404,9 @@ EDITS = {
         {"analysis kl_curves", "analysis beta_kappa", "analysis optimal", "kl of checkpoint", "fits of trained models"},
     ),
     "fast_predict mixes in the uniform law": (
-        "models.zoo",
-        "    return find_family(model.config.family).predict(model, tokens)\n",
-        "    law = find_family(model.config.family).predict(model, tokens)\n"
-        "    return 0.5 * law + 0.5 / law.shape[-1]\n",
+        "models.trainers",
+        "    return code_of(model.config.family).predict(model, tokens)\n",
+        "    law = code_of(model.config.family).predict(model, tokens)\n    return 0.5 * law + 0.5 / law.shape[-1]\n",
         {"analysis kl_curves", "analysis optimal", "analysis regret", "kl of checkpoint"},
     ),
     "doubled betas in optimal": (

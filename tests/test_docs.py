@@ -29,7 +29,7 @@ import pytest
 
 import interp
 from interp.chains import priors
-from models import families
+from models import families, trainers
 
 pytest.importorskip("mkdocs", reason="the documentation is built with the `docs` extra")
 
@@ -299,6 +299,7 @@ def test_python_blocks_run_and_print_what_they_show(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(priors, "PRIORS", dict(priors.PRIORS))  # pages may register kinds of their own
     monkeypatch.setattr(families, "FAMILIES", dict(families.FAMILIES))
+    monkeypatch.setattr(trainers, "CODE", dict(trainers.CODE))
     # Dataclasses look their module up by name.
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("docs_page", loader=None))
     monkeypatch.setitem(sys.modules, "docs_page", module)

@@ -13,13 +13,14 @@ from matplotlib.colors import to_hex
 
 import interp as ip
 from figures import lag_asymmetry
-from models import families
-from models.families import FAMILIES, STANDARD, drawing_order, find_family, register_family
+from models import families, trainers
+from models.families import FAMILIES, STANDARD, describe_family, drawing_order, find_family
 from models.run import run
 from models.spec import make_spec
+from models.standard import predict_hooked
 from models.standard.trainer import StandardTrainer
-from models.trainers import make_trainer
-from models.zoo import fast_predict, measure
+from models.trainers import CODE, fast_predict, make_trainer, register_family
+from models.zoo import measure
 
 ROOT = Path(__file__).parent.parent
 
@@ -27,6 +28,7 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> families.Family:
     monkeypatch.setattr(families, "FAMILIES", dict(FAMILIES))
+    monkeypatch.setattr(trainers, "CODE", dict(CODE))
     return register_family(
         replace(
             STANDARD,
@@ -35,8 +37,9 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> families.Family:
             trained_label="trained, narrow",
             colour="#e07a5f",
             marker="v",
-            trainer=lambda spec: StandardTrainer(spec, d_model=8, d_mlp=12),
-        )
+        ),
+        trainer=lambda spec: StandardTrainer(spec, d_model=8, d_mlp=12),
+        predict=predict_hooked,
     )
 
 
@@ -80,12 +83,19 @@ def test_a_family_says_what_its_models_say(name: str) -> None:
     assert set(family.freezable) <= set(family.starts.parts)
 
 
+def test_a_family_that_nothing_trains_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(families, "FAMILIES", dict(FAMILIES))
+    describe_family(replace(STANDARD, name="drawn"))
+    with pytest.raises(ValueError, match="the drawn family is described, but nothing trains it"):
+        make_trainer(make_spec(family="drawn", prior="independent:1", bos=True, length=8))
+
+
 def test_families_are_told_apart_by_name_and_looks() -> None:
     with pytest.raises(ValueError, match="family must be one of construction, disentangled, standard, got 'hybrid'"):
         find_family("hybrid")
     with pytest.raises(ValueError, match="there is a family standard already"):
-        register_family(replace(STANDARD, colour="#000000"))
-    assert register_family(STANDARD) is STANDARD
+        describe_family(replace(STANDARD, colour="#000000"))
+    assert describe_family(STANDARD) is STANDARD
     for field in ("label", "short", "trained_label", "colour", "marker"):
         assert len({getattr(family, field) for family in FAMILIES.values()}) == len(FAMILIES), field
 

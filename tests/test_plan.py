@@ -68,7 +68,8 @@ def test_checkpoints_that_an_analysis_is_not_for_are_left_out(zoo):
     found = find_subjects(zoo)
     chosen = request_of("dynamics", Ask(), found, zoo=zoo, cache=zoo).checkpoints
     assert [Path(path).name for path in chosen] == ["T16_seed0"]  # the one that kept snapshots
-    standard = replace(found[0], info=replace(found[0].info, model={**found[0].model_config, "d_model": 16}))
+    shape = {**found[0].model_config, "family": "standard", "d_model": 64}
+    standard = replace(found[0], info=replace(found[0].info, model=shape))
     chosen = request_of("vote_weight", Ask(), [standard, *found[1:]], zoo=zoo, cache=zoo).checkpoints
     assert list(chosen) == [str(one.path) for one in found[1:]]
 

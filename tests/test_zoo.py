@@ -13,7 +13,8 @@ import interp as ip
 from models import zoo
 from models.run import run
 from models.spec import make_spec
-from models.zoo import fast_predict, find_checkpoints, find_zoos, zoo_command, zoo_rows
+from models.trainers import fast_predict, make_trainer
+from models.zoo import find_checkpoints, find_zoos, zoo_command, zoo_rows
 
 PRIOR = ip.HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0)).to_dict()
 
@@ -109,8 +110,6 @@ def test_the_fast_forward_is_the_hooked_one(family: str) -> None:
     if family == "construction":
         model = ip.construct(order=2, vocab=3, length=9, beta=(2.0, 1.0), kappa=1.0)
     else:
-        from models.trainers import make_trainer
-
         model = make_trainer(make_spec(family=family, prior=PRIOR, length=9, bos=False, seed=3)).hooked()
     tokens = torch.from_numpy(np.random.default_rng(0).integers(0, 3, (20, 9)))
     np.testing.assert_allclose(fast_predict(model, tokens), ip.predict(model, tokens), atol=2e-6)
