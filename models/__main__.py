@@ -159,7 +159,12 @@ def add_construct(commands: Commands) -> None:
 def add_sweep(commands: Commands) -> None:
     sweep = commands.add_parser("sweep", help="train every run of a study")
     sweep.add_argument("study", help="a name from `python -m models`, or the path of a .toml file")
-    sweep.add_argument("--engine", choices=["local", "ray"], default="local")
+    sweep.add_argument(
+        "--engine",
+        choices=["local", "here", "ray"],
+        default="local",
+        help="local: a process per run, one per core; here: this process, without a start-up per run; ray: a cluster",
+    )
     sweep.add_argument("--address", help="of an existing Ray cluster (default: start or find one here)")
     sweep.add_argument("--jobs", type=int, help="processes at once (default: one per core)")
     sweep.add_argument("--only", metavar="TEXT", help="only runs whose name contains TEXT")

@@ -1,4 +1,4 @@
-"""Studies: many runs from one small file, on this machine's cores or on a Ray cluster.
+"""Studies: many runs from one small file, on this machine's cores, in one process, or on a Ray cluster.
 
 A study is a TOML file. Each [[runs]] entry gives a run's settings, as `models.spec.make_spec` takes them; where a
 setting is a list, the entry stands for all combinations. `cell` names the folder that the entry's runs go to. Runs are
@@ -113,7 +113,10 @@ def sweep(
             print(json.dumps({"done": [run.name for run in finished], "todo": [run.name for run in todo]}))
         return 0
     print(f"{len(runs)} runs, {len(finished)} finished, {len(todo)} to do", file=sys.stderr)
-    outcomes = _local(todo, jobs, save_seconds) if engine == "local" else _ray(todo, address, save_seconds)
+    if engine == "here":
+        outcomes = _here(todo, save_seconds)
+    else:
+        outcomes = _local(todo, jobs, save_seconds) if engine == "local" else _ray(todo, address, save_seconds)
     failures = {}
     for count, (run, error) in enumerate(outcomes, start=1):
         print(f"[{count}/{len(todo)}] {run.name}: {error or 'finished'}", file=sys.stderr, flush=True)
@@ -122,6 +125,20 @@ def sweep(
     if as_json:
         print(json.dumps({"runs": len(runs), "skipped": len(finished), "failed": failures}))
     return 1 if failures else 0
+
+
+def _here(runs: list[PlannedRun], save_seconds: float) -> Iterator[tuple[PlannedRun, str | None]]:
+    """One run after the other in this process: short runs take less time than a process takes to start."""
+    from models.run import AlreadyFinished, RunError, run
+
+    for planned in runs:
+        try:
+            with contextlib.suppress(AlreadyFinished):
+                run(planned.spec, planned.out, resume=True, progress=False, save_seconds=save_seconds)
+        except (RunError, ValueError, OSError) as error:
+            yield planned, " ".join(str(error).split())
+        else:
+            yield planned, None
 
 
 def _local(runs: list[PlannedRun], jobs: int | None, save_seconds: float) -> Iterator[tuple[PlannedRun, str | None]]:

@@ -277,8 +277,9 @@ def test_a_bad_study_is_named(tmp_path: Path, text: str, message: str) -> None:
         load_study(str(tmp_path / "bad.toml"), studies=tmp_path, out=tmp_path)
 
 
-def test_a_local_sweep_trains_every_run_and_skips_what_is_done(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("engine", ["local", "here"])
+def test_a_sweep_trains_every_run_and_skips_what_is_done(
+    engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = """
         [[runs]]
@@ -289,11 +290,29 @@ def test_a_local_sweep_trains_every_run_and_skips_what_is_done(
         steps = 20
     """
     (tmp_path / "s.toml").write_text(text)
-    arguments = ["sweep", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out"), "--json"]
+    arguments = ["sweep", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out"), "--engine", engine, "--json"]
     assert main(arguments) == 0
     assert json.loads(capsys.readouterr().out) == {"runs": 2, "skipped": 0, "failed": {}}
     assert main(arguments) == 0
     assert json.loads(capsys.readouterr().out) == {"runs": 2, "skipped": 2, "failed": {}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert main([*arguments, "--without", "construction", "--only", "T8", "--dry-run"]) == 0
+    assert json.loads(capsys.readouterr().out)["done"] == ["hierarchical_bos/disentangled/T8_seed0"]
+
+
+def test_a_run_that_fails_does_not_stop_a_sweep_in_one_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = "[[runs]]\nfamily = 'construction'\nprior = 'independent:1'\nbos = true\nlength = [6, 7]\nsteps = 3\n"
+    (tmp_path / "s.toml").write_text(entry)
+    (tmp_path / "out" / "independent_bos" / "construction").mkdir(parents=True)
+    (tmp_path / "out" / "independent_bos" / "construction" / "T6_seed0.run").write_text("in the way")
+    arguments = ["sweep", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out"), "--engine", "here", "--json"]
+    assert main(arguments) == 1
+    outcome = json.loads(capsys.readouterr().out)
+    assert list(outcome["failed"]) == ["independent_bos/construction/T6_seed0"]
+    assert is_finished(tmp_path / "out" / "independent_bos" / "construction" / "T7_seed0")
 
 
 @pytest.mark.parametrize(
