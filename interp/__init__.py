@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from interp.hooked.transformer import InductionConfig as InductionConfig
     from interp.hooked.transformer import InductionTransformer as InductionTransformer
     from interp.instruments.attention_fit import AttentionFit as AttentionFit
-    from interp.instruments.beta_kappa import MatchFit as MatchFit
     from interp.instruments.beta_kappa import fit_scores as fit_scores
     from interp.instruments.causal import CausalTests as CausalTests
     from interp.instruments.causal import causal_tests as causal_tests
@@ -80,6 +79,7 @@ if TYPE_CHECKING:
     from interp.instruments.label_symmetry import label_symmetry as label_symmetry
     from interp.instruments.lag_pairs import PairFit as PairFit
     from interp.instruments.lag_pairs import fit_score_pairs as fit_score_pairs
+    from interp.instruments.match_fit import MatchFit as MatchFit
     from interp.instruments.nearest_estimator import NearestEstimator as NearestEstimator
     from interp.instruments.nearest_estimator import nearest_estimator as nearest_estimator
     from interp.instruments.overlap_mass import OverlapMass as OverlapMass
@@ -183,10 +183,8 @@ _HOMES = {
         "LawComparison",
         "compare_laws",
     ),
-    "instruments.beta_kappa": (
-        "MatchFit",
-        "fit_scores",
-    ),
+    "instruments.beta_kappa": ("fit_scores",),
+    "instruments.match_fit": ("MatchFit",),
     "hooked.transformer": (
         "InductionConfig",
         "InductionTransformer",

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent.parent
 # Glossaries, formulas, functions of arrays that a result fills in, and examples on pretrained weights, whose own tests
 # run them.
 NO_EXAMPLE = {
+    "interp.likelihood",
     "interp.notation",
     "interp.regression",
     "interp.results",

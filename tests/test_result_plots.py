@@ -101,6 +101,9 @@ def planted_results() -> dict[str, Any]:
     repeated = torch.randint(4, (30, 12), generator=torch.Generator().manual_seed(0)).repeat(1, 2)
     return {
         "MatchFit": FITTED,
+        "AttentionFit": ip.fit_scores(cap, source="attention"),
+        "LawComparison": ip.compare_laws(cap),
+        "HeadScan": ip.scan_heads(MODEL, tokens),
         "PairFit": pairs,
         "OverlapMass": ip.overlap_mass(cap, FITTED),
         "CopyHeads": ip.copy_heads(cap),
@@ -125,6 +128,9 @@ def failed_results(good: dict[str, Any]) -> dict[str, Any]:
     tokens = CHAINS.tokens
     failed = {
         "MatchFit": fit,
+        "AttentionFit": ip.fit_scores(cap, source="attention"),
+        "LawComparison": ip.compare_laws(ip.capture(planted.trained_like(kappa=None), tokens)),
+        "HeadScan": ip.scan_heads(NOTHING, tokens),
         "PairFit": ip.fit_score_pairs(cap),
         "OverlapMass": ip.overlap_mass(cap, fit),
         "CopyHeads": ip.copy_heads(cap),
@@ -267,6 +273,43 @@ def test_match_fit(good: dict[str, Any], bad: dict[str, Any]) -> None:
     several = replace(fit, heads=(replace(fit, beta=fit.beta + 1), fit)).plot()
     dashes = [line for line in several.lines if line.get_marker() == "_" and len(line.get_ydata()) == 3]
     assert [line.get_ydata().tolist() for line in dashes] == [[*(fit.beta + 1), fit.kappa], [*fit.beta, fit.kappa]]
+
+
+def test_attention_fit(good: dict[str, Any], bad: dict[str, Any]) -> None:
+    fit = good["AttentionFit"]
+    ax = fit.plot()
+    points = [float(one.lines[0].get_ydata()[0]) for one in ax.containers]
+    assert points == pytest.approx([*fit.beta, fit.kappa])
+    assert reaches(ax, 1) == pytest.approx(2 * plotting.INTERVAL * np.array([*fit.stderr, fit.kappa_stderr]))
+    assert f"it explains {fit.nats_explained:.1%} of" in title(ax)
+    assert not bad["AttentionFit"].plot().containers
+
+
+def test_law_comparison(good: dict[str, Any]) -> None:
+    result = good["LawComparison"]
+    ax = result.plot()
+    points = [float(one.lines[0].get_ydata()[0]) for one in ax.containers]
+    assert points == pytest.approx(result.nats_explained.tolist())
+    assert ticks(ax) == ["additive", "suffix", "free"]
+    assert title(ax).startswith(f"{result.best} predicts")
+
+
+def test_head_scan(good: dict[str, Any], bad: dict[str, Any]) -> None:
+    scan = good["HeadScan"]
+    ax = scan.plot()
+    image = ax.images[0].get_array()
+    assert image.shape == (2, 2)
+    assert image[1, 0] == pytest.approx(scan.nats_explained[1, 0])
+    assert image.mask[1, 1]  # there is no such head
+    framed = {(round(patch.get_y() + 0.5), round(patch.get_x() + 0.5)): patch for patch in ax.patches}
+    assert set(framed) == {(0, 0), (0, 1), (1, 0)}
+    assert to_hex(framed[0, 1].get_edgecolor()) == plotting.lag_colour(2)
+    assert to_hex(framed[1, 0].get_edgecolor()) == plotting.OVERLAP_COLOURS["full"]
+    assert [text.get_text() for text in ax.texts if text.get_text()] == ["1", "2"]
+    assert "match heads: 1.0; copy heads: 0.0 (lag 1), 0.1 (lag 2)" in title(ax)
+    empty = bad["HeadScan"].plot()
+    assert not empty.patches
+    assert "match heads: none; copy heads: none" in title(empty)
 
 
 def test_pair_fit(good: dict[str, Any], bad: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 
 import interp as ip
 from interp.instruments.scan_statistics import KEPT_BYTES, ScanStatistics
+from tests import tiny_language
 from tests.planted import planted_deep, trained_like, without_mechanism
 from tests.planted_heads import PLANTS, Plant, expected_heads, plant, random_transformer
 
@@ -136,16 +138,16 @@ def test_the_last_position_of_a_full_context_is_warned_of() -> None:
     model = random_transformer(0)  # a context of 40
     tokens = torch.from_numpy(np.random.default_rng(0).integers(6, size=(20, 40)))
     full = ip.scan_heads(model, tokens, order=1)
-    assert "it was never trained there; query='trained' reads where it was" in full.message
+    assert "a next-token loss never trained it (query='trained' reads the others)" in full.message
     assert "never trained" not in ip.scan_heads(model, tokens[:, :39], order=1).message
     trained = ip.scan_heads(model, tokens, order=1, query="trained")
     assert "never trained" not in trained.message
     assert trained.queries.tolist() == list(range(1, 39))
     circuit = ip.Circuit(model, order=1, match_heads=((1, 0),))
     assert ip.capture(circuit, tokens, query="trained").queries.tolist() == list(range(39))
-    assert "never trained there" in ip.capture(circuit, tokens).note
-    assert "never trained there" in ip.fit_scores(ip.capture(circuit, tokens)).message
-    assert "never trained there" in str(ip.capture(circuit, tokens))
+    assert "never trained it" in ip.capture(circuit, tokens).note
+    assert "never trained it" in ip.fit_scores(ip.capture(circuit, tokens)).message
+    assert "never trained it" in str(ip.capture(circuit, tokens))
     ours = ip.Circuit(trained_like())
     assert ip.capture(ours, torch.zeros(3, 24, dtype=torch.int64), query="trained").queries.tolist() == [24]
     assert ip.capture(ours, torch.zeros(3, 24, dtype=torch.int64)).note == ""
@@ -308,3 +310,27 @@ def test_groups_and_counts_are_those_of_the_masks() -> None:
         counts = ip.mask_counts(tokens[:, : t + 1], order=2, vocab=5).sum(-1)
         assert torch.equal(statistics.counts[:, row, :4], counts.double())
         assert statistics.counts[0, row, 4:].tolist() == [1.0, 2.0]
+
+
+# ---- a language model behind TransformerLens' bridge
+
+
+@pytest.mark.parametrize("kind", sorted(tiny_language.KINDS))
+def test_a_language_model_is_scanned_head_by_head_alike(kind: str, tmp_path: Path) -> None:
+    """Rotary positions and grouped keys, or learned positions; an alphabet for every sequence; random weights."""
+    language = ip.load_language_model(tiny_language.write(tiny_language.KINDS[kind](), tmp_path / "model"))
+    rng = np.random.default_rng(0)
+    tokens = torch.from_numpy(rng.integers(5, size=(20, 40)))
+    symbols = np.stack([rng.permutation(np.arange(1, 90))[:5] for _ in range(20)])
+    task = {"order": 2, "vocab": 5, "bos": 0, "symbols": symbols}
+    scan = ip.scan_heads(language.model, tokens, **task, query=[20, 39])
+    assert set(roles(scan).values()) == {"none"}
+    assert len(scan.heads) == 8
+    for at in ((0, 1), (1, 3)):
+        cap = ip.capture(ip.Circuit(language.model, **task, match_heads=(at,)), tokens, query=[20, 39])
+        fit = ip.fit_scores(cap)
+        assert scan.r2_match[at] == pytest.approx(fit.r2_match, abs=1e-4)
+        mass = ip.overlap_mass(cap)
+        assert scan.mass[at][:3].tolist() == pytest.approx(mass.by_overlap.tolist(), abs=1e-5)
+    found = ip.find_circuit(language.model, tokens, **task, scan=scan)
+    assert not found.success

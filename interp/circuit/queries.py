@@ -53,6 +53,6 @@ def untrained_note(queries: Int64[torch.Tensor, " query"], circuit: Circuit, len
     if not last_is_untrained(circuit, length) or queries.tolist() != [length - 1 + circuit.has_bos]:
         return ""
     return (
-        "this reads the last position of a full context, which has no next token: if the model was trained to predict "
-        "the next token, it was never trained there; query='trained' reads where it was"
+        "the last position of a full context has no next token: a next-token loss never trained it "
+        "(query='trained' reads the others)"
     )

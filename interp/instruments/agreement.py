@@ -1,5 +1,8 @@
 """Do the fit of the scores and the fit of the attention agree, and does the law hold where the attention is?
 
+    fit = fit_scores(cap)
+    fit.r2_attended, fit.mass_gap, fit.attention_beta
+
 The fit of scores weighs every key alike; most keys of a sharp head get next to no attention. So a law may describe the
 scores and miss the attention. Two numbers say whether it does, and a fit of scores is trusted only if both pass:
 

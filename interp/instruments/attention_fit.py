@@ -28,7 +28,7 @@ A fit is trusted if matches explain at least `MIN_EXPLAINED` of the nats and mas
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +45,7 @@ from interp.results import Result, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 MIN_EXPLAINED = 0.5  # of the nats
 MAX_MASS_GAP = 0.1
@@ -101,9 +102,6 @@ class AttentionFit(Result):
     queries: int
     sequences: int
     left_out: int
-    success: bool
-    message: str
-    provenance: dict[str, Any] = field(repr=False)
     heads: tuple[AttentionFit, ...] = ()
 
     def table(self) -> pd.DataFrame:
@@ -126,6 +124,20 @@ class AttentionFit(Result):
         del record["heads"]
         return record | ({"heads": [one.record() for one in self.heads]} if self.heads else {})
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The parameters of the law, with 95% intervals. A fit that failed has none to draw, and the title says why."""
+        from interp.plotting import INTERVAL_NAME, heading, panel, parameter_points
+
+        rows = self.table()
+        ax = panel(ax, width=4.8)
+        estimates, errors = (rows[name].to_numpy(np.float64) for name in ("estimate", "stderr"))
+        parameter_points(ax, rows["parameter"].tolist(), estimates, errors)
+        ax.set_ylabel(f"score above an empty match\n(nats, {INTERVAL_NAME})")
+        title = f"{self.law} law of the attention of {self.sequences} sequences"
+        if self.success:
+            title += f": it explains {self.nats_explained:.1%} of {self.nats:.2f} nats"
+        return heading(ax, title, doubt=self.doubt)
+
     def __str__(self) -> str:
         pairs = zip(self.beta, self.stderr, strict=True)
         beta = ", ".join(f"{value:.4g} ± {error:.2g}" for value, error in pairs)
@@ -147,11 +159,7 @@ class AttentionFit(Result):
             f"  mass (law) {masses}; gap {self.mass_gap:.3f}",
             f"  early keys {self.early:.3f} of the attention, not in the law",
         ]
-        if self.message:
-            lines.append(f"  {self.message}")
-        return "\n".join(lines)
-
-    __repr__ = __str__
+        return "\n".join([*lines, *self.remarks()])
 
 
 def fit_attention(

@@ -12,8 +12,8 @@ loses against the best one, in nats per query, and its standard error is that of
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 from jaxtyping import Float
@@ -27,6 +27,7 @@ from interp.results import Result, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 ERRORS = 2  # standard errors by which the best law must lead
 
@@ -45,6 +46,8 @@ class LawComparison(Result):
     success         the best law leads the next one by two standard errors
     """
 
+    DOUBT = "no law leads"
+
     laws: tuple[Law, ...]
     parameters: tuple[int, ...]
     nats_explained: Float[np.ndarray, " law"]
@@ -55,9 +58,6 @@ class LawComparison(Result):
     nats: float
     n: int
     sequences: int
-    success: bool
-    message: str
-    provenance: dict[str, Any] = field(repr=False)
 
     def table(self) -> pd.DataFrame:
         """One row per law: law, parameters, nats_explained, stderr, behind, behind_stderr."""
@@ -65,6 +65,15 @@ class LawComparison(Result):
 
         names = ("parameters", "nats_explained", "stderr", "behind", "behind_stderr")
         return pd.DataFrame({"law": self.laws, **{name: getattr(self, name) for name in names}})
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The share of the held-out nats that each law explains, with 95% intervals."""
+        from interp.plotting import INTERVAL_NAME, estimate_points, heading, panel
+
+        ax = panel(ax, width=4.8)
+        estimate_points(ax, self.laws, self.nats_explained, self.stderr)
+        ax.set_ylabel(f"share of the held-out nats\nexplained ({INTERVAL_NAME})")
+        return heading(ax, f"{self.best} predicts new sequences best", doubt=self.doubt)
 
     def __str__(self) -> str:
         lines = [f"laws of attention on held-out sequences, {self.n} queries, {self.nats:.4f} nats to explain"]
@@ -76,11 +85,7 @@ class LawComparison(Result):
                 f"  {law:<9} {self.nats_explained[place]:.2%} ± {self.stderr[place]:.2%} explained, "
                 f"{self.parameters[place]} parameters, {behind}"
             )
-        if self.message:
-            lines.append(f"  {self.message}")
-        return "\n".join(lines)
-
-    __repr__ = __str__
+        return "\n".join([*lines, *self.remarks()])
 
 
 def compare_laws(cap: Capture, *, position: bool = True, own: bool = False) -> LawComparison:
@@ -107,7 +112,7 @@ def compare_laws(cap: Capture, *, position: bool = True, own: bool = False) -> L
     behind = [mean_stderr(one - held[best], clusters=rows.sequence) for one in held]
     explained = [share_explained(one, baseline, clusters=rows.sequence) for one in held]
     clear = all(gap > ERRORS * error for place, (gap, error) in enumerate(behind) if place != best)
-    message = "" if clear else "the best law leads by less than two standard errors: they cannot be told apart"
+    message = "" if clear else "the best is ahead by less than two standard errors"
     if nats < MIN_NATS:
         clear, message = False, f"{nats:.1g} nats beyond the baseline: there is nothing to explain"
     return LawComparison(

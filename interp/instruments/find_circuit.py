@@ -1,6 +1,6 @@
 """From a scan to a circuit: the heads that match, the heads that copy for them, and evidence that these feed those.
 
-    circuit = find_circuit(model, tokens, order=2, vocab=6, bos=6)
+    circuit = find_circuit(foreign, tokens, order=2, vocab=5, bos=5)
     circuit.copy_heads, circuit.match_heads, circuit.success, circuit.message
     print(circuit)                              with a reason for every choice
     circuit.evidence()                          one row for each head that was tried

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from interp.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,8 @@ class HeadScan(Result):
     n, queries                        sequences, and the token index of each query
     success                           every lag has its copy head, and some head matches
     """
+
+    DOUBT = "incomplete"  # what was measured stands
 
     order: int
     copy_mass: Float[np.ndarray, "layer head lag"]
@@ -62,9 +65,6 @@ class HeadScan(Result):
     bos: bool
     n: int
     queries: Int64[np.ndarray, " query"]
-    success: bool
-    message: str
-    provenance: dict[str, Any] = field(repr=False)
 
     @property
     def heads(self) -> tuple[Head, ...]:
@@ -128,6 +128,29 @@ class HeadScan(Result):
             "message": self.reasons[layer][head],
         }
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """A map of layers and heads: the share of each head's nats that the law of matching explains. Match heads are
+        framed in yellow, heads that copy a lag in its colour, with the lag's number.
+        """
+        from interp.plotting import OVERLAP_COLOURS, head_heatmap, heading, lag_colour, panel
+
+        layers, heads = self.nats_explained.shape
+        marks = {at: ("", OVERLAP_COLOURS["full"]) for at in self.match_heads}
+        copying = [at for at in self.heads if self.role[at[0]][at[1]] == "copy"]
+        marks |= {at: (str(int(self.copy_lag[at])), lag_colour(int(self.copy_lag[at]))) for at in copying}
+        width, height = (min(9.0, 1.8 + 0.32 * count) for count in (heads, layers))
+        ax = panel(ax, width=max(4.2, width), height=max(2.8, height))
+        explained = np.where(self.nats > 0, np.clip(self.nats_explained, 0.0, 1.0), np.nan)
+        head_heatmap(ax, explained, marks=marks)
+        figure = ax.get_figure(root=True)
+        assert figure is not None
+        figure.colorbar(ax.images[0], ax=ax, label="nats explained by matches")
+        names = ", ".join(map(head_name, self.match_heads)) or "none"
+        copies = ", ".join(
+            f"{head_name(place)} (lag {lag})" for lag, place in enumerate(self.copy_heads, start=1) if place is not None
+        )
+        return heading(ax, f"match heads: {names}; copy heads: {copies or 'none'}", doubt=self.doubt)
+
     def __str__(self) -> str:
         queries = "1 query" if len(self.queries) == 1 else f"{len(self.queries)} queries"
         lines = [f"scan of {len(self.heads)} heads on {self.n} sequences, {queries}, order {self.order}"]
@@ -137,8 +160,5 @@ class HeadScan(Result):
         shown = [f"{layer}.{head} ({self.nats_explained[layer, head]:.0%})" for layer, head in self.match_heads[:6]]
         more = f" and {len(self.match_heads) - 6} more" if len(self.match_heads) > 6 else ""
         lines.append(f"  match          {', '.join(shown) + more if shown else 'no head'} (nats explained)")
-        if self.message:
-            lines.append(f"  {self.message}")
+        lines += self.remarks()
         return "\n".join([*lines[:4], "  ...", *lines[-3:]] if len(lines) > 8 else lines)
-
-    __repr__ = __str__

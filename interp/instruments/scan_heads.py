@@ -1,6 +1,6 @@
 """Every head of a model in one forward pass: which copy a lag, which match contexts, with which beta and kappa?
 
-    scan = scan_heads(model, tokens, order=2, vocab=6, bos=6)
+    scan = scan_heads(foreign, tokens, order=2, vocab=5, bos=5)
     scan.table(), scan.copy_heads, scan.match_heads
 
 Per head, from the statistics that `scan_statistics` gathers while the model runs:
@@ -92,7 +92,10 @@ def scan_heads(
     statistics = ScanStatistics(circuit, array, queries, lags=max(lags, circuit.order))
     statistics.gather()
     fitter = LayerFitter(statistics, copies=copies, explains=explains, min_explained=min_explained)
-    layers = [fitter.fit(layer) for layer in statistics.layers]
+    fitted = {layer: fitter.fit(layer) for layer in statistics.layers}
+    # A layer without attention has no heads.
+    none = {name: values[:0] for name, values in next(iter(fitted.values())).items()}
+    layers = [fitted.get(layer, none) for layer in range(len(circuit.model.blocks))]
     width = max(statistics.heads.values())
     arrays = {name: np.stack([_padded(one[name], width) for one in layers]) for name in fitter.ARRAYS}
     role, reasons = (

@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float, Int64
 
 from interp.circuit.circuit import Circuit, heads_of
+from interp.circuit.law import key_masks_at
 from interp.circuit.runner import Hook, Hooks, parts
 from interp.regression import SPLINE_TERMS, NormalEquations, distance_basis
 
@@ -62,7 +63,7 @@ class ScanStatistics:
         layers: Sequence[int] | None = None,
     ) -> None:
         self.circuit, self.tokens, self.lags = circuit, tokens, lags
-        self.layers = list(range(len(circuit.model.blocks))) if layers is None else sorted(set(layers))
+        self.layers = attention_layers(circuit.model) if layers is None else sorted(set(layers))
         self.order, self.bos = circuit.order, int(circuit.has_bos)
         # Queries before the first candidate have nothing to match.
         self.queries = queries[queries - self.bos >= self.order]
@@ -101,7 +102,7 @@ class ScanStatistics:
             for rows in parts(self.circuit, self.tokens):
                 part = self.token_part(rows)
                 self.circuit.model.run_with_hooks(
-                    self.circuit.ids(self.tokens[rows]),
+                    self.circuit.ids(self.tokens[rows], rows),
                     prepend_bos=False,
                     return_type=None,
                     stop_at_layer=self.layers[-1] + 1,
@@ -121,19 +122,14 @@ class ScanStatistics:
         """Groups and design of some sequences; their counts and the design's products are taken in."""
         tokens, order = self.tokens[rows], self.order
         length = tokens.shape[1]
-        keys, asked = torch.arange(length), self.queries - self.bos
-        masks = torch.zeros(len(tokens), len(asked), length, dtype=torch.int64)
-        for lag in range(1, order + 1):
-            before = torch.nn.functional.pad(tokens, (lag, 0), value=-1)[:, :length]  # x_{s - lag}
-            masks |= (tokens[:, asked - lag + 1, None] == before[:, None, :]).long() << (lag - 1)
-        candidate = (keys >= order) & (keys <= asked[:, None])
-        early = (keys < order) & (keys <= asked[:, None])
-        outside = torch.where(early, self.groups - 1, self.groups)  # the last group is what cannot be seen
+        masks = key_masks_at(tokens, order=order, bos=bool(self.bos), queries=self.queries)
+        keys = torch.arange(length + self.bos)
+        candidate = (keys >= order + self.bos) & (keys <= self.queries[:, None])
+        early = (keys < order + self.bos) & (keys <= self.queries[:, None])
+        outside = torch.where(early, self.groups - 1, self.groups)  # one more group is what cannot be seen
         groups = torch.where(candidate, masks, outside)
         if self.bos:
-            at_bos = torch.full((*groups.shape[:2], 1), 1 << order)
-            groups = torch.cat([at_bos, groups], dim=2)
-            candidate = torch.nn.functional.pad(candidate, (1, 0))
+            groups[..., 0] = 1 << order
         self.counts[rows] = torch.zeros(*groups.shape[:2], self.groups + 1, dtype=torch.float64).scatter_add_(
             2, groups, torch.ones(1, dtype=torch.float64).expand(groups.shape)
         )[..., : self.groups]
@@ -194,6 +190,15 @@ class ScanStatistics:
         length = self.tokens.shape[1]
         visible = np.arange(1, length + 1) + self.bos
         return np.array([(1.0 / visible[lag:]).mean() for lag in range(self.lags + 1)])
+
+
+def attention_layers(model: Any) -> list[int]:
+    """The layers whose attention can be read; some models have layers of another kind."""
+    names = [f"blocks.{layer}.attn.hook_pattern" for layer in range(len(model.blocks))]
+    found = [layer for layer, name in enumerate(names) if name in model.hook_dict]
+    if not found:
+        raise ValueError(f"no layer shows an attention pattern: the model has no hook {names[0]}")
+    return found
 
 
 def check_lags(lags: Any, *, length: int) -> int:

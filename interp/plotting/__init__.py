@@ -7,6 +7,7 @@
     block_heatmap(ax, matrix, vocab=5)             a weight matrix with its |V| x |V| blocks ruled
     pair_heatmap(ax, beta, stderr)                 a number for each pair of query block and key block
     share_heatmap(ax, shares)                      each pair's share of a whole
+    head_heatmap(ax, values)                       a number for each layer and head of a model
     estimate_points(ax, names, values, stderrs)    estimates with their intervals
     grouped_bars(ax, names, series)                several numbers for each name, side by side
     kl_curves(ax, lengths, means)                  loss over length, a curve per estimator or model
@@ -40,6 +41,7 @@ from interp.plotting.estimates import estimate_points as estimate_points
 from interp.plotting.estimates import grouped_bars as grouped_bars
 from interp.plotting.estimates import parameter_points as parameter_points
 from interp.plotting.estimates import signed_log as signed_log
+from interp.plotting.heads import head_heatmap as head_heatmap
 from interp.plotting.panel import CONTROL_COLOUR as CONTROL_COLOUR
 from interp.plotting.panel import INTERVAL as INTERVAL
 from interp.plotting.panel import INTERVAL_NAME as INTERVAL_NAME
