@@ -285,3 +285,9 @@ def test_the_command_line(tmp_path: object, capsys: pytest.CaptureFixture[str]) 
     rows = json.loads(capsys.readouterr().out)["rows"]
     np.testing.assert_allclose(rows[0]["weights"]["beta"], (2.5, 1.2))
     np.testing.assert_allclose(rows[1]["scores"]["beta"], (2.5, 1.2), rtol=1e-3)
+
+
+def test_a_large_vocabulary_is_refused_in_one_line() -> None:
+    model = planted_foreign(vocab=300, length=8)
+    with pytest.raises(ValueError, match=r"\|V\| is 300: give a Circuit with symbols=, at most 256"):
+        identity_blocks(Circuit(model, order=1, match_heads=((2, 2),)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from interp.divergence import kl_divergence
 from interp.hooked.checkpoint import save
 from interp.hooked.construction import construct
 from interp.hooked.transformer import InductionTransformer
-from interp.instruments.direct_path import DirectPath, direct_path
+from interp.instruments.direct_path import DirectPath, _fit, _sums, direct_path
 from tests import planted
 from tests.planted import FOREIGN, planted_foreign, planted_standard, trained_like, without_mechanism
 
@@ -100,6 +101,37 @@ def test_tokens_are_told_from_counts(chains: ChainBatch) -> None:
     assert found.r2_recent > 0.97
     assert abs(found.frequency) < 0.1 * found.recent[0]
     assert found.recent[0] > 10 * abs(found.recent[1:]).max()
+
+
+def test_the_regression_is_the_one_over_every_symbol() -> None:
+    """Against a dense design, a row for each sequence and symbol."""
+    rng = np.random.default_rng(0)
+    tokens, logs = rng.integers(6, size=(20, 9)), rng.normal(size=(20, 6))
+    logs -= logs.mean(axis=1, keepdims=True)
+    terms = np.zeros((20, 6, 4))
+    for b in range(20):
+        for symbol in range(6):
+            recent = [tokens[b, -1 - lag] == symbol for lag in range(3)]
+            terms[b, symbol] = [np.mean(tokens[b] == symbol), *recent]
+    terms -= terms.mean(axis=1, keepdims=True)
+    flat, values = terms.reshape(-1, 4), logs.ravel()
+    weights, *_ = np.linalg.lstsq(flat, values, rcond=None)
+    inverse = np.linalg.inv(flat.T @ flat)
+    pulls = np.einsum("bvi,bv->bi", terms, logs - terms @ weights) @ inverse
+    found = _fit(_sums(tokens, logs, order=2), [0, 1, 2, 3], total=float((logs**2).sum()), size=logs.size)
+    np.testing.assert_allclose(found.weights, weights, atol=1e-10)
+    np.testing.assert_allclose(found.stderr, np.sqrt((pulls**2).sum(axis=0) * 20 / 19), atol=1e-10)
+    assert found.r2 == pytest.approx(1 - ((values - flat @ weights) ** 2).sum() / (values**2).sum())
+
+
+def test_a_large_vocabulary_is_not_written_out() -> None:
+    rng = np.random.default_rng(0)
+    tokens, logs = rng.integers(50_000, size=(8, 64)), rng.normal(size=(8, 50_000))
+    tracemalloc.start()
+    _sums(tokens, logs, order=2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < logs.nbytes / 10
 
 
 def test_random_weights_count_nothing(chains: ChainBatch) -> None:

@@ -158,9 +158,13 @@ def direct_path(
     silent, whole = (kl_divergence(truth, found, floor=floor) for found in (laws, own))
     uniform = kl_divergence(truth, torch.full_like(laws, 1 / circuit.vocab), floor=floor)
     gain, gain_stderr = mean_stderr(uniform.values - silent.values)
-    logs = _centred(raised(laws, floor=floor).log().numpy())
-    terms = _terms(array, order=circuit.order, vocab=circuit.vocab)
-    both = _fit(logs, terms)
+    logs = raised(laws, floor=floor).log().numpy()
+    logs -= logs.mean(axis=1, keepdims=True)
+    total, tokens_of = float((logs**2).sum()), array.numpy()
+    sums = _sums(tokens_of, logs, order=circuit.order)
+    control = _sums(np.roll(tokens_of, 1, axis=0), logs, order=circuit.order)
+    terms = list(range(circuit.order + 2))
+    both = _fit(sums, terms, total=total, size=logs.size)
     verdict = "counts tokens" if both.r2 >= EXPLAINED else "something else"
     if not gain > 2 * gain_stderr:
         verdict = "nothing"
@@ -174,9 +178,9 @@ def direct_path(
         gain=gain,
         gain_stderr=gain_stderr,
         r2=both.r2,
-        r2_frequency=_fit(logs, terms[..., :1]).r2,
-        r2_recent=_fit(logs, terms[..., 1:]).r2,
-        r2_control=_fit(logs, np.roll(terms, 1, axis=0)).r2,
+        r2_frequency=_fit(sums, terms[:1], total=total, size=logs.size).r2,
+        r2_recent=_fit(sums, terms[1:], total=total, size=logs.size).r2,
+        r2_control=_fit(control, terms, total=total, size=logs.size).r2,
         frequency=float(both.weights[0]),
         frequency_stderr=float(both.stderr[0]),
         recent=both.weights[1:],
@@ -212,22 +216,29 @@ def _silenced(
     return laws
 
 
-def _terms(
-    tokens: Int64[torch.Tensor, "batch length"], *, order: int, vocab: int
-) -> Float[np.ndarray, "batch vocab term"]:
-    """For every symbol its frequency and whether it is x_t, ..., x_{t-k}; centred over symbols."""
-    batch, length = tokens.shape
-    terms = np.zeros((batch, vocab, order + 2))
+@dataclass(frozen=True, kw_only=True)
+class _Sums:
+    """Sums over the symbols of each sequence; terms and logs are centred over symbols."""
+
+    gram: Float[np.ndarray, "batch term term"]
+    moments: Float[np.ndarray, "batch term"]
+
+
+def _sums(tokens: Int64[np.ndarray, "batch length"], logs: Float[np.ndarray, "batch vocab"], *, order: int) -> _Sums:
+    """Products of the terms with each other and with the logs. The terms of a symbol are its frequency and whether it
+    is x_t, ..., x_{t-k}: zero for nearly all symbols of a large vocabulary, so that they are never written out.
+    """
+    (batch, length), vocab = tokens.shape, logs.shape[1]
     rows = np.arange(batch)
-    flat = (tokens + vocab * torch.arange(batch)[:, None]).numpy().ravel()
-    terms[..., 0] = np.bincount(flat, minlength=batch * vocab).reshape(batch, vocab) / length
-    for lag in range(order + 1):
-        terms[rows, tokens[:, -1 - lag].numpy(), lag + 1] = 1.0
-    return _centred(terms)
-
-
-def _centred(values: Float[np.ndarray, "batch vocab *term"]) -> Float[np.ndarray, "batch vocab *term"]:
-    return np.asarray(values - values.mean(axis=1, keepdims=True))
+    recent = tokens[:, ::-1][:, : order + 1]
+    codes, counts = np.unique(tokens + vocab * rows[:, None], return_counts=True)
+    frequency = counts / length
+    gram = np.empty((batch, order + 2, order + 2))
+    gram[:, 0, 0] = np.bincount(codes // vocab, weights=frequency**2, minlength=batch)
+    gram[:, 0, 1:] = gram[:, 1:, 0] = frequency[np.searchsorted(codes, recent + vocab * rows[:, None])]
+    gram[:, 1:, 1:] = recent[:, :, None] == recent[:, None, :]
+    moments = np.column_stack([logs[rows[:, None], tokens].mean(axis=1), logs[rows[:, None], recent]])
+    return _Sums(gram=gram - 1 / vocab, moments=moments)  # every term sums to one over the symbols
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,16 +248,12 @@ class _Line:
     r2: float
 
 
-def _fit(logs: Float[np.ndarray, "batch vocab"], terms: Float[np.ndarray, "batch vocab term"]) -> _Line:
+def _fit(sums: _Sums, terms: list[int], *, total: float, size: int) -> _Line:
     """Least squares over all sequences and symbols, errors clustered by sequence; NaN where nothing varies."""
-    columns = terms.shape[-1]
-    total = float((logs**2).sum())
-    gram = np.einsum("bvi,bvj->ij", terms, terms)
-    found = solve_normal_equations(gram, np.einsum("bvi,bv->i", terms, logs), total)
-    if total <= np.finfo(np.float32).eps ** 2 * logs.size or not found.full_rank:
-        unknown = np.full(columns, np.nan)
+    gram, moments = sums.gram[:, terms][:, :, terms], sums.moments[:, terms]
+    found = solve_normal_equations(gram.sum(axis=0), moments.sum(axis=0), total)
+    if total <= np.finfo(np.float32).eps ** 2 * size or not found.full_rank:
+        unknown = np.full(len(terms), np.nan)
         return _Line(weights=unknown, stderr=unknown, r2=math.nan)
-    errors = logs - terms @ found.coefficients
-    pull = np.einsum("bvi,bv->bi", terms, errors) @ found.inverse
-    r2 = 1 - float((errors**2).sum()) / total
-    return _Line(weights=found.coefficients, stderr=np.sqrt(np.diag(clustered(pull))), r2=r2)
+    pull = (moments - gram @ found.coefficients) @ found.inverse
+    return _Line(weights=found.coefficients, stderr=np.sqrt(np.diag(clustered(pull))), r2=1 - found.sse / total)

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 Route: TypeAlias = Literal["weights", "scores", "circuit"]
 Array: TypeAlias = NDArray[Any]
 
+MAX_VOCAB = 256  # symbols; a design over pairs of them must fit into memory
 ALL_RELABELINGS = 5040  # enumerate |V|! up to here, sample beyond
 NOTHING = 1e-20  # a smaller part of the whole squared norm is rounding: that block is zero
 CARRIES = 0.05  # a block that holds this share of the visible squared norm carries weight
@@ -232,6 +233,10 @@ def identity_blocks(
     circuit = as_circuit(model)
     model = circuit.model
     circuit.only_match_head()
+    if circuit.vocab > MAX_VOCAB:
+        raise ValueError(
+            f"blocks are |V| x |V|, and |V| is {circuit.vocab}: give a Circuit with symbols=, at most {MAX_VOCAB}"
+        )
     taken = _routes(model, routes, data=tokens is not None)
     rng = np.random.default_rng(seed)
     if tokens is None:
