@@ -68,6 +68,9 @@ if TYPE_CHECKING:
     from interp.instruments.compare_laws import compare_laws as compare_laws
     from interp.instruments.copy_heads import CopyHeads as CopyHeads
     from interp.instruments.copy_heads import copy_heads as copy_heads
+    from interp.instruments.copying_scores import CopyingScores as CopyingScores
+    from interp.instruments.copying_scores import HeadVote as HeadVote
+    from interp.instruments.copying_scores import copying_scores as copying_scores
     from interp.instruments.direct_path import DirectPath as DirectPath
     from interp.instruments.direct_path import direct_path as direct_path
     from interp.instruments.find_circuit import FoundCircuit as FoundCircuit
@@ -158,6 +161,11 @@ _HOMES = {
         "match_masks",
         "superset_difference",
         "superset_sum",
+    ),
+    "instruments.copying_scores": (
+        "CopyingScores",
+        "HeadVote",
+        "copying_scores",
     ),
     "instruments.direct_path": (
         "DirectPath",

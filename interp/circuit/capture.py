@@ -78,6 +78,19 @@ class Capture:
             match_heads=self.match_heads[one],
         )
 
+    def mean_head(self, weights: Any = None) -> Capture:
+        """The mean attention of the match heads as that of one head; `weights`, one for each head, need not sum to one.
+
+        Its scores are the logarithm of the mean attention.
+        """
+        heads = int(self.match_pattern.shape[1])
+        given = torch.ones(heads) if weights is None else torch.as_tensor(weights)
+        if given.shape != (heads,) or not torch.isfinite(given).all() or (given < 0).any() or not given.sum() > 0:
+            raise ValueError(f"weights must be {heads} numbers >= 0, not all of them 0, got {given.tolist()}")
+        share = (given / given.sum()).to(self.match_pattern)
+        mean = torch.einsum("bhqk,h->bqk", self.match_pattern, share)[:, None]
+        return replace(self, match_pattern=mean, match_scores=mean.log(), match_heads=())
+
     def plot(self, ax: Axes | None = None, *, sequence: int = 0, query: int = -1, head: int | None = None) -> Axes:
         """The match attention of one query: a bar for each key, coloured by its overlap with the query's context.
 

@@ -1,0 +1,258 @@
+"""Does each match head vote for the token that it attends to?
+
+    scores = copying_scores(circuit, tokens)
+    scores["1.0"].vote, scores["1.0"].copying, scores.weights
+
+In the paper's circuit a key votes for its own token: the head copies what it attends to into the prediction. Here one
+head at a time is made to attend to a single candidate key at the last query, drawn at random, and, for comparison, to
+nothing. The difference of the logits, c(m), is what a unit of attention on that key does to the prediction, through all
+that follows the head.
+
+    vote       mean of c(x_s) less the mean of c over the other symbols: positive where the head copies
+    copying    of the variance of c over symbols, the part that "is it x_s?" explains
+    control    the same with the token of another candidate key, drawn at random, in place of x_s
+    direct     the vote on the direct path alone: the head's value and output weights (its OV circuit), the last
+               LayerNorm at its own scale, and the readout; NaN where the model does not show its weights
+
+`weights` are the votes as shares, 0 where one is not positive: `cap.mean_head(scores.weights)` is the mean attention of
+the heads, each weighted by what it writes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+
+from interp.circuit.circuit import Circuit, Head, as_circuit, head_name, heads_of
+from interp.circuit.edits import write_pattern
+from interp.circuit.runner import parts, run
+from interp.notation import Tokens
+from interp.results import NamedRows, mean_stderr, provenance
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+DRAWS = 4  # keys for each sequence and head
+MIN_SEQUENCES = 10
+ERRORS = 3  # standard errors by which a vote must exceed its control
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadVote:
+    """What one head does with the token that it attends to; see the module. Errors are over sequences."""
+
+    head: str
+    vote: float
+    stderr: float
+    copying: float
+    control_vote: float
+    control_stderr: float
+    control_copying: float
+    direct: float
+    direct_stderr: float
+
+    @property
+    def copies(self) -> bool:
+        """Whether the head votes for what it attends to, beyond its control."""
+        spread = math.hypot(self.stderr, self.control_stderr)
+        return self.vote > 0 and self.vote - self.control_vote > ERRORS * spread
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyingScores(NamedRows[HeadVote]):
+    """The votes of every match head, found by its name (`scores["1.0"]`).
+
+    n, draws   sequences, and keys drawn for each of them and each head
+    success    every head copies
+    """
+
+    ROWS, NAME, NOUN = "votes", "head", "head"
+    DOUBT = "not all heads copy"
+
+    votes: tuple[HeadVote, ...]
+    n: int
+    draws: int
+
+    @property
+    def weights(self) -> Float[np.ndarray, " match"]:
+        """The votes as shares that sum to one, 0 where a head does not vote for its token; NaN where none does."""
+        positive = np.array([max(0.0, one.vote) for one in self.votes])
+        total = float(positive.sum())
+        return np.asarray(positive / total if total > 0 else np.full(len(positive), np.nan))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The vote of each head beside its control, with 95% intervals."""
+        from interp.plotting import (
+            CONTROL_COLOUR,
+            INTERVAL_NAME,
+            MAIN_COLOUR,
+            grouped_bars,
+            heading,
+            legend_beside,
+            panel,
+        )
+
+        rows = self.table()
+        ax = panel(ax)
+        grouped_bars(
+            ax,
+            list(self),
+            {"own token": rows["vote"].to_numpy(), "another key's token": rows["control_vote"].to_numpy()},
+            stderrs={"own token": rows["stderr"].to_numpy(), "another key's token": rows["control_stderr"].to_numpy()},
+            colours={"own token": MAIN_COLOUR, "another key's token": CONTROL_COLOUR},
+        )
+        ax.set_ylabel(f"logit above other symbols\n({INTERVAL_NAME})")
+        ax.set_xlabel("match head")
+        legend_beside(ax)
+        return heading(ax, "votes for the attended token", doubt=self.doubt)
+
+    def __str__(self) -> str:
+        lines = [f"votes of {len(self.votes)} match heads for the token they attend to, {self.n} sequences"]
+        for one in self.votes[:5]:
+            lines.append(
+                f"  {one.head}: {one.vote:+.3f} ± {one.stderr:.2g} (control {one.control_vote:+.3f}), "
+                f"own token explains {one.copying:.1%}, direct {one.direct:+.3f}"
+            )
+        if len(self.votes) > 5:
+            lines.append(f"  and {len(self.votes) - 5} more heads")
+        return "\n".join([*lines, *self.remarks()])
+
+
+def copying_scores(
+    model: Any, tokens: Tokens, *, draws: int = DRAWS, seed: int = 0, checkpoint: str | None = None
+) -> CopyingScores:
+    """Make each match head attend to single keys at the last query and see which symbols gain.
+
+    For a next-token model give sequences shorter than the context, so that the last query is a trained one.
+    """
+    circuit = as_circuit(model)
+    circuit.require_match()
+    array = circuit.check(tokens)
+    if len(array) < MIN_SEQUENCES:
+        raise ValueError(f"{len(array)} sequences; votes need at least {MIN_SEQUENCES} for their standard errors")
+    if draws < 1:
+        raise ValueError(f"draws must be at least 1, got {draws}")
+    generator = torch.Generator().manual_seed(seed)
+    votes = tuple(_vote(circuit, array, place, draws=draws, generator=generator) for place in circuit.match_heads)
+    silent = [one.head for one in votes if not one.copies]
+    return CopyingScores(
+        votes=votes,
+        n=len(array),
+        draws=draws,
+        success=not silent,
+        message=f"no vote for the attended token beyond its control: {', '.join(silent)}" if silent else "",
+        provenance=provenance(seed=seed, checkpoint=checkpoint),
+    )
+
+
+def _vote(
+    circuit: Circuit,
+    tokens: Int64[torch.Tensor, "batch length"],
+    place: Head,
+    *,
+    draws: int,
+    generator: torch.Generator,
+) -> HeadVote:
+    """One head's votes over several draws of keys."""
+    one = circuit.with_match_heads(place)
+    batch, length = tokens.shape
+    candidates = length - circuit.order
+    keys, others = (circuit.order + torch.randint(candidates, (draws, batch), generator=generator) for _ in range(2))
+    nothing = torch.zeros(batch, 1, length + circuit.has_bos, dtype=torch.float64)
+    base = run(one, tokens, hooks=write_pattern(one, nothing), last_only=True).double()
+    rows = torch.arange(batch)
+    effects = []
+    for drawn in keys:
+        pattern = nothing.clone()
+        pattern[rows, 0, drawn + int(circuit.has_bos)] = 1.0
+        effects.append(run(one, tokens, hooks=write_pattern(one, pattern), last_only=True).double() - base)
+    moved = torch.stack(effects)
+    own, control = (_scored(moved, tokens[rows, drawn]) for drawn in (keys, others))
+    direct = _direct_votes(circuit, tokens, place, keys)
+    shared = mean_stderr(direct) if direct is not None else (math.nan, math.nan)
+    return HeadVote(
+        head=head_name(place),
+        vote=own[0],
+        stderr=own[1],
+        copying=own[2],
+        control_vote=control[0],
+        control_stderr=control[1],
+        control_copying=control[2],
+        direct=shared[0],
+        direct_stderr=shared[1],
+    )
+
+
+def _above_others(
+    effects: Float[torch.Tensor, "draw batch vocab"], symbols: Int64[torch.Tensor, "draw batch"]
+) -> Float[torch.Tensor, "draw batch"]:
+    """The effect on each symbol named, less the mean effect on all others."""
+    vocab = effects.shape[-1]
+    named = effects.gather(2, symbols[..., None]).squeeze(-1)
+    return named - (effects.sum(dim=-1) - named) / (vocab - 1)
+
+
+def _scored(
+    effects: Float[torch.Tensor, "draw batch vocab"], symbols: Int64[torch.Tensor, "draw batch"]
+) -> tuple[float, float, float]:
+    """The vote, its standard error over sequences, and the share of the effects' variance that the symbol explains."""
+    vocab = effects.shape[-1]
+    above = _above_others(effects, symbols)
+    vote, stderr = mean_stderr(above.mean(dim=0))
+    centred = effects - effects.mean(dim=-1, keepdim=True)
+    total = float((centred**2).sum())
+    # The centred indicator has length (V - 1) / V, and its product with the effects is that times the vote.
+    explained = vote**2 * above.numel() * (vocab - 1) / vocab
+    return vote, stderr, explained / total if total > 0 else math.nan
+
+
+def _direct_votes(
+    circuit: Circuit,
+    tokens: Int64[torch.Tensor, "batch length"],
+    place: Head,
+    keys: Int64[torch.Tensor, "draw batch"],
+) -> Float[np.ndarray, " batch"] | None:
+    """Votes through the OV circuit and the readout alone, a mean for every sequence; None where weights are hidden."""
+    model, (layer, head) = circuit.model, place
+    values_at, scale_at = f"blocks.{layer}.attn.hook_v", "ln_final.hook_scale"
+    output, readout = getattr(model.blocks[layer].attn, "W_O", None), _readout(circuit)
+    if not isinstance(output, torch.Tensor) or readout is None or values_at not in model.hook_dict:
+        return None
+    through = output[head].detach().double().cpu() @ readout
+    kept: dict[str, torch.Tensor] = {}
+
+    def keep(activation: torch.Tensor, hook: Any) -> None:
+        kept[hook.name] = activation.detach().double().cpu()
+
+    hooks = [(name, keep) for name in (values_at, scale_at) if name in model.hook_dict]
+    votes = torch.zeros(keys.shape, dtype=torch.float64)
+    for rows in parts(circuit, tokens):
+        with torch.no_grad():
+            model.run_with_hooks(circuit.ids(tokens[rows], rows), prepend_bos=False, fwd_hooks=hooks)
+        values, drawn = kept[values_at], keys[:, rows]
+        at = torch.arange(len(values))
+        share = values.shape[2] * head // heads_of(model, layer)  # grouped values serve several heads
+        effects = values[at, drawn + int(circuit.has_bos), share] @ through
+        if scale_at in kept:
+            effects = effects / kept[scale_at][:, -1]
+        votes[:, rows] = _above_others(effects, tokens[rows][at, drawn])
+    return np.asarray(votes.mean(dim=0).numpy())
+
+
+def _readout(circuit: Circuit) -> Float[torch.Tensor, "d_model vocab"] | None:
+    """From the last stream to the logits of the symbols, but for the scale of the last LayerNorm."""
+    model, symbols = circuit.model, circuit.symbols
+    weights, gain = getattr(model, "W_U", None), getattr(getattr(model, "ln_final", None), "w", None)
+    if not isinstance(weights, torch.Tensor) or (symbols is not None and symbols.ndim > 1):
+        return None
+    readout = circuit.of_symbols(weights.detach()).double()
+    if isinstance(gain, torch.Tensor):
+        readout = gain.detach().double().cpu()[:, None] * readout
+    if str(model.cfg.normalization_type).startswith("LN"):  # it takes the mean off what is written
+        readout = readout - readout.mean(dim=0)
+    return readout
