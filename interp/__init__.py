@@ -82,6 +82,8 @@ if TYPE_CHECKING:
     from interp.instruments.label_symmetry import label_symmetry as label_symmetry
     from interp.instruments.lag_pairs import PairFit as PairFit
     from interp.instruments.lag_pairs import fit_score_pairs as fit_score_pairs
+    from interp.instruments.layers import LawByLayer as LawByLayer
+    from interp.instruments.layers import law_by_layer as law_by_layer
     from interp.instruments.match_fit import MatchFit as MatchFit
     from interp.instruments.nearest_estimator import NearestEstimator as NearestEstimator
     from interp.instruments.nearest_estimator import nearest_estimator as nearest_estimator
@@ -200,6 +202,10 @@ _HOMES = {
     "instruments.overlap_mass": (
         "OverlapMass",
         "overlap_mass",
+    ),
+    "instruments.layers": (
+        "LawByLayer",
+        "law_by_layer",
     ),
     "instruments.nearest_estimator": (
         "NearestEstimator",

@@ -1,0 +1,158 @@
+"""Where does the prediction form? What the readout would say of the residual stream after every layer.
+
+    found = law_by_layer(circuit, tokens, next_law=truth)
+    found.kl, found.from_final
+
+The stream after each layer goes through the model's own final norm and unembedding, as if the layers that follow were
+not there (the logit lens). `from_final` is KL(model || layer), which is 0 after the last layer; `kl` is
+KL(truth || layer), where the truth is known. A stream that later layers still rewrite need not be readable in this way:
+a large KL says that the readout cannot read the prediction yet, not that it is not there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from interp.circuit.circuit import Circuit, as_circuit
+from interp.circuit.law import check_next_law
+from interp.circuit.runner import Hook, run
+from interp.divergence import KL_FLOOR, kl_between, kl_divergence
+from interp.notation import Tokens
+from interp.results import Result, mean_stderr, provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, kw_only=True)
+class LawByLayer(Result):
+    """Laws read from the stream at the last position. Index 0 is the stream before the first layer.
+
+    from_final, from_final_stderr   [depth] mean KL(model || layer), and its standard error over sequences
+    kl, stderr                      [depth] mean KL(truth || layer); NaN where no truth was given
+    uniform                         mean KL(truth || uniform law), the scale of `kl`; NaN where no truth was given
+    mass                            [depth] mean mass that all symbols get together
+    formed                          the first layer (from 0) after which `from_final` is less than half of what it was
+                                    before the first; None if there is nothing to form
+    n                               sequences
+    """
+
+    from_final: Float[np.ndarray, " depth"]
+    from_final_stderr: Float[np.ndarray, " depth"]
+    kl: Float[np.ndarray, " depth"]
+    stderr: Float[np.ndarray, " depth"]
+    uniform: float
+    mass: Float[np.ndarray, " depth"]
+    formed: int | None
+    n: int
+
+    def table(self) -> pd.DataFrame:
+        """One row per depth: layer (-1 before the first), from_final, from_final_stderr, kl, stderr, mass."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "layer": np.arange(-1, len(self.kl) - 1),
+                "from_final": self.from_final,
+                "from_final_stderr": self.from_final_stderr,
+                "kl": self.kl,
+                "stderr": self.stderr,
+                "mass": self.mass,
+            }
+        )
+
+    def __str__(self) -> str:
+        formed = "nowhere" if self.formed is None else f"after layer {self.formed}"
+        lines = [f"laws by layer of {self.n} sequences: half of the prediction is there {formed}"]
+        lines.append("  KL(model || layer)  " + " ".join(f"{value:.2f}" for value in self.from_final))
+        if not np.isnan(self.uniform):
+            lines.append("  KL(truth || layer)  " + " ".join(f"{value:.2f}" for value in self.kl))
+        return "\n".join([*lines, *self.remarks()])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """KL from the final law, and from the truth, over the layers."""
+        from interp.plotting import CONTROL_COLOUR, INTERVAL, MAIN_COLOUR, heading, legend_beside, panel
+
+        ax = panel(ax)
+        layers = np.arange(-1, len(self.kl) - 1)
+        for values, errors, name, colour in (
+            (self.from_final, self.from_final_stderr, "from the model's law", MAIN_COLOUR),
+            (self.kl, self.stderr, "from the truth", CONTROL_COLOUR),
+        ):
+            if np.isfinite(values).any():
+                ax.errorbar(layers, values, yerr=INTERVAL * errors, label=name, color=colour, marker="o", markersize=3)
+        ax.set_xlabel("layer")
+        ax.set_ylabel("KL (nats)")
+        legend_beside(ax)
+        return heading(ax, "what the readout reads after each layer", doubt=self.doubt)
+
+
+def law_by_layer(
+    model: Any,
+    tokens: Tokens,
+    *,
+    next_law: Float[torch.Tensor, "batch vocab"] | None = None,
+    floor: float = KL_FLOOR,
+    checkpoint: str | None = None,
+) -> LawByLayer:
+    """The law over the symbols that the final norm and the unembedding read from the stream after every layer.
+
+    At the last position. `next_law` is the true law of the token that follows, where it is known.
+    """
+    circuit = as_circuit(model)
+    array = circuit.check(tokens)
+    truth = None if next_law is None else check_next_law(next_law, array, vocab=circuit.vocab)
+    laws, mass = _laws(circuit, array)
+    final = [mean_stderr(kl_between(laws[-1], law, floor=floor)) for law in laws]
+    true = [(np.nan, np.nan)] * len(laws)
+    uniform = np.nan
+    if truth is not None:
+        true = [mean_stderr(kl_divergence(truth, law, floor=floor).values) for law in laws]
+        even = torch.full_like(truth, 1 / circuit.vocab)
+        uniform = float(kl_divergence(truth, even, floor=floor).values.mean())
+    from_final = np.array([one[0] for one in final])
+    below = np.flatnonzero(from_final < from_final[0] / 2)
+    return LawByLayer(
+        from_final=from_final,
+        from_final_stderr=np.array([one[1] for one in final]),
+        kl=np.array([one[0] for one in true]),
+        stderr=np.array([one[1] for one in true]),
+        uniform=uniform,
+        mass=mass,
+        formed=int(below[0]) - 1 if len(below) else None,
+        n=array.shape[0],
+        provenance=provenance(checkpoint=checkpoint),
+    )
+
+
+def _laws(circuit: Circuit, tokens: torch.Tensor) -> tuple[list[torch.Tensor], Float[np.ndarray, " depth"]]:
+    """The law after each layer, [depth][batch, vocab], and the mean mass of the symbols."""
+    depth = len(circuit.model.blocks) + 1
+    names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(depth - 1))]
+    kept: list[list[torch.Tensor]] = [[] for _ in range(depth)]
+
+    def keep(place: int, stream: torch.Tensor, hook: Any) -> None:
+        kept[place].append(stream[:, -1:].detach())
+
+    def hooks(rows: slice) -> list[Hook]:
+        return [(name, partial(keep, place)) for place, name in enumerate(names)]
+
+    run(circuit, tokens, hooks=hooks)
+    model, laws, masses = circuit.model, [], []
+    norm = getattr(model, "ln_final", torch.nn.Identity())  # a model without norms has none
+    with torch.no_grad():
+        for parts in kept:
+            if not parts:
+                raise ValueError("this model has no hook on the residual stream after every layer")
+            logits = model.unembed(norm(torch.cat(parts)))[:, 0]
+            ours = circuit.of_symbols(logits).double()
+            laws.append(torch.softmax(ours, dim=-1))
+            masses.append(float((ours.logsumexp(-1) - logits.logsumexp(-1).cpu().double()).exp().mean()))
+    return laws, np.array(masses)
