@@ -74,6 +74,9 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "beta": fit.beta,
         "kappa": fit.kappa,
         "prediction": prediction,
+        "truth": chains.next_law,
+        "scores": [[0.0, 2.7, 1.2, 3.9]],  # by mask, of one match head
+        "kappas": [3.3],
         "ids": circuit.ids(chains.tokens),
         "path": tmp_path_factory.mktemp("docstrings") / "model",
         "torch": torch,

@@ -115,6 +115,7 @@ def planted_results() -> dict[str, Any]:
         "DirectPath": ip.direct_path(MODEL, tokens, **TRUTH),
         "VoteWeight": ip.vote_weight(MODEL, tokens, **TRUTH, alpha=1.0),
         "ReplacedHeads": ip.replace_heads(deep, repeated, queries=range(12, 23), draws=1),
+        "LawByLayer": ip.law_by_layer(MODEL, tokens, **TRUTH),
         "OptimalParameters": ip.optimal_parameters(prior, length=24, bos=True, draws=400),
         "JelinekMercerFit": ip.tune_jelinek_mercer(prior, length=24, draws=400),
         "BayesPredictive": ip.bayes_predictive(tokens[:4], prior=prior, draws=40),

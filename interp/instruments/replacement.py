@@ -1,6 +1,6 @@
 """What do the match heads do for a next-token model? Something else is put in their place, and the losses tell.
 
-    tests = replace_heads(circuit, tokens, queries=range(50, 99), by_mask=scores, kappa=kappas)
+    tests = replace_heads(circuit, tokens, queries=range(20, 50), by_mask=scores, kappa=kappas)
     tests["ablated"].change, tests["law"].recovered, tests["law"].control_recovered
 
 A language model predicts at every position, so that the match heads are edited at many queries at once, all heads
