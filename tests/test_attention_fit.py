@@ -192,11 +192,13 @@ def test_early_keys_are_left_to_the_side():
 
 def test_held_out_sequences_tell_the_laws_apart():
     suffix = ip.compare_laws(law_capture([0.0, 1.5, 0.0, 2.4], noise=0.5))
-    assert suffix.best != "additive"
+    assert (suffix.best, suffix.success) == ("suffix", True)
     table = suffix.table().set_index("law")
     assert table.behind["additive"] > 5 * table.behind_stderr["additive"]
     assert table.behind["suffix"] < 0.002
-    additive = ip.compare_laws(law_capture([0.0, 1.5, 0.9, 2.4], noise=0.5)).table().set_index("law")
+    found = ip.compare_laws(law_capture([0.0, 1.5, 0.9, 2.4], noise=0.5))
+    assert (found.best, found.success) == ("additive", True)
+    additive = found.table().set_index("law")
     assert additive.behind["suffix"] > 5 * additive.behind_stderr["suffix"]
     assert additive.behind["additive"] < 0.002
     free = ip.compare_laws(law_capture([0.0, 1.5, -0.5, 3.0], noise=0.5))
@@ -226,6 +228,12 @@ def test_held_out_nats_are_of_other_sequences():
             nats += entropy + reference.attention_cross_entropy(tokens, pattern, beta=[0.0, 0.0], **options)
     assert found.nats == pytest.approx(nats / 40, abs=1e-9)
     assert found.nats_explained[0] == pytest.approx(1 - left / nats, abs=1e-6)
+
+
+def test_laws_that_are_one_cannot_be_told_apart():
+    found = ip.compare_laws(planted(beta=(2.0,), kappa=1.0, vocab=4, batch=60))
+    assert not found.success
+    assert found.message == "additive and suffix and free cannot be told apart"
 
 
 def test_laws_of_nothing_are_not_compared():

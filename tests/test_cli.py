@@ -491,3 +491,17 @@ def test_captures_are_taken_once_for_all_who_ask(tmp_path, monkeypatch):
     other = answers.Question(analysis="lag_pairs", options=CheckpointOptions(batch=9), checkpoint=question.checkpoint)
     answers.answer(other, cache=Cache(None), opened=opened)
     assert len(taken) == 2  # other sequences
+
+
+def test_examples_in_docstrings_run():
+    """Those of `interp` are run by pytest itself; these packages are not among its paths."""
+    import doctest
+    import importlib
+
+    run = 0
+    for file in [*(ROOT / "analyses").glob("*.py"), *(ROOT / "figures").glob("*.py")]:
+        if ">>> " in file.read_text() and file.stem != "__main__":
+            found = doctest.testmod(importlib.import_module(f"{file.parent.name}.{file.stem}"))
+            assert found.failed == 0, file.name
+            run += found.attempted
+    assert run > 5

@@ -7,7 +7,8 @@ Every law is fitted to half of the sequences (`interp.instruments.attention_fit`
 ways round, so that each query is predicted once by parameters that have not seen it. A free law has more parameters
 than an additive one and cannot fit worse; on new sequences it can. The share of the nats that a law explains is against
 the baseline without matches, fitted to the same half. Laws are compared sequence by sequence: `behind` is what a law
-loses against the best one, in nats per query, and its standard error is that of the difference.
+loses against the one that explains most, in nats per query, and its standard error is that of the difference. The best
+law is the one with the fewest parameters among those that are less than two standard errors behind.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-ERRORS = 2  # standard errors by which the best law must lead
+ERRORS = 2  # standard errors by which a law must be behind to be worse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,14 +40,14 @@ class LawComparison(Result):
     laws            their names
     parameters      how many parameters each one has, without the positional term
     nats_explained  share of the held-out nats that it explains, and its standard error
-    behind          nats per query that it loses against the best law, and the standard error of that; 0 for the best
-    best            the law that explains most
+    behind          nats per query that it loses against the law that explains most, and the standard error of that
+    best            see the module
     nats            mean KL(attention || baseline) on held-out sequences
     n, sequences    queries and sequences
-    success         the best law leads the next one by two standard errors
+    success         one law is the best: no other with as few parameters does as well
     """
 
-    DOUBT = "no law leads"
+    DOUBT = "no law is the best"
 
     laws: tuple[Law, ...]
     parameters: tuple[int, ...]
@@ -73,7 +74,7 @@ class LawComparison(Result):
         ax = panel(ax, width=4.8)
         estimate_points(ax, self.laws, self.nats_explained, self.stderr)
         ax.set_ylabel(f"share of the held-out nats\nexplained ({INTERVAL_NAME})")
-        return heading(ax, f"{self.best} predicts new sequences best", doubt=self.doubt)
+        return heading(ax, f"{self.best} law predicts new sequences best", doubt=self.doubt)
 
     def __str__(self) -> str:
         lines = [f"laws of attention on held-out sequences, {self.n} queries, {self.nats:.4f} nats to explain"]
@@ -108,16 +109,19 @@ def compare_laws(cap: Capture, *, position: bool = True, own: bool = False) -> L
             held[index, place] = _held_out(train, new, design, matches=True)
         baseline[place] = _held_out(train, new, designs[0], matches=False)
     nats = float(baseline.mean())
-    best = int(held.mean(axis=1).argmin())
-    behind = [mean_stderr(one - held[best], clusters=rows.sequence) for one in held]
+    first = int(held.mean(axis=1).argmin())
+    behind = [mean_stderr(one - held[first], clusters=rows.sequence) for one in held]
+    close = [place for place, (gap, error) in enumerate(behind) if place == first or gap <= ERRORS * error]
+    sizes = [len(design.parameters) for design in designs]
+    fewest = [place for place in close if sizes[place] == min(sizes[other] for other in close)]
+    best = min(fewest, key=lambda place: behind[place][0])
     explained = [share_explained(one, baseline, clusters=rows.sequence) for one in held]
-    clear = all(gap > ERRORS * error for place, (gap, error) in enumerate(behind) if place != best)
-    message = "" if clear else "the best is ahead by less than two standard errors"
+    message = "" if len(fewest) == 1 else f"{' and '.join(laws[place] for place in fewest)} cannot be told apart"
     if nats < MIN_NATS:
-        clear, message = False, f"{nats:.1g} nats beyond the baseline: there is nothing to explain"
+        message = f"{nats:.1g} nats beyond the baseline: there is nothing to explain"
     return LawComparison(
         laws=laws,
-        parameters=tuple(len(design.parameters) for design in designs),
+        parameters=tuple(sizes),
         nats_explained=np.array([share for share, _ in explained]),
         stderr=np.array([error for _, error in explained]),
         behind=np.array([gap for gap, _ in behind]),
@@ -126,7 +130,7 @@ def compare_laws(cap: Capture, *, position: bool = True, own: bool = False) -> L
         nats=nats,
         n=len(rows.sequence),
         sequences=sequences,
-        success=clear,
+        success=not message,
         message=message,
         provenance=provenance(checkpoint=cap.checkpoint),
     )

@@ -92,6 +92,14 @@ def scan_heads(
     statistics = ScanStatistics(circuit, array, queries, lags=max(lags, circuit.order))
     statistics.gather()
     fitter = LayerFitter(statistics, copies=copies, explains=explains, min_explained=min_explained)
+    return _assembled(
+        fitter, note=untrained_note(queries, circuit, array.shape[1]), origin=provenance(checkpoint=checkpoint)
+    )
+
+
+def _assembled(fitter: LayerFitter, *, note: str, origin: dict[str, Any]) -> HeadScan:
+    """The fits of all layers as one result."""
+    statistics, circuit = fitter.statistics, fitter.statistics.circuit
     fitted = {layer: fitter.fit(layer) for layer in statistics.layers}
     # A layer without attention has no heads.
     none = {name: values[:0] for name, values in next(iter(fitted.values())).items()}
@@ -104,7 +112,6 @@ def scan_heads(
     copying, matching = _chosen(role, arrays["copy_mass"], arrays["copy_lag"], order=circuit.order)
     missing = [f"no head copies lag {lag}" for lag, place in enumerate(copying, start=1) if place is None]
     missing += [] if matching else ["no head matches"]
-    note = untrained_note(queries, circuit, array.shape[1])
     return HeadScan(
         **arrays,
         order=circuit.order,
@@ -114,11 +121,11 @@ def scan_heads(
         copy_heads=copying,
         match_heads=matching,
         bos=circuit.has_bos,
-        n=len(array),
+        n=len(statistics.tokens),
         queries=statistics.queries.numpy() - int(circuit.has_bos),
         success=not missing,
         message="; ".join([*missing, *([note] if note else [])]),
-        provenance=provenance(checkpoint=checkpoint),
+        provenance=origin,
     )
 
 
