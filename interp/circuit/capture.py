@@ -97,7 +97,7 @@ class Capture:
         `query` counts the queries that were kept, -1 is the last one. Of several match heads the mean is drawn, unless
         `head` says which one. The legend gives the share of each kind of key.
         """
-        from interp.plotting import heading, induction_bars, overlap_handles, panel, visible_masses
+        from interp.plotting import heading, induction_bars, legend_beside, overlap_handles, panel, visible_masses
 
         batch, heads, queries, _ = self.match_pattern.shape
         for name, index, size in (("sequence", sequence, batch), ("query", query, queries), ("head", head or 0, heads)):
@@ -114,8 +114,7 @@ class Capture:
         ax = panel(ax, width=9.0, height=2.8)
         tokens = [*["BOS"] * bos, *map(str, seen.tolist())]
         induction_bars(ax, weights, kinds, first_position=1 - bos, tokens=tokens)
-        ax.set_ylim(0, 1.25 * float(weights.max()))  # room for the legend
-        ax.legend(handles=overlap_handles(masses), frameon=False, ncols=len(masses), loc="upper right", handlelength=1)
+        legend_beside(ax, handles=overlap_handles(masses))
         context = " ".join(map(str, seen[-self.order :].tolist()))
         of_head = "" if heads == 1 else f", mean of {heads} heads," if head is None else f" of match head {head}"
         where = "the last query" if len(seen) == self.tokens.shape[1] else f"token {len(seen)}"
