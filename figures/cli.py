@@ -105,9 +105,11 @@ def run(argv: list[str]) -> int:
     chosen = list(entries.values()) if name == ALL.name else [entries[name]]
     for entry in chosen:
         drawing.check_figure_target(entry.name, out=order.out, formats=order.formats, overwrite=order.overwrite)
-    drawn, errors = draw_all(chosen, documents_for(chosen, order), order)
+    documents = documents_for(chosen, order)
+    unread = say_errors(documents)
+    drawn, errors = draw_all(chosen, documents, order)
     print("\n".join(str(file) for one in drawn for file in one.files))
-    return BAD_INPUT if errors else OK
+    return BAD_INPUT if errors or unread else OK
 
 
 def listing(entries: dict[str, Entry]) -> str:
@@ -203,6 +205,19 @@ def documents_for(chosen: Sequence[Entry], order: Order) -> dict[str, Document |
     with contextlib.redirect_stdout(sys.stderr):
         run = plan.run_plan(plan.asks_for(names), zoo=order.checkpoints, cache=order.cache, jobs=order.jobs)
     return dict(run.documents)
+
+
+def say_errors(documents: Mapping[str, Document | BadInput]) -> bool:
+    """Say which checkpoints an analysis could not read, a line each; returns whether there were any."""
+    unread = [
+        f"{name}: {error['error']}"
+        for name, document in documents.items()
+        if isinstance(document, Document)
+        for error in document.errors
+    ]
+    for line in unread:
+        say(f"error: {one_line(line)}")
+    return bool(unread)
 
 
 def read_documents(names: Sequence[str], folder: Path) -> dict[str, Document | BadInput]:

@@ -433,3 +433,17 @@ def test_bad_arguments_are_refused():
         call(cap, law="suffix")
     with pytest.raises(ValueError, match="law and own are for source='attention'"):
         call(cap, own=True)
+
+
+@pytest.mark.parametrize(("beta", "kappa", "told"), [(60.0, 100.0, False), (50.0, 80.0, False), (20.0, 30.0, True)])
+def test_attention_too_sharp_to_show_how_sharp_is_refused(beta: float, kappa: float, told: bool) -> None:
+    """BOS wins where there is no full match, so that next to nothing shows the betas one by one."""
+    chains = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0)).sample(batch=256, length=64, seed=0)
+    model = ip.construct(order=2, vocab=5, length=64, beta=(beta, beta), kappa=kappa)
+    fit = ip.fit_scores(ip.capture(model, chains.tokens, copies=False), source="attention")
+    assert fit.success is told
+    if told:
+        assert fit.beta == pytest.approx((beta, beta), abs=1e-6)
+    else:
+        assert np.isnan(fit.beta).all()
+        assert "too sharp" in fit.message

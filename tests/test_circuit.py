@@ -242,10 +242,10 @@ def test_what_is_not_known_is_said(alike: ip.Circuit) -> None:
         ({"copy_heads": 3}, r"copy_heads must list one \(layer, head\) or None for each lag 1..2, got 3"),
         ({"copy_heads": ((0, 1),)}, "for each lag 1..2"),
         ({"copy_heads": ((0, 1), (1, 3))}, "head 3, but layer 1 has heads 0..2"),
-        ({"match_heads": (3, 0)}, r"match_heads must list \(layer, head\) pairs, got 3"),
+        ({"match_heads": (3, 0)}, r"match_heads must list \(layer, head\) pairs, such as \(\(2, 1\),\), got 3 for one"),
         ({"match_heads": 3}, r"match_heads must list \(layer, head\) pairs, got 3"),
         ({"match_heads": ((4, 0),)}, "layer 4, but the model has layers 0..3"),
-        ({"match_heads": ((3, True),)}, "pairs, got"),
+        ({"match_heads": ((3, True),)}, "pairs, such as"),
         ({"match_heads": ((3, 0), (3, 0))}, "names a head twice"),
         ({"vocab": 9}, "input vocabulary has 5 symbols"),
         ({"bos": "five"}, "bos must be the id"),
@@ -274,6 +274,10 @@ def test_bad_circuits_are_refused_in_one_line(options: dict, message: str) -> No
         ),
         (lambda c, t: ip.capture(c, t, query=[40]), "query 40 is outside the tokens 0..23"),
         (lambda c, t: ip.capture(c, t, query=[]), "lists no token index"),
+        (lambda c, t: ip.capture(c, t, query=[2.7]), "a list of token indices, got"),
+        (lambda c, t: ip.capture(c, t, query=[True]), "a list of token indices, got"),
+        (lambda c, t: c.with_match_heads((3, 0), (3, 0)), "names a head twice"),
+        (lambda c, t: ip.capture(c, t).match_head(2), "the capture has match heads 0..1"),
         (lambda c, t: ip.capture(c, t, query=3), "a list of token indices, got 3"),
         (lambda c, t: ip.predict(c.model, t), "does not say where its circuit sits"),
         (lambda c, t: ip.predict("model", t), "expected a HookedTransformer or a Circuit, got str"),
@@ -302,5 +306,11 @@ def test_a_foreign_circuit_without_copies_has_no_copy_patterns(chains: ip.ChainB
     model = planted_foreign(length=24, vocab=4)
     seen = ip.capture(ip.Circuit(model, order=1, match_heads=((2, 2),)), chains.tokens)
     assert seen.copy_pattern.shape[0] == 0
-    with pytest.raises(ValueError, match="kept no copy patterns"):
+    with pytest.raises(ValueError, match="the circuit names no copy head"):
         ip.copy_heads(seen)
+
+
+def test_the_last_match_head_by_its_index(unlike: ip.Circuit, chains: ip.ChainBatch) -> None:
+    seen = ip.capture(unlike, chains.tokens)
+    assert seen.match_head(-1).match_heads == ((3, 2),)
+    assert torch.equal(seen.match_head(-1).match_scores, seen.match_head(1).match_scores)

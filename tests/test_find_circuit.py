@@ -156,3 +156,10 @@ def test_a_scan_of_another_order_is_refused() -> None:
     scan = ip.scan_heads(plant(spec), tokens_for(spec), **spec.task)
     with pytest.raises(ValueError, match="the scan is of order 2, the circuit of order 1"):
         ip.find_circuit(plant(spec), tokens_for(spec), **{**spec.task, "order": 1}, scan=scan)
+
+
+def test_a_negative_beta_counts_as_a_match_that_is_fed() -> None:
+    chains = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0)).sample(batch=256, length=64, seed=0)
+    found = ip.find_circuit(ip.construct(order=2, vocab=5, length=64, beta=(3.0, -1.0), kappa=2.0), chains.tokens)
+    assert found.copy_heads == ((0, 0), (0, 1))
+    assert all(trial.lost > 0.9 > trial.control_lost for trial in found.trials)

@@ -69,8 +69,11 @@ class Capture:
         return self.tokens[: self.copy_pattern.shape[0]]
 
     def match_head(self, index: int) -> Capture:
-        """The capture of one match head alone."""
-        one = slice(index, index + 1)
+        """The capture of one match head alone; -1 is the last."""
+        heads = int(self.match_pattern.shape[1])
+        if not -heads <= index < heads:
+            raise ValueError(f"match_head({index}), but the capture has match heads 0..{heads - 1}")
+        one = slice(index % heads, index % heads + 1)
         return replace(
             self,
             match_scores=self.match_scores[:, one],

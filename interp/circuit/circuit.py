@@ -95,9 +95,9 @@ class Circuit:
             matches = [(1, 0)] if own is not None else []
         elif not isinstance(match_heads, Iterable):
             raise ValueError(f"match_heads must list (layer, head) pairs, got {match_heads!r}")
-        self.match_heads: tuple[Head, ...] = tuple(_head(model, place, name="match_heads") for place in matches)
-        if len(set(self.match_heads)) < len(self.match_heads):
-            raise ValueError(f"match_heads names a head twice: {list(self.match_heads)}")
+        self.match_heads: tuple[Head, ...] = _distinct(
+            tuple(_head(model, place, name="match_heads") for place in matches)
+        )
 
     @classmethod
     def in_layers(
@@ -112,12 +112,12 @@ class Circuit:
         """A circuit in one copy layer, all of whose heads may copy, and one match head; by default 0, 1 and head 0."""
         places = (0 if copy_layer is None else copy_layer, 1 if match_layer is None else match_layer)
         for name, layer in zip(("copy_layer", "match_layer"), places, strict=True):
-            if not _is_int(layer):
+            if not is_whole(layer):
                 raise ValueError(f"{name} must be an integer, got {layer!r}")
             if not 0 <= layer < len(model.blocks):
                 raise ValueError(f"{name}={layer}, but the model has layers 0..{len(model.blocks) - 1}")
         head = 0 if match_head is None else match_head
-        if not _is_int(head):
+        if not is_whole(head):
             raise ValueError(
                 f"match_head must be an integer, got {head!r}; match_heads=((layer, head), ...) names several"
             )
@@ -162,7 +162,7 @@ class Circuit:
         """The same circuit with these match heads alone."""
         other = Circuit.__new__(Circuit)
         other.__dict__.update(self.__dict__)
-        other.match_heads = tuple(_head(self.model, place, name="match_heads") for place in heads)
+        other.match_heads = _distinct(tuple(_head(self.model, place, name="match_heads") for place in heads))
         return other
 
     def require_match(self) -> None:
@@ -264,13 +264,22 @@ def head_name(place: Head) -> str:
     return f"{place[0]}.{place[1]}"
 
 
-def _is_int(value: Any) -> bool:
+def is_whole(value: Any) -> bool:
+    """An integer of any kind, but no boolean."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
+def _distinct(heads: tuple[Head, ...]) -> tuple[Head, ...]:
+    if len(set(heads)) < len(heads):
+        raise ValueError(f"match_heads names a head twice: {list(heads)}")
+    return heads
+
+
 def _head(model: Any, place: Any, *, name: str) -> Head:
-    if not isinstance(place, (tuple, list)) or len(place) != 2 or not all(map(_is_int, place)):
-        raise ValueError(f"{name} must list (layer, head) pairs, got {place!r}")
+    if isinstance(place, np.ndarray):
+        place = place.tolist()
+    if not isinstance(place, (tuple, list)) or len(place) != 2 or not all(map(is_whole, place)):
+        raise ValueError(f"{name} must list (layer, head) pairs, such as ((2, 1),), got {place!r} for one of them")
     layer, head = int(place[0]), int(place[1])
     if not 0 <= layer < len(model.blocks):
         raise ValueError(f"{name}: layer {layer}, but the model has layers 0..{len(model.blocks) - 1}")
@@ -306,7 +315,7 @@ def _vocab_of(model: Any, vocab: Any, symbols: Any) -> int:
 def _bos_of(model: Any, bos: Any, *, vocab: int) -> int | None:
     if bos is None or bos is False:
         return None
-    if bos is not True and not _is_int(bos):
+    if bos is not True and not is_whole(bos):
         raise ValueError(f"bos must be the id of the BOS token, True (for id = vocab) or None, got {bos!r}")
     known = vocab if bos is True else int(bos)
     if not 0 <= known < model.cfg.d_vocab:

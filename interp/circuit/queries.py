@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from jaxtyping import Int64
 
-from interp.circuit.circuit import Circuit
+from interp.circuit.circuit import Circuit, is_whole
 from interp.hooked.transformer import InductionTransformer
 
 NAMES = "'last', 'all', 'trained' or a list of token indices"
@@ -29,10 +30,10 @@ def query_positions(query: Any, circuit: Circuit, length: int) -> Int64[torch.Te
         if query == "last" or isinstance(circuit.model, InductionTransformer):
             return every[-1:]
         return every[: len(every) - int(last_is_untrained(circuit, length))]
-    try:
-        asked = [int(t) for t in query]
-    except (TypeError, ValueError):
-        raise ValueError(f"query must be {NAMES}, got {query!r}") from None
+    asked = [] if not isinstance(query, Iterable) else list(query)
+    if not isinstance(query, Iterable) or not all(is_whole(t) for t in asked):
+        raise ValueError(f"query must be {NAMES}, got {query!r}")
+    asked = [int(t) for t in asked]
     for t in asked:
         if not -length <= t < length:
             raise ValueError(f"query {t} is outside the tokens 0..{length - 1}")

@@ -165,8 +165,8 @@ def causal_tests(
     `next_law` is the true law of the token after each sequence (a one-hot row of the token that came will also
     do). beta and kappa are the fitted law's (`fit_scores`), for all match heads or a row for each. pairs [k+1, k+1]
     and pairs_kappa are those of the law of all pairs (`fit_score_pairs`). `seed` draws the controls. With beta=None,
-    only the edits that need no law are made, and with pairs=None no pair law. An edit that does not reach the logits
-    is an error, not a result.
+    only the edits that need no law are made, and with pairs=None no pair law. An edit of attention that does not reach
+    the logits is an error, not a result; for a copy head that nothing reads, `reached` is False.
     """
     circuit = as_circuit(model)
     array = circuit.check(tokens)

@@ -164,6 +164,8 @@ def copy_heads(cap: Capture, *, copies: float = COPIES, pure: float = PURE, some
     for name, value in (("copies", copies), ("pure", pure), ("some", some)):
         if not 0 < value <= 1:
             raise ValueError(f"{name} must be a share in (0, 1], got {value}")
+    if cap.copy_pattern.shape[1] == 0:
+        raise ValueError("the circuit names no copy head: give copy_heads=((layer, head), ...), or a copy_layer")
     if cap.copy_pattern.shape[0] == 0:
         raise ValueError("the capture kept no copy patterns (copies=False): capture again with copies=True")
     order, bos = cap.order, int(cap.bos)

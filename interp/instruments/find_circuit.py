@@ -210,10 +210,12 @@ class _Workbench:
         before = self.beta[:, lag - 1]
         after = self.betas(_all_of([self.to_mean(at) for at in heads]))[:, lag - 1]
         control = self.betas(_all_of([self.to_random(at) for at in heads]))[:, lag - 1]
-        total = float(np.maximum(before, 0.0).sum())
+        total = float(np.abs(before).sum())
 
         def lost(left: Array) -> float:
-            return float(np.clip(1.0 - left.sum() / total, 0.0, 1.0)) if total > 0 else 0.0
+            """The share of |beta| that is gone; a beta may be negative."""
+            kept = float((np.sign(before) * left).sum())
+            return float(np.clip(1.0 - kept / total, 0.0, 1.0)) if total > 0 else 0.0
 
         return Trial(
             lag=lag,
