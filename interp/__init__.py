@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from interp.chains.priors import register_prior as register_prior
     from interp.circuit.capture import Capture as Capture
     from interp.circuit.capture import capture as capture
+    from interp.circuit.checkpoint import load as load
+    from interp.circuit.checkpoint import save as save
     from interp.circuit.circuit import Circuit as Circuit
     from interp.circuit.runner import predict as predict
     from interp.divergence import KL_FLOOR as KL_FLOOR
@@ -53,9 +55,7 @@ if TYPE_CHECKING:
     from interp.estimators.soft_matching import soft_matching_pairs as soft_matching_pairs
     from interp.hooked.checkpoint import CheckpointError as CheckpointError
     from interp.hooked.checkpoint import CheckpointInfo as CheckpointInfo
-    from interp.hooked.checkpoint import load as load
     from interp.hooked.checkpoint import read_info as read_info
-    from interp.hooked.checkpoint import save as save
     from interp.hooked.construction import construct as construct
     from interp.hooked.construction import write_construction as write_construction
     from interp.hooked.transformer import InductionConfig as InductionConfig
@@ -136,9 +136,7 @@ _HOMES = {
     "hooked.checkpoint": (
         "CheckpointError",
         "CheckpointInfo",
-        "load",
         "read_info",
-        "save",
     ),
     "estimators.context_trees": ("context_tree_weighting",),
     "estimators.classical": (
@@ -230,6 +228,10 @@ _HOMES = {
     "circuit.capture": (
         "Capture",
         "capture",
+    ),
+    "circuit.checkpoint": (
+        "load",
+        "save",
     ),
     "circuit.circuit": ("Circuit",),
     "circuit.runner": ("predict",),

@@ -21,9 +21,15 @@ from typing import TYPE_CHECKING, Any
 from interp.results import jsonable
 
 if TYPE_CHECKING:
+    import torch
+
     from interp.hooked.transformer import InductionTransformer
 
 FORMAT = "interp-checkpoint-1"
+CIRCUIT_FORMAT = (
+    "interp-circuit-1"  # a model from elsewhere, with the place of its circuit (`interp.circuit.checkpoint`)
+)
+FOREIGN = "foreign"  # the family of a model from elsewhere
 CONFIG_FILE, TENSOR_FILE = "config.json", "model.safetensors"
 
 
@@ -51,6 +57,12 @@ def save(model: InductionTransformer, path: str | os.PathLike[str], *, training:
 
     `training` is a JSON-able record of how the weights came about; it is kept in `config.json`.
     """
+    document = {"format": FORMAT, "model": model.config.to_dict(), "training": training}
+    write_directory(path, document, dict(model.named_parameters()))
+
+
+def write_directory(path: str | os.PathLike[str], document: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+    """Write a checkpoint's two files so that they appear together or not at all."""
     from safetensors.torch import save_file
 
     target = Path(path).resolve()  # through links: the directory itself is replaced
@@ -58,9 +70,7 @@ def save(model: InductionTransformer, path: str | os.PathLike[str], *, training:
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent))
     try:
-        document = {"format": FORMAT, "model": model.config.to_dict(), "training": training}
-        tensors = {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
-        save_file(tensors, staging / TENSOR_FILE)
+        save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, staging / TENSOR_FILE)
         (staging / CONFIG_FILE).write_text(json.dumps(document, indent=2, allow_nan=False, default=jsonable) + "\n")
         for file in (TENSOR_FILE, CONFIG_FILE):
             (staging / file).chmod(0o644)  # mkdtemp and safetensors make private files
@@ -73,10 +83,6 @@ def save(model: InductionTransformer, path: str | os.PathLike[str], *, training:
 
 def load(path: str | os.PathLike[str]) -> InductionTransformer:
     """The model saved at `path`, or a `CheckpointError` (a ValueError) that names what is wrong."""
-    import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     from interp.hooked.transformer import InductionConfig, InductionTransformer
 
     info = read_info(path)
@@ -84,19 +90,29 @@ def load(path: str | os.PathLike[str]) -> InductionTransformer:
         config = InductionConfig.from_dict(info.model)
     except (ValueError, TypeError) as error:
         raise CheckpointError(f"{info.path / CONFIG_FILE}: {error}") from error
-    file = info.path / TENSOR_FILE
+    model = InductionTransformer(config)
+    fill_parameters(model, info.path, kind=f"a {config.family} model")
+    return model
+
+
+def fill_parameters(model: torch.nn.Module, directory: Path, *, kind: str) -> None:
+    """Copy the checkpoint's tensors into the model; a `CheckpointError` names the first that does not fit."""
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    file = directory / TENSOR_FILE
     if not file.is_file():
-        raise CheckpointError(f"{info.path}: no {TENSOR_FILE} in the checkpoint")
+        raise CheckpointError(f"{directory}: no {TENSOR_FILE} in the checkpoint")
     try:
         tensors = load_file(file)
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{file}: not a readable safetensors file ({error})") from error
-    model = InductionTransformer(config)
     expected = dict(model.named_parameters())
     if missing := sorted(set(expected) - set(tensors)):
         raise CheckpointError(f"{file}: tensor {missing[0]} is missing")
     if unknown := sorted(set(tensors) - set(expected)):
-        raise CheckpointError(f"{file}: tensor {unknown[0]} does not belong to a {config.family} model")
+        raise CheckpointError(f"{file}: tensor {unknown[0]} does not belong to {kind}")
     with torch.no_grad():
         for name, parameter in expected.items():
             tensor = tensors[name]
@@ -109,7 +125,6 @@ def load(path: str | os.PathLike[str]) -> InductionTransformer:
             if not torch.isfinite(tensor).all():
                 raise CheckpointError(f"{file}: tensor {name} holds NaN or infinity")
             parameter.copy_(tensor)
-    return model
 
 
 def read_info(path: str | os.PathLike[str]) -> CheckpointInfo:
@@ -124,16 +139,42 @@ def read_info(path: str | os.PathLike[str]) -> CheckpointInfo:
         raise CheckpointError(f"{file}: not valid JSON ({error})") from error
     if not isinstance(document, dict):
         raise CheckpointError(f"{file}: expected a JSON object, got {type(document).__name__}")
-    if document.get("format") != FORMAT:
+    if document.get("format") not in (FORMAT, CIRCUIT_FORMAT):
         raise CheckpointError(f"{file}: format is {document.get('format')!r}, expected {FORMAT!r}")
     if not isinstance(document.get("training"), (dict, type(None))):
         raise CheckpointError(f"{file}: training must be a JSON object or null")
-    keys = {"format", "model", "training"}
+    foreign = document["format"] == CIRCUIT_FORMAT
+    keys = {"format", "training", *(("transformer", "circuit") if foreign else ("model",))}
     if unknown := sorted(set(document) - keys):
         raise CheckpointError(f"{file}: unknown key {unknown[0]}")
     if missing := sorted(keys - set(document)):
         raise CheckpointError(f"{file}: missing key {missing[0]}")
-    return CheckpointInfo(path=directory, model=document["model"], training=document["training"])
+    model = _foreign_model(document, file) if foreign else document["model"]
+    return CheckpointInfo(path=directory, model=model, training=document["training"])
+
+
+def _foreign_model(document: dict[str, Any], file: Path) -> dict[str, Any]:
+    """A model from elsewhere, described by the words of our own models."""
+    transformer, circuit = document["transformer"], document["circuit"]
+    for name, part, words in (
+        ("transformer", transformer, ("n_ctx", "d_model")),
+        ("circuit", circuit, ("order", "vocab", "bos", "symbols", "copy_heads", "match_heads", "length")),
+    ):
+        if not isinstance(part, dict):
+            raise CheckpointError(f"{file}: {name} must be a JSON object")
+        if missing := [word for word in words if word not in part]:
+            raise CheckpointError(f"{file}: missing key {missing[0]} in {name}")
+    return {
+        "family": FOREIGN,
+        "order": circuit["order"],
+        "vocab": circuit["vocab"],
+        "length": circuit["length"],
+        "bos": circuit["bos"] is not None,
+        "d_model": transformer["d_model"],
+        "readout": "logit",
+        "transformer": transformer,
+        "circuit": circuit,
+    }
 
 
 def replace_directory(staging: Path, target: Path) -> None:

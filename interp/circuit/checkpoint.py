@@ -1,0 +1,133 @@
+"""Save and load any model: one of this suite, or one from elsewhere with the place of its circuit.
+
+    save(model, path)
+    model = load(path)
+    save(Circuit(foreign, order=2, match_heads=((3, 0), (3, 2)), vocab=5, bos=5), path)
+    circuit = load(path)                                       a circuit comes back as a circuit
+
+Both are directories with `config.json` and `model.safetensors`, and nothing that can run code
+(`interp.hooked.checkpoint`). Of a model from elsewhere `config.json` holds TransformerLens' config and the circuit:
+order, symbols, BOS, and the heads as far as they are known. A model whose config does not describe it, because its
+layers were exchanged for others, is refused: it could not be made anew.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+from interp.circuit.circuit import Circuit
+from interp.hooked import checkpoint as ours
+from interp.hooked.checkpoint import (
+    CIRCUIT_FORMAT,
+    FOREIGN,
+    CheckpointError,
+    fill_parameters,
+    read_info,
+    write_directory,
+)
+from interp.hooked.transformer import InductionTransformer
+
+# What belongs to a machine or to a download, not to the model.
+LEFT_OUT = ("device", "n_devices", "seed", "init_weights", "tokenizer_name", "n_params", "dtype", "checkpoint_value")
+
+
+def save(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    length: int | None = None,
+    training: dict[str, Any] | None = None,
+) -> None:
+    """Write a model of this suite, or a `Circuit`, to the directory `path`.
+
+    A checkpoint there is replaced, a directory with other things in it never. `training` is a JSON-able record of how
+    the weights came about. `length` is for a circuit: the number of tokens that analyses give it; by default one less
+    than the context holds, so that the last position has a next token.
+    """
+    if isinstance(model, InductionTransformer):
+        ours.save(model, path, training=training)
+        return
+    if not isinstance(model, Circuit):
+        hint = ": give ip.Circuit(model, order=...), which says what it is to do" if hasattr(model, "cfg") else ""
+        raise ValueError(f"expected a model of this suite or a Circuit, got {type(model).__name__}{hint}")
+    if isinstance(model.model, InductionTransformer):
+        raise ValueError("this circuit is of a model of this suite: save the model, which says where its circuit sits")
+    if not isinstance(model.model, HookedTransformer):
+        raise ValueError(f"only a HookedTransformer can be saved, got {type(model.model).__name__}")
+    config = _config_of(model.model)
+    _check_described(model.model, config)
+    room = int(model.model.cfg.n_ctx) - model.has_bos
+    document = {
+        "format": CIRCUIT_FORMAT,
+        "transformer": config,
+        "circuit": _circuit_of(model, length=min(room, max(1, room - 1)) if length is None else length),
+        "training": training,
+    }
+    write_directory(path, document, dict(model.model.named_parameters()))
+
+
+def load(path: str | os.PathLike[str]) -> InductionTransformer | Circuit:
+    """What was saved at `path`: a model of this suite, or a `Circuit`; else a `CheckpointError` that says why not."""
+    info = read_info(path)
+    if not isinstance(info.model, dict) or info.model.get("family") != FOREIGN:
+        return ours.load(path)
+    file = info.path / ours.CONFIG_FILE
+    try:
+        model = _made(info.model["transformer"])
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
+        raise CheckpointError(f"{file}: not a config of a HookedTransformer ({error})") from error
+    fill_parameters(model, info.path, kind="this HookedTransformer")
+    place = {name: value for name, value in info.model["circuit"].items() if name != "length"}
+    try:
+        return Circuit(model, **place)
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"{file}: {error}") from error
+
+
+def _config_of(model: HookedTransformer) -> dict[str, Any]:
+    """TransformerLens' config as JSON; its precision by name."""
+    values: dict[str, Any] = model.cfg.to_dict()  # type: ignore[no-untyped-call]
+    config = {name: value for name, value in values.items() if name not in LEFT_OUT}
+    plain = {name: value.item() if hasattr(value, "item") else value for name, value in config.items()}
+    return plain | {"dtype": str(model.cfg.dtype).removeprefix("torch.")}
+
+
+def _made(config: dict[str, Any]) -> HookedTransformer:
+    """A HookedTransformer of this config, on the CPU, its parameters still to be filled."""
+    dtype = getattr(torch, str(config.get("dtype")), None)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"no precision {config.get('dtype')!r}")
+    values = {name: value for name, value in config.items() if name != "dtype"}
+    return HookedTransformer(HookedTransformerConfig(**values, dtype=dtype, device="cpu", init_weights=False))
+
+
+def _check_described(model: HookedTransformer, config: dict[str, Any]) -> None:
+    """Refuse a model that its config does not make."""
+    twin = {name: value.shape for name, value in _made(config).named_parameters()}
+    own = {name: value.shape for name, value in model.named_parameters()}
+    for name in sorted(set(own) ^ set(twin)):
+        raise ValueError(f"the model's config does not describe it: parameter {name}")
+    for name, shape in own.items():
+        if shape != twin[name]:
+            raise ValueError(f"the model's config does not describe it: parameter {name} has shape {list(shape)}")
+
+
+def _circuit_of(circuit: Circuit, *, length: int) -> dict[str, Any]:
+    """The circuit as JSON: the arguments of `Circuit`."""
+    if circuit.symbols is not None and circuit.symbols.ndim > 1:
+        raise ValueError("symbols that differ from sequence to sequence belong to the sequences: they cannot be saved")
+    return {
+        "order": circuit.order,
+        "vocab": circuit.vocab,
+        "bos": circuit.bos,
+        "symbols": None if circuit.symbols is None else circuit.symbols.tolist(),
+        "copy_heads": [None if place is None else list(place) for place in circuit.copy_heads]
+        if circuit.lags_known
+        else None,
+        "match_heads": [list(place) for place in circuit.match_heads],
+        "length": length,
+    }
