@@ -18,6 +18,7 @@ and where it needs them
     Options                   a dataclass of options (`analyses.options`); by default those that all analyses take
     ASK                       what `make reproduce` asks of it (`analyses.ask`); by default nothing
     COLUMNS                   the columns to print when several checkpoints are compared
+    page(result)              how a result is printed where it is the only one; by default as it prints itself
     applies(info)             why a checkpoint is not for it, or None
     reads(path, options)      other folders of weights that it reads for a checkpoint
     together(options, piece)  a word: questions with the same word run in one process and share what they cache
@@ -33,6 +34,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from analyses.brought import TASK, is_brought, open_brought
 from analyses.cache import Cache
 from analyses.command import BadInput, one_line
 from analyses.options import CheckpointOptions, Options
@@ -143,9 +145,10 @@ def open_subject(question: Question, opened: Opened) -> Subject:
     options = question.options
     assert isinstance(options, CheckpointOptions)
     assert question.checkpoint is not None
-    place = (question.checkpoint, options.batch, options.seed, options.prior)
+    place = (question.checkpoint, options.batch, options.seed, options.prior, *(getattr(options, one) for one in TASK))
     if place not in opened:
-        opened[place] = Subject.open(question.checkpoint, options)
+        brought = is_brought(question.checkpoint)
+        opened[place] = (open_brought if brought else Subject.open)(question.checkpoint, options)
     return opened[place]
 
 
@@ -171,7 +174,7 @@ def _from_checkpoint(module: ModuleType, question: Question, opened: Opened) -> 
             table = result.table().assign(checkpoint=str(subject.path))
             table = table[["checkpoint", *table.columns.drop("checkpoint")]]
             tidy = [jsonable({str(name): value for name, value in one.items()}) for one in table.to_dict("records")]
-            text = str(result)
+            text = module.page(result) if hasattr(module, "page") else str(result)
     except (ValueError, OSError) as error:
         message = one_line(error)
         return Answer(error=message if question.checkpoint in message else f"{question.checkpoint}: {message}")

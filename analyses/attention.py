@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import torch
 
     from analyses.subject import Subject
+    from interp.hooked.checkpoint import CheckpointInfo
     from interp.hooked.transformer import InductionTransformer
 
 KIND = "checkpoint"
@@ -103,6 +104,10 @@ class Attention(Result):
         shares = ", ".join(f"{kind} {share:.3f}" for kind, share in self.mass.items() if share > 0)
         law = " ".join(f"{value:.3f}" for value in self.law)
         return f"sequence {self.sequence}: the last query's attention is {shares}\n  predicted law {law}"
+
+
+def applies(info: CheckpointInfo) -> str | None:
+    return "it draws the layout of the suite's own models" if info.model["family"] == "foreign" else None
 
 
 def analyse(subject: Subject, options: CheckpointOptions) -> Attention:

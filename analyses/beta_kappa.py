@@ -7,6 +7,8 @@ beta cannot be told or the law does not describe the scores.
 
     python -m analyses beta_kappa CKPT
     python -m analyses beta_kappa CKPT --source pattern      from attention alone, where scores are not known
+    python -m analyses beta_kappa CKPT --source attention --law suffix      the law that makes the attention most likely
+    python -m analyses beta_kappa mine.py:build --order 1 --query trained   a model of your own
     python -m analyses beta_kappa CKPT --no-position         without the positional term
 """
 
@@ -20,6 +22,7 @@ from analyses.options import CheckpointOptions, option
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
+    from interp.instruments.attention_fit import AttentionFit
     from interp.instruments.beta_kappa import MatchFit
 
 KIND = "checkpoint"
@@ -39,15 +42,21 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CheckpointOptions):
-    source: Literal["scores", "pattern"] = option("scores", "what to read (default: %(default)s)")
+    source: Literal["scores", "pattern", "attention"] = option("scores", "what to fit (default: %(default)s)")
+    law: Literal["additive", "suffix", "free"] = option("additive", "law of the attention (default: %(default)s)")
     no_position: bool = option(False, "leave the positional term out")
-    query: Literal["last", "all"] = option("last", "which queries to read (default: the trained one, the last)")
+    query: Literal["last", "all", "trained"] = option("last", "which queries to read (default: %(default)s)")
 
 
 ASK = Ask(options=Options(batch=256), cost=0.2)
 
 
-def analyse(subject: Subject, options: Options) -> MatchFit:
+def analyse(subject: Subject, options: Options) -> MatchFit | AttentionFit:
     from interp.instruments.beta_kappa import fit_scores
 
-    return fit_scores(subject.capture(query=options.query), source=options.source, position=not options.no_position)
+    cap, position = subject.capture(query=options.query), not options.no_position
+    if options.source == "attention":
+        return fit_scores(cap, source="attention", law=options.law, position=position)
+    if options.law != "additive":
+        raise ValueError("--law is for --source attention")
+    return fit_scores(cap, source=options.source, position=position)

@@ -153,8 +153,15 @@ def make_parser(entry: Entry, module: ModuleType | None) -> Parser:
         parser.add_argument(
             "checkpoints",
             metavar="CKPT",
-            nargs="+",
-            help="a directory with config.json and model.safetensors",
+            nargs="*",
+            help="a directory with config.json and model.safetensors, or file.py:function",
+        )
+        parser.add_argument(
+            "--model",
+            metavar="FILE.py:FUNCTION",
+            action="append",
+            default=[],
+            help="a function that returns a HookedTransformer or a Circuit; the same as giving it in place of CKPT",
         )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout, nothing else there")
     parser.add_argument("--csv", metavar="FILE", type=Path, help="also write the table to FILE")
@@ -177,11 +184,15 @@ def kind_of_options(module: ModuleType | None) -> type[Options]:
 
 def read_arguments(entry: Entry, module: ModuleType | None, argv: Sequence[str]) -> tuple[Request, Delivery]:
     """What the command line asks for."""
-    given = make_parser(entry, module).parse_args(argv)
+    parser = make_parser(entry, module)
+    given = parser.parse_args(argv)
+    subjects = (*getattr(given, "checkpoints", ()), *getattr(given, "model", ()))
+    if entry.marker != "study" and not subjects:
+        parser.error("the following arguments are required: CKPT")
     request = Request(
         analysis=entry.name,
         options=read_options(kind_of_options(module), given),
-        checkpoints=tuple(getattr(given, "checkpoints", ())),
+        checkpoints=subjects,
     )
     return request, Delivery(json=given.json, csv=given.csv, out=given.out, overwrite=given.overwrite)
 

@@ -70,6 +70,10 @@ class CheckpointOptions(Options):
         "is none)",
         metavar="PRIOR",
     )
+    order: int | None = option(None, "of a model from file.py:function: how many tokens are matched", metavar="K")
+    vocab: int | None = option(None, "of such a model: how many symbols there are (default: all of its)", metavar="V")
+    bos: str | None = option(None, "of such a model: id of its BOS token, or none (default: none)", metavar="ID")
+    length: int | None = option(None, "of such a model: tokens of a sequence (default: fill its context)", metavar="T")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from interp.chains.priors import ChainBatch, Prior
     from interp.circuit.capture import Capture
     from interp.hooked.checkpoint import CheckpointInfo
-    from interp.hooked.transformer import InductionTransformer
 
 DEFAULT_ETA = 5.0  # both levels of the paper's hierarchical task
 
@@ -62,6 +61,12 @@ class Subject:
                 )
         if info.training is not None and not isinstance(info.training, dict):
             raise ValueError(f"{path}: the training record must be a JSON object or null")
+        if options is not None:
+            for key in ("order", "vocab", "bos", "length"):
+                if getattr(options, key) is not None:
+                    raise ValueError(
+                        f"{path}: --{key} is for a model from file.py:function; a checkpoint says it itself"
+                    )
         subject = cls(path=Path(path), name=Path(path).resolve().name if name is None else name, info=info)
         return subject if options is None else subject.asked(options)
 
@@ -92,11 +97,16 @@ class Subject:
         return hashlib.sha256(content).hexdigest()
 
     @cached_property
-    def model(self) -> InductionTransformer:
-        """The model, loaded on first use."""
-        from interp.hooked.checkpoint import load
+    def model(self) -> Any:
+        """The model, or the circuit of a model from elsewhere; loaded on first use."""
+        from interp.circuit.checkpoint import load
 
         return load(self.path)
+
+    @property
+    def scanned(self) -> Any:
+        """The model, for a scan, which needs no head to be known."""
+        return self.model
 
     @cached_property
     def prior(self) -> Prior:
@@ -122,7 +132,7 @@ class Subject:
         """Held-out sequences at the model's length, with every true law known."""
         return self.prior.sample(batch=self.batch, length=self.info.model["length"], seed=self.seed, method="explicit")
 
-    def capture(self, *, query: Literal["last", "all"] = "last", copies: bool = False) -> Capture:
+    def capture(self, *, query: Literal["last", "all", "trained"] = "last", copies: bool = False) -> Capture:
         """`interp.capture` of the model on `chains`, taken once for all who ask."""
         from interp.circuit.capture import capture
 

@@ -4,7 +4,7 @@
     python -m benchmarks.scan --json                one JSON object
     python -m benchmarks.scan --layers 4 --heads 4 --width 64 --vocab 100      a smaller model
 
-Each way runs in a process of its own, on one thread, twice; the second round counts. `patterns` is `run_with_cache` with
+Each way runs in a process of its own, on one thread, twice; the second round counts. `patterns` is `run_with_cache` of
 the attention patterns of all layers, without readout and logits. `scores` also caches the scores, which a scan reads,
 too. `last` and `all` are `scan_heads` at the last query and at every query. `head by head` is what the scan replaces: a
 capture and a fit for each head, measured on `--sampled` heads and scaled up. Seconds are of the process. `memory` is

@@ -1,0 +1,75 @@
+"""Which heads copy, which match, and with which beta and kappa? Every head of any model, in one forward pass.
+
+For every layer and head: the lag it copies and how much of its attention is there, the additive law of its attention
+(beta, kappa, and the share of its nats that the law explains), and its mass by overlap, on BOS and on early keys.
+`role` says what a head is taken for. `success` is false where a lag has no copy head or no head matches.
+
+    python -m analyses scan CKPT
+    python -m analyses scan mine.py:build --order 1 --vocab 12 --bos none      a HookedTransformer of your own
+    python -m analyses scan mine.py:build --order 1 --save runs/mine           and its circuit, for all other analyses
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from analyses.options import CheckpointOptions, option, place
+
+if TYPE_CHECKING:
+    from analyses.subject import Subject
+    from interp.instruments.head_scan import HeadScan
+
+KIND = "checkpoint"
+COLUMNS = ("success", "message")
+SHOWN = (
+    "layer",
+    "head",
+    "role",
+    "copy_lag",
+    "copy_mass",
+    "beta_",
+    "kappa",
+    "r2_match",
+    "nats",
+    "nats_explained",
+    "mass_full",
+)
+MOST_ROWS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(CheckpointOptions):
+    batch: int = option(128, "sequences to look at (default: %(default)s)", metavar="N", least=10)
+    query: Literal["trained", "last", "all"] = option(
+        "trained", "which queries to read: where the loss has a target, the last, all (default: %(default)s)"
+    )
+    save: Path | None = place(
+        None, "also find the circuit of a model from file.py:function and save it here", metavar="DIR"
+    )
+
+
+def analyse(subject: Subject, options: Options) -> HeadScan:
+    from interp.instruments.scan_heads import scan_heads
+
+    tokens = subject.chains.tokens
+    scan = scan_heads(subject.scanned, tokens, query=options.query, checkpoint=str(subject.path))
+    if options.save is not None:
+        from interp.circuit.checkpoint import save
+        from interp.instruments.find_circuit import find_circuit
+
+        circuit = find_circuit(subject.scanned, tokens, query=options.query, scan=scan)
+        record = {"prior": subject.prior.to_dict(), "source": str(subject.path)}
+        save(circuit, options.save, length=subject.model_config["length"], training=record)
+    return scan
+
+
+def page(result: HeadScan) -> str:
+    """The summary, and the table of the heads; of many heads those that have a role."""
+    table = result.table()
+    shown = [name for name in table.columns if name.startswith(SHOWN)]
+    if len(table) > MOST_ROWS:
+        table = table[table["role"] != "none"]
+    rows = table[shown].round(3).to_string(index=False) if len(table) else "no head has a role"
+    return f"{result}\n\n{rows}"
