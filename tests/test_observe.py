@@ -352,7 +352,9 @@ def test_bad_options_are_named(model: InductionTransformer, options: dict, messa
 
 
 def test_an_unknown_query_is_named(model: InductionTransformer) -> None:
-    with pytest.raises(ValueError, match="query must be 'last', 'all', 'trained' or a list of token indices, got 'first'"):
+    with pytest.raises(
+        ValueError, match="query must be 'last', 'all', 'trained' or a list of token indices, got 'first'"
+    ):
         inspect.unwrap(capture)(model, tokens_of(3, 9), query="first")
 
 
