@@ -140,6 +140,13 @@ def add_factors(train: argparse.ArgumentParser) -> None:
         help="of a construction: free, tied(ALPHA): sum(beta) + ln(ALPHA |V|), or fixed(DELTA): DELTA + sum(beta)/|V|",
     )
     factors.add_argument(
+        "--bos-vector",
+        default="",
+        choices=["constant", "block", "mean"],
+        help="of the standard family, the fixed vector of BOS: 1/|V| everywhere (constant, the default; LayerNorm "
+        "leaves nothing of it), in the first |V| coordinates (block), or the token embeddings' first mean (mean)",
+    )
+    factors.add_argument(
         "--symmetrise", action="store_true", help="let every batch stand for all relabelings of its symbols"
     )
 
@@ -251,6 +258,7 @@ def train_one(options: argparse.Namespace) -> int:
             freeze=options.freeze,
             kappa=options.kappa,
             symmetrise=options.symmetrise,
+            bos_vector=options.bos_vector,
         )
     from models.run import AlreadyFinished, run
 

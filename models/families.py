@@ -30,6 +30,11 @@ class Family:
     analytic        its weights are written from beta and kappa, so that it has no start of its own to mention
     blocks          its streams are made of |V|-wide blocks, so that beta and the votes can be read from the weights
     readouts        the readouts it can have, its own first
+    bos_vectors     what can stand for BOS in the stream, its own first:
+                    block      1/|V| in the first |V| coordinates, zero elsewhere: the construction's neutral vector
+                    constant   1/|V| in every coordinate, of which LayerNorm leaves nothing
+                    mean       the mean of the token embeddings at the start: what the construction's vector, the
+                               mean of the one-hot tokens, is for learnt embeddings
     starts, init    how it may start, and how it starts where a run does not say
     freezable       the parts that can be kept from training
     tied_kappa      whether kappa can be tied to beta
@@ -52,6 +57,7 @@ class Family:
     freezable: tuple[str, ...] = ()
     tied_kappa: bool = False
     symmetrised: bool = False
+    bos_vectors: tuple[str, ...] = ("block",)
     contradiction: Callable[[RunSpec, Mapping[str, Start]], str | None] = lambda spec, starts: None
 
 
@@ -195,6 +201,7 @@ STANDARD = describe_family(
         analytic=False,
         blocks=False,
         readouts=("logit",),
+        bos_vectors=("constant", "block", "mean"),
         starts=StartRules(
             whole={
                 "random(STD)": {"matrices": "random(STD)", "copies": "zero"},

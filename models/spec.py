@@ -12,6 +12,7 @@ from models.protocols import PROTOCOLS, Protocol
 if TYPE_CHECKING:
     from interp.chains.priors import Prior
 
+OLD_BOS_VECTOR = "constant"  # of runs whose description does not name one, where the family knows it
 SAVE_SECONDS = 60.0  # between two saves of a run: what a kill can cost
 
 
@@ -26,6 +27,7 @@ class RunSpec:
     freeze      the parts that do not train, e.g. copies,readout
     kappa       free, tied(ALPHA) or fixed(DELTA): see `models.kappa`; only the construction can tie it
     symmetrise  whether each batch stands for all relabelings of its symbols (theorem:invariance's population loss)
+    bos_vector  the fixed vector of BOS in the stream: see `models.families`
 
     Factors that contradict each other are refused with one line.
     """
@@ -46,6 +48,7 @@ class RunSpec:
     freeze: str = ""
     kappa: str = "free"
     symmetrise: bool = False
+    bos_vector: str = ""
 
     def __post_init__(self) -> None:
         find_family(self.family)
@@ -94,11 +97,13 @@ class RunSpec:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunSpec:
-        """The strict inverse of `to_dict`. Runs made before there were factors have the family's own readout."""
+        """The strict inverse of `to_dict`. Runs made before a factor was there have what the family then had."""
         known = {field.name for field in fields(cls)}
         old = {"freeze": "", "kappa": "free", "symmetrise": False}
         if isinstance(values.get("family"), str):
-            old["readout"] = find_family(values["family"]).readouts[0]
+            family = find_family(values["family"])
+            old["readout"] = family.readouts[0]
+            old["bos_vector"] = OLD_BOS_VECTOR if OLD_BOS_VECTOR in family.bos_vectors else family.bos_vectors[0]
         values = {**old, **values}
         if set(values) != known:
             odd = sorted(set(values) ^ known)
@@ -112,6 +117,7 @@ def _check_factors(spec: RunSpec) -> None:
     if spec.readout not in family.readouts:
         raise ValueError(f"the {family.name} family reads out by {' or '.join(family.readouts)}, got {spec.readout!r}")
     _check_frozen(spec, family)
+    _check_bos_vector(spec, family)
     starts = family.starts.parse(spec.init)
     rule = KappaRule.parse(spec.kappa)
     if not rule.free and not family.tied_kappa:
@@ -134,6 +140,15 @@ def _check_frozen(spec: RunSpec, family: Family) -> None:
     object.__setattr__(spec, "freeze", ",".join(part for part in family.freezable if part in asked))
 
 
+def _check_bos_vector(spec: RunSpec, family: Family) -> None:
+    object.__setattr__(spec, "bos_vector", spec.bos_vector or family.bos_vectors[0])
+    if spec.bos_vector not in family.bos_vectors:
+        known = " or ".join(family.bos_vectors)
+        raise ValueError(f"bos_vector of the {family.name} family must be {known}, got {spec.bos_vector!r}")
+    if spec.bos_vector != family.bos_vectors[0] and not spec.bos:
+        raise ValueError(f"bos_vector {spec.bos_vector} needs a BOS token")
+
+
 def make_spec(
     *,
     family: str,
@@ -154,6 +169,7 @@ def make_spec(
     freeze: str = "",
     kappa: str = "free",
     symmetrise: bool = False,
+    bos_vector: str = "",
 ) -> RunSpec:
     """A spec whose unnamed numbers come from its protocol and family.
 
@@ -180,6 +196,7 @@ def make_spec(
         freeze=freeze,
         kappa=kappa,
         symmetrise=symmetrise,
+        bos_vector=bos_vector,
     )
 
 

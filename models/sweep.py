@@ -87,6 +87,7 @@ def run_name(spec: RunSpec) -> str:
     """Where a run lives below the output directory: task / family / length and seed. The rest is in its config.json."""
     task = f"{spec.prior['kind']}_{'bos' if spec.bos else 'nobos'}"
     suffix = "" if spec.readout == find_family(spec.family).readouts[0] else f"_{spec.readout}"
+    suffix += "" if spec.bos_vector == find_family(spec.family).bos_vectors[0] else f"_{spec.bos_vector}"
     suffix += "" if spec.protocol == "annealed" else f"_{spec.protocol}"
     return f"{task}/{spec.family}/T{spec.length}_seed{spec.seed}{suffix}"
 

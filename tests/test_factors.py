@@ -331,6 +331,7 @@ FACTORS = [
     {"freeze": "match_bias", "init": "copy(4),match_bias=zero,readout=random(0.5)", "readout": "logit"},
     {"init": "bias(0.3)", "readout": "logit", "symmetrise": True},
     {"family": "construction", "kappa": "tied(1)"},
+    {"family": "standard", "bos_vector": "block", "batch": 4},
 ]
 
 
@@ -360,9 +361,8 @@ def test_factors_are_kept_and_an_interrupted_run_ends_in_the_same_bits(
     assert files[0] == files[1]
     record = ip.read_info(tmp_path / "cut").training
     assert record is not None
-    assert {name: record[name] for name in ("readout", "freeze", "kappa", "symmetrise", "init")} == {
-        name: getattr(spec, name) for name in ("readout", "freeze", "kappa", "symmetrise", "init")
-    }
+    names = ("readout", "freeze", "kappa", "symmetrise", "init", "bos_vector")
+    assert {name: record[name] for name in names} == {name: getattr(spec, name) for name in names}
     assert recorded_spec(tmp_path / "cut") == spec == RunSpec.from_dict(spec.to_dict())
     assert ip.load(tmp_path / "cut").config.readout == spec.readout
 
@@ -397,6 +397,9 @@ def test_frozen_parts_of_a_checkpoint_are_bit_equal_to_their_start(tmp_path: Pat
         ({"family": "standard", "readout": "probability"}, "reads out by logit"),
         ({"family": "standard", "freeze": "readout"}, "no parts to freeze"),
         ({"family": "standard", "init": "hard"}, "init must be random\\(STD\\) or copy\\(STRENGTH\\)"),
+        ({"family": "standard", "bos_vector": "zero"}, "must be constant or block or mean, got 'zero'"),
+        ({"family": "standard", "bos_vector": "mean", "bos": False}, "bos_vector mean needs a BOS token"),
+        ({"bos_vector": "mean"}, "bos_vector of the disentangled family must be block, got 'mean'"),
         ({"family": "standard", "symmetrise": True}, "cannot train on symmetrised"),
         ({"init": "hard,match"}, "no part 'match'"),
         ({"init": "copies=hard,match=zero"}, "does not say where match_bias, readout start"),
@@ -423,7 +426,7 @@ def test_a_run_made_before_there_were_factors_is_the_same_run() -> None:
         old = {
             name: value
             for name, value in spec.to_dict().items()
-            if name not in ("readout", "freeze", "kappa", "symmetrise")
+            if name not in ("readout", "freeze", "kappa", "symmetrise", "bos_vector")
         }
         assert RunSpec.from_dict(old) == spec
     with pytest.raises(ValueError, match="unknown or missing key: length"):

@@ -226,6 +226,38 @@ def test_bos_and_key_biases_stay_as_they_are() -> None:
     assert set(moved) == set(params) - {"blocks.0.attn.b_K", "blocks.1.attn.b_K"}
 
 
+@pytest.mark.parametrize("kind", ["constant", "block", "mean"])
+def test_the_vector_of_bos_is_fixed_and_seen_unless_it_is_constant(kind: str) -> None:
+    shape = config(dtype="float64")
+    state = StackedState.start(shape, seeds=(0,), bos_vector=kind)
+    before = unstack(shape, state.params.clone())["embed.W_E"]
+    expected = {
+        "constant": torch.full((24,), 1 / 4),
+        "block": torch.cat([torch.full((4,), 1 / 4), torch.zeros(20)]),
+        "mean": before[0, :4].mean(0),
+    }[kind]
+    assert torch.allclose(before[0, -1], expected.double(), atol=1e-6)
+    # Layer norm takes the constant vector to zero and no other.
+    normed = functional.layer_norm(before[:, -1], (24,), eps=1e-5)
+    assert (normed.abs().max() < 1e-9) == (kind == "constant")
+    tokens = some_tokens(shape, seeds=1)
+    target = torch.randint(0, 4, (1, 9), generator=torch.Generator().manual_seed(5))
+    assert worst_difference(shape, state.params, tokens, target) < 1e-12 * (1 if kind != "constant" else 1e4)
+    train_chunk(shape, state, PRIOR, np.full(5, 1e-2), batch=8)
+    after = unstack(shape, state.params)["embed.W_E"]
+    assert torch.equal(after[:, -1], before[:, -1])
+    assert not torch.equal(after[:, 0], before[:, 0])
+    # The tokens start alike whichever vector stands for BOS.
+    assert torch.equal(before[0, :4], init_standard(shape, 0)["embed.W_E"][:4])
+
+
+def test_an_unknown_vector_of_bos_is_refused() -> None:
+    with pytest.raises(ValueError, match="constant, block or mean, got 'zero'"):
+        init_standard(config(), 0, bos_vector="zero")
+    with pytest.raises(ValueError, match="LayerNorm would see nothing"):
+        init_standard(standard_config(order=2, vocab=4, length=9, bos=True, d_model=4, d_mlp=8), 0, bos_vector="block")
+
+
 def test_training_learns() -> None:
     shape = config(dtype="float32", length=16)
     held_out = PRIOR.sample(batch=512, length=16, seed=99)

@@ -86,13 +86,14 @@ def stack(config: InductionConfig, params: Sequence[Mapping[str, Tensor]]) -> Fl
 
 
 def init_standard(
-    config: InductionConfig, seed: int, *, std: float | None = None, copy: float = 0.0
+    config: InductionConfig, seed: int, *, std: float | None = None, copy: float = 0.0, bos_vector: str = "constant"
 ) -> dict[str, Tensor]:
     """Parameters of one seed before training.
 
     Matrices are normal with standard deviation `std`, by default 1/sqrt(fan-in) each, and 1 for the embedding;
     LayerNorm scales are one, biases zero, relative biases too. `copy` adds that much to head h's bias at lag h: the
     named initialisation copy(strength). From a random start the model predicts as well, but its copy heads mix lags.
+    `bos_vector` is the row of BOS, which never changes (`models.families`); it uses no random number.
     """
     if std is not None and not std > 0:
         raise ValueError(f"std must be positive, got {std}")
@@ -104,7 +105,7 @@ def init_standard(
             value = torch.ones(shape)
         elif kind == "W_E":
             value = torch.randn(shape, generator=generator) * (1.0 if std is None else std)
-            value[config.vocab :] = 1.0 / config.vocab  # the BOS row, which never changes
+            value[config.vocab :] = _bos_vector(value[: config.vocab], bos_vector)
         elif kind.startswith("W_"):
             fan_in = shape[-2] * (shape[0] if kind == "W_O" else 1)  # the heads' outputs are summed
             value = torch.randn(shape, generator=generator) * (fan_in**-0.5 if std is None else std)
@@ -114,6 +115,19 @@ def init_standard(
     for head in range(config.order):
         params[f"{COPY}.attn.rel_bias"][head, head + 1] += copy
     return params
+
+
+def _bos_vector(tokens: Float[Tensor, "symbol d_model"], kind: str) -> Float[Tensor, " d_model"]:
+    vocab, width = tokens.shape
+    if kind == "constant":
+        return torch.full((width,), 1.0 / vocab)
+    if kind == "block":
+        if width <= vocab:
+            raise ValueError(f"a block of {vocab} symbols fills a stream of width {width}: LayerNorm would see nothing")
+        return torch.cat([torch.full((vocab,), 1.0 / vocab), torch.zeros(width - vocab)])
+    if kind == "mean":
+        return tokens.mean(0)
+    raise ValueError(f"bos_vector must be constant, block or mean, got {kind!r}")
 
 
 def from_hooked(models: Sequence[InductionTransformer]) -> Float[Tensor, "seed size"]:

@@ -1,9 +1,9 @@
 """One seed of the standard family as a run: d_model 64, LayerNorm, MLP, learned embeddings and relative biases.
 
-The BOS embedding is fixed at 1/|V| in every coordinate, the construction's neutral vector; LayerNorm takes it to zero,
-so that BOS has no content of its own. In float32 what LayerNorm leaves of it is rounding, which the next LayerNorms
-magnify: until training has grown biases, predictions of a model with BOS are defined only to about 0.01 (trained ones
-to 1e-5; float64 has no such trouble).
+The BOS embedding is fixed. By default (`bos_vector` constant) it is 1/|V| in every coordinate; LayerNorm takes that to
+zero, so that BOS has no content of its own. In float32 what LayerNorm leaves of it is rounding, which the next
+LayerNorms magnify: until training has grown biases, predictions of a model with BOS are defined only to about 0.01
+(trained ones to 1e-5; float64 has no such trouble). The vectors block and mean are not annihilated (`models.families`).
 
 Initialisations
     random(std)      matrices and embeddings normal(0, std); random(0) stands for 1/sqrt(fan-in) each, embeddings at 1
@@ -48,6 +48,7 @@ class StandardTrainer:
             seeds=(spec.seed,),
             std=starts["matrices"].size or None,
             copy=starts["copies"].size or 0.0,
+            bos_vector=spec.bos_vector,
         )
         self._reading_tokens = self.prior.sample(batch=READING_SEQUENCES, length=spec.length, seed=1).tokens
 

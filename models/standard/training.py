@@ -56,12 +56,14 @@ class StackedState:
         seeds: Sequence[int],
         std: float | None = None,
         copy: float = 0.0,
+        bos_vector: str = "constant",
         device: str | torch.device = "cpu",
     ) -> StackedState:
         """A new run. A seed's parameters and stream of sequences are the same whichever seeds share the stack."""
         if not seeds:
             raise ValueError("a run needs at least one seed")
-        params = stack(config, [init_standard(config, seed, std=std, copy=copy) for seed in seeds])
+        starts = [init_standard(config, seed, std=std, copy=copy, bos_vector=bos_vector) for seed in seeds]
+        params = stack(config, starts)
         return cls(params=params.to(device), generators=[np.random.default_rng([seed, 0]) for seed in seeds])
 
     def dump(self) -> dict[str, Any]:
