@@ -7,14 +7,15 @@ lag that a head attends to.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from figures.rows import Row, matching, nearest
-from figures.verdict import Verdict, judged
+from figures.verdict import Check, Verdict, judged
 from models.families import PAPER, find_family
 
 HIERARCHICAL = {"prior": "hierarchical", "bos": True}
@@ -138,7 +139,7 @@ def follows_matches(row: Row) -> bool:
 
 
 def verdict_of(
-    checks: dict[str, bool],
+    checks: Mapping[str, bool | Check],
     *,
     measured: Iterable[str],
     missing: Iterable[str] = (),
@@ -154,7 +155,7 @@ def verdict_of(
     numbers = "; ".join(measured)
     verdict = judged(checks, measured=f"{of}: {numbers}" if numbers else "", why=". ".join(reasons))
     if absent and verdict.word == "holds":
-        return Verdict(word="holds in part", measured=verdict.measured, why=verdict.why)
+        return replace(verdict, word="holds where", condition=f"results are there: {absent} was not judged")
     return verdict
 
 

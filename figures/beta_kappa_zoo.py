@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -299,4 +299,4 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         f"more than {NEAR} nats (a tolerance of ours) from the optimum: {', '.join(away)}. A model that may use more "
         "than beta and kappa need not be at their optimum: its readout and positional bias can share the work"
     )
-    return Verdict(word=judgement.word, measured=judgement.measured, why=why)
+    return replace(judgement, why=why)

@@ -18,18 +18,19 @@ from analyses.documents import Document
 from analyses.files import write_file
 from analyses.report import render_table
 from figures.drawing import Drawn
+from figures.verdict import sentence
 
 FILE = "index.html"
 MARK = '<meta name="generator" content="interp: python -m figures reproduce">'
 WORD_CLASSES = {
     "holds": "good",
-    "holds in part": "part",
+    "holds where": "part",
     "does not hold here": "bad",
     "cannot tell": "none",
     "beyond the paper": "ours",
 }
 REASON = "why, or what was measured"
-BRIEF = 160  # characters of the measured text in the table of verdicts; the figure's section has all of it
+BRIEF = 160  # characters of the headline in the table of verdicts; the figure's section has all numbers
 MOST_PARTS = 5  # analyses whose time the page states
 PAPER_ORDER = (
     "fig:task_priors", "fig:two_layer_circuit", "fig:kl_vs_position", "fig:mech_main", "fig:mech_indep", "fig:app2",
@@ -83,15 +84,19 @@ def write(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Document], 
 def verdict_table(records: Sequence[dict[str, Any]]) -> str:
     """The verdicts for a terminal."""
     rows = [
-        {"figure": record["figure"], "verdict": record["verdict"]["word"], REASON: reason(record["verdict"])}
+        {"figure": record["figure"], "verdict": sentence(record["verdict"]), REASON: reason(record["verdict"])}
         for record in sorted(records, key=_order)
     ]
     return render_table(rows)
 
 
 def reason(verdict: Mapping[str, str]) -> str:
-    """Why the verdict is what it is; where it says no more, the beginning of what was measured."""
-    return verdict["why"] or textwrap.shorten(verdict["measured"], BRIEF, placeholder=" …")
+    """What was required and not found, and why; where nothing of that is said, the one number."""
+    failed = verdict["word"] in ("holds where", "does not hold here")
+    parts = [f"required: {verdict['required']}"] if failed and verdict["required"] else []
+    parts += [f"found: {verdict['found']}"] if failed and verdict["found"] else []
+    parts += [verdict["why"]] if verdict["why"] else []
+    return ". ".join(parts) or textwrap.shorten(verdict["headline"], BRIEF, placeholder=" …")
 
 
 def tally(records: Sequence[dict[str, Any]]) -> str:
@@ -158,7 +163,10 @@ def _place(label: str) -> int:
 
 
 def _word(verdict: Mapping[str, str]) -> str:
-    return f'<span class="word {WORD_CLASSES[verdict["word"]]}">{html.escape(verdict["word"])}</span>'
+    condition = html.escape(verdict.get("condition", ""))
+    return (
+        f'<span class="word {WORD_CLASSES[verdict["word"]]}">{html.escape(verdict["word"])}</span> {condition}'.rstrip()
+    )
 
 
 def _verdicts(records: Sequence[dict[str, Any]]) -> str:
@@ -179,7 +187,8 @@ def _section(out: Path, drawn: Drawn) -> str:
     links = " · ".join(f'<a href="figures/{file}">{file}</a>' for file in beside)
     asked = "the paper" if record["label"].startswith("fig:") else "the question"
     facts = [(asked, html.escape(record["claim"])), ("measured", html.escape(verdict["measured"]))]
-    facts.append(("verdict", _word(verdict) + (f" {html.escape(verdict['why'])}" if verdict["why"] else "")))
+    facts += [(name, html.escape(verdict[name])) for name in ("required", "found") if verdict[name]]
+    facts.append(("verdict", _word(verdict) + (f". {html.escape(verdict['why'])}" if verdict["why"] else "")))
     missing = "".join(f'<p class="missing">{html.escape(note)}</p>' for note in record["missing"])
     return (
         f'<section class="figure" id="{name}">\n<h3>{name} <code>{html.escape(record["label"])}</code></h3>\n'

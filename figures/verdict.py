@@ -1,23 +1,35 @@
-"""What a figure says of the paper's claim."""
+"""What a figure says of the paper's claim: what was required, what was found, and where it holds."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Word = Literal["holds", "holds in part", "does not hold here", "cannot tell", "beyond the paper"]
+Word = Literal["holds", "holds where", "does not hold here", "cannot tell", "beyond the paper"]
 WORDS: tuple[str, ...] = get_args(Word)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """One word, the numbers it rests on, and why it is that word.
+    """One word, the condition that goes with it, and the numbers it rests on.
 
-    `beyond the paper` is for pictures of what the paper does not claim; `cannot tell` where results are missing.
+    word        `holds where` needs a condition; `beyond the paper` is for pictures of what the paper does not claim;
+                `cannot tell` where results are missing
+    condition   completes `holds where`: "the copy heads are frozen"; empty for every other word
+    headline    the one number, a sentence; by default the first clause of `measured`
+    required    the requirements that were not met; where all were met, all of them
+    found       what was found in place of what was not met
+    measured    all numbers
+    why         the reason, where one is known
     """
 
     word: Word
     measured: str
+    condition: str = ""
+    headline: str = ""
+    required: str = ""
+    found: str = ""
     why: str = ""
 
     def __post_init__(self) -> None:
@@ -25,17 +37,69 @@ class Verdict:
             raise ValueError(f"a verdict is one of {', '.join(WORDS)}, got {self.word!r}")
         if not self.measured:
             raise ValueError("a verdict needs the numbers it rests on")
+        if (self.word == "holds where") != bool(self.condition):
+            raise ValueError(f"the word `holds where`, and no other, has a condition; got {self.word!r}")
+        if not self.headline:
+            object.__setattr__(self, "headline", self.measured.split("; ")[0])
 
 
-def judged(checks: dict[str, bool], *, measured: str, why: str = "") -> Verdict:
-    """holds if every check does, does not hold if none does, in part otherwise; the failed ones are named.
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """Whether a requirement was met; if not, what was found, and where it is met.
 
-    >>> judged({"copies are sharp": True, "betas agree": False}, measured="0.99, 3.1 against 2.7").why
-    'fails: betas agree'
+    found   what was found in place of what was required
+    where   the condition under which it is met, to be read after `holds where`; empty where none is known
+    """
+
+    passed: bool
+    found: str = ""
+    where: str = ""
+
+
+def judged(
+    checks: Mapping[str, bool | Check],
+    *,
+    measured: str,
+    headline: str = "",
+    why: str = "",
+    condition: str = "",
+) -> Verdict:
+    """holds if every requirement is met, does not hold here if none is, and holds where its condition says otherwise.
+
+    The condition is the one given, or else those of the failed checks; where none is known, that only the
+    requirements that were met are asked for.
+
+    >>> found = judged(
+    ...     {"copies are sharp": True, "betas agree": Check(passed=False, found="3.1, 2.7", where="there is a BOS")},
+    ...     measured="0.99; 3.1 against 2.7",
+    ... )
+    >>> sentence(vars(found)), found.required, found.found, found.headline
+    ('holds where there is a BOS', 'betas agree', '3.1, 2.7', '0.99')
     """
     if not checks:
-        return Verdict(word="cannot tell", measured=measured or "nothing to judge", why=why)
-    failed = [name for name, passed in checks.items() if not passed]
-    word: Word = "holds" if not failed else "does not hold here" if len(failed) == len(checks) else "holds in part"
-    reason = f"fails: {'; '.join(failed)}" if failed else ""
-    return Verdict(word=word, measured=measured, why=". ".join(part for part in (reason, why) if part))
+        return Verdict(word="cannot tell", measured=measured or "nothing to judge", headline=headline, why=why)
+    made = {name: one if isinstance(one, Check) else Check(passed=bool(one)) for name, one in checks.items()}
+    failed = {name: check for name, check in made.items() if not check.passed}
+    word: Word = "holds" if not failed else "does not hold here" if len(failed) == len(made) else "holds where"
+    if word == "holds where" and not condition:
+        met = "; ".join(name for name in made if name not in failed)
+        wheres = {check.where for check in failed.values()}
+        condition = f"only this is asked: {met}" if "" in wheres else _once(check.where for check in failed.values())
+    return Verdict(
+        word=word,
+        condition=condition if word == "holds where" else "",
+        headline=headline,
+        required="; ".join(failed or made),
+        found=_once(check.found for check in failed.values() if check.found),
+        measured=measured,
+        why=why,
+    )
+
+
+def sentence(verdict: Mapping[str, str]) -> str:
+    """The word with its condition."""
+    return f"{verdict['word']} {verdict['condition']}" if verdict["condition"] else verdict["word"]
+
+
+def _once(texts: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(texts))

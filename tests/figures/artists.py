@@ -1,10 +1,12 @@
-"""What tests of pictures share: whether a figure can be read."""
+"""What tests of pictures share: whether a figure can be read, and what its verdict found missing."""
 
 from __future__ import annotations
 
 import matplotlib.pyplot as plt
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+
+from figures.verdict import Verdict
 
 WIDEST = 6.3  # inches: the width of a page's text
 SMALLEST = 6.0  # points
@@ -32,3 +34,8 @@ def _not_drawn(axis: Axis) -> list[plt.Text]:
     low, high = sorted(axis.get_view_interval())
     ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
     return [text for tick in ticks if not low <= tick.get_loc() <= high for text in (tick.label1, tick.label2)]
+
+
+def unmet(verdict: Verdict) -> str:
+    """The requirements that were not met."""
+    return "" if verdict.word == "holds" else verdict.required

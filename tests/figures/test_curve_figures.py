@@ -182,8 +182,8 @@ def test_each_part_of_the_verdict_can_fail(predictor, factor, words):
     module = module_of("kl_vs_position")
     rows = altered(claimed_rows(), factor, predictor=predictor)
     verdict = module.verdict(module.chosen({"kl_curves": rows}))
-    assert verdict.word == "holds in part"
-    assert words in verdict.why
+    assert verdict.word == "holds where"
+    assert words in verdict.required
 
 
 def test_families_that_differ_are_told():
@@ -192,7 +192,7 @@ def test_families_that_differ_are_told():
     for seed in range(3):
         rows = altered(rows, 1.2, predictor=f"h/construction{seed}", length=64)
     verdict = module.verdict(module.chosen({"kl_curves": rows}))
-    assert "the families' KLs are within 5% of each other" in verdict.why
+    assert "the families' KLs are within 5% of each other" in verdict.required
     assert "(T = 64)" in verdict.measured
 
 
@@ -313,10 +313,10 @@ def test_models_off_the_optimum_are_told(planted):
     assert "within 0.15 nats (a tolerance of ours) in 3 of 3" in verdict.measured
     # Half of the runs far above, half far below: the median gap is nothing, the median distance is not.
     sides = [{**at, "kappa": best["kappa"] + 1.0}, {**at, "kappa": best["kappa"] - 1.0}]
-    assert module.verdict({**results, "beta_kappa": sides}).word == "holds in part"
+    assert module.verdict({**results, "beta_kappa": sides}).word == "holds where"
     off = {**at, "kappa": best["kappa"] + 1.0}
     verdict = module.verdict({**results, "beta_kappa": [off]})
-    assert verdict.word == "holds in part"
+    assert verdict.word == "holds where"
     assert "kappa of construction models (hierarchical, BOS) by +1.00" in verdict.why
     off = {**off, "beta": [value + 1.0 for value in best["beta"]]}
     assert module.verdict({**results, "beta_kappa": [off]}).word == "does not hold here"
@@ -358,8 +358,8 @@ def test_lags_are_drawn_and_judged(planted, drawn):
     assert module.verdict({"lag_asymmetry": rows}).word == "holds"
     swapped = [{**rows[0], "raw_1": 1.0, "raw_2": 2.0}]
     verdict = module.verdict({"lag_asymmetry": swapped})
-    assert verdict.word == "holds in part"
-    assert "weight blocks" in verdict.why
+    assert verdict.word == "holds where"
+    assert "weight blocks" in verdict.required
     other = [{**swapped[0], "beta_1": 1.0, "beta_2": 2.0, "difference": -1.0, "asymmetric": "beta_2"}]
     assert module.verdict({"lag_asymmetry": other}).word == "does not hold here"
 
@@ -388,5 +388,5 @@ def test_pseudo_counts_are_drawn_and_judged(planted, drawn):
     assert module.verdict({"pseudo_counts": good}).word == "holds"
     off = [{**row, "ratio": 2.0} if row["order"] == 3 else row for row in good]
     verdict = module.verdict({"pseudo_counts": off})
-    assert verdict.word == "holds in part"
-    assert "k = 3: the mean is within 25% of alpha (not in 4 of 4 settings)" in verdict.why
+    assert verdict.word == "holds where"
+    assert "k = 3: the mean is within 25% of alpha (not in 4 of 4 settings)" in verdict.required

@@ -175,8 +175,8 @@ class TestLagPairs:
         worse = deepcopy(rows)
         worse[1]["aligned_share"] = 0.5
         found = lag_pairs.verdict({"lag_pairs": worse})
-        assert found.word == "holds in part"
-        assert "disentangled (hierarchical prior, with BOS)" in found.why
+        assert found.word == "holds where"
+        assert "disentangled (hierarchical prior, with BOS)" in found.required
         for row in worse:
             row["success"] = False
         assert lag_pairs.verdict({"lag_pairs": worse}).word == "does not hold here"
@@ -206,7 +206,7 @@ class TestDirectPath:
             "r2_control": 0.01,
         }
         found = direct_path.verdict(direct_path.chosen(rows))
-        assert found.word == "holds in part"
+        assert found.word == "holds where"
         assert "counts tokens (R2 0.90)" in found.why
         figure = drawn(direct_path, rows)
         with plt.style.context(drawing.STYLE):
@@ -245,7 +245,7 @@ class TestIdentityBlocks:
         worse = deepcopy(rows)
         worse[1]["maps"][0]["visible_residual_share"][0][1] = 0.5
         found = identity_blocks.verdict({"identity_blocks": worse})
-        assert found.word == "holds in part"
+        assert found.word == "holds where"
         assert "0.5 at block (0, 1)" in found.measured
         assert "the weights are not clean but the scores are" in found.why
 
@@ -296,10 +296,10 @@ class TestMassByOverlap:
         assert mass_by_overlap.verdict({"overlap_mass": rows}).word == "holds"
         worse = deepcopy(rows)
         worse[1]["largest_gap"] = 2 * LARGEST_GAP
-        assert f"within {LARGEST_GAP} of the law" in mass_by_overlap.verdict({"overlap_mass": worse}).why
+        assert f"within {LARGEST_GAP} of the law" in mass_by_overlap.verdict({"overlap_mass": worse}).required
         worse = deepcopy(rows)
         worse[3]["by_overlap"]["1"] = 0.01
-        assert "on partial matches" in mass_by_overlap.verdict({"overlap_mass": worse}).why
+        assert "on partial matches" in mass_by_overlap.verdict({"overlap_mass": worse}).required
 
     def test_failed_fits_are_left_out_and_named(self, results: dict[str, Rows]) -> None:
         rows = deepcopy(mass_by_overlap.chosen(results)["overlap_mass"])
@@ -308,7 +308,7 @@ class TestMassByOverlap:
         figure = drawn(mass_by_overlap, {"overlap_mass": rows})
         assert not figure.axes[1].lines
         assert mass_by_overlap.name_of(rows[1]) in mass_by_overlap.caption({"overlap_mass": rows})
-        assert "a law fits every model (1 without)" in mass_by_overlap.verdict({"overlap_mass": rows}).why
+        assert "a law fits every model (1 without)" in mass_by_overlap.verdict({"overlap_mass": rows}).required
 
 
 @pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
@@ -340,18 +340,18 @@ class TestCausal:
         assert causal.verdict({"causal": worse}).word == "holds"
         worse[1]["loss_recovered_stderr"] = 0.004
         found = causal.verdict({"causal": worse})
-        assert found.word == "holds in part"
-        assert f"recovers {LEAST_RECOVERED} of the loss, within 2 standard errors (not T = {LENGTH})" in found.why
+        assert found.word == "holds where"
+        assert f"recovers {LEAST_RECOVERED} of the loss, within 2 standard errors (not T = {LENGTH})" in found.required
         assert f"{LEAST_RECOVERED - 0.01:.3f} ± 0.004" in found.measured
         worse = deepcopy(rows)
         law = next(one for one in worse[1]["edits"] if one["edit"] == "law")
         law["kl"] = law["control_kl"]
-        assert "shuffled keys" in causal.verdict({"causal": worse}).why
+        assert "shuffled keys" in causal.verdict({"causal": worse}).required
         worse = deepcopy(rows)
         worse[1] |= {"success": False, "loss_recovered": None, "message": "no law to test"}
         worse[1]["edits"] = [one for one in worse[1]["edits"] if one["edit"] != "law"]
         assert "no law to test" in causal.verdict({"causal": worse}).measured
-        assert f"not T = {LENGTH}" in causal.verdict({"causal": worse}).why
+        assert f"not T = {LENGTH}" in causal.verdict({"causal": worse}).required
 
 
 @pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
@@ -385,7 +385,7 @@ class TestSmoothingSource:
         assert readout is not None
         readout["change"] = 9.0
         found = smoothing_source.verdict({"smoothing_source": rows})
-        assert found.word == "holds in part"
+        assert found.word == "holds where"
         assert "(independent prior, no BOS): switched off alone, the readout, of which" in found.why
         parts = [f"{name} {smoothing_source.share(last, source)['share']:.0%}" for source, name in
                  (("partial", "partial matches"), ("readout", "readout"))]  # fmt: skip

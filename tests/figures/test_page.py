@@ -14,7 +14,7 @@ import pytest
 from analyses import plan
 from analyses.command import read_entries
 from figures import cli, drawing, page
-from figures.verdict import WORDS
+from figures.verdict import WORDS, Check, Verdict, judged
 from tests import tiny_zoo
 
 pytestmark = pytest.mark.xdist_group("page")  # one process makes the page that all these tests look at
@@ -85,10 +85,10 @@ def test_tables_of_verdicts_give_reasons_and_the_sections_every_number(made):
         shown = page.reason(record["verdict"])
         assert f"<td>{html.escape(shown)}</td>" in head
         assert html.escape(record["verdict"]["measured"]) in sections
-        if record["verdict"]["why"]:
-            assert shown == record["verdict"]["why"]
-        else:
-            assert len(shown) <= page.BRIEF
+        assert record["verdict"]["why"] in shown
+        if record["verdict"]["word"] in ("holds where", "does not hold here"):
+            assert record["verdict"]["required"] in shown
+            assert record["verdict"]["found"] in shown
     for start, name in (("fig:", "The paper's figures"), ("beyond:", "Figures beyond the paper")):
         mine = [record for record in records if record["label"].startswith(start)]
         assert f"{name} ({len(mine)}): {page.tally(mine)}." in head
@@ -108,11 +108,29 @@ def test_time_is_stated_by_analysis_and_by_question(made):
     assert html.escape(page.time_words(timing)) in (made["out"] / page.FILE).read_text()
 
 
-def test_long_measurements_are_cut_only_where_no_reason_is_given():
+def test_long_numbers_are_cut_only_where_no_reason_is_given():
     words = "0.123, " * 60
-    assert page.reason({"measured": words, "why": ""}).endswith("…")
-    assert page.reason({"measured": words, "why": words}) == words
-    assert page.reason({"measured": "0.5 of 1", "why": ""}) == "0.5 of 1"
+    assert page.reason(vars(Verdict(word="holds", measured=words))).endswith("…")
+    assert page.reason(vars(Verdict(word="holds", measured=words, why=words))) == words
+    assert page.reason(vars(Verdict(word="holds", measured="0.5 of 1; 0.3"))) == "0.5 of 1"
+
+
+def test_what_was_required_and_what_was_found_are_said():
+    checks = {"sharp": Check(passed=False, found="0.5", where="T < 64"), "equal": True}
+    verdict = vars(judged(checks, measured="0.5; 1.0", why="BOS takes it"))
+    assert page.reason(verdict) == "required: sharp. found: 0.5. BOS takes it"
+    assert page.sentence(verdict) == "holds where T < 64"
+    assert verdict["headline"] == "0.5"
+    assert judged({"sharp": True}, measured="1", condition="T < 64").condition == ""
+
+
+def test_a_condition_stands_with_holds_where_and_with_no_other_word():
+    with pytest.raises(ValueError, match="condition"):
+        Verdict(word="holds where", measured="0.5")
+    with pytest.raises(ValueError, match="condition"):
+        Verdict(word="holds", measured="0.5", condition="T < 64")
+    asked = judged({"sharp": True, "equal": False, "small": Check(passed=False, where="T < 64")}, measured="0.5")
+    assert asked.condition == "only this is asked: sharp"
 
 
 def test_foreign_page_is_kept(tmp_path):
@@ -173,4 +191,4 @@ def test_missing_checkpoints_leave_notes_and_the_rest_is_drawn(tmp_path, monkeyp
     assert f"warning: {name}: panel left out" in captured.err
     record = json.loads(Path(tmp_path / "out" / f"{name}.json").read_text())
     assert record["missing"]
-    assert record["verdict"]["word"] in ("holds in part", "cannot tell", "does not hold here")
+    assert record["verdict"]["word"] in ("holds where", "cannot tell", "does not hold here")

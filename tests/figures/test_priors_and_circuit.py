@@ -141,14 +141,14 @@ def test_the_priors_verdict_can_fail(trees):
     parent = next(row for row in rows if row["name"] == "parent")
     rows.append({**parent, "prior": "hierarchical", "correlation": 0.0, "exact": 0.0})
     swapped = task_priors.verdict({"prior_trees": rows})
-    assert swapped.word == "holds in part"
-    assert "independent contexts are uncorrelated" in swapped.why
-    assert "more than contexts with another suffix" in swapped.why
+    assert swapped.word == "holds where"
+    assert "independent contexts are uncorrelated" in swapped.required
+    assert "more than contexts with another suffix" in swapped.required
     shifted = copy.deepcopy(trees)
     for row in shifted["prior_trees"]:
         if row["name"] == "others":
             row["exact"] += 0.1
-    assert task_priors.verdict(shifted).why.startswith("fails: all are as computed exactly")
+    assert task_priors.verdict(shifted).required == "all are as computed exactly"
 
 
 def test_the_priors_caption_has_the_numbers(trees):
@@ -271,8 +271,8 @@ def test_the_law_is_stacked_by_kind(machine, circuits):
 def test_the_circuits_verdict_can_fail(circuits, field, value, words):
     assert two_layer_circuit.verdict(circuits).word == "holds"
     spoilt = two_layer_circuit.verdict({"circuit": [{**circuits["circuit"][0], field: value}]})
-    assert spoilt.word == "holds in part"
-    assert spoilt.why.startswith(f"fails: {words}.")
+    assert spoilt.word == "holds where"
+    assert spoilt.required == words
 
 
 def test_the_circuits_caption_has_the_numbers(circuits):
