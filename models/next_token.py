@@ -68,7 +68,8 @@ def read_run(file: Path) -> NextTokenRun:
 def make_model(run: NextTokenRun) -> Any:
     """The transformer before its first step; the global generators are left as they were."""
     import torch
-    from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+    from interp.lens import HookedTransformer, HookedTransformerConfig
 
     vocab = run.prior["vocab"]
     config = HookedTransformerConfig(

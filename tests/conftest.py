@@ -30,6 +30,8 @@ def _is_unchecked(decorator: ast.AST) -> bool:
 import_hook._is_no_type_check = _is_unchecked
 import_hook.install_import_hook("interp", "beartype.beartype")
 
+import interp.lens  # noqa: E402, F401  before a test imports transformer_lens with all that it imports itself
+
 # Compiling makes the first example slow, hence no deadline; the same examples on every run.
 hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("suite")

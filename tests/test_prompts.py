@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,8 @@ import interp as ip
 from interp.language.prompts import shipped_text
 from tests import tiny_language
 
-TOKENIZER = tiny_language.tokenizer()
+pytestmark = pytest.mark.xdist_group("language")  # one process loads Hugging Face's libraries
+tokenizer = functools.cache(tiny_language.tokenizer)
 COLOURS = [" red", " blue", " green", " cat", " dog"]
 
 
@@ -23,14 +25,14 @@ def chains() -> ip.ChainBatch:
 
 def read(given: ip.Prompts, row: int) -> list[str]:
     """A sequence as the model's own words."""
-    return [TOKENIZER.decode([one]) for one in given.ids()[row].tolist()]
+    return [tokenizer().decode([one]) for one in given.ids()[row].tolist()]
 
 
 # ---- chains
 
 
 def test_the_ids_spell_the_chain(chains: ip.ChainBatch) -> None:
-    given = ip.prompts(TOKENIZER, chains, alphabet=COLOURS)
+    given = ip.prompts(tokenizer(), chains, alphabet=COLOURS)
     [words] = given.alphabet
     assert set(words) < set(COLOURS)
     for row in range(6):
@@ -41,27 +43,27 @@ def test_the_ids_spell_the_chain(chains: ip.ChainBatch) -> None:
 
 
 def test_a_language_model_serves_as_its_tokenizer(chains: ip.ChainBatch) -> None:
-    language = SimpleNamespace(tokenizer=TOKENIZER)
+    language = SimpleNamespace(tokenizer=tokenizer())
     assert torch.equal(
-        ip.prompts(language, chains, alphabet=COLOURS).ids(), ip.prompts(TOKENIZER, chains, alphabet=COLOURS).ids()
+        ip.prompts(language, chains, alphabet=COLOURS).ids(), ip.prompts(tokenizer(), chains, alphabet=COLOURS).ids()
     )
 
 
 def test_each_sequence_may_draw_its_own_alphabet(chains: ip.ChainBatch) -> None:
-    given = ip.prompts(TOKENIZER, chains, alphabet=COLOURS, fresh=True, bos=False, seed=3)
+    given = ip.prompts(tokenizer(), chains, alphabet=COLOURS, fresh=True, bos=False, seed=3)
     assert given.symbols.shape == (6, 4)
     assert len(set(given.alphabet)) > 1
     for row in range(6):
         assert read(given, row) == [given.alphabet[row][symbol] for symbol in chains.tokens[row].tolist()]
-    again = ip.prompts(TOKENIZER, chains, alphabet=COLOURS, fresh=True, bos=False, seed=3)
-    other = ip.prompts(TOKENIZER, chains, alphabet=COLOURS, fresh=True, bos=False, seed=4)
+    again = ip.prompts(tokenizer(), chains, alphabet=COLOURS, fresh=True, bos=False, seed=3)
+    other = ip.prompts(tokenizer(), chains, alphabet=COLOURS, fresh=True, bos=False, seed=4)
     assert torch.equal(given.symbols, again.symbols)
     assert not torch.equal(given.symbols, other.symbols)
 
 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_separator_is_a_symbol_of_its_own(chains: ip.ChainBatch, fresh: bool) -> None:
-    given = ip.prompts(TOKENIZER, chains, alphabet=COLOURS, separator=",", fresh=fresh)
+    given = ip.prompts(tokenizer(), chains, alphabet=COLOURS, separator=",", fresh=fresh)
     assert given.vocab == 5
     assert given.tokens.shape == (6, 24)
     assert read(given, 2)[2::2] == [","] * 12
@@ -96,7 +98,7 @@ def test_a_circuit_takes_them_as_they_are(chains: ip.ChainBatch, tmp_path: Any) 
 )
 def test_bad_alphabets_are_refused(chains: ip.ChainBatch, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        ip.prompts(TOKENIZER, chains, **options)
+        ip.prompts(tokenizer(), chains, **options)
     assert "\n" not in str(caught.value)
 
 
@@ -113,47 +115,47 @@ def test_a_tokenizer_without_bos_says_so(chains: ip.ChainBatch) -> None:
 
 
 def test_repeated_tokens_come_again_in_the_same_order() -> None:
-    given = ip.repeated_tokens(TOKENIZER, batch=5, length=20, copies=3, seed=1)
+    given = ip.repeated_tokens(tokenizer(), batch=5, length=20, copies=3, seed=1)
     assert given.tokens.shape == (5, 60)
     first, second, third = given.tokens.split(20, dim=1)
     assert torch.equal(first, second)
     assert torch.equal(first, third)
     assert all(len(set(row)) == 20 for row in first.tolist())
     assert 0 not in given.tokens  # BOS is special
-    assert int(given.tokens.max()) < len(TOKENIZER) / 2
-    assert int(ip.repeated_tokens(TOKENIZER, batch=5, length=20, share=1.0).tokens.max()) > len(TOKENIZER) / 2
+    assert int(given.tokens.max()) < len(tokenizer()) / 2
+    assert int(ip.repeated_tokens(tokenizer(), batch=5, length=20, share=1.0).tokens.max()) > len(tokenizer()) / 2
     assert len({tuple(row) for row in first.tolist()}) == 5
-    assert given.place == {"vocab": len(TOKENIZER), "bos": 0, "symbols": None}
-    assert not torch.equal(first, ip.repeated_tokens(TOKENIZER, batch=5, length=20, seed=2).tokens[:, :20])
+    assert given.place == {"vocab": len(tokenizer()), "bos": 0, "symbols": None}
+    assert not torch.equal(first, ip.repeated_tokens(tokenizer(), batch=5, length=20, seed=2).tokens[:, :20])
 
 
 def test_natural_text_is_cut_into_windows() -> None:
-    given = ip.natural_text(TOKENIZER, batch=4, length=50)
+    given = ip.natural_text(tokenizer(), batch=4, length=50)
     text = shipped_text()
     assert text.startswith("ALICE'S ADVENTURES IN WONDERLAND")
     assert len(text) < 300_000
-    windows = [TOKENIZER.decode(row) for row in given.tokens.tolist()]
+    windows = [tokenizer().decode(row) for row in given.tokens.tolist()]
     places = [text.index(window) for window in windows]
     assert places[0] == 0
     assert all(
         later >= earlier + len(window) for earlier, later, window in zip(places, places[1:], windows, strict=False)
     )
-    own = ip.natural_text(TOKENIZER, batch=1, length=3, text=" red cat dog", bos=False)
-    assert own.ids().tolist() == [TOKENIZER(" red cat dog").input_ids[:3]]
+    own = ip.natural_text(tokenizer(), batch=1, length=3, text=" red cat dog", bos=False)
+    assert own.ids().tolist() == [tokenizer()(" red cat dog").input_ids[:3]]
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ip.repeated_tokens(TOKENIZER, batch=0, length=4), "give batch and length >= 1, copies >= 2, got 0"),
-        (lambda: ip.repeated_tokens(TOKENIZER, batch=2, length=4, copies=1), "copies >= 2"),
-        (lambda: ip.repeated_tokens(TOKENIZER, batch=2, length=4, share=0.0), "share must lie in"),
+        (lambda: ip.repeated_tokens(tokenizer(), batch=0, length=4), "give batch and length >= 1, copies >= 2, got 0"),
+        (lambda: ip.repeated_tokens(tokenizer(), batch=2, length=4, copies=1), "copies >= 2"),
+        (lambda: ip.repeated_tokens(tokenizer(), batch=2, length=4, share=0.0), "share must lie in"),
         (
-            lambda: ip.repeated_tokens(TOKENIZER, batch=2, length=4000),
+            lambda: ip.repeated_tokens(tokenizer(), batch=2, length=4000),
             "length must be at most 142, the tokens",
         ),
-        (lambda: ip.natural_text(TOKENIZER, batch=2, length=9, text=" red"), "2 windows of 9 tokens were asked for"),
-        (lambda: ip.natural_text(TOKENIZER, batch=0, length=9), "give batch and length >= 1"),
+        (lambda: ip.natural_text(tokenizer(), batch=2, length=9, text=" red"), "2 windows of 9 tokens were asked for"),
+        (lambda: ip.natural_text(tokenizer(), batch=0, length=9), "give batch and length >= 1"),
     ],
 )
 def test_bad_sizes_are_refused(call: Any, message: str) -> None:

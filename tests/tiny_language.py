@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer, decoders, pre_tokenizers
-from tokenizers.models import BPE
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+if TYPE_CHECKING:  # seconds of import, which only the process that runs these tests takes
+    from transformers import GPT2LMHeadModel, LlamaForCausalLM
 
 WORDS = ("red", "blue", "green", "one", "two", "three", "cat", "dog", "the", "of")
 
 
 def tokenizer() -> Any:
     """Byte-level, as GPT-2's and Llama's are: every byte is a token, and each of WORDS with a space before it."""
+    from tokenizers import Tokenizer, decoders, pre_tokenizers
+    from tokenizers.models import BPE
+    from transformers import PreTrainedTokenizerFast
+
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocab = {"<|start|>": 0} | {symbol: 1 + place for place, symbol in enumerate(alphabet)}
     merges: list[tuple[str, str]] = []
@@ -33,6 +37,8 @@ def tokenizer() -> Any:
 
 def llama(*, layers: int = 2, seed: int = 0, **options: Any) -> LlamaForCausalLM:
     """Rotary positions, four heads of queries on two of keys, a gated MLP."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
     torch.manual_seed(seed)
     settings = {
         "vocab_size": len(tokenizer()),
@@ -52,6 +58,8 @@ def llama(*, layers: int = 2, seed: int = 0, **options: Any) -> LlamaForCausalLM
 
 def gpt2(*, layers: int = 2, seed: int = 0, **options: Any) -> GPT2LMHeadModel:
     """Learned positions, LayerNorm, one matrix for queries, keys and values."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
     torch.manual_seed(seed)
     settings = {
         "vocab_size": len(tokenizer()),

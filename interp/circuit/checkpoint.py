@@ -17,7 +17,6 @@ import os
 from typing import Any
 
 import torch
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from interp.circuit.circuit import Circuit
 from interp.hooked import checkpoint as ours
@@ -30,6 +29,7 @@ from interp.hooked.checkpoint import (
     write_directory,
 )
 from interp.hooked.transformer import InductionTransformer
+from interp.lens import HookedTransformer, HookedTransformerConfig
 
 # What belongs to a machine or to a download, not to the model.
 LEFT_OUT = ("device", "n_devices", "seed", "init_weights", "tokenizer_name", "n_params", "dtype", "checkpoint_value")

@@ -21,10 +21,9 @@ from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Float, Int64
-from transformer_lens import HookedTransformer
-from transformer_lens.cache.key_value_cache_entry import TransformerLensKeyValueCacheEntry
 
 from interp.hooked.transformer import InductionTransformer
+from interp.lens import HookedTransformer, KeyValueCacheEntry
 
 Hook: TypeAlias = tuple[str | Callable[..., Any], Callable[..., Any]]
 
@@ -48,7 +47,7 @@ def before_match(
     copy = model.blocks[0]
     with torch.no_grad(), model.hooks(fwd_hooks=list(hooks)):
         stream = model(ids, prepend_bos=False, stop_at_layer=0)
-        past = TransformerLensKeyValueCacheEntry.init_cache_entry(copy.attn.cfg, stream.device, len(ids))
+        past = KeyValueCacheEntry.init_cache_entry(copy.attn.cfg, stream.device, len(ids))
         return torch.cat([copy(part, past_kv_cache_entry=past) for part in stream.split(QUERIES, dim=1)], dim=1)
 
 
@@ -61,7 +60,7 @@ def from_match(
         # The past is read before the hooks come on: they are to see the last position, once.
         normed = match.ln1(stream[:, :-1])
         _, keys, values = match.attn.calculate_qkv_matrices(normed, normed, normed)
-        past = TransformerLensKeyValueCacheEntry(past_keys=keys, past_values=values)
+        past = KeyValueCacheEntry(past_keys=keys, past_values=values)
         with model.hooks(fwd_hooks=list(hooks)):
             last = match(stream[:, -1:], past_kv_cache_entry=past)
             logits: torch.Tensor = model(last, prepend_bos=False, start_at_layer=len(model.blocks))

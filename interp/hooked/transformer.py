@@ -24,12 +24,8 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import nn
-from transformer_lens import HookedTransformer, HookedTransformerConfig
-from transformer_lens.components.attention import Attention
-from transformer_lens.components.embed import Embed
-from transformer_lens.components.transformer_block import TransformerBlock
-from transformer_lens.components.unembed import Unembed
 
+from interp.lens import Attention, Embed, HookedTransformer, HookedTransformerConfig, TransformerBlock, Unembed
 from interp.notation import check_order, check_positive, check_vocab
 
 Readout: TypeAlias = Literal["probability", "logit"]

@@ -23,13 +23,13 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from transformer_lens import FactoredMatrix, HookedTransformer
 
 from interp.circuit.capture import Query, capture
 from interp.circuit.circuit import Circuit
 from interp.circuit.runner import run
 from interp.hooked.transformer import InductionTransformer
 from interp.instruments.copy_heads import copy_heads
+from interp.lens import FactoredMatrix, HookedTransformer
 from interp.regression import solve_normal_equations
 from interp.results import mean_stderr
 

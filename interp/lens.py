@@ -1,0 +1,38 @@
+"""What the suite takes from TransformerLens, which is imported without Hugging Face's libraries.
+
+    from interp.lens import HookedTransformer
+
+TransformerLens imports `transformers` and `datasets` for pretrained models. That is two thirds of the time that its
+import takes, and the suite's own models need neither. They are imported when something of theirs is used, such as
+`HookedTransformer.from_pretrained` or a tokenizer (`interp.deferred`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+from interp.deferred import import_without
+
+# TransformerLens asks at once for this package, which few have. Where it is installed, all is imported as usual.
+QUANTISING = "bitsandbytes"
+if importlib.util.find_spec(QUANTISING) is None:
+    import_without("transformer_lens", ("transformers", "datasets"), answers={f"is_{QUANTISING}_available": False})
+
+# ruff: noqa: E402  imported as above before these names are taken from it
+from transformer_lens import FactoredMatrix, HookedTransformer, HookedTransformerConfig
+from transformer_lens.cache.key_value_cache_entry import TransformerLensKeyValueCacheEntry as KeyValueCacheEntry
+from transformer_lens.components.attention import Attention
+from transformer_lens.components.embed import Embed
+from transformer_lens.components.transformer_block import TransformerBlock
+from transformer_lens.components.unembed import Unembed
+
+__all__ = [
+    "Attention",
+    "Embed",
+    "FactoredMatrix",
+    "HookedTransformer",
+    "HookedTransformerConfig",
+    "KeyValueCacheEntry",
+    "TransformerBlock",
+    "Unembed",
+]
