@@ -89,8 +89,8 @@ if TYPE_CHECKING:
     from interp.instruments.nearest_estimator import nearest_estimator as nearest_estimator
     from interp.instruments.overlap_mass import OverlapMass as OverlapMass
     from interp.instruments.overlap_mass import overlap_mass as overlap_mass
-    from interp.instruments.replacement import ReplacedHead as ReplacedHead
-    from interp.instruments.replacement import ReplacedHeads as ReplacedHeads
+    from interp.instruments.replaced_heads import ReplacedHead as ReplacedHead
+    from interp.instruments.replaced_heads import ReplacedHeads as ReplacedHeads
     from interp.instruments.replacement import replace_heads as replace_heads
     from interp.instruments.scan_heads import scan_heads as scan_heads
     from interp.instruments.smoothing_source import SmoothingSource as SmoothingSource
@@ -256,11 +256,11 @@ _HOMES = {
         "mean_stderr",
         "provenance",
     ),
-    "instruments.replacement": (
+    "instruments.replaced_heads": (
         "ReplacedHead",
         "ReplacedHeads",
-        "replace_heads",
     ),
+    "instruments.replacement": ("replace_heads",),
     "instruments.find_circuit": (
         "FoundCircuit",
         "find_circuit",

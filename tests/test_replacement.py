@@ -107,6 +107,53 @@ def test_the_planted_law_replaces_the_heads(circuit: ip.Circuit, tokens: torch.T
     assert heights == pytest.approx([row.change for row in tests.edits])
 
 
+def test_the_fitted_law_is_the_planted_one(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
+    given = ip.replace_heads(circuit, tokens, queries=range(2, 23), by_mask=BY_MASK, kappa=KAPPAS)
+    found = ip.replace_heads(circuit, tokens, queries="trained", by_mask="fitted")
+    assert found.queries == given.queries == 21
+    assert "doubt" not in found.message
+    for name in given:
+        assert found[name].loss == pytest.approx(given[name].loss, abs=1e-6)
+
+
+def test_one_head_at_a_time(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
+    """Two heads share the votes: the law in both recovers all, in one of them a part, at random keys less."""
+    tests = ip.replace_heads(circuit, tokens, queries=QUERIES, by_mask="fitted", each=True)
+    names = [f"{place[0]}.{place[1]}" for place in circuit.match_heads]
+    assert list(tests) == [
+        "ablated",
+        "even",
+        "law",
+        "hard",
+        *(f"{kind} {one}" for one in names for kind in ("only", "law")),
+    ]
+    for name in names:
+        law = tests[f"law {name}"]
+        assert law.loss == pytest.approx(tests[f"only {name}"].loss, abs=1e-6)  # the law is the head's own attention
+        assert 0.2 < law.recovered < 0.9 < tests["law"].recovered
+        assert law.control_recovered < law.recovered - 0.1
+    assert tests.best_alone is not None
+    assert tests.best_alone.recovered == max(
+        tests[f"{kind} {one}"].recovered for one in names for kind in ("only", "law")
+    )
+    assert f"one head alone recovers at most {tests.best_alone.recovered:.2f}" in str(tests)
+    assert len(str(tests).splitlines()) <= 8
+    # What is ablated is the other head: the same by hand.
+    first, second = circuit.match_heads
+    other = ip.replace_heads(circuit.with_match_heads(second), tokens, queries=QUERIES)
+    assert tests[f"only {first[0]}.{first[1]}"].loss == pytest.approx(other["ablated"].loss)
+    single = ip.replace_heads(circuit.with_match_heads(first), tokens, queries=QUERIES, by_mask="fitted", each=True)
+    assert list(single) == ["ablated", "even", "law", "hard"]
+    assert single.best_alone is None
+
+
+def test_a_law_in_doubt_is_named(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
+    idle = ip.Circuit(circuit.model, order=2, vocab=4, bos=4, match_heads=((2, 0), (3, 0)))
+    tests = ip.replace_heads(idle, tokens, queries=QUERIES, by_mask="fitted", draws=1)
+    assert "laws in doubt: 2.0: the attention has" in tests.message
+    assert "3.0:" not in tests.message
+
+
 def test_another_law_recovers_less(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
     weak = ip.replace_heads(circuit, tokens, queries=QUERIES, by_mask=0.2 * BY_MASK, kappa=KAPPAS)
     assert weak["law"].change > 3 * weak["law"].stderr > 0
@@ -144,7 +191,11 @@ def test_random_weights_recover_nothing_by_matching(kind: str, tmp_path: Path) -
     [
         ({"queries": []}, "queries lists no token index"),
         ({"queries": [3, 23]}, "query 23 has no next token among the tokens 0..23"),
-        ({"queries": ["one"]}, "queries must list token indices"),
+        ({"queries": [1, 3]}, "query 1 has no candidate key: the first that has one is 2"),
+        ({"queries": "last"}, "queries must be 'trained' or list token indices, got 'last'"),
+        ({"by_mask": "best"}, "by_mask must be 'fitted' or a score for each head and mask, got 'best'"),
+        ({"by_mask": "fitted"}, "kappa was given beside by_mask='fitted'"),
+        ({"queries": ["one"]}, "queries must be 'trained' or list token indices"),
         ({"by_mask": BY_MASK[:1]}, r"by_mask must be finite numbers of shape \[2, 4\], got \[1, 4\]"),
         ({"kappa": None}, "kappa is needed exactly where there is BOS"),
         ({"kappa": (1.0,)}, r"kappa must be finite numbers of shape \[2\]"),

@@ -34,8 +34,9 @@ from interp.circuit.circuit import Circuit, Head, head_name
 from interp.circuit.edits import write_output
 from interp.circuit.runner import Hook, Hooks
 from interp.instruments.candidates import Array
+from interp.instruments.head_laws import attention_laws
 from interp.instruments.head_scan import HeadScan
-from interp.instruments.scan_heads import LayerFitter, as_scanned, scan_heads
+from interp.instruments.scan_heads import as_scanned, scan_heads
 from interp.instruments.scan_statistics import ScanStatistics
 from interp.notation import Tokens
 
@@ -229,11 +230,8 @@ class _Workbench:
 
     def betas(self, edits: Hooks | None) -> Float[np.ndarray, "match lag"]:
         """beta of every match head, by maximum likelihood of its attention, under hooks that edit the model."""
-        statistics = ScanStatistics(self.circuit, self.tokens, self.queries, lags=1, layers=self.layers)
-        statistics.gather(edits)
-        fitter = LayerFitter(statistics)
-        by_layer = {layer: fitter.attention(layer)["beta"] for layer in self.layers}
-        return np.stack([by_layer[layer][head] for layer, head in self.scan.match_heads])
+        matching = self.circuit.with_match_heads(*self.scan.match_heads)
+        return attention_laws(matching, self.tokens, queries=self.queries, edits=edits).beta
 
     def mean(self, place: Head) -> torch.Tensor:
         """The mean of a head's output over sequences and positions."""

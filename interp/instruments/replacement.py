@@ -1,7 +1,8 @@
 """What do the match heads do for a next-token model? Something else is put in their place, and the losses tell.
 
-    tests = replace_heads(circuit, tokens, queries=range(20, 50), by_mask=scores, kappa=kappas)
+    tests = replace_heads(circuit, tokens, queries="trained", by_mask="fitted")
     tests["ablated"].change, tests["law"].recovered, tests["law"].control_recovered
+    replace_heads(circuit, tokens, queries=range(20, 50), by_mask=scores, kappa=kappas)      a law of your own
 
 A language model predicts at every position, so that the match heads are edited at many queries at once, all heads
 together, and the loss is that of the tokens that follow these queries (`next_losses`: over the symbols of the circuit,
@@ -14,6 +15,13 @@ or over the whole vocabulary where it has none).
                control deals the masks anew among the candidates of each query: the same weights at random keys
     hard       the limit of matching: only the keys with the largest overlap, evenly; BOS gets nothing. Control as above
 
+With each=True and several match heads, one head at a time is left, and all the others are ablated:
+
+    only 1.0   head 1.0 attends as it does
+    law 1.0    head 1.0 has the attention of its law. Control as for `law`
+
+If the heads share the work, each of these recovers less than `law`, which puts the law into all of them.
+
 `recovered` is (L_ablated - L_edit) / (L_ablated - L_model): 1 where the edit is as good as the heads' own attention, 0
 where it is as bad as none. It is not cut: an edit may be better than the model.
 """
@@ -24,7 +32,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -34,99 +42,17 @@ from interp.circuit.circuit import Circuit, Head, as_circuit, head_name, heads_o
 from interp.circuit.edits import write_pattern
 from interp.circuit.law import key_masks_at, law_pattern
 from interp.circuit.runner import Hook, Hooks, next_losses
+from interp.instruments.head_laws import attention_laws
+from interp.instruments.replaced_heads import ReplacedHead as ReplacedHead
+from interp.instruments.replaced_heads import ReplacedHeads as ReplacedHeads
 from interp.notation import Tokens, mask_bits
-from interp.results import NamedRows, mean_stderr, provenance
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from interp.results import mean_stderr, provenance
 
 Losses: TypeAlias = Float[np.ndarray, " sequence"]  # means over the queries of each sequence
 Masks: TypeAlias = Int64[torch.Tensor, "batch query key"]
+Laws: TypeAlias = Sequence[tuple[Float[np.ndarray, " mask"], float | None]]  # scores by mask and kappa, for each head
 
 DRAWS = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReplacedHead:
-    """What one replacement did to the loss, and what its control did.
-
-    loss               mean loss after the replacement
-    change             mean of L_edited - L_model, with its standard error over sequences
-    recovered          see the module, with its standard error
-    control_*          the same for the control; None for `even`, which has none
-    """
-
-    edit: str
-    loss: float
-    change: float
-    stderr: float
-    recovered: float
-    recovered_stderr: float
-    control_change: float | None
-    control_stderr: float | None
-    control_recovered: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReplacedHeads(NamedRows[ReplacedHead]):
-    """The replacements, found by name (`tests["law"]`).
-
-    loss           the model's own, over the tokens that follow the queries; with its standard error over sequences
-    heads          the match heads, replaced together
-    drawn          the heads that were ablated as a control, a tuple for each draw
-    worst_control  the largest change of loss that one of these draws made
-    success        False where ablating the heads costs nothing: then there is nothing to recover
-    """
-
-    ROWS, NAME, NOUN = "edits", "edit", "edit"
-
-    edits: tuple[ReplacedHead, ...]
-    loss: float
-    loss_stderr: float
-    heads: tuple[Head, ...]
-    drawn: tuple[tuple[Head, ...], ...]
-    worst_control: float
-    queries: int
-    n: int
-
-    def __str__(self) -> str:
-        names = ", ".join(map(head_name, self.heads))
-        lines = [
-            f"heads {names} replaced at {self.queries} queries of {self.n} sequences",
-            f"  loss {self.loss:.3f} +- {self.loss_stderr:.3f} nats; other heads ablated: at most "
-            f"{self.worst_control:+.3f}",
-        ]
-        for row in self.edits[:5]:
-            control = "" if row.control_change is None else f" (control {row.control_change:+.3f})"
-            lines.append(
-                f"  {row.edit:<8} {row.change:+.3f} +- {row.stderr:.3f}{control}, recovers {row.recovered:.2f}"
-            )
-        return "\n".join([*lines, *self.remarks()])
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """The change of loss of each replacement, beside its control; 95% intervals."""
-        from interp.plotting import (
-            CONTROL_COLOUR,
-            INTERVAL_NAME,
-            MAIN_COLOUR,
-            grouped_bars,
-            heading,
-            legend_beside,
-            panel,
-        )
-
-        rows = self.table().astype({"control_change": float, "control_stderr": float})
-        ax = panel(ax)
-        grouped_bars(
-            ax,
-            list(self),
-            {"edit": rows["change"].to_numpy(), "control": rows["control_change"].to_numpy()},
-            stderrs={"edit": rows["stderr"].to_numpy(), "control": rows["control_stderr"].to_numpy()},
-            colours={"edit": MAIN_COLOUR, "control": CONTROL_COLOUR},
-        )
-        ax.set_ylabel(f"rise of the loss (nats)\n{INTERVAL_NAME}")
-        legend_beside(ax)
-        return heading(ax, f"heads {', '.join(map(head_name, self.heads))} replaced", doubt=self.doubt)
 
 
 def replace_heads(
@@ -136,21 +62,24 @@ def replace_heads(
     queries: Any,
     by_mask: Any = None,
     kappa: Any = None,
+    each: bool = False,
     draws: int = DRAWS,
     seed: int = 0,
     checkpoint: str | None = None,
 ) -> ReplacedHeads:
     """Replace the circuit's match heads at the queries, and measure the losses of the tokens that follow them.
 
-    `queries` are token indices. `by_mask` [match, mask] and `kappa` [match] are the law of each head (an attention
-    fit's `mask_score` and `kappa`; a MatchFit's are mask_bits(k) @ beta and kappa); without them the edit `law` is left
-    out. `seed` draws the controls.
+    `queries` are token indices, or "trained" for all that have a candidate key and a next token. `by_mask`
+    [match, mask] and `kappa` [match] are the law of each head (an attention fit's `mask_score` and `kappa`; a
+    MatchFit's are mask_bits(k) @ beta and kappa); by_mask="fitted" takes the additive law that makes each head's
+    attention at these queries most likely, and the message names the heads where it is not to be trusted. Without a
+    law the edit `law` is left out. each=True also leaves one match head at a time. `seed` draws the controls.
     """
     circuit = as_circuit(model)
     circuit.require_match()
     array = circuit.check(tokens)
-    bench = _Bench(circuit, array, _positions(queries, array.shape[1]), seed=seed)
-    laws = None if by_mask is None else _checked_laws(circuit, by_mask, kappa)
+    bench = _Bench(circuit, array, _positions(queries, array.shape[1], order=circuit.order), seed=seed)
+    laws, notes = bench.laws(by_mask, kappa)
     others = [_others(circuit, bench.generator) for _ in range(draws)]
     ablated = bench.losses(bench.to_mean(circuit.match_heads))
     drawn = [bench.losses(bench.to_mean(heads)) for heads in others]
@@ -159,8 +88,11 @@ def replace_heads(
     if laws is not None:
         rows.append(bench.matched("law", partial(_law, laws=laws)))
     rows.append(bench.matched("hard", partial(_hard, heads=len(circuit.match_heads), order=circuit.order)))
+    if each and len(circuit.match_heads) > 1:
+        rows += [row for place in circuit.match_heads for row in bench.alone(place, laws)]
     loss, loss_stderr = mean_stderr(bench.base)
     lost = float((ablated - bench.base).mean())
+    notes = notes if lost > 0 else ["ablating the heads costs no loss, so there is none to recover", *notes]
     return ReplacedHeads(
         edits=tuple(row.summary(bench.base, ablated) for row in rows),
         loss=loss,
@@ -171,7 +103,7 @@ def replace_heads(
         queries=len(bench.queries),
         n=array.shape[0],
         success=lost > 0,
-        message="" if lost > 0 else "ablating the heads costs no loss, so there is none to recover",
+        message="; ".join(notes),
         provenance=provenance(seed=seed, checkpoint=checkpoint),
     )
 
@@ -219,6 +151,20 @@ class _Bench:
         every = next_losses(self.circuit, self.tokens, hooks=hooks)
         return np.asarray(every[:, self.queries].mean(dim=1).numpy())
 
+    def laws(self, by_mask: Any, kappa: Any) -> tuple[Laws | None, list[str]]:
+        """The law of each head as given, or fitted at these queries, and what is to be said of the fits."""
+        if by_mask is None:
+            return None, []
+        if not isinstance(by_mask, str):
+            return _checked_laws(self.circuit, by_mask, kappa), []
+        if by_mask != "fitted":
+            raise ValueError(f"by_mask must be 'fitted' or a score for each head and mask, got {by_mask!r}")
+        if kappa is not None:
+            raise ValueError("kappa was given beside by_mask='fitted', which finds it itself")
+        found = attention_laws(self.circuit, self.tokens, queries=self.positions)
+        notes = [f"laws in doubt: {'; '.join(found.doubts)}"] if found.doubts else []
+        return _checked_laws(self.circuit, found.by_mask, found.kappa), notes
+
     def write(self, patterns: Float[torch.Tensor, "batch match query key"]) -> Hooks:
         return write_pattern(self.circuit, patterns, queries=self.positions)
 
@@ -226,6 +172,23 @@ class _Bench:
         """An edit that follows the masks, and its control on masks dealt anew."""
         edited = self.losses(self.write(pattern(self.masks)))
         return _Row(edit=name, losses=edited, control=self.losses(self.write(pattern(self._dealt()))))
+
+    def alone(self, place: Head, laws: Laws | None) -> list[_Row]:
+        """One match head as it is, then with its law; the other match heads are ablated."""
+        index = self.circuit.match_heads.index(place)
+        silenced = self.to_mean([head for head in self.circuit.match_heads if head != place])
+        rows = [_Row(edit=f"only {head_name(place)}", losses=self.losses(silenced), control=None)]
+        if laws is not None:
+            own = self.circuit.with_match_heads(place)
+
+            def with_law(masks: Masks) -> Losses:
+                written = write_pattern(own, _law(masks, laws=[laws[index]]), queries=self.positions)
+                return self.losses(lambda part: written(part) + silenced(part))
+
+            rows.append(
+                _Row(edit=f"law {head_name(place)}", losses=with_law(self.masks), control=with_law(self._dealt()))
+            )
+        return rows
 
     def _dealt(self) -> Masks:
         """The masks of each query's candidates in a random order."""
@@ -260,7 +223,7 @@ class _Bench:
         return lambda part: [(f"blocks.{layer}.attn.hook_z", partial(write, layer)) for layer in _layers(heads)]
 
 
-def _law(masks: Masks, *, laws: Sequence[tuple[Float[np.ndarray, " mask"], float | None]]) -> torch.Tensor:
+def _law(masks: Masks, *, laws: Laws) -> torch.Tensor:
     return torch.stack([law_pattern(masks, by_mask=scores, kappa=kappa) for scores, kappa in laws], dim=1)
 
 
@@ -293,20 +256,26 @@ def _others(circuit: Circuit, generator: torch.Generator) -> tuple[Head, ...]:
     return tuple(drawn)
 
 
-def _positions(queries: Any, length: int) -> Int64[torch.Tensor, " query"]:
+def _positions(queries: Any, length: int, *, order: int) -> Int64[torch.Tensor, " query"]:
+    if isinstance(queries, str):
+        if queries != "trained":
+            raise ValueError(f"queries must be 'trained' or list token indices, got {queries!r}")
+        queries = range(order, length - 1)
     try:
         asked = sorted({int(query) for query in queries})
     except (TypeError, ValueError):
-        raise ValueError(f"queries must list token indices, got {queries!r}") from None
+        raise ValueError(f"queries must be 'trained' or list token indices, got {queries!r}") from None
     if not asked:
         raise ValueError("queries lists no token index")
     for query in (asked[0], asked[-1]):
+        if 0 <= query < order:
+            raise ValueError(f"query {query} has no candidate key: the first that has one is {order}")
         if not 0 <= query < length - 1:
             raise ValueError(f"query {query} has no next token among the tokens 0..{length - 1}")
     return torch.tensor(asked)
 
 
-def _checked_laws(circuit: Circuit, by_mask: Any, kappa: Any) -> list[tuple[Float[np.ndarray, " mask"], float | None]]:
+def _checked_laws(circuit: Circuit, by_mask: Any, kappa: Any) -> Laws:
     heads, masks = len(circuit.match_heads), 1 << circuit.order
     table = np.asarray(by_mask, dtype=np.float64)
     if table.shape != (heads, masks) or not np.isfinite(table).all():

@@ -1,0 +1,63 @@
+"""What do the match heads of a next-token model do for its loss, and does their law do the same?
+
+All match heads are edited together, at every position that predicts: ablated (their output becomes its mean), with even
+attention, with the attention of their fitted law, with hard matching. `recovered` is the share of what ablation costs
+that an edit wins back. Controls: as many other heads of the same layers ablated; the same weights at random keys. Then
+one match head at a time is left, the others ablated, as it is and with its law: heads that share the work recover less
+alone than together. For models from elsewhere; `causal` asks models of this suite, which predict at one position.
+
+    python -m analyses replacement CKPT
+    python -m analyses replacement mine.py:build --order 1 --vocab 12 --bos none
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analyses.options import CheckpointOptions, option
+
+if TYPE_CHECKING:
+    from analyses.subject import Subject
+    from interp.hooked.checkpoint import CheckpointInfo
+    from interp.instruments.replacement import ReplacedHeads
+
+KIND = "checkpoint"
+COLUMNS = ("success", "loss", "lost", "recovered.law", "control.law", "recovered.hard", "alone", "message")
+SHOWN = ["edit", "loss", "change", "stderr", "recovered", "recovered_stderr", "control_change", "control_recovered"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(CheckpointOptions):
+    batch: int = option(128, "sequences to look at (default: %(default)s)", metavar="N", least=10)
+    draws: int = option(3, "draws of other heads, for the control (default: %(default)s)", metavar="N", least=1)
+
+
+def applies(info: CheckpointInfo) -> str | None:
+    """Only models that predict at every position."""
+    from interp.hooked.checkpoint import FOREIGN
+
+    if info.model["family"] == FOREIGN:
+        return None
+    return "models of this suite predict at their last position alone; causal is the question for them"
+
+
+def analyse(subject: Subject, options: Options) -> ReplacedHeads:
+    from interp.instruments.replacement import replace_heads
+
+    return replace_heads(
+        subject.model,
+        subject.chains.tokens,
+        queries="trained",
+        by_mask="fitted",
+        each=True,
+        draws=options.draws,
+        seed=options.seed,
+        checkpoint=str(subject.path),
+    )
+
+
+def page(result: ReplacedHeads) -> str:
+    """The summary, and a row for every edit."""
+    rows = result.table()[SHOWN].astype({"control_change": float, "control_recovered": float})
+    return f"{result}\n\n{rows.round(3).to_string(index=False, na_rep='-')}"

@@ -1,0 +1,116 @@
+"""What replacing the match heads of a model returns: `ReplacedHeads`; `interp.instruments.replacement` makes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from interp.circuit.circuit import Head, head_name
+from interp.results import NamedRows, jsonable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplacedHead:
+    """What one replacement did to the loss, and what its control did.
+
+    loss               mean loss after the replacement
+    change             mean of L_edited - L_model, with its standard error over sequences
+    recovered          see `interp.instruments.replacement`, with its standard error
+    control_*          the same for the control; None for `even` and `only`, which have none
+    """
+
+    edit: str
+    loss: float
+    change: float
+    stderr: float
+    recovered: float
+    recovered_stderr: float
+    control_change: float | None
+    control_stderr: float | None
+    control_recovered: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplacedHeads(NamedRows[ReplacedHead]):
+    """The replacements, found by name (`tests["law"]`).
+
+    loss           the model's own, over the tokens that follow the queries; with its standard error over sequences
+    heads          the match heads, replaced together
+    drawn          the heads that were ablated as a control, a tuple for each draw
+    worst_control  the largest change of loss that one of these draws made
+    success        False where ablating the heads costs nothing: then there is nothing to recover
+    """
+
+    ROWS, NAME, NOUN = "edits", "edit", "edit"
+
+    edits: tuple[ReplacedHead, ...]
+    loss: float
+    loss_stderr: float
+    heads: tuple[Head, ...]
+    drawn: tuple[tuple[Head, ...], ...]
+    worst_control: float
+    queries: int
+    n: int
+
+    @property
+    def best_alone(self) -> ReplacedHead | None:
+        """The edit with one head left that recovers most; None where none was made."""
+        alone = [row for row in self.edits if " " in row.edit]
+        return max(alone, key=lambda row: row.recovered, default=None)
+
+    def record(self) -> dict[str, Any]:
+        """The fields, after what each edit did, by name: the change of loss, what it and its control recover."""
+        rows = self.edits
+        by_name = {
+            "change": {row.edit: row.change for row in rows},
+            "recovered": {row.edit: jsonable(row.recovered) for row in rows},
+            "control": {row.edit: jsonable(row.control_recovered) for row in rows},
+            "lost": self["ablated"].change,
+            "alone": None if self.best_alone is None else jsonable(self.best_alone.recovered),
+        }
+        return {**by_name, **super().record()}
+
+    def __str__(self) -> str:
+        names = ", ".join(map(head_name, self.heads))
+        lines = [
+            f"heads {names} replaced at {self.queries} queries of {self.n} sequences",
+            f"  loss {self.loss:.3f} +- {self.loss_stderr:.3f} nats; other heads ablated: at most "
+            f"{self.worst_control:+.3f}",
+        ]
+        for row in self.edits:
+            if " " not in row.edit:
+                control = "" if row.control_change is None else f" (control {row.control_change:+.3f})"
+                lines.append(
+                    f"  {row.edit:<8} {row.change:+.3f} +- {row.stderr:.3f}{control}, recovers {row.recovered:.2f}"
+                )
+        if (best := self.best_alone) is not None:
+            lines.append(f"  one head alone recovers at most {best.recovered:.2f} ({best.edit})")
+        return "\n".join([*lines, *self.remarks()])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The change of loss of each replacement, beside its control; 95% intervals."""
+        from interp.plotting import (
+            CONTROL_COLOUR,
+            INTERVAL_NAME,
+            MAIN_COLOUR,
+            grouped_bars,
+            heading,
+            legend_beside,
+            panel,
+        )
+
+        rows = self.table().astype({"control_change": float, "control_stderr": float})
+        ax = panel(ax)
+        grouped_bars(
+            ax,
+            list(self),
+            {"edit": rows["change"].to_numpy(), "control": rows["control_change"].to_numpy()},
+            stderrs={"edit": rows["stderr"].to_numpy(), "control": rows["control_stderr"].to_numpy()},
+            colours={"edit": MAIN_COLOUR, "control": CONTROL_COLOUR},
+        )
+        ax.set_ylabel(f"rise of the loss (nats)\n{INTERVAL_NAME}")
+        legend_beside(ax)
+        return heading(ax, f"heads {', '.join(map(head_name, self.heads))} replaced", doubt=self.doubt)
