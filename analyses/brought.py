@@ -126,14 +126,16 @@ def _call(text: str) -> Any:
     return function()
 
 
-def _bos(text: str | None) -> int | None:
-    """none, or the id of the BOS token."""
+def _bos(text: str | None) -> int | str | None:
+    """none, first, or the id of the BOS token."""
     if text is None or text == "none":
         return None
+    if text == "first":
+        return text
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"--bos must be none or the id of the BOS token, got {text!r}") from None
+        raise ValueError(f"--bos must be none, first or the id of the BOS token, got {text!r}") from None
 
 
 def _length(circuit: Circuit, asked: int | None) -> int:

@@ -72,7 +72,11 @@ class CheckpointOptions(Options):
     )
     order: int | None = option(None, "of a model from file.py:function: how many tokens are matched", metavar="K")
     vocab: int | None = option(None, "of such a model: how many symbols there are (default: all of its)", metavar="V")
-    bos: str | None = option(None, "of such a model: id of its BOS token, or none (default: none)", metavar="ID")
+    bos: str | None = option(
+        None,
+        "of such a model: id of its BOS token, none, or first: the first token stands in for it (default: none)",
+        metavar="ID",
+    )
     length: int | None = option(None, "of such a model: tokens of a sequence (default: fill its context)", metavar="T")
 
 

@@ -2,10 +2,11 @@
 
     python -m models.next_token models/foreign/four_heads.toml --out runs/four_heads
 
-The study file has the arguments of HookedTransformerConfig and those of the run. The loss is the cross-entropy of token
-t + 1 at every position t of a sequence, so that the last position, which has no next token, is never trained. Weights
-come from AdamW with a linear warm-up and a cosine, gradients cut to norm 1. The result is a checkpoint that `ip.load`
-reads: the model with its order, vocabulary and, as far as `find_circuit` finds them, the heads of its circuit.
+The study file has the arguments of HookedTransformerConfig, those of the run, and what `find_circuit` is told. The loss
+is the cross-entropy of token t + 1 at every position t of a sequence, so that the last position, which has no next
+token, is never trained. Weights come from AdamW with a linear warm-up and a cosine, gradients cut to norm 1. The result
+is a checkpoint that `ip.load` reads: the model with its order, vocabulary and, as far as `find_circuit` finds them, the
+heads of its circuit.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import math
 import sys
 import time
 import tomllib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ class NextTokenRun:
     """One run: the shape of the transformer, the chains, and the steps."""
 
     transformer: dict[str, Any]
+    circuit: dict[str, Any] = field(default_factory=dict)  # what `find_circuit` is told, beside the order
     prior: dict[str, Any]
     length: int
     batch: int
@@ -55,10 +57,10 @@ def read_run(file: Path) -> NextTokenRun:
         raise ValueError(f"{file}: {error.strerror}") from error
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{file}: {error}") from error
-    if unknown := sorted(set(values) - {"summary", "transformer", "training"}):
+    if unknown := sorted(set(values) - {"summary", "transformer", "training", "circuit"}):
         raise ValueError(f"{file}: unknown table {unknown[0]}")
     try:
-        return NextTokenRun(transformer=values["transformer"], **values["training"])
+        return NextTokenRun(transformer=values["transformer"], circuit=values.get("circuit", {}), **values["training"])
     except KeyError as error:
         raise ValueError(f"{file}: no table {error.args[0]}") from error
     except TypeError as error:
@@ -111,7 +113,7 @@ def train(run: NextTokenRun, *, say: Any = None) -> tuple[Any, dict[str, Any]]:
             say(f"step {step}: loss {loss.item():.4f}")
     record = {
         "loss": "next_token",
-        **{name: value for name, value in asdict(run).items() if name != "transformer"},
+        **{name: value for name, value in asdict(run).items() if name not in ("transformer", "circuit")},
         **_tested(model, prior, run),
         "cpu_seconds": round(time.process_time() - start, 1),
     }
@@ -152,7 +154,7 @@ def main(argv: list[str] | None = None) -> int:
 
         model, record = train(run, say=lambda line: print(line, file=sys.stderr, flush=True))
         tokens = ip.prior_from_dict(run.prior).sample(batch=100, length=run.length, seed=SEEDS * run.seed + 2).tokens
-        circuit = ip.find_circuit(model, tokens, order=run.prior["order"], query="trained")
+        circuit = ip.find_circuit(model, tokens, order=run.prior["order"], **run.circuit, query="trained")
         ip.save(circuit, options.out, training=record)
     except (ValueError, OSError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)

@@ -21,7 +21,7 @@ class Plant:
     """What is in the model, and where.
 
     copies     lag: the heads that copy it
-    matches    head: (beta, kappa); kappa is None without BOS
+    matches    head: (beta, kappa); without BOS kappa is None, or the score of the first token, which stands in for it
     decoys     head: "recency" (attends to near keys), "first" (to the first token), "own" (to its own token elsewhere)
                or "wrong" (compares x_t with x_{s-w}, where lag w is copied, too)
     wrong      the lag w
@@ -46,7 +46,9 @@ class Plant:
     @property
     def task(self) -> dict[str, Any]:
         """What the model cannot say itself."""
-        bos = (2 if self.names is not None else 1) * self.vocab if self.bos else None
+        bos: Any = (2 if self.names is not None else 1) * self.vocab if self.bos else None
+        if not self.bos and any(kappa is not None for _, kappa in self.matches.values()):
+            bos = "first"
         return {"order": self.order, "vocab": self.vocab, "bos": bos, "symbols": self.names}
 
 
@@ -111,10 +113,12 @@ def plant(spec: Plant, *, noise: float = 0.0, seed: int = 0) -> HookedTransforme
             attn.compare(own, blocks[lag], beta[lag - 1] * eye, at=content + (lag - 1) * vocab)
         spare = content + (max(lags) + 1) * vocab
         attn.W_Q[one, spare] = 1.0
-        if kappa is not None:
+        if kappa is not None and spec.bos:
             attn.W_K[is_bos, spare] = kappa
         if not spec.rotary:  # keys without a full context are shut out
             attn.W_K[places.start + spec.bos : places.start + spec.bos + spec.order, spare] = -SHARP
+        if kappa is not None and not spec.bos:
+            attn.W_K[places.start, spare] = kappa
         attn.value(blocks["token"], blocks["votes"], eye / len(spec.matches))
         attn.value_row(is_bos, blocks["votes"], torch.full((vocab,), 1 / vocab / len(spec.matches), dtype=double))
     for head, kind in spec.decoys.items():
@@ -258,6 +262,12 @@ PLANTS = {
         vocab=3,
         copies={1: ((0, 0),), 2: ((0, 1),), 3: ((1, 3),)},
         matches={(2, 1): ((2.0, 1.5, 1.2), None)},
+        bos=False,
+    ),
+    "the first token as BOS": Plant(
+        order=2,
+        copies={1: ((0, 1),), 2: ((1, 2),)},
+        matches={(2, 0): ((2.4, 1.3), 2.5), (2, 2): ((2.0, 2.0), 0.5)},
         bos=False,
     ),
     "symbols of a larger vocabulary": Plant(

@@ -101,7 +101,7 @@ def test_a_model_without_a_circuit_says_so(brought: Any, capsys: pytest.CaptureF
         ("bare", [], "give --order"),
         ("bare", ["--order", "1", "--vocab", "9"], "input vocabulary has 5 symbols"),
         ("bare", ["--order", "1", "--bos", "7"], "BOS id 7 is outside"),
-        ("bare", ["--order", "1", "--bos", "five"], "--bos must be none or the id of the BOS token, got 'five'"),
+        ("bare", ["--order", "1", "--bos", "five"], "--bos must be none, first or the id of the BOS token, got 'five'"),
         ("bare", ["--order", "1", "--length", "99"], "--length must be more than the order and at most 41, got 99"),
         ("circuit", ["--order", "2"], "--order was given, but the function returns a Circuit, which says it itself"),
         ("broken", ["--order", "1"], "does not parse"),

@@ -18,7 +18,14 @@ from tests.test_scan import tokens_for
 
 
 @pytest.mark.parametrize(
-    "name", ["two match heads", "rotary, no BOS", "grouped keys", "symbols of a larger vocabulary"]
+    "name",
+    [
+        "two match heads",
+        "rotary, no BOS",
+        "grouped keys",
+        "symbols of a larger vocabulary",
+        "the first token as BOS",
+    ],
 )
 def test_a_circuit_comes_back_the_same(name: str, tmp_path: Path) -> None:
     spec = PLANTS[name]

@@ -12,6 +12,7 @@ import interp as ip
 from interp.circuit.edits import write_pattern
 from interp.circuit.law import key_masks, key_masks_at, law_pattern
 from interp.circuit.runner import every_law, laws, next_losses
+from interp.instruments.replacement import _spread
 from interp.notation import mask_bits
 from tests import tiny_language
 from tests.planted import DEEP, planted_deep
@@ -90,7 +91,9 @@ def test_an_edit_of_the_last_query_is_the_one_of_before(circuit: ip.Circuit, tok
 def test_the_planted_law_replaces_the_heads(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
     tests = ip.replace_heads(circuit, tokens, queries=QUERIES, by_mask=BY_MASK, kappa=KAPPAS)
     assert tests.success
-    assert list(tests) == ["ablated", "even", "law", "hard"]
+    assert list(tests) == ["ablated", "even", "law", "grouped", "hard"]
+    assert tests["grouped"].recovered == pytest.approx(1.0, abs=1e-9)  # keys of one mask are alike here
+    assert tests["grouped"].control_recovered < 0.5
     assert tests["law"].change == pytest.approx(0.0, abs=1e-9)
     assert tests["law"].recovered == pytest.approx(1.0, abs=1e-9)
     assert tests["law"].control_recovered < 0.5
@@ -98,7 +101,10 @@ def test_the_planted_law_replaces_the_heads(circuit: ip.Circuit, tokens: torch.T
     assert tests["ablated"].recovered == 0.0
     assert tests["ablated"].control_change == pytest.approx(0.0, abs=1e-9)  # the other heads do nothing
     assert tests["even"].recovered < 0.9
-    assert tests.drawn == (((3, 1),),) * 3  # the one head of the layer that does not match
+    for drawn in tests.drawn:  # the one other head of the layer, and one of another layer; none of the circuit
+        assert len(drawn) == 2
+        assert (3, 1) in drawn
+        assert not {*circuit.match_heads, *circuit.known_copy_heads} & {*drawn}
     assert tests.loss == pytest.approx(float(next_losses(circuit, tokens)[:, 12:23].mean()))
     assert "recovers 1.00" in str(tests)
     assert len(str(tests).splitlines()) <= 8
@@ -117,34 +123,50 @@ def test_the_fitted_law_is_the_planted_one(circuit: ip.Circuit, tokens: torch.Te
 
 
 def test_one_head_at_a_time(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
-    """Two heads share the votes: the law in both recovers all, in one of them a part, at random keys less."""
-    tests = ip.replace_heads(circuit, tokens, queries=QUERIES, by_mask="fitted", each=True)
-    names = [f"{place[0]}.{place[1]}" for place in circuit.match_heads]
-    assert list(tests) == [
-        "ablated",
-        "even",
-        "law",
-        "hard",
-        *(f"{kind} {one}" for one in names for kind in ("only", "law")),
-    ]
+    """Two heads share the votes. At a temperature where more votes help, one alone recovers a part, both all."""
+    model = planted_deep(betas=((3.0, 3.0),) * 2, kappas=(0.0, 0.0))
+    with torch.no_grad():
+        model.unembed.W_U *= 0.25
+    both = ip.Circuit(model, bos=True, **DEEP)
+    tests = ip.replace_heads(both, tokens, queries=range(14, 23), by_mask="fitted", each=True)
+    names = [f"{place[0]}.{place[1]}" for place in both.match_heads]
+    alone = [f"{kind} {one}" for one in names for kind in ("only", "law")]
+    assert list(tests) == ["ablated", "even", "law", "grouped", "hard", *alone]
     for name in names:
         law = tests[f"law {name}"]
         assert law.loss == pytest.approx(tests[f"only {name}"].loss, abs=1e-6)  # the law is the head's own attention
         assert 0.2 < law.recovered < 0.9 < tests["law"].recovered
         assert law.control_recovered < law.recovered - 0.1
     assert tests.best_alone is not None
-    assert tests.best_alone.recovered == max(
-        tests[f"{kind} {one}"].recovered for one in names for kind in ("only", "law")
-    )
-    assert f"one head alone recovers at most {tests.best_alone.recovered:.2f}" in str(tests)
+    assert tests.best_alone.recovered == max(tests[name].recovered for name in alone)
+    assert f"one match head alone recovers at most {tests.best_alone.recovered:.2f}" in str(tests)
     assert len(str(tests).splitlines()) <= 8
-    # What is ablated is the other head: the same by hand.
+    record = tests.record()
+    assert record["recovered"]["law"] == pytest.approx(tests["law"].recovered)
+    assert record["alone"] == pytest.approx(tests.best_alone.recovered)
+
+
+def test_one_head_alone_is_the_others_ablated(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
     first, second = circuit.match_heads
+    tests = ip.replace_heads(circuit, tokens, queries=QUERIES, each=True)
     other = ip.replace_heads(circuit.with_match_heads(second), tokens, queries=QUERIES)
     assert tests[f"only {first[0]}.{first[1]}"].loss == pytest.approx(other["ablated"].loss)
     single = ip.replace_heads(circuit.with_match_heads(first), tokens, queries=QUERIES, by_mask="fitted", each=True)
-    assert list(single) == ["ablated", "even", "law", "hard"]
+    assert list(single) == ["ablated", "even", "law", "grouped", "hard"]
     assert single.best_alone is None
+
+
+@pytest.mark.parametrize("bos", [False, True])
+def test_masses_are_spread_over_the_keys_of_a_mask(bos: bool) -> None:
+    """Against a double loop."""
+    tokens = torch.randint(3, (5, 12), generator=torch.Generator().manual_seed(1))
+    masks = key_masks_at(tokens, order=2, bos=bos, queries=torch.tensor([4, 11]) + int(bos))
+    rows = torch.rand(masks.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    found = _spread(rows, masks)
+    for place in np.ndindex(*masks.shape):
+        alike = masks[place[0], place[1]] == masks[place]
+        expected = rows[place[0], place[1]][alike].mean() if masks[place] >= 0 else rows[place]
+        assert float(found[place]) == pytest.approx(float(expected))
 
 
 def test_a_law_in_doubt_is_named(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
@@ -172,7 +194,7 @@ def test_heads_that_do_nothing_have_nothing_to_recover(circuit: ip.Circuit, toke
     assert not tests.success
     assert "costs no loss" in tests.message
     assert np.isnan(tests["hard"].recovered)
-    assert list(tests) == ["ablated", "even", "hard"]
+    assert list(tests) == ["ablated", "even", "grouped", "hard"]
 
 
 @pytest.mark.parametrize("kind", sorted(tiny_language.KINDS))

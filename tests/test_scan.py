@@ -25,8 +25,13 @@ COLUMNS = [
 
 
 def tokens_for(spec: Plant, *, batch: int = 80, seed: int = 0) -> torch.Tensor:
-    prior = ip.HierarchicalDirichlet(order=spec.order, vocab=spec.vocab, eta=(3.0,) * spec.order)
-    return prior.sample(batch=batch, length=spec.length, seed=seed).tokens
+    """Sequences of a chain. A first token that stands in for BOS is a symbol of its own, so that it matches nothing."""
+    first = spec.task["bos"] == "first"
+    prior = ip.HierarchicalDirichlet(order=spec.order, vocab=spec.vocab - first, eta=(3.0,) * spec.order)
+    tokens = prior.sample(batch=batch, length=spec.length, seed=seed).tokens
+    if first:
+        tokens[:, 0] = spec.vocab - 1
+    return tokens
 
 
 def roles(scan: ip.HeadScan) -> dict[tuple[int, int], str]:
@@ -88,11 +93,13 @@ def test_a_planted_model_with_its_weights_dealt_anew_finds_nothing() -> None:
     assert set(roles(ip.scan_heads(model, tokens_for(spec), **spec.task)).values()) == {"none"}
 
 
-def test_a_scan_agrees_with_the_instruments_one_head_at_a_time() -> None:
-    spec = PLANTS["decoys"]
+@pytest.mark.parametrize("name", ["decoys", "the first token as BOS"])
+def test_a_scan_agrees_with_the_instruments_one_head_at_a_time(name: str) -> None:
+    spec = PLANTS[name]
     model, tokens = plant(spec, noise=0.05), tokens_for(spec, batch=60)
     scan = ip.scan_heads(model, tokens, **spec.task, query=[20, 39])
     for at in [(0, 0), (1, 1), (2, 2), (2, 3), (0, 1)]:
+        assert spec.bos or spec.task["bos"] == "first"
         cap = ip.capture(model, tokens, **spec.task, match_heads=(at,), query=[20, 39])
         scored, seen = ip.fit_scores(cap), ip.fit_scores(cap, source="attention", position=False, min_r2=1e-9)
         mass = ip.overlap_mass(cap)
@@ -114,6 +121,37 @@ def test_a_scan_agrees_with_the_instruments_one_head_at_a_time() -> None:
     copies = ip.copy_heads(cap)
     np.testing.assert_allclose(scan.copy_mass[0, :, :2], copies.masses, atol=1e-12)
     assert scan.copy_mass_stderr[0, 1, 0] == pytest.approx(copies.stderr[1])
+
+
+def test_the_first_token_in_the_place_of_bos() -> None:
+    """Not declared, its attention lies outside the law, and the scan says what to do; declared, kappa comes back."""
+    spec = PLANTS["the first token as BOS"]
+    model, tokens = plant(spec), tokens_for(spec)
+    told = ip.scan_heads(model, tokens, **spec.task, query="trained")
+    not_told = ip.scan_heads(model, tokens, **{**spec.task, "bos": None}, query="trained")
+    assert told.message == ""
+    assert not_told.match_heads == told.match_heads
+    early = not_told.mass[2, 0, -1]
+    assert early == pytest.approx(told.mass[2, 0, 3], abs=1e-9)  # BOS's place
+    assert early > 0.1
+    assert "of the attention is on early keys, outside the law: bos='first' gives the first token" in not_told.message
+    assert np.isnan(not_told.kappa).all()
+    circuit = ip.Circuit(model, **spec.task, match_heads=((2, 0),))
+    assert "the first token as BOS" in repr(circuit)
+    cap = ip.capture(circuit, tokens, query="trained")
+    for fit in (ip.fit_scores(cap), ip.fit_scores(cap, source="attention")):
+        assert fit.kappa == pytest.approx(2.5, abs=1e-6)
+        np.testing.assert_allclose(fit.beta, [2.4, 1.3], atol=1e-6)
+        mass = ip.overlap_mass(cap, fit)
+        assert mass.distance == pytest.approx(0.0, abs=1e-6)
+        assert mass.predicted_bos == pytest.approx(mass.bos, abs=1e-6)
+        assert mass.early == pytest.approx(0.0, abs=1e-6)
+    bare = ip.capture(ip.Circuit(model, order=2, vocab=5, match_heads=((2, 0),)), tokens, query="trained")
+    assert "bos='first'" in ip.fit_scores(bare, source="attention").message
+    with pytest.raises(ValueError, match="this model has a BOS token: give kappa"):
+        ip.causal_tests(circuit, tokens, next_law=torch.full((80, 5), 0.2), beta=(2.4, 1.3), kappa=None)
+    with pytest.raises(ValueError, match="bos='first' is for models from elsewhere"):
+        ip.Circuit(trained_like(), bos="first")
 
 
 def test_induction_of_even_attention() -> None:

@@ -45,6 +45,7 @@ class Capture:
     match_pattern  [batch, match, query, key] after it
     queries        the key index of each query of the match arrays: the last position only, unless asked otherwise
     copy_heads, match_heads   the (layer, head) behind each entry of the head axes
+    first_as_bos   whether the first token stands in for BOS (`Circuit`)
     note           a warning about what was read, where there is one
 
     Positions count BOS, where there is one, as position 0: token t sits at key t + bos.
@@ -60,8 +61,14 @@ class Capture:
     bos: bool
     copy_heads: tuple[Head, ...] = ()
     match_heads: tuple[Head, ...] = ()
+    first_as_bos: bool = False
     checkpoint: str | None = None
     note: str = ""
+
+    @property
+    def has_sink(self) -> bool:
+        """Whether key 0, BOS or the first token in its place, has the score kappa in the law."""
+        return self.bos or self.first_as_bos
 
     @property
     def copy_tokens(self) -> Int64[torch.Tensor, "copy_batch length"]:
@@ -183,6 +190,7 @@ def capture(
         bos=circuit.has_bos,
         copy_heads=circuit.known_copy_heads,
         match_heads=circuit.match_heads,
+        first_as_bos=circuit.first_as_bos,
         checkpoint=checkpoint,
         note=untrained_note(queries, circuit, array.shape[1]),
     )

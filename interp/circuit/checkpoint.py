@@ -123,7 +123,7 @@ def _circuit_of(circuit: Circuit, *, length: int) -> dict[str, Any]:
     return {
         "order": circuit.order,
         "vocab": circuit.vocab,
-        "bos": circuit.bos,
+        "bos": circuit.declared_bos,
         "symbols": None if circuit.symbols is None else circuit.symbols.tolist(),
         "copy_heads": [None if place is None else list(place) for place in circuit.copy_heads]
         if circuit.lags_known

@@ -38,6 +38,7 @@ class Circuit:
     order         k
     vocab         |V|, the number of symbols, without BOS
     bos           the id of the BOS token in the model's vocabulary, or None where it has none
+    first_as_bos  whether the first token of every sequence stands in for BOS (bos="first")
     symbols       the ids that stand for symbols 0..vocab-1, [vocab] or [batch, vocab]; None where symbols are their
                   own ids
     copy_heads    the copy heads as (layer, head). If `lags_known`, one for each lag 1..k, None where that head is not
@@ -47,6 +48,10 @@ class Circuit:
     A model of this suite says all of this itself. For any other model give `order`; `vocab` is then the model's output
     size and `bos` is "none" unless given (bos=True means that the id is vocab); heads that are not given are not known,
     and an instrument that needs them says so.
+
+    Models without BOS often make one of the first token: whatever it is, it gets a score of its own, and the attention
+    that matches do not get. With bos="first" nothing is put before the tokens, and kappa is the score of the first one,
+    which the law then covers. The other early keys, where there are any, stay outside it.
     """
 
     def __init__(
@@ -75,7 +80,8 @@ class Circuit:
                 )
             self.order = check_order(order)
             self.vocab = _vocab_of(model, vocab, symbols)
-            self.bos = _bos_of(model, bos, vocab=self.vocab)
+            self.bos = _bos_of(model, None if _is_first(bos) else bos, vocab=self.vocab)
+        self.first_as_bos = own is None and _is_first(bos)
         self.symbols: Int64[torch.Tensor, "*batch vocab"] | None = _symbols_of(
             model, symbols, vocab=self.vocab, bos=self.bos
         )
@@ -133,6 +139,16 @@ class Circuit:
     def has_bos(self) -> bool:
         """Whether a BOS token stands before the tokens."""
         return self.bos is not None
+
+    @property
+    def has_sink(self) -> bool:
+        """Whether key 0, BOS or the first token in its place, has the score kappa in the law."""
+        return self.has_bos or self.first_as_bos
+
+    @property
+    def declared_bos(self) -> int | str | None:
+        """The argument `bos` that makes this circuit."""
+        return "first" if self.first_as_bos else self.bos
 
     @property
     def known_copy_heads(self) -> tuple[Head, ...]:
@@ -231,6 +247,7 @@ class Circuit:
             copies = ", ".join(map(head_name, self.known_copy_heads)) + " (lags to be measured)"
         matches = ", ".join(map(head_name, self.match_heads)) or "not known"
         bos = "no BOS" if self.bos is None else f"BOS id {self.bos}"
+        bos = "the first token as BOS" if self.first_as_bos else bos
         return (
             f"Circuit of order {self.order} over {self.vocab} symbols, {bos}\n"
             f"  copy heads   {copies}\n"
@@ -297,6 +314,10 @@ def _agree(model: InductionTransformer, *, order: Any, vocab: Any, bos: Any, sym
     for name, asked, real in (("order", order, config.order), ("vocab", vocab, config.vocab)):
         if asked is not None and asked != real:
             raise ValueError(f"{name}={asked}, but the model has {name} {real}")
+    if _is_first(bos):
+        raise ValueError(
+            "bos='first' is for models from elsewhere; a model of this suite says itself whether it has BOS"
+        )
     if bos is not None and (bos is True or (bos is not False and bos == config.vocab)) != config.bos:
         raise ValueError(f"bos={bos}, but the model {'has a BOS token' if config.bos else 'has no BOS token'}")
     if symbols is not None:
@@ -312,11 +333,15 @@ def _vocab_of(model: Any, vocab: Any, symbols: Any) -> int:
     return size
 
 
+def _is_first(bos: Any) -> bool:
+    return isinstance(bos, str) and bos == "first"
+
+
 def _bos_of(model: Any, bos: Any, *, vocab: int) -> int | None:
     if bos is None or bos is False:
         return None
     if bos is not True and not is_whole(bos):
-        raise ValueError(f"bos must be the id of the BOS token, True (for id = vocab) or None, got {bos!r}")
+        raise ValueError(f"bos must be the id of the BOS token, True (for id = vocab), 'first' or None, got {bos!r}")
     known = vocab if bos is True else int(bos)
     if not 0 <= known < model.cfg.d_vocab:
         raise ValueError(f"BOS id {known} is outside the model's input vocabulary 0..{model.cfg.d_vocab - 1}")

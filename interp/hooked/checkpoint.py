@@ -169,7 +169,7 @@ def _foreign_model(document: dict[str, Any], file: Path) -> dict[str, Any]:
         "order": circuit["order"],
         "vocab": circuit["vocab"],
         "length": circuit["length"],
-        "bos": circuit["bos"] is not None,
+        "bos": circuit["bos"] not in (None, "first"),
         "d_model": transformer["d_model"],
         "readout": "logit",
         "transformer": transformer,

@@ -51,6 +51,7 @@ MIN_EXPLAINED = 0.5  # of the nats
 MAX_MASS_GAP = 0.1
 MIN_NATS = 1e-4  # attention nearer than this to its baseline has nothing to explain
 MIN_SEQUENCES = 10  # clusters; fewer cannot show how far estimates vary
+MUCH_EARLY = 0.1  # of the attention on early keys that is worth a word
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,8 +186,8 @@ class AttentionFitter:
 
     def __init__(self, cap: Capture, *, law: Law, position: bool, own: bool) -> None:
         self.cap = cap
-        self.law = law_design(law, order=cap.order, bos=cap.bos, own=own)
-        self.sizes = into_sizes(group_sizes(order=cap.order, bos=cap.bos, own=own), order=cap.order)
+        self.law = law_design(law, order=cap.order, bos=cap.has_sink, own=own)
+        self.sizes = into_sizes(group_sizes(order=cap.order, bos=cap.has_sink, own=own), order=cap.order)
         self.own = own
         self.rows = attention_rows(cap, position=position, own=own)
         self.likelihood: Likelihood = self.rows.likelihood(self.law)
@@ -282,7 +283,7 @@ class AttentionFitter:
     def blank(self) -> dict[str, Any]:
         """The fields of a fit that found nothing."""
         size, order = len(self.law.parameters), self.cap.order
-        groups = np.full(order + 1 + int(self.cap.bos), np.nan)
+        groups = np.full(order + 1 + int(self.cap.has_sink), np.nan)
         numbers = ("nats", "nats_stderr", "nats_explained", "nats_explained_stderr", "mass_gap")
         return {
             "estimates": np.full(size, np.nan),
@@ -309,9 +310,11 @@ class AttentionFitter:
         notes = [failure] if failure else []
         if failure is None and self.rows.left_out:
             notes.append(f"{self.rows.left_out} queries have all attention on early keys and were left out")
+        if not self.cap.has_sink and self.rows.early > MUCH_EARLY:
+            notes.append(early_note(self.rows.early))
         if self.cap.note:
             notes.append(self.cap.note)
-        names = [f"|M|={size}" for size in range(self.cap.order + 1)] + ["bos"] * int(self.cap.bos)
+        names = [f"|M|={size}" for size in range(self.cap.order + 1)] + ["bos"] * int(self.cap.has_sink)
         return AttentionFit(
             **values,
             law=law.law,
@@ -332,6 +335,14 @@ class AttentionFitter:
             message="; ".join(notes),
             provenance=provenance(checkpoint=self.cap.checkpoint),
         )
+
+
+def early_note(early: float) -> str:
+    """What to do about attention on early keys, of which a law without BOS says nothing."""
+    return (
+        f"{early:.2f} of the attention is on early keys, outside the law: bos='first' gives the first token a score, "
+        "as BOS has one"
+    )
 
 
 def share_explained(

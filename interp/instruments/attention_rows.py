@@ -78,7 +78,7 @@ class AttentionRows:
 
 def attention_rows(cap: Capture, *, position: bool, own: bool = False) -> AttentionRows:
     """Walk the capture once and keep what a fit of its attention needs."""
-    groups = (1 << cap.order + int(own)) + int(cap.bos)
+    groups = (1 << cap.order + int(own)) + int(cap.has_sink)
     basis = distance_basis(count_distances(cap), terms=SPLINE_TERMS if position else 0)
     shares, counts, entropy, sequence, early, parts = [], [], [], [], [], []
     left_out = start = 0
@@ -97,7 +97,7 @@ def attention_rows(cap: Capture, *, position: bool, own: bool = False) -> Attent
         early.append(view.early_pattern.sum(axis=1))
         if basis.shape[1] and len(p):
             places = basis[view.distance] - basis[view.distance].mean(axis=0)
-            places = np.concatenate([places, np.zeros((int(cap.bos), basis.shape[1]))])
+            places = np.concatenate([places, np.zeros((int(cap.has_sink), basis.shape[1]))])
             parts.append(PlacedPart(rows=rows, groups=codes, shares=p, places=places))
     return AttentionRows(
         shares=np.concatenate(shares) if shares else np.zeros((0, groups)),

@@ -44,7 +44,8 @@ class QueryView:
     known          [batch, key] False at the keys to leave out: where attention underflowed, all keys of that mask
     pattern        [batch, key] attention
     early_scores, early_pattern   [batch, early] the same at the k keys without a full context
-    bos_scores, bos_pattern       [batch] the same at BOS; None where there is none
+    bos_scores, bos_pattern       [batch] the same at BOS; None where there is none. If the first token stands in for
+                                  it, they are its own, and its attention is 0 among the early keys
     """
 
     sequences: slice
@@ -139,6 +140,9 @@ def query_views(cap: Capture, *, columns: int = 1, source: Source = "scores") ->
                 scores = _read_only(cap.match_scores[part, head, row, visible].double())
             # The masks from the last query of a prefix are those from query t.
             masks = match_masks(tokens[part, : t + 1], order=order).numpy()[:, order:]
+            early = pattern[:, bos:candidates_from]
+            if cap.first_as_bos:
+                early = np.concatenate([np.zeros((len(early), 1)), early[:, 1:]], axis=1)
             yield QueryView(
                 sequences=part,
                 head=head,
@@ -150,9 +154,9 @@ def query_views(cap: Capture, *, columns: int = 1, source: Source = "scores") ->
                 known=_known(masks, scores[:, candidates_from:], source=source),
                 pattern=pattern[:, candidates_from:],
                 early_scores=scores[:, bos:candidates_from],
-                early_pattern=pattern[:, bos:candidates_from],
-                bos_scores=scores[:, 0] if bos else None,
-                bos_pattern=pattern[:, 0] if bos else None,
+                early_pattern=early,
+                bos_scores=scores[:, 0] if cap.has_sink else None,
+                bos_pattern=pattern[:, 0] if cap.has_sink else None,
             )
 
 

@@ -176,7 +176,7 @@ def causal_tests(
     measured = [bench.edit_matches(name, edit) for name, edit in bench.match_edits(heads).items()]
     pair_law = None if pairs is None else bench.write_pairs(*_checked_pairs(circuit, pairs, pairs_kappa))
     measured += [] if pair_law is None else [pair_law]
-    if circuit.has_bos:
+    if circuit.has_sink:
         measured.append(bench.remove_bos())
     measured += [bench.ablate_copy_head(place) for place in circuit.known_copy_heads]
     uniform = bench.spread_evenly()

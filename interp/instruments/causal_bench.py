@@ -108,7 +108,7 @@ class CausalBench:
 
     def match_edits(self, heads: Sequence[HeadLaw] | None) -> dict[str, PatternEdit]:
         """The edits as functions of the masks, so that shuffled masks give their controls; the law, if any, first."""
-        order, bos = self.circuit.order, self.circuit.has_bos
+        order, bos = self.circuit.order, self.circuit.has_sink
         edits: dict[str, PatternEdit] = {}
         if heads is not None:
             edits = {"law": lambda masks: torch.stack([law_pattern(masks, beta=b, kappa=c) for b, c in heads], dim=1)}

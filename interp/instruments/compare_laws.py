@@ -99,7 +99,7 @@ def compare_laws(cap: Capture, *, position: bool = True, own: bool = False) -> L
         raise ValueError(f"{sequences} sequences; halves of at least {MIN_SEQUENCES} are needed")
     rows = attention_rows(cap, position=position, own=own)
     laws = get_args(Law)
-    designs = [law_design(law, order=cap.order, bos=cap.bos, own=own) for law in laws]
+    designs = [law_design(law, order=cap.order, bos=cap.has_sink, own=own) for law in laws]
     held, baseline = np.zeros((len(laws), len(rows.sequence))), np.zeros(len(rows.sequence))
     for odd in (False, True):
         test = np.arange(sequences) % 2 == int(odd)

@@ -153,11 +153,13 @@ def find_circuit(
             f"{scan.nats[best]:.2g} nats explained"
         )
         missing.append(reasons[-1])
+    if scan.success and scan.message:
+        reasons.append(f"note: {scan.message}")
     found = FoundCircuit(
         task.model,
         order=task.order,
         vocab=task.vocab,
-        bos=task.bos,
+        bos=task.declared_bos,
         symbols=task.symbols,
         copy_heads=chosen,
         match_heads=scan.match_heads,

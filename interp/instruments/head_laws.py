@@ -60,6 +60,6 @@ def attention_laws(
     doubts = [(head_name(at), fitter.distrust(found[at[0]], at[1])) for at in circuit.match_heads]
     return AttentionLaws(
         beta=beta,
-        kappa=kappa if circuit.has_bos else None,
+        kappa=kappa if circuit.has_sink else None,
         doubts=tuple(f"{name}: {doubt}" for name, doubt in doubts if doubt),
     )

@@ -140,7 +140,7 @@ def fit_score_pairs(
         matrix = np.full((blocks, blocks), np.nan)
         numbers = ("aligned_share", "aligned_share_stderr", "r2", "r2_pairs")
         blank: dict[str, Any] = {"beta": matrix, "stderr": matrix, **dict.fromkeys(numbers, math.nan)}
-        blank |= dict.fromkeys(("kappa", "kappa_stderr"), math.nan if cap.bos else None)
+        blank |= dict.fromkeys(("kappa", "kappa_stderr"), math.nan if cap.has_sink else None)
         return PairFit(
             **blank | found,
             n=equations.n,

@@ -163,8 +163,8 @@ def nearest_estimator(
             beta=weights.tolist(),
             kappa=pseudo,
         )
-    bench.tune_soft_matching("soft_matching_best", pseudo_counts=circuit.has_bos)
-    if not circuit.has_bos:
+    bench.tune_soft_matching("soft_matching_best", pseudo_counts=circuit.has_sink)
+    if not circuit.has_sink:
         bench.tune_soft_matching("soft_matching_best_bos", pseudo_counts=True)
     bench.tune_add_alpha("add_alpha_best")
     bench.tune_jelinek_mercer("jelinek_mercer_best")

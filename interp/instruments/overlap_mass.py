@@ -258,10 +258,10 @@ def overlap_mass(cap: Capture, fit: MatchFit | AttentionFit | None = None) -> Ov
 def _laws_of_heads(cap: Capture, fit: MatchFit | AttentionFit) -> Sequence[MatchFit | AttentionFit]:
     """The fit of each match head of the capture; a fit without heads serves all of them."""
     heads = int(cap.match_pattern.shape[1])
-    if len(fit.beta) != cap.order or (fit.kappa is None) == cap.bos:
+    if len(fit.beta) != cap.order or (fit.kappa is None) == cap.has_sink:
         raise ValueError(
             f"the fit is of order {len(fit.beta)} {'without' if fit.kappa is None else 'with'} BOS, "
-            f"the capture of order {cap.order} {'with' if cap.bos else 'without'} BOS"
+            f"the capture of order {cap.order} {'with' if cap.has_sink else 'without'} BOS"
         )
     if isinstance(fit, AttentionFit) and (fit.law != "additive" or fit.own is not None):
         raise ValueError(f"masses are predicted from beta and kappa: give a fit of the additive law, not {fit.law}")

@@ -77,17 +77,16 @@ class ReplacedHeads(NamedRows[ReplacedHead]):
         names = ", ".join(map(head_name, self.heads))
         lines = [
             f"heads {names} replaced at {self.queries} queries of {self.n} sequences",
-            f"  loss {self.loss:.3f} +- {self.loss_stderr:.3f} nats; other heads ablated: at most "
+            f"  loss {self.loss:.3f} ± {self.loss_stderr:.3f} nats; other heads ablated: at most "
             f"{self.worst_control:+.3f}",
         ]
         for row in self.edits:
             if " " not in row.edit:
                 control = "" if row.control_change is None else f" (control {row.control_change:+.3f})"
-                lines.append(
-                    f"  {row.edit:<8} {row.change:+.3f} +- {row.stderr:.3f}{control}, recovers {row.recovered:.2f}"
-                )
+                moved = f"{row.change:+.3f} ± {row.stderr:.3f}{control}"
+                lines.append(f"  {row.edit:<8} {moved}, recovers {row.recovered:.2f}")
         if (best := self.best_alone) is not None:
-            lines.append(f"  one head alone recovers at most {best.recovered:.2f} ({best.edit})")
+            lines[1] += f"; one match head alone recovers at most {best.recovered:.2f}"
         return "\n".join([*lines, *self.remarks()])
 
     def plot(self, ax: Axes | None = None) -> Axes:

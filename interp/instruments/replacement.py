@@ -8,11 +8,14 @@ A language model predicts at every position, so that the match heads are edited 
 together, and the loss is that of the tokens that follow these queries (`next_losses`: over the symbols of the circuit,
 or over the whole vocabulary where it has none).
 
-    ablated    the heads' outputs become their means over sequences and edited queries; the control does this to other
-               heads of the same layers, as many in each layer, drawn at random `draws` times
+    ablated    the heads' outputs become their means over sequences and edited queries; the control does this to as many
+               heads outside the circuit, drawn at random `draws` times: of the same layers as far as these have others
     even       even attention over all keys that the query sees
     law        the attention of the law: a key of mask M gets e^{score_M} / Z, BOS e^kappa / Z, early keys nothing. The
                control deals the masks anew among the candidates of each query: the same weights at random keys
+    grouped    each head keeps its own mass on every mask, spread evenly over the keys of that mask; BOS and early keys
+               keep theirs. What this does not recover lies between keys of one mask; what `law` recovers less, in how
+               the masses vary from query to query. Control: the same for groups dealt at random
     hard       the limit of matching: only the keys with the largest overlap, evenly; BOS gets nothing. Control as above
 
 With each=True and several match heads, one head at a time is left, and all the others are ablated:
@@ -45,6 +48,7 @@ from interp.circuit.runner import Hook, Hooks, next_losses
 from interp.instruments.head_laws import attention_laws
 from interp.instruments.replaced_heads import ReplacedHead as ReplacedHead
 from interp.instruments.replaced_heads import ReplacedHeads as ReplacedHeads
+from interp.instruments.scan_statistics import attention_layers
 from interp.notation import Tokens, mask_bits
 from interp.results import mean_stderr, provenance
 
@@ -80,13 +84,14 @@ def replace_heads(
     array = circuit.check(tokens)
     bench = _Bench(circuit, array, _positions(queries, array.shape[1], order=circuit.order), seed=seed)
     laws, notes = bench.laws(by_mask, kappa)
-    others = [_others(circuit, bench.generator) for _ in range(draws)]
+    others = [heads for _ in range(draws) if (heads := _others(circuit, bench.generator))]
     ablated = bench.losses(bench.to_mean(circuit.match_heads))
     drawn = [bench.losses(bench.to_mean(heads)) for heads in others]
     rows = [_Row(edit="ablated", losses=ablated, control=np.mean(drawn, axis=0) if drawn else None)]
     rows.append(_Row(edit="even", losses=bench.losses(bench.write(_even(bench.masks, circuit))), control=None))
     if laws is not None:
         rows.append(bench.matched("law", partial(_law, laws=laws)))
+    rows.append(bench.grouped())
     rows.append(bench.matched("hard", partial(_hard, heads=len(circuit.match_heads), order=circuit.order)))
     if each and len(circuit.match_heads) > 1:
         rows += [row for place in circuit.match_heads for row in bench.alone(place, laws)]
@@ -173,6 +178,24 @@ class _Bench:
         edited = self.losses(self.write(pattern(self.masks)))
         return _Row(edit=name, losses=edited, control=self.losses(self.write(pattern(self._dealt()))))
 
+    def grouped(self) -> _Row:
+        """The heads' own masses by mask, spread evenly over the keys of each, and its control on masks dealt anew."""
+
+        def spread(masks: Masks) -> Hooks:
+            def write(part: slice, layer: int, pattern: torch.Tensor, hook: Any) -> torch.Tensor:
+                edited = pattern.clone()
+                for own, head in self.circuit.match_heads:
+                    if own == layer:
+                        rows = pattern[:, head, self.positions].double().cpu()
+                        edited[:, head, self.positions] = _spread(rows, masks[part]).to(pattern)
+                return edited
+
+            layers = _layers(self.circuit.match_heads)
+            return lambda part: [(f"blocks.{layer}.attn.hook_pattern", partial(write, part, layer)) for layer in layers]
+
+        losses, control = (self.losses(spread(masks)) for masks in (self.masks, self._dealt()))
+        return _Row(edit="grouped", losses=losses, control=control)
+
     def alone(self, place: Head, laws: Laws | None) -> list[_Row]:
         """One match head as it is, then with its law; the other match heads are ablated."""
         index = self.circuit.match_heads.index(place)
@@ -200,14 +223,15 @@ class _Bench:
         return dealt
 
     def _sum_outputs(self, part: slice) -> list[Hook]:
-        """Hooks that change nothing and add up the outputs of every head in the match heads' layers."""
+        """Hooks that change nothing and add up the outputs of every head."""
 
         def add(layer: int, z: torch.Tensor, hook: Any) -> None:
             total = z[:, self.positions].double().sum((0, 1)).cpu()
             for head, one in enumerate(total):
                 self._sums[layer, head] = self._sums.get((layer, head), torch.zeros_like(one)) + one
 
-        return [(f"blocks.{layer}.attn.hook_z", partial(add, layer)) for layer in _layers(self.circuit.match_heads)]
+        layers = attention_layers(self.circuit.model)
+        return [(f"blocks.{layer}.attn.hook_z", partial(add, layer)) for layer in layers]
 
     def to_mean(self, heads: Sequence[Head]) -> Hooks:
         """Hooks that replace these heads' outputs at the queries by their means."""
@@ -241,19 +265,38 @@ def _even(masks: Masks, circuit: Circuit) -> torch.Tensor:
     return (seen / seen.sum(-1, keepdim=True))[:, None].expand(-1, len(circuit.match_heads), -1, -1)
 
 
+def _spread(rows: Float[torch.Tensor, "batch query key"], masks: Masks) -> Float[torch.Tensor, "batch query key"]:
+    """The mass on each mask, spread evenly over its keys."""
+    groups = int(masks.max()) + 2  # one more is for what is no candidate
+    codes = torch.where(masks >= 0, masks, groups - 1)
+    empty = torch.zeros(*rows.shape[:2], groups, dtype=rows.dtype)
+    mass, count = empty.scatter_add(2, codes, rows), empty.scatter_add(2, codes, torch.ones_like(rows))
+    return torch.where(masks >= 0, (mass / count.clamp(min=1)).gather(2, codes), rows)
+
+
 def _layers(heads: Iterable[Head]) -> list[int]:
     return sorted({layer for layer, _ in heads})
 
 
 def _others(circuit: Circuit, generator: torch.Generator) -> tuple[Head, ...]:
-    """As many heads in each layer as match there, drawn from those that do not; all of these where they are fewer."""
+    """As many heads outside the circuit as match: of the match heads' layers first, then of all others."""
     drawn: list[Head] = []
+    taken = {*circuit.match_heads, *circuit.known_copy_heads}
+    free = {
+        layer: [(layer, head) for head in range(heads_of(circuit.model, layer)) if (layer, head) not in taken]
+        for layer in attention_layers(circuit.model)
+    }
     for layer in _layers(circuit.match_heads):
-        matching = [head for own, head in circuit.match_heads if own == layer]
-        rest = [head for head in range(heads_of(circuit.model, layer)) if head not in matching]
-        order = torch.randperm(len(rest), generator=generator).tolist()
-        drawn += [(layer, rest[place]) for place in sorted(order[: len(matching)])]
-    return tuple(drawn)
+        wanted = sum(own == layer for own, _ in circuit.match_heads)
+        drawn += _some(free[layer], wanted, generator)
+    rest = [head for heads in free.values() for head in heads if head not in drawn]
+    drawn += _some(rest, len(circuit.match_heads) - len(drawn), generator)
+    return tuple(sorted(drawn))
+
+
+def _some(heads: Sequence[Head], count: int, generator: torch.Generator) -> list[Head]:
+    """So many of them, at random; all where they are fewer."""
+    return [heads[place] for place in torch.randperm(len(heads), generator=generator)[:count].tolist()]
 
 
 def _positions(queries: Any, length: int, *, order: int) -> Int64[torch.Tensor, " query"]:
@@ -280,8 +323,8 @@ def _checked_laws(circuit: Circuit, by_mask: Any, kappa: Any) -> Laws:
     table = np.asarray(by_mask, dtype=np.float64)
     if table.shape != (heads, masks) or not np.isfinite(table).all():
         raise ValueError(f"by_mask must be finite numbers of shape [{heads}, {masks}], got {list(table.shape)}")
-    if (kappa is None) == circuit.has_bos:
-        raise ValueError(f"kappa is needed exactly where there is BOS: BOS {circuit.bos}, kappa {kappa!r}")
+    if (kappa is None) == circuit.has_sink:
+        raise ValueError(f"kappa is needed exactly where there is BOS: BOS {circuit.declared_bos}, kappa {kappa!r}")
     if kappa is None:
         return [(row, None) for row in table]
     scores = np.asarray(kappa, dtype=np.float64)

@@ -10,7 +10,8 @@ Per head, from the statistics that `scan_statistics` gathers while the model run
                      term: the baseline of `nats` is even attention, and a number for BOS)
     nats, nats_explained
     r2_match         of what position leaves of the scores, the share that matches explain (least squares)
-    mass_full, mass_partial, mass_none, mass_bos, mass_early      where the attention goes
+    mass_full, mass_partial, mass_none, mass_bos, mass_early      where the attention goes. With bos="first", BOS is the
+                     first token; without BOS and much attention on early keys, the message says so
     induction        attention on keys whose previous token is the query's: the classical induction score, on these
                      sequences; `induction_even` is what even attention would get
 
@@ -39,7 +40,7 @@ from jaxtyping import Float
 
 from interp.circuit.circuit import Circuit, Head
 from interp.circuit.queries import query_positions, untrained_note
-from interp.instruments.attention_fit import MAX_MASS_GAP, MIN_EXPLAINED, MIN_SEQUENCES
+from interp.instruments.attention_fit import MAX_MASS_GAP, MIN_EXPLAINED, MIN_SEQUENCES, MUCH_EARLY, early_note
 from interp.instruments.attention_rows import MIN_COVERED
 from interp.instruments.candidates import Array
 from interp.instruments.head_scan import HeadScan
@@ -112,6 +113,9 @@ def _assembled(fitter: LayerFitter, *, note: str, origin: dict[str, Any]) -> Hea
     copying, matching = _chosen(role, arrays["copy_mass"], arrays["copy_lag"], order=circuit.order)
     missing = [f"no head copies lag {lag}" for lag, place in enumerate(copying, start=1) if place is None]
     missing += [] if matching else ["no head matches"]
+    early = max((float(arrays["mass"][at][-1]) for at in matching), default=0.0)
+    notes = [] if circuit.has_sink or early <= MUCH_EARLY else [early_note(early)]
+    notes += [note] if note else []
     return HeadScan(
         **arrays,
         order=circuit.order,
@@ -120,11 +124,11 @@ def _assembled(fitter: LayerFitter, *, note: str, origin: dict[str, Any]) -> Hea
         reasons=reasons,
         copy_heads=copying,
         match_heads=matching,
-        bos=circuit.has_bos,
+        bos=circuit.has_sink,
         n=len(statistics.tokens),
         queries=statistics.queries.numpy() - int(circuit.has_bos),
         success=not missing,
-        message="; ".join([*missing, *([note] if note else [])]),
+        message="; ".join([*missing, *notes]),
         provenance=origin,
     )
 
@@ -172,7 +176,7 @@ class LayerFitter:
     ) -> None:
         self.statistics = statistics
         self.copies, self.explains, self.min_explained = copies, explains, min_explained
-        order, bos = statistics.order, bool(statistics.bos)
+        order, bos = statistics.order, bool(statistics.sink)
         self.order, self.bos = order, bos
         self.law: LawDesign = law_design("additive", order=order, bos=bos)
         self.sizes = into_sizes(group_sizes(order=order, bos=bos), order=order).astype(np.float64)

@@ -64,14 +64,14 @@ class ScanStatistics:
     ) -> None:
         self.circuit, self.tokens, self.lags = circuit, tokens, lags
         self.layers = attention_layers(circuit.model) if layers is None else sorted(set(layers))
-        self.order, self.bos = circuit.order, int(circuit.has_bos)
+        self.order, self.bos, self.sink = circuit.order, int(circuit.has_bos), int(circuit.has_sink)
         # Queries before the first candidate have nothing to match.
         self.queries = queries[queries - self.bos >= self.order]
         if not len(self.queries):
             raise ValueError(f"no query has a candidate key: matches of order {self.order} start at token {self.order}")
         self.heads = {layer: heads_of(circuit.model, layer) for layer in self.layers}
         sequences, length = tokens.shape
-        self.groups = (1 << self.order) + self.bos + 1
+        self.groups = (1 << self.order) + self.sink + 1
         self.dtype = torch.float64 if circuit.dtype == torch.float64 else torch.float32
         kept = self.dtype.itemsize * sum(self.heads.values()) * len(self.queries) * (self.groups + 1)
         if kept * sequences > KEPT_BYTES:
@@ -128,7 +128,7 @@ class ScanStatistics:
         early = (keys < order + self.bos) & (keys <= self.queries[:, None])
         outside = torch.where(early, self.groups - 1, self.groups)  # one more group is what cannot be seen
         groups = torch.where(candidate, masks, outside)
-        if self.bos:
+        if self.sink:  # key 0 is BOS, or the first token in its place
             groups[..., 0] = 1 << order
         self.counts[rows] = torch.zeros(*groups.shape[:2], self.groups + 1, dtype=torch.float64).scatter_add_(
             2, groups, torch.ones(1, dtype=torch.float64).expand(groups.shape)

@@ -111,17 +111,17 @@ class ScoreFitter:
             **self.residuals(additive, free, tested),
         }
         influence = found.pop("influence")
-        if influence.shape[1] == self.order + self.cap.bos:  # BOS has no score where it is always shut out
+        if influence.shape[1] == self.order + self.cap.has_sink:  # BOS has no score where it is always shut out
             self.agreement = agreement(
                 AttentionFitter(self.cap, law="additive", position=bool(self.places), own=False),
-                scores=np.append(found["beta"], found["kappa"] if self.cap.bos else []),
+                scores=np.append(found["beta"], found["kappa"] if self.cap.has_sink else []),
                 places=additive.coefficients[self.places],
                 influence=influence,
             )
             found |= {
                 "mass_gap": self.agreement.mass_gap,
                 "attention_beta": self.agreement.attention[: self.order],
-                "attention_kappa": float(self.agreement.attention[self.order]) if self.cap.bos else None,
+                "attention_kappa": float(self.agreement.attention[self.order]) if self.cap.has_sink else None,
             }
         return self.result(found, failure=self.distrust(found, min_r2, min_sequences))
 
@@ -226,8 +226,8 @@ class ScoreFitter:
     def blank(self) -> dict[str, Any]:
         """The fields of a fit that found nothing."""
         lags, masks = np.full(self.order, np.nan), np.full(1 << self.order, np.nan)
-        unknown = math.nan if self.cap.bos else None
-        parameters = self.order + self.cap.bos
+        unknown = math.nan if self.cap.has_sink else None
+        parameters = self.order + self.cap.has_sink
         return {
             "beta": lags,
             "stderr": lags,
@@ -259,7 +259,7 @@ class ScoreFitter:
         if failure is not None:
             estimates = ("beta", "stderr", "kappa", "kappa_stderr", "covariance", "beta_no_position", "mask_score")
             found |= {name: value for name, value in self.blank().items() if name in estimates}
-        elif self.cap.bos and not math.isfinite(found["kappa"]):
+        elif self.cap.has_sink and not math.isfinite(found["kappa"]):
             failure = "BOS has no finite score at any query: kappa is not known"
         notes = [failure] if failure else []
         if failure is None and self.underflowed:

@@ -242,7 +242,7 @@ def smoothing_source(
     switched = []
     for size in range(len(sources) + 1):
         for off in itertools.combinations(sources, size):
-            kept = _visible(masks, order=circuit.order, bos=circuit.has_bos, off=off)
+            kept = _visible(masks, order=circuit.order, bos=circuit.has_sink, off=off)
             rows = keep_keys(scores, kept[:, None])
             laws = base if not off else _laws(circuit, array, rows, off=off, stream=stream)
             divergence = kl_divergence(truth, laws, floor=floor)
@@ -278,7 +278,7 @@ def _reasons_against(circuit: Circuit) -> dict[str, str]:
     """Why a source cannot be switched off in this model; empty where it can."""
     model = circuit.model
     reasons = dict.fromkeys(SOURCES, "")
-    if not circuit.has_bos:
+    if not circuit.has_sink:
         reasons["bos"] = "the model has no BOS"
     reasons["readout"] = not_linear(model)
     return reasons
