@@ -343,7 +343,14 @@ def test_options_are_read_by_their_annotations(run, checkpoints):
     _, out, _ = run("probe", checkpoints["plain"], "--scale", "0.5", "--lags", 2, 1, "--batch", 2, "--json")
     document = json.loads(out)
     assert document["rows"][0]["beta"] == [1.0, 1.0]
-    assert document["provenance"]["options"] == {"batch": 2, "seed": 0, "prior": None, "scale": 0.5, "lags": [2, 1]}
+    options = document["provenance"]["options"]
+    assert {name: value for name, value in options.items() if value is not None} == {
+        "batch": 2,
+        "seed": 0,
+        "scale": 0.5,
+        "lags": [2, 1],
+    }
+    assert {name for name, value in options.items() if value is None} == {"prior", "order", "vocab", "bos", "length"}
     code, _, err = run("probe", checkpoints["plain"], "--lags", 0)
     assert code == 2
     assert "expected a whole number >= 1, got '0'" in err
