@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from jaxtyping import Float
 
+from interp.arguments import Number, real_array
 from interp.notation import check_positive
 from interp.results import Result, mean_stderr
 
@@ -75,10 +76,10 @@ class Divergence(Result):
 
 
 def kl_divergence(
-    truth: Float[torch.Tensor, "*rows vocab"],
-    prediction: Float[torch.Tensor, "*rows vocab"],
+    truth: Any,
+    prediction: Any,
     *,
-    floor: float = KL_FLOOR,
+    floor: Number = KL_FLOOR,
 ) -> Divergence:
     """KL(truth || prediction) per law, its mean and standard error, and how often the floor was needed.
 
@@ -86,12 +87,15 @@ def kl_divergence(
     >>> print(kl_divergence(truth, torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)))
     KL 3.1073 +- 3.1073 nats over 2 sequences, floor 1e-06 needed in 50.0%
     """
-    check_positive(floor, name="floor")
+    floor = check_positive(floor, name="floor")
+    truth, prediction = as_laws(truth, name="truth"), as_laws(prediction, name="prediction")
     if truth.shape != prediction.shape or truth.ndim < 2:
         raise ValueError(
             "truth and prediction must share a shape [batch, ..., vocab], "
             f"got {list(truth.shape)} and {list(prediction.shape)}"
         )
+    if truth.numel() == 0:
+        raise ValueError(f"truth and prediction hold no law: shape {list(truth.shape)}")
     if floor * truth.shape[-1] >= 1:
         raise ValueError(f"floor must be far below 1/|V| = {1 / truth.shape[-1]:.3g}, got {floor}")
     _check_laws(truth, name="truth")
@@ -114,6 +118,14 @@ def kl_divergence(
         floor=floor,
         n=batch,
     )
+
+
+def as_laws(laws: Any, *, name: str) -> Float[torch.Tensor, "*rows vocab"]:
+    """Laws, given as a tensor, an array or lists, as a tensor of floats."""
+    given = laws if isinstance(laws, torch.Tensor) else torch.from_numpy(real_array(laws, name=name))
+    if given.dtype == torch.bool or given.is_complex():
+        raise ValueError(f"{name} must hold probabilities, got {given.dtype}")
+    return given if given.is_floating_point() else given.double()
 
 
 def _check_laws(laws: torch.Tensor, *, name: str) -> None:

@@ -33,6 +33,8 @@ import numpy as np
 from jaxtyping import Float, Int64
 from numpy.typing import NDArray
 
+from interp.arguments import Number, Whole, finite_number, plain_array, real_array, shown, whole_number
+
 if TYPE_CHECKING:
     import torch
 
@@ -43,6 +45,9 @@ else:
 KEY_KINDS = ("bos", "early", "candidate")
 OVERLAP_KINDS = ("full", "partial", "none", "bos", "early")  # a candidate is told by its overlap
 MAX_ORDER = 12  # 2**12 masks; beyond it, arrays over masks stop being small
+MAX_VOCAB = 1 << 20  # symbols; the largest vocabularies of language models have a quarter of that
+# Concentrations outside this range are 0 or infinite to any sampler: their products and logs leave the range of floats.
+LEAST_CONCENTRATION, MOST_CONCENTRATION = 1e-100, 1e100
 
 
 def as_tokens(
@@ -53,9 +58,7 @@ def as_tokens(
     >>> as_tokens([[0, 1, 2, 0]], vocab=3, order=2).shape
     (1, 4)
     """
-    if hasattr(tokens, "detach"):  # a torch tensor, recognised without importing torch
-        tokens = tokens.detach().cpu().numpy()
-    array = np.asarray(tokens)
+    array = plain_array(tokens, name="tokens")
     if array.ndim != 2:
         raise ValueError(f"tokens must have shape [batch, length], got {array.ndim} dimensions {array.shape}")
     if array.shape[0] == 0:
@@ -75,72 +78,74 @@ def as_tokens(
     return array
 
 
-def check_order(order: Any) -> int:
+def check_order(order: Whole) -> int:
     """An order k >= 1 that this suite can hold masks for."""
-    if type(order) is bool or not isinstance(order, (int, np.integer)) or order < 1:
-        raise ValueError(f"order must be an integer >= 1, got {order!r}")
-    if order > MAX_ORDER:
-        raise ValueError(f"order must be at most {MAX_ORDER} (there are 2**order masks), got {order}")
-    return int(order)
+    number = whole_number(order, name="order", least=1)
+    if number > MAX_ORDER:
+        raise ValueError(f"order must be at most {MAX_ORDER} (there are 2**order masks), got {shown(number)}")
+    return number
 
 
-def check_vocab(vocab: int) -> int:
+def check_vocab(vocab: Whole) -> int:
     """A vocabulary size |V| >= 2."""
-    if type(vocab) is bool or not isinstance(vocab, (int, np.integer)) or vocab < 2:
-        raise ValueError(f"vocab must be an integer >= 2, got {vocab!r}")
-    return int(vocab)
+    return whole_number(vocab, name="vocab", least=2, most=MAX_VOCAB)
 
 
-def check_positive(value: float, *, name: str) -> float:
+def check_positive(value: Number, *, name: str) -> float:
     """A finite number > 0."""
-    if isinstance(value, (str, bytes)) or not math.isfinite(value) or value <= 0:
-        raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
-    return float(value)
+    return finite_number(value, name=name, above=0)
+
+
+def check_concentration(value: Number, *, name: str) -> float:
+    """A pseudo-count or concentration, such as alpha or eta: a number > 0 that a sampler can tell from 0 and inf."""
+    number = finite_number(value, name=name, above=0, most=MOST_CONCENTRATION)
+    if number < LEAST_CONCENTRATION:
+        raise ValueError(f"{name} must be at least {LEAST_CONCENTRATION:g}, got {number:g}")
+    return number
 
 
 def as_beta(beta: Any, *, order: int | None = None) -> Float[np.ndarray, " lag"]:
     """One finite match weight per lag, lag 1 first."""
-    if hasattr(beta, "detach"):
-        beta = beta.detach().cpu().numpy()
-    array = np.asarray(beta, dtype=np.float64)
+    array = real_array(beta, name="beta")
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"beta must list one number per lag, e.g. (2.7, 1.2), got shape {array.shape}")
     if order is not None and array.size != order:
         raise ValueError(f"beta must have one number per lag: expected {order}, got {array.size}")
-    if not math.isfinite(math.fsum(np.abs(array)) if np.isfinite(array).all() else math.inf):
-        raise ValueError(f"beta must be finite, and so must its sum, got {array.tolist()}")
     check_order(array.size)
+    with np.errstate(over="ignore"):
+        total = np.abs(array).sum()
+    if not math.isfinite(total):
+        raise ValueError(f"beta must be finite, and so must its sum, got {array.tolist()}")
     return array
 
 
-def as_kappa(kappa: float | None) -> float | None:
+def as_kappa(kappa: Number | None) -> float | None:
     """A finite BOS score, or None where there is no BOS (the paper's kappa = -inf)."""
-    if kappa is None:
+    if kappa is None or (isinstance(kappa, (float, np.floating)) and kappa == -math.inf):
         return None
-    number = float(kappa)
-    if number == -math.inf:
-        return None
-    if not math.isfinite(number):
-        raise ValueError(f"kappa must be finite, or None where there is no BOS, got {kappa!r}")
-    return number
+    try:
+        return finite_number(kappa, name="kappa")
+    except ValueError:
+        raise ValueError(f"kappa must be finite, or None where there is no BOS, got {shown(kappa)}") from None
 
 
-def overlap(mask: int) -> int:
+def overlap(mask: Whole) -> int:
     """|M|: how many lags match.
 
     >>> overlap(0b101)
     2
     """
-    return int(mask).bit_count()
+    return whole_number(mask, name="mask").bit_count()
 
 
-def mask_name(mask: int) -> str:
+def mask_name(mask: Whole) -> str:
     """The mask as the paper writes it.
 
     >>> mask_name(0b101), mask_name(0)
     ('{1,3}', '{}')
     """
-    return "{" + ",".join(str(lag + 1) for lag in range(int(mask).bit_length()) if mask >> lag & 1) + "}"
+    bits = whole_number(mask, name="mask")
+    return "{" + ",".join(str(lag + 1) for lag in range(bits.bit_length()) if bits >> lag & 1) + "}"
 
 
 def mask_bits(order: int) -> Int64[np.ndarray, "mask lag"]:
@@ -153,13 +158,14 @@ def mask_bits(order: int) -> Int64[np.ndarray, "mask lag"]:
     return (masks[:, None] >> np.arange(order, dtype=np.int64)[None, :]) & 1
 
 
-def is_contiguous(mask: int) -> bool:
+def is_contiguous(mask: Whole) -> bool:
     """Whether the mask is a suffix of the context, {1..i}: the only partial matches that classical back-off knows.
 
     >>> [is_contiguous(mask) for mask in range(4)]
     [True, True, False, True]
     """
-    return int(mask) & (int(mask) + 1) == 0
+    bits = whole_number(mask, name="mask")
+    return bits & (bits + 1) == 0
 
 
 def key_kinds(masks: Int64[np.ndarray, " key"], *, order: int, bos: bool) -> list[str]:

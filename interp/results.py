@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from interp.arguments import real_array
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
@@ -181,9 +183,7 @@ def mean_stderr(values: Any, *, clusters: Any | None = None) -> tuple[float, flo
     >>> mean_stderr([1.0, 3.0])
     (2.0, 1.0)
     """
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
-    array = np.asarray(values, dtype=np.float64).ravel()
+    array = real_array(values, name="values").ravel()
     if array.size == 0:
         return math.nan, math.nan
     mean = float(array.mean())

@@ -24,13 +24,14 @@ import torch
 from jaxtyping import Float, Int64
 from numpy.typing import NDArray
 
+from interp.arguments import NumberField, NumbersField, Whole, WholeField, count, fits_memory, seed_number, shown
+from interp.chains.trie import trie_bytes
 from interp.chains.urn import draw_batch
-from interp.notation import check_order, check_positive, check_vocab
+from interp.notation import check_concentration, check_order, check_vocab
 
 Method: TypeAlias = Literal["explicit", "collapsed"]
 Array: TypeAlias = NDArray[Any]
 
-MAX_KERNEL_BYTES = 4 << 30
 DEFAULT_ETA = 5.0  # the paper's, at every level
 
 
@@ -83,8 +84,8 @@ class Prior(ABC):
     kind: ClassVar[str]
     form: ClassVar[str]
 
-    order: int
-    vocab: int
+    order: WholeField
+    vocab: WholeField
 
     def concentrations(self) -> Float[np.ndarray, " depth"]:
         """Total concentration at each depth 0..k of the context tree, as `urn.draw_chain` takes it."""
@@ -134,17 +135,17 @@ class Prior(ABC):
             name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
         }
 
-    def sample(self, *, batch: int, length: int, seed: int, method: Method = "explicit") -> ChainBatch:
+    def sample(self, *, batch: Whole, length: Whole, seed: Whole, method: Method = "explicit") -> ChainBatch:
         """`batch` sequences of `length` tokens; the same seed gives the same tokens on every run.
 
         >>> prior = IndependentDirichlet(order=2, vocab=3, alpha=1.0)
         >>> prior.sample(batch=4, length=8, seed=0).tokens.shape
         torch.Size([4, 8])
         """
-        if batch < 1:
-            raise ValueError(f"batch must be at least 1, got {batch}")
+        batch, length, seed = count(batch, name="batch"), count(length, name="length", least=0), seed_number(seed)
         if length <= self.order:
             raise ValueError(f"length must exceed the order: length {length}, order {self.order}")
+        fits_memory(8 * batch * length, what=f"{batch} sequences of {length} tokens")
         rng = np.random.default_rng(seed)
         if method == "explicit":
             tokens, next_law, kernel = self._sample_explicit(batch, length, rng)
@@ -164,12 +165,12 @@ class Prior(ABC):
         )
 
     def _sample_explicit(self, batch: int, length: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-        kernel_bytes = 8 * batch * self.vocab ** (self.order + 1)
-        if kernel_bytes > MAX_KERNEL_BYTES:
-            raise ValueError(
-                f"{batch} kernels of |V|^(k+1) = {self.vocab ** (self.order + 1)} numbers need "
-                f"{kernel_bytes / 2**30:.1f} GiB; use method='collapsed', or fewer sequences"
-            )
+        numbers = self.vocab ** (self.order + 1)
+        fits_memory(
+            8 * batch * numbers,
+            what=f"{batch} kernels of |V|^(k+1) = {shown(numbers)} numbers",
+            instead="use method='collapsed', or fewer sequences",
+        )
         kernel = self.draw_kernel(batch, rng)
         cumulative = np.cumsum(kernel, axis=-1)
         uniforms = rng.random((batch, length))
@@ -186,6 +187,8 @@ class Prior(ABC):
 
     def _sample_collapsed(self, batch: int, length: int, rng: np.random.Generator) -> tuple[Array, Array]:
         concentrations = self.concentrations()
+        fits_memory(trie_bytes(length, self.order, self.vocab), what="the contexts of one sequence")
+        fits_memory(8 * batch * (self.order + 1) * self.vocab, what="the customers of the last contexts")
         uniforms = rng.random((batch, length))
         tokens = np.empty((batch, length), dtype=np.int64)
         customers = np.empty((batch, self.order + 1, self.vocab), dtype=np.int64)
@@ -217,12 +220,11 @@ class IndependentDirichlet(Prior):
     kind: ClassVar[str] = "independent"
     form: ClassVar[str] = "independent[:ALPHA]"
 
-    alpha: float = 1.0
+    alpha: NumberField = 1.0
 
     def __post_init__(self) -> None:
-        check_order(self.order)
-        check_vocab(self.vocab)
-        object.__setattr__(self, "alpha", check_positive(self.alpha, name="alpha"))
+        _keep_plain(self, order=check_order(self.order), vocab=check_vocab(self.vocab))
+        _keep_plain(self, alpha=check_concentration(self.alpha, name="alpha"))
 
     @property
     def independent(self) -> bool:
@@ -256,19 +258,18 @@ class HierarchicalDirichlet(Prior):
     kind: ClassVar[str] = "hierarchical"
     form: ClassVar[str] = "hierarchical[:ETA,...[:ETA0]]"
 
-    eta: Sequence[float]
-    eta0: float = 1.0
+    eta: NumbersField
+    eta0: NumberField = 1.0
 
     def __post_init__(self) -> None:
-        check_order(self.order)
-        check_vocab(self.vocab)
+        _keep_plain(self, order=check_order(self.order), vocab=check_vocab(self.vocab))
         if isinstance(self.eta, (str, bytes)) or not hasattr(self.eta, "__len__"):
             raise ValueError(f"eta must list one number per level 1..{self.order}, got {self.eta!r}")
         eta = tuple(self.eta)
         if len(eta) != self.order:
             raise ValueError(f"eta must list one number per level 1..{self.order}, got {len(eta)}: {list(eta)}")
-        object.__setattr__(self, "eta", tuple(check_positive(value, name="eta") for value in eta))
-        object.__setattr__(self, "eta0", check_positive(self.eta0, name="eta0"))
+        _keep_plain(self, eta=tuple(check_concentration(value, name="eta") for value in eta))
+        _keep_plain(self, eta0=check_concentration(self.eta0, name="eta0"))
 
     @property
     def independent(self) -> bool:
@@ -301,20 +302,35 @@ class HierarchicalDirichlet(Prior):
         return tree
 
 
+def _keep_plain(prior: Prior, **values: Any) -> None:
+    """Python's own numbers in place of what was given: descriptions are written as JSON."""
+    for name, value in values.items():
+        object.__setattr__(prior, name, value)
+
+
+def check_prior(prior: Any) -> Prior:
+    """A prior, or a `ValueError` that says what is expected."""
+    if not isinstance(prior, Prior):
+        raise ValueError(
+            f"expected a prior, such as HierarchicalDirichlet(order=2, vocab=5, eta=(5, 5)), got {shown(prior)}"
+        )
+    return prior
+
+
 def prior_from_dict(values: dict[str, Any]) -> Prior:
     """The prior that `to_dict` described; unknown or missing keys are refused."""
     if not isinstance(values, dict):
         raise ValueError(f"a prior's description must be a dict, got {type(values).__name__}")
     kind = values.get("kind")
     if not isinstance(kind, str) or kind not in PRIORS:
-        raise ValueError(f"prior kind must be one of {', '.join(PRIORS)}, got {kind!r}")
+        raise ValueError(f"prior kind must be one of {', '.join(PRIORS)}, got {shown(kind)}")
     try:
         return PRIORS[kind](**{name: value for name, value in values.items() if name != "kind"})
     except TypeError as error:
         raise ValueError(f"bad description of a {kind} prior: {error}") from error
 
 
-def parse_prior(text: str, *, order: int, vocab: int) -> Prior:
+def parse_prior(text: str, *, order: Whole, vocab: Whole) -> Prior:
     """The prior that a text names, as every command takes it: KIND, or KIND with numbers behind colons.
 
     >>> parse_prior("hierarchical:5,5", order=2, vocab=5)
@@ -323,17 +339,20 @@ def parse_prior(text: str, *, order: int, vocab: int) -> Prior:
     0.5
     """
     forms = " or ".join(prior.form for prior in PRIORS.values())
+    if not isinstance(text, str):
+        raise ValueError(f"bad prior {shown(text)}: expected a text, {forms}")
+    order, vocab = check_order(order), check_vocab(vocab)
     kind, *parts = text.split(":")
     if kind not in PRIORS:
-        raise ValueError(f"bad prior {text!r}: expected {forms}")
+        raise ValueError(f"bad prior {shown(text)}: expected {forms}")
     try:
         numbers = [tuple(float(number) for number in part.split(",")) for part in parts]
     except ValueError:
-        raise ValueError(f"bad prior {text!r}: expected numbers, as in {PRIORS[kind].form}") from None
+        raise ValueError(f"bad prior {shown(text)}: expected numbers, as in {PRIORS[kind].form}") from None
     try:
         return PRIORS[kind].from_numbers(numbers, order=order, vocab=vocab)
     except ValueError as error:
-        raise ValueError(f"bad prior {text!r}: {error} (expected {PRIORS[kind].form})") from None
+        raise ValueError(f"bad prior {shown(text)}: {error} (expected {PRIORS[kind].form})") from None
 
 
 def _short(number: float) -> str:

@@ -23,6 +23,11 @@ def most_nodes(length: int, order: int) -> int:
     return 2 + order * (length + 1)
 
 
+def trie_bytes(length: int, order: int, vocab: int) -> int:
+    """About what a trie takes, with two numbers of eight bytes for each node and symbol beside it."""
+    return (2 + order * (length + 1)) * vocab * 20
+
+
 @njit(cache=True)
 def new_trie(length: int, order: int, vocab: int) -> Trie:
     """Room for one sequence: children and path."""

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
+from interp.arguments import is_whole
 from interp.hooked.transformer import InductionTransformer
 from interp.notation import Tokens, as_tokens, check_order, check_vocab
 
@@ -279,11 +280,6 @@ def heads_of(model: Any, layer: int) -> int:
 def head_name(place: Head) -> str:
     """layer.head, as the field writes it."""
     return f"{place[0]}.{place[1]}"
-
-
-def is_whole(value: Any) -> bool:
-    """An integer of any kind, but no boolean."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def _distinct(heads: tuple[Head, ...]) -> tuple[Head, ...]:

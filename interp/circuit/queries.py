@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from jaxtyping import Int64
 
-from interp.circuit.circuit import Circuit, is_whole
+from interp.arguments import is_whole
+from interp.circuit.circuit import Circuit
 from interp.hooked.transformer import InductionTransformer
 
 NAMES = "'last', 'all', 'trained' or a list of token indices"

@@ -31,8 +31,9 @@ from jaxtyping import Float
 from numba import njit
 from numpy.typing import NDArray
 
-from interp.chains.priors import Prior
-from interp.chains.trie import new_trie, plant, walk
+from interp.arguments import MAX_COUNT, Number, Whole, count, finite_number, fits_memory, seed_number, whole_number
+from interp.chains.priors import Prior, check_prior
+from interp.chains.trie import new_trie, plant, trie_bytes, walk
 from interp.estimators.soft_matching import add_alpha
 from interp.notation import Tokens, as_tokens
 from interp.results import Result, provenance
@@ -114,11 +115,11 @@ def bayes_predictive(
     tokens: Tokens,
     *,
     prior: Prior,
-    draws: int = 200,
-    seed: int = 0,
-    chains: int = 4,
-    burn_in: int = 20,
-    error: float | None = None,
+    draws: Whole = 200,
+    seed: Whole = 0,
+    chains: Whole = 4,
+    burn_in: Whole = 20,
+    error: Number | None = None,
 ) -> BayesPredictive:
     """E[pi_{u_T} | tokens] under the prior, exact or with a Monte Carlo error that it states.
 
@@ -127,7 +128,11 @@ def bayes_predictive(
     burn_in  sweeps thrown away at the start of each chain
     error    the Monte Carlo error asked for, as root mean square over all entries; too few draws for it are an error
     """
+    prior = check_prior(prior)
     array = as_tokens(tokens, vocab=prior.vocab, order=prior.order)
+    draws, seed, chains = count(draws, name="draws"), seed_number(seed), count(chains, name="chains")
+    burn_in = whole_number(burn_in, name="burn_in", most=MAX_COUNT)
+    error = None if error is None else finite_number(error, name="error", above=0)
     if prior.independent:
         return _closed_form(array, prior, seed=seed)
     if chains < 2:
@@ -135,11 +140,9 @@ def bayes_predictive(
     per_chain = -(-draws // chains)
     if per_chain < MIN_PER_CHAIN:
         raise ValueError(f"draws must be at least {MIN_PER_CHAIN} per chain, got {draws} for {chains} chains")
-    if burn_in < 0:
-        raise ValueError(f"burn_in must not be negative, got {burn_in}")
-    if error is not None and not error > 0:
-        raise ValueError(f"error must be a number > 0, got {error!r}")
-    batch = array.shape[0]
+    batch, length = array.shape
+    fits_memory(32 * batch * chains * prior.vocab, what="the means of the chains", instead="use fewer chains")
+    fits_memory(trie_bytes(length, prior.order, prior.vocab), what="the contexts of one sequence")
     half = -(-per_chain // 2)
     halves = np.zeros((2, batch, chains, 2, prior.vocab))
     concentrations = prior.concentrations()

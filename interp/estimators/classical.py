@@ -13,7 +13,6 @@ candidate. Tokens are [batch, length]; the law of the token after the last one i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -22,11 +21,12 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from interp.chains.priors import Prior
+from interp.arguments import Number, Numbers, Switch, Whole, count, finite_number, real_array, seed_number
+from interp.chains.priors import Prior, check_prior
 from interp.divergence import kl_divergence
 from interp.estimators.soft_matching import Law
 from interp.estimators.suffixes import MAX_TALLY, SuffixCounts, from_suffixes, suffix_counts
-from interp.notation import Tokens, check_order
+from interp.notation import Tokens, check_order, check_vocab
 from interp.results import Result, provenance
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ GOOD_TURING_CUTOFF = MAX_TALLY - 1  # Katz: counts above 5 are trusted as they a
 def jelinek_mercer(
     tokens: Tokens,
     *,
-    vocab: int,
-    weights: Sequence[float] | Array | torch.Tensor,
-    every_position: bool = False,
+    vocab: Whole,
+    weights: Numbers,
+    every_position: Switch = False,
 ) -> Law:
     """sum_i lambda_i p_i, a fixed mixture of the suffix models of order 0..k (eq:jelinek_mercer).
 
@@ -127,20 +127,21 @@ class JelinekMercerFit(Result):
 def tune_jelinek_mercer(
     prior: Prior,
     *,
-    length: int,
-    order: int | None = None,
-    draws: int = 20_000,
-    seed: int = 0,
-    steps: int = 2000,
+    length: Whole,
+    order: Whole | None = None,
+    draws: Whole = 20_000,
+    seed: Whole = 0,
+    steps: Whole = 2000,
 ) -> JelinekMercerFit:
     """The weights with the least population cross-entropy, by EM on `draws` sequences of the prior.
 
     The true law of the next token is the target, which is held-out data of infinite size: a sequence's counts
     never see it. A symbol that no order has seen has probability zero at any weights, and does not enter.
     """
+    prior = check_prior(prior)
     order = check_order(prior.order if order is None else order)
-    if draws < 2:
-        raise ValueError(f"draws must be at least 2, got {draws}")
+    length, draws, seed = count(length, name="length"), count(draws, name="draws", least=2), seed_number(seed)
+    steps = count(steps, name="steps")
     chains = prior.sample(batch=draws, length=length, seed=seed, method="collapsed")
     models = suffix_models(suffix_counts(chains.tokens, order=order, vocab=prior.vocab)).numpy()
     law = chains.next_law.numpy()
@@ -193,10 +194,10 @@ def _weight_errors(models: Array, law: Array, weights: Array) -> Array:
 def katz(
     tokens: Tokens,
     *,
-    order: int,
-    vocab: int,
+    order: Whole,
+    vocab: Whole,
     discount: Literal["absolute", "good_turing"] | None = None,
-    every_position: bool = False,
+    every_position: Switch = False,
 ) -> Law:
     """Back-off: the model of the longest suffix that was seen, as the paper describes it.
 
@@ -265,12 +266,13 @@ def _good_turing_shares(tallies: torch.Tensor) -> Float[torch.Tensor, "*rows tal
     return torch.cat([share, torch.ones_like(share[..., :1])], dim=-1)
 
 
-def witten_bell(tokens: Tokens, *, order: int, vocab: int, every_position: bool = False) -> Law:
+def witten_bell(tokens: Tokens, *, order: Whole, vocab: Whole, every_position: Switch = False) -> Law:
     """p_i = (K_[i](m) + d_i p_{i-1}(m)) / (K_[i] + d_i), d_i the number of distinct successors.
 
     p_{-1} is uniform, so that every symbol has some probability once the unigram has seen anything new; a
     suffix that is new leaves p_{i-1} as it is.
     """
+    order, vocab = check_order(order), check_vocab(vocab)
 
     def estimate(suffixes: SuffixCounts) -> torch.Tensor:
         counts = suffixes.counts.double()
@@ -288,10 +290,10 @@ def witten_bell(tokens: Tokens, *, order: int, vocab: int, every_position: bool 
 def kneser_ney(
     tokens: Tokens,
     *,
-    order: int,
-    vocab: int,
-    discount: float | None = None,
-    every_position: bool = False,
+    order: Whole,
+    vocab: Whole,
+    discount: Number | None = None,
+    every_position: Switch = False,
 ) -> Law:
     """Interpolated Kneser-Ney: discounted counts at order k, discounted continuation counts below.
 
@@ -301,14 +303,16 @@ def kneser_ney(
     counts in the sequence; on small alphabets these often vanish (every n-gram has been seen many times), and
     then D = 0.5. `discount` fixes D instead.
     """
-    if discount is not None and not 0 < float(discount) <= 1:
+    order, vocab = check_order(order), check_vocab(vocab)
+    fixed = None if discount is None else finite_number(discount, name="discount")
+    if fixed is not None and not 0 < fixed <= 1:
         raise ValueError(f"discount must lie in (0, 1], got {discount!r}")
 
     def estimate(suffixes: SuffixCounts) -> torch.Tensor:
         counts = suffixes.continuations.double()
         discounts = absolute_discounts(suffixes.continuation_tallies)
-        if discount is not None:
-            discounts = torch.full_like(discounts, float(discount))
+        if fixed is not None:
+            discounts = torch.full_like(discounts, fixed)
         law = torch.full_like(counts[..., 0, :], 1.0 / vocab)
         for i in range(order + 1):
             count, step = counts[..., i, :], discounts[..., i, None]
@@ -322,7 +326,7 @@ def kneser_ney(
 
 
 def _as_weights(weights: Any) -> torch.Tensor:
-    mixture = torch.as_tensor(np.asarray(weights, dtype=np.float64))
+    mixture = torch.from_numpy(real_array(weights, name="weights"))
     if mixture.ndim != 1 or len(mixture) < 2:
         raise ValueError(f"weights must list lambda_0..lambda_k for an order k >= 1, got shape {list(mixture.shape)}")
     if not torch.isfinite(mixture).all() or (mixture < 0).any():

@@ -14,15 +14,16 @@ import torch
 from numba import njit
 from numpy.typing import NDArray
 
-from interp.chains.trie import new_trie, plant, walk
+from interp.arguments import Number, Switch, Whole, fits_memory, switch
+from interp.chains.trie import new_trie, plant, trie_bytes, walk
 from interp.estimators.soft_matching import Law
-from interp.notation import Tokens, as_tokens, check_order, check_positive, check_vocab
+from interp.notation import Tokens, as_tokens, check_concentration, check_order, check_vocab
 
 Array: TypeAlias = NDArray[Any]
 
 
 def context_tree_weighting(
-    tokens: Tokens, *, order: int, vocab: int, alpha: float = 0.5, every_position: bool = False
+    tokens: Tokens, *, order: Whole, vocab: Whole, alpha: Number = 0.5, every_position: Switch = False
 ) -> Law:
     """The exact mixture over all context trees of depth <= k (Willems et al. 1995), with |V|-ary KT leaves.
 
@@ -32,11 +33,13 @@ def context_tree_weighting(
     (n(m) + alpha) / (n + alpha |V|) with alpha = 1/2. The prediction is the ratio of the root's block
     probabilities with and without the next symbol, computed along the path of the context only.
     """
-    check_order(order)
-    check_vocab(vocab)
-    check_positive(alpha, name="alpha")
+    order, vocab = check_order(order), check_vocab(vocab)
+    alpha = check_concentration(alpha, name="alpha")
+    every_position = switch(every_position, name="every_position")
     array = as_tokens(tokens, vocab=vocab, order=order)
     batch, length = array.shape
+    fits_memory(trie_bytes(length, order, vocab), what="the contexts of one sequence")
+    fits_memory(8 * batch * (length if every_position else 1) * vocab, what="the laws")
     first = 0 if every_position else length - 1
     laws = np.full((batch, length - first, vocab), 1.0 / vocab)
     _fill_tree_laws(array, order, vocab, alpha, first, laws)

@@ -19,6 +19,7 @@ from jaxtyping import Int64, Shaped
 from numba import njit
 from numpy.typing import NDArray
 
+from interp.arguments import Switch, Whole, fits_memory, plain_array, real_array, shown, switch
 from interp.notation import Tokens, as_tokens, check_order, check_vocab
 
 Array: TypeAlias = NDArray[Any]
@@ -28,7 +29,7 @@ MAX_TABLE_CONTEXTS = 2048  # the mask table has |V|^2k entries
 
 
 def match_masks(
-    tokens: Tokens, *, order: int, every_position: bool = False
+    tokens: Tokens, *, order: Whole, every_position: Switch = False
 ) -> Int64[torch.Tensor, "batch key"] | Int64[torch.Tensor, "batch query key"]:
     """M_s^(t) for every key s as seen from the last query (or from every query); -1 where s is no candidate.
 
@@ -37,9 +38,11 @@ def match_masks(
     >>> match_masks([[0, 1, 0, 1]], order=2).tolist()  # the last token follows (1, 0); the query's context is (0, 1)
     [[-1, -1, 3, 0]]
     """
-    check_order(order)
+    order = check_order(order)
+    every_position = switch(every_position, name="every_position")
     array = as_tokens(tokens, order=order)
     batch, length = array.shape
+    fits_memory(8 * batch * length * (length if every_position else 1), what="the masks")
     if not every_position:
         masks = np.empty((batch, length), dtype=np.int64)
         _masks_from_query(array, order, length - 1, masks)
@@ -51,17 +54,18 @@ def match_masks(
 
 
 def mask_counts(
-    tokens: Tokens, *, order: int, vocab: int, every_position: bool = False
+    tokens: Tokens, *, order: Whole, vocab: Whole, every_position: Switch = False
 ) -> Int64[torch.Tensor, "batch mask vocab"] | Int64[torch.Tensor, "batch length mask vocab"]:
     """N_M(m): successors m of contexts that match the query's on exactly the lags in M. Sum over vocab for N_M.
 
     >>> mask_counts([[0, 1, 0, 1]], order=2, vocab=2)[0].tolist()
     [[0, 1], [0, 0], [0, 0], [1, 0]]
     """
-    check_order(order)
-    check_vocab(vocab)
+    order, vocab = check_order(order), check_vocab(vocab)
+    every_position = switch(every_position, name="every_position")
     array = as_tokens(tokens, vocab=vocab, order=order)
     batch, length = array.shape
+    fits_memory(8 * batch * (length if every_position else 1) * (vocab << order), what="counts for every mask")
     if not every_position:
         counts = np.zeros((batch, 1 << order, vocab), dtype=np.int64)
         _last_counts(array, order, counts)
@@ -75,31 +79,50 @@ def mask_counts(
 
 
 def cumulative_counts(
-    tokens: Tokens, *, order: int, vocab: int, every_position: bool = False
+    tokens: Tokens, *, order: Whole, vocab: Whole, every_position: Switch = False
 ) -> Int64[torch.Tensor, "batch mask vocab"] | Int64[torch.Tensor, "batch length mask vocab"]:
     """K_M(m): successors of contexts that match on at least the lags in M; the sum of N_S(m) over S containing M."""
     return superset_sum(mask_counts(tokens, order=order, vocab=vocab, every_position=every_position))
 
 
 def superset_sum(
-    counts: Shaped[torch.Tensor, "*rows mask vocab"],
+    counts: Any,
 ) -> Shaped[torch.Tensor, "*rows mask vocab"]:
     """From N_M to K_M: sum over all S that contain M, one lag at a time."""
     return _superset_transform(counts, sign=1)
 
 
 def superset_difference(
-    counts: Shaped[torch.Tensor, "*rows mask vocab"],
+    counts: Any,
 ) -> Shaped[torch.Tensor, "*rows mask vocab"]:
     """From K_M back to N_M: inclusion-exclusion, the exact inverse of `superset_sum`."""
     return _superset_transform(counts, sign=-1)
 
 
-def _superset_transform(counts: torch.Tensor, *, sign: int) -> torch.Tensor:
-    masks = counts.shape[-2]
-    if masks & (masks - 1):
+def as_counts(counts: Any) -> Shaped[torch.Tensor, "*rows mask vocab"]:
+    """Counts by mask and symbol as a tensor of int64, or of floats where they are floats; or a `ValueError`.
+
+    Small integer types become int64: their sums would wrap around.
+    """
+    given = counts if isinstance(counts, torch.Tensor) else torch.as_tensor(_numeric(counts))
+    if given.ndim < 2 or given.dtype == torch.bool or given.is_complex():
+        raise ValueError(f"counts must be numbers of shape [..., mask, vocab], got {given.dtype} {list(given.shape)}")
+    masks = given.shape[-2]
+    if masks < 1 or masks & (masks - 1):
         raise ValueError(f"the mask axis must have 2**order entries, got {masks}")
-    result = counts.clone()
+    if given.shape[-1] < 1:
+        raise ValueError(f"counts must hold at least one symbol, got shape {shown(list(given.shape))}")
+    return given if given.is_floating_point() else given.to(torch.int64)
+
+
+def _numeric(counts: Any) -> Array:
+    array = plain_array(counts, name="counts")
+    return array if array.dtype.kind in "iufb" else real_array(array, name="counts")
+
+
+def _superset_transform(counts: Any, *, sign: int) -> torch.Tensor:
+    result = as_counts(counts).clone()
+    masks = result.shape[-2]
     for lag in range(masks.bit_length() - 1):
         without = [mask for mask in range(masks) if not mask >> lag & 1]
         having = [mask | 1 << lag for mask in without]

@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from scipy import special
 from scipy.optimize import minimize
 
-from interp.chains.priors import Prior
+from interp.arguments import Switch, Whole, count, seed_number, switch
+from interp.chains.priors import Prior, check_prior
 from interp.divergence import kl_divergence
 from interp.estimators.population import Loss, Population, draw_population, pooled, population_loss
-from interp.estimators.soft_matching import Law, soft_matching, soft_matching_from_counts
+from interp.estimators.soft_matching import Law, law_from_counts, soft_matching
 from interp.notation import Tokens, check_order
 from interp.results import Result, mean_stderr, provenance
 
@@ -127,11 +128,11 @@ class OptimalParameters(Result):
 def optimal_parameters(
     prior: Prior,
     *,
-    length: int,
-    bos: bool = True,
-    order: int | None = None,
-    draws: int = 100_000,
-    seed: int = 0,
+    length: Whole,
+    bos: Switch = True,
+    order: Whole | None = None,
+    draws: Whole = 100_000,
+    seed: Whole = 0,
 ) -> OptimalParameters:
     """beta_1..beta_k (and kappa, with BOS) that minimise the population loss under the prior at one length.
 
@@ -148,7 +149,9 @@ def optimal_parameters(
     all parameters, so it does not move the optimum, but it makes `kl` depend on the floor of `divergence`;
     see `floored`.
     """
+    prior, bos = check_prior(prior), switch(bos, name="bos")
     order = check_order(prior.order if order is None else order)
+    length, draws, seed = count(length, name="length"), count(draws, name="draws"), seed_number(seed)
     if draws < 100:
         raise ValueError(f"draws must be at least 100 for standard errors to mean anything, got {draws}")
     sample = draw_population(prior, length=length, order=order, draws=draws, seed=seed)
@@ -316,7 +319,7 @@ def population_divergence(sample: Population, theta: Array, *, bos: bool) -> tup
     beta = torch.from_numpy(theta[: theta.size - bos].copy())
     kappa = float(theta[-1]) if bos else None
     predictions = [
-        soft_matching_from_counts(torch.from_numpy(sample.counts[start : start + CHUNK]), beta=beta, kappa=kappa)
+        law_from_counts(torch.from_numpy(sample.counts[start : start + CHUNK]), beta=beta, kappa=kappa)
         for start in range(0, len(sample.laws), CHUNK)
     ]
     divergence = kl_divergence(torch.from_numpy(sample.laws), torch.cat(predictions))

@@ -24,7 +24,9 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.special import digamma
 
+from interp.arguments import fits_memory
 from interp.chains.priors import Prior
+from interp.chains.trie import trie_bytes
 from interp.chains.urn import Urn, draw_chain, draw_token, new_urn, walk_to_context
 from interp.estimators.bayes import draw_dirichlet_row
 from interp.estimators.counts import mask_between
@@ -87,6 +89,8 @@ def draw_population(
     if family is None:
         family = min(FAMILY, prior.vocab**prior.order)
     families = -(-draws // family)
+    fits_memory(4 * families * family * (prior.vocab << order), what="counts for every mask", instead="use fewer draws")
+    fits_memory(trie_bytes(length, prior.order, prior.vocab), what="the contexts of one sequence")
     counts = np.zeros((families * family, 1 << order, prior.vocab), dtype=np.int32)
     targets, shapes = np.empty((2, families * family, prior.vocab))
     concentrations = prior.concentrations()

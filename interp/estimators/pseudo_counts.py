@@ -13,12 +13,14 @@ import math
 
 import torch
 
+from interp.arguments import Number, Switch, Whole, count, finite_number, whole_number
 from interp.estimators.counts import superset_sum
 from interp.estimators.soft_matching import Law, from_counts
-from interp.notation import Tokens, as_beta, check_order, check_vocab, overlap
+from interp.notation import Tokens, check_order, check_vocab
+from interp.notation import overlap as overlap_of
 
 
-def pseudo_counts(tokens: Tokens, *, order: int, vocab: int, beta: float, every_position: bool = False) -> Law:
+def pseudo_counts(tokens: Tokens, *, order: Whole, vocab: Whole, beta: Number, every_position: Switch = False) -> Law:
     """alpha~_m(gamma) = gamma^-k times the sum over M, a proper subset of [k], of gamma^|M| K_M(m), gamma = e^beta - 1.
 
     beta must be positive: at 0 gamma vanishes and the pseudo-count is infinite, below 0 it changes sign with |M|.
@@ -26,14 +28,14 @@ def pseudo_counts(tokens: Tokens, *, order: int, vocab: int, beta: float, every_
     >>> pseudo_counts([[0, 1, 0, 1]], order=2, vocab=2, beta=math.log(2.0))[0].tolist()  # gamma = 1
     [3.0, 1.0]
     """
-    check_order(order)
-    scale = float(as_beta([beta])[0])
+    order = check_order(order)
+    scale = finite_number(beta, name="beta")
     if scale <= 0:
         raise ValueError(f"beta must be > 0 for pseudo-counts (gamma = e^beta - 1 > 0), got {beta!r}")
     log_gamma = scale + math.log(-math.expm1(-scale))
     if -order * log_gamma > 700:
         raise ValueError(f"beta = {beta!r} is too small: gamma^-{order} overflows")
-    sizes = torch.tensor([overlap(mask) for mask in range(1 << order)], dtype=torch.float64)
+    sizes = torch.tensor([overlap_of(mask) for mask in range(1 << order)], dtype=torch.float64)
     weights = torch.where(sizes < order, torch.exp((sizes - order) * log_gamma), 0.0)  # the full mask is left out
 
     def estimate(counts: torch.Tensor) -> torch.Tensor:
@@ -42,7 +44,7 @@ def pseudo_counts(tokens: Tokens, *, order: int, vocab: int, beta: float, every_
     return from_counts(estimate, tokens, order=order, vocab=vocab, every_position=every_position)
 
 
-def expected_cumulative_count(*, length: int, order: int, vocab: int, overlap: int) -> float:
+def expected_cumulative_count(*, length: Whole, order: Whole, vocab: Whole, overlap: Whole) -> float:
     """(T - k - 1) / |V|^|M|: what eq:approx_expectation takes for E[K_M], |M| = overlap.
 
     It counts the candidates before the query and treats contexts as uniform and independent. K_M itself, as in
@@ -51,9 +53,9 @@ def expected_cumulative_count(*, length: int, order: int, vocab: int, overlap: i
     >>> expected_cumulative_count(length=64, order=2, vocab=5, overlap=1)
     12.2
     """
-    check_order(order)
-    check_vocab(vocab)
-    if not 0 <= overlap <= order:
+    order, vocab, length = check_order(order), check_vocab(vocab), count(length, name="length")
+    overlap = whole_number(overlap, name="overlap")
+    if overlap > order:
         raise ValueError(f"overlap must lie in 0..{order}, got {overlap}")
     if length <= order:
         raise ValueError(f"length must exceed the order: length {length}, order {order}")

@@ -14,7 +14,7 @@ the law is uniform.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -25,15 +25,26 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from interp.arguments import (
+    Number,
+    Numbers,
+    Switch,
+    Whole,
+    count,
+    fits_memory,
+    real_array,
+    seed_number,
+    switch,
+)
 from interp.chains.priors import IndependentDirichlet
-from interp.estimators.counts import mask_counts, superset_sum
+from interp.estimators.counts import as_counts, mask_counts, superset_sum
 from interp.notation import (
     Tokens,
     as_beta,
     as_kappa,
     as_tokens,
+    check_concentration,
     check_order,
-    check_positive,
     check_vocab,
     mask_bits,
     overlap,
@@ -46,15 +57,16 @@ Array: TypeAlias = NDArray[Any]
 Law: TypeAlias = Float[torch.Tensor, "batch vocab"] | Float[torch.Tensor, "batch length vocab"]
 
 CHUNK_BYTES = 64 << 20  # working memory of the every-position forms
+MAX_WEIGHT = 2.0**53  # of one count: beyond it, floats no longer tell n from n + 1
 
 
 def soft_matching(
     tokens: Tokens,
     *,
-    vocab: int,
-    beta: Sequence[float] | Array | torch.Tensor,
-    kappa: float | None = None,
-    every_position: bool = False,
+    vocab: Whole,
+    beta: Numbers,
+    kappa: Number | None = None,
+    every_position: Switch = False,
 ) -> Law:
     """The soft context-matching estimator, eq:transformer_estimator; the order is the length of beta.
 
@@ -64,23 +76,51 @@ def soft_matching(
     >>> soft_matching([[0, 1, 0, 1]], vocab=2, beta=(100.0, 100.0))[0].tolist()
     [1.0, 0.0]
     """
-    check_vocab(vocab)
+    vocab = check_vocab(vocab)
     weights = as_beta(beta)
     pseudo = as_kappa(kappa)
 
     def estimate(counts: torch.Tensor) -> torch.Tensor:
-        return soft_matching_from_counts(counts, beta=torch.from_numpy(weights), kappa=pseudo)
+        return law_from_counts(counts, beta=torch.from_numpy(weights), kappa=pseudo)
 
     return from_counts(estimate, tokens, order=weights.size, vocab=vocab, every_position=every_position)
 
 
 def soft_matching_from_counts(
+    counts: Any,
+    *,
+    beta: Numbers,
+    kappa: Number | None = None,
+) -> Float[torch.Tensor, "*rows vocab"]:
+    """eq:transformer_estimator on counts N_M(m), [..., mask, vocab]; differentiable in beta and kappa.
+
+    >>> soft_matching_from_counts([[0, 1], [3, 0]], beta=[0.0]).tolist()
+    [0.75, 0.25]
+    """
+    given = as_counts(counts)
+    lags = as_beta(beta)
+    if given.shape[-2] != 1 << lags.size:
+        raise ValueError(
+            f"beta has {lags.size} lags: expected counts for {1 << lags.size} masks, got {given.shape[-2]}"
+        )
+    if not ((given >= 0) & (given <= MAX_WEIGHT)).all():
+        raise ValueError(f"counts must be finite, not negative and at most {MAX_WEIGHT:g}")
+    score = as_kappa(kappa)
+    live = torch.from_numpy(lags)
+    if isinstance(beta, torch.Tensor):  # gradients go through it; half a precision would not hold the counts
+        live = beta if beta.dtype in (torch.float32, torch.float64) else beta.double()
+    if not torch.isfinite(live.detach().abs().sum()):
+        raise ValueError(f"beta must be finite, and so must its sum, got {lags.tolist()}")
+    return law_from_counts(given, beta=live, kappa=kappa if isinstance(kappa, torch.Tensor) else score)
+
+
+def law_from_counts(
     counts: Shaped[torch.Tensor, "*rows mask vocab"],
     *,
     beta: Float[torch.Tensor, " lag"],
-    kappa: torch.Tensor | float | None = None,
+    kappa: torch.Tensor | float | None,
 ) -> Float[torch.Tensor, "*rows vocab"]:
-    """eq:transformer_estimator on counts N_M(m); differentiable in beta and kappa."""
+    """`soft_matching_from_counts` for counts and parameters that are known to be good: searches call it many times."""
     vocab = counts.shape[-1]
     bits = torch.from_numpy(mask_bits(beta.shape[0])).to(beta)
     log_weights = bits @ beta
@@ -102,36 +142,39 @@ def soft_matching_from_counts(
 def soft_matching_pairs(
     tokens: Tokens,
     *,
-    vocab: int,
-    beta: Sequence[Sequence[float]] | Array | torch.Tensor,
-    kappa: float | None = None,
-    every_position: bool = False,
+    vocab: Whole,
+    beta: Numbers,
+    kappa: Number | None = None,
+    every_position: Switch = False,
 ) -> Law:
     """The generalised estimator of corollary:inductive: every query lag may be compared with every key lag.
 
     beta[r1-1][r2-1] weighs x_{t-r1+1} = x_{s-r2}, the alignment of def:match_mask, so that a diagonal beta is
     `soft_matching`. (The corollary writes x_{t-r1}: there t is the position to be predicted.)
     """
-    check_vocab(vocab)
-    if isinstance(beta, torch.Tensor):
-        beta = beta.detach().cpu().numpy()
-    matrix = np.ascontiguousarray(beta, dtype=np.float64)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
-        raise ValueError(f"beta must be a square matrix [query lag, key lag], got shape {matrix.shape}")
-    if not np.isfinite(matrix).all():
-        raise ValueError(f"beta must be finite, got {matrix.tolist()}")
+    vocab = check_vocab(vocab)
+    every_position = switch(every_position, name="every_position")
+    given = real_array(beta, name="beta")
+    if given.ndim != 2 or given.shape[0] != given.shape[1] or given.size == 0:
+        raise ValueError(f"beta must be a square matrix [query lag, key lag], got shape {given.shape}")
+    matrix = np.ascontiguousarray(given)
     order = check_order(matrix.shape[0])
+    with np.errstate(over="ignore"):
+        total = np.abs(matrix).sum()
+    if not math.isfinite(total):
+        raise ValueError(f"beta must be finite, and so must its sum, got {matrix.tolist()}")
     pseudo = as_kappa(kappa)
     array = as_tokens(tokens, vocab=vocab, order=order)
     batch, length = array.shape
     first = 0 if every_position else length - 1
+    fits_memory(8 * batch * (length - first) * vocab, what="the laws")
     laws = np.empty((batch, length - first, vocab))
     _pair_laws(array, matrix, -np.inf if pseudo is None else pseudo, first, laws)
     result = torch.from_numpy(laws)
     return result if every_position else result[:, 0]
 
 
-def maximum_likelihood(tokens: Tokens, *, order: int, vocab: int, every_position: bool = False) -> Law:
+def maximum_likelihood(tokens: Tokens, *, order: Whole, vocab: Whole, every_position: Switch = False) -> Law:
     """Counting exact matches: N_[k](m) / N_[k]; uniform where the context is new.
 
     It is the limit of hard attention wherever the context has been seen; elsewhere that limit averages over the largest
@@ -144,12 +187,12 @@ def maximum_likelihood(tokens: Tokens, *, order: int, vocab: int, every_position
     return from_counts(estimate, tokens, order=order, vocab=vocab, every_position=every_position)
 
 
-def add_alpha(tokens: Tokens, *, order: int, vocab: int, alpha: float, every_position: bool = False) -> Law:
+def add_alpha(tokens: Tokens, *, order: Whole, vocab: Whole, alpha: Number, every_position: Switch = False) -> Law:
     """(N_[k](m) + alpha) / (N_[k] + alpha |V|): Bayes-optimal for IndependentDirichlet (eq:bayes_optimal_markov)."""
-    check_positive(alpha, name="alpha")
+    pseudo = check_concentration(alpha, name="alpha")
 
     def estimate(counts: torch.Tensor) -> torch.Tensor:
-        return _normalised(counts[..., -1, :].double() + alpha)
+        return _normalised(counts[..., -1, :].double() + pseudo)
 
     return from_counts(estimate, tokens, order=order, vocab=vocab, every_position=every_position)
 
@@ -197,15 +240,14 @@ class OrderMixture:
         return torch.einsum("bi,biv->bv", self.order_weights, torch.nan_to_num(self.order_models, nan=0.0))
 
 
-def order_mixture(tokens: Tokens, *, order: int, vocab: int, beta: float) -> OrderMixture:
+def order_mixture(tokens: Tokens, *, order: Whole, vocab: Whole, beta: Number) -> OrderMixture:
     """Mixture weights and models of every order 0..k at one beta for all lags, without BOS.
 
     The weights sum to one. For beta < 0 (gamma < 0) they alternate in sign: the identity still holds, but it is no
     mixture, and for very negative beta its terms are large and cancel.
     """
-    check_vocab(vocab)
-    check_order(order)
-    scale = float(as_beta([beta])[0])
+    vocab, order = check_vocab(vocab), check_order(order)
+    scale = float(as_beta([beta] * order)[0])
     exact = mask_counts(tokens, order=order, vocab=vocab)
     cumulative = superset_sum(exact).double()
     totals = cumulative.sum(-1)
@@ -237,13 +279,13 @@ def order_mixture(tokens: Tokens, *, order: int, vocab: int, beta: float) -> Ord
 
 def beta_for_add_alpha(
     *,
-    length: int,
-    order: int,
-    vocab: int,
-    alpha: float,
+    length: Whole,
+    order: Whole,
+    vocab: Whole,
+    alpha: Number,
     method: Literal["closed_form", "line_search", "polynomial"] = "closed_form",
-    draws: int = 20_000,
-    seed: int = 0,
+    draws: Whole = 20_000,
+    seed: Whole = 0,
 ) -> float:
     """The beta at which partial matches stand in for add-alpha on average (lemma:optimal_beta).
 
@@ -253,14 +295,13 @@ def beta_for_add_alpha(
 
     The last two agree up to rounding for one seed; their distance from the first is the approximation's error.
     """
-    check_order(order)
-    check_vocab(vocab)
-    check_positive(alpha, name="alpha")
+    order, vocab, alpha = check_order(order), check_vocab(vocab), check_concentration(alpha, name="alpha")
+    length, draws, seed = count(length, name="length"), count(draws, name="draws"), seed_number(seed)
     if method == "closed_form":
         candidates = length - order - 1
         if candidates < 1:
             raise ValueError(f"length must be at least order + 2 = {order + 2} for the closed form, got {length}")
-        root = math.expm1(math.log1p(alpha * vocab ** (order + 1) / candidates) / order)
+        root = math.expm1(math.log1p(alpha * float(vocab) ** (order + 1) / candidates) / order)
         return math.log1p(vocab / root)
     if method not in ("line_search", "polynomial"):
         raise ValueError(f"method must be 'closed_form', 'line_search' or 'polynomial', got {method!r}")
@@ -290,18 +331,19 @@ def from_counts(
     estimate: Callable[[torch.Tensor], torch.Tensor],
     tokens: Tokens,
     *,
-    order: int,
-    vocab: int,
-    every_position: bool,
+    order: Whole,
+    vocab: Whole,
+    every_position: Switch,
 ) -> Law:
     """Apply a function of the mask counts at the last or at every position, in chunks of bounded memory."""
-    check_order(order)
-    check_vocab(vocab)
+    order, vocab = check_order(order), check_vocab(vocab)
+    every_position = switch(every_position, name="every_position")
     array = as_tokens(tokens, vocab=vocab, order=order)
     if not every_position:
         return estimate(mask_counts(array, order=order, vocab=vocab))
     batch, length = array.shape
     per_sequence = 8 * length * (1 << order) * vocab
+    fits_memory(8 * batch * length * vocab, what="the laws")
     step = max(1, CHUNK_BYTES // (4 * per_sequence))  # about four arrays of that size live at once
     laws = torch.empty(batch, length, vocab, dtype=torch.float64)
     for start in range(0, batch, step):
@@ -311,6 +353,7 @@ def from_counts(
 
 
 def _normalised(votes: torch.Tensor) -> torch.Tensor:
+    """The votes as a law; uniform where there are none."""
     totals = votes.sum(-1, keepdim=True)
     return torch.where(totals > 0, votes / torch.where(totals > 0, totals, 1.0), 1.0 / votes.shape[-1])
 

@@ -20,7 +20,8 @@ from jaxtyping import Float, Int64
 from numba import njit
 from numpy.typing import NDArray
 
-from interp.chains.trie import new_trie, plant, walk
+from interp.arguments import Switch, Whole, fits_memory, switch
+from interp.chains.trie import new_trie, plant, trie_bytes, walk
 from interp.notation import Tokens, as_tokens, check_order, check_vocab
 
 Array: TypeAlias = NDArray[Any]
@@ -47,16 +48,18 @@ class SuffixCounts:
     continuation_tallies: Int64[torch.Tensor, "*rows order tally"]
 
 
-def suffix_counts(tokens: Tokens, *, order: int, vocab: int, every_position: bool = False) -> SuffixCounts:
+def suffix_counts(tokens: Tokens, *, order: Whole, vocab: Whole, every_position: Switch = False) -> SuffixCounts:
     """The counts after the last token, or after every token; all zero while there is no candidate.
 
     >>> suffix_counts([[0, 1, 0, 1]], order=2, vocab=2).counts[0].tolist()  # unigram, after (1), after (0, 1)
     [[1, 1], [1, 0], [1, 0]]
     """
-    check_order(order)
-    check_vocab(vocab)
+    order, vocab = check_order(order), check_vocab(vocab)
+    every_position = switch(every_position, name="every_position")
     array = as_tokens(tokens, vocab=vocab, order=order)
     batch, length = array.shape
+    fits_memory(trie_bytes(length, order, vocab), what="the suffixes of one sequence")
+    fits_memory(32 * batch * (length if every_position else 1) * (order + 1) * vocab, what="the counts of the suffixes")
     first = 0 if every_position else length - 1
     queries = length - first
     counts = np.zeros((2, batch, queries, order + 1, vocab), dtype=np.int64)
@@ -76,15 +79,16 @@ def from_suffixes(
     estimate: Callable[[SuffixCounts], torch.Tensor],
     tokens: Tokens,
     *,
-    order: int,
-    vocab: int,
-    every_position: bool,
+    order: Whole,
+    vocab: Whole,
+    every_position: Switch,
 ) -> Float[torch.Tensor, "batch vocab"] | Float[torch.Tensor, "batch length vocab"]:
     """Apply a function of the suffix counts at the last or at every position, in chunks of bounded memory."""
-    check_order(order)
-    check_vocab(vocab)
+    order, vocab = check_order(order), check_vocab(vocab)
+    every_position = switch(every_position, name="every_position")
     array = as_tokens(tokens, vocab=vocab, order=order)
     batch, length = array.shape
+    fits_memory(8 * batch * (length if every_position else 1) * vocab, what="the laws")
     rows = length if every_position else 1
     # Four integer arrays, and about as much again in the estimator.
     per_sequence = 8 * rows * (order + 1) * 4 * (vocab + MAX_TALLY)

@@ -9,26 +9,24 @@ tied to its length: it computes the estimator at the last position of sequences 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from interp.arguments import Number, Numbers, Whole, count
 from interp.hooked.transformer import Dtype, InductionConfig, InductionTransformer
-from interp.notation import as_beta, as_kappa
+from interp.notation import as_beta, as_kappa, check_order, check_vocab
 
+MAX_SCORE_ERROR = 1e-3  # by rounding, in nats: a wrong law must not come out where the weights cannot hold beta
 COPY_STRENGTH = 1e4  # delta^(1): exp(-1e4) is exactly zero in either precision, so copying is hard
 
 
 def construct(
     *,
-    order: int,
-    vocab: int,
-    length: int,
-    beta: Sequence[float] | NDArray[Any] | torch.Tensor,
-    kappa: float | None = None,
+    order: Whole,
+    vocab: Whole,
+    length: Whole,
+    beta: Numbers,
+    kappa: Number | None = None,
     dtype: Dtype = "float64",
 ) -> InductionTransformer:
     """The construction with the given match weights; with BOS exactly if kappa is given.
@@ -36,11 +34,12 @@ def construct(
     float64 is the default because scores of size k beta = 400 lose five digits in float32.
     """
     pseudo = as_kappa(kappa)
+    as_beta(beta)
     config = InductionConfig(
         family="construction",
-        order=order,
-        vocab=vocab,
-        length=length,
+        order=check_order(order),
+        vocab=check_vocab(vocab),
+        length=count(length, name="length"),
         bos=pseudo is not None,
         readout="probability",
         floor=1e-12,
@@ -55,8 +54,8 @@ def construct(
 def write_construction(
     model: InductionTransformer,
     *,
-    beta: Sequence[float] | NDArray[Any] | torch.Tensor,
-    kappa: float | None,
+    beta: Numbers,
+    kappa: Number | None,
 ) -> None:
     """Write copy heads, match weights, relative biases and readout into a construction or disentangled model."""
     config = model.config
@@ -68,6 +67,12 @@ def write_construction(
         raise ValueError("this model has a BOS token: give kappa, its score")
     if not config.bos and kappa is not None:
         raise ValueError("kappa given to a model without BOS: expected kappa=None")
+    most = MAX_SCORE_ERROR / torch.finfo(config.torch_dtype).eps
+    if (size := float(np.abs(beta).sum()) + abs(kappa or 0.0)) > most:
+        raise ValueError(
+            f"beta and kappa must not exceed {most:.2g} together: beyond it {config.dtype} scores are rounded by more "
+            f"than {MAX_SCORE_ERROR}; got {size:.3g}"
+        )
     order, vocab, length = config.order, config.vocab, config.length
     copy, match = model.copy_attention, model.match_attention
     copy.W_Q.zero_()

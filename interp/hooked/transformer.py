@@ -25,6 +25,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import nn
 
+from interp.arguments import NumberField, WholeField, count, fits_memory, is_whole, shown
 from interp.lens import Attention, Embed, HookedTransformer, HookedTransformerConfig, TransformerBlock, Unembed
 from interp.notation import check_order, check_positive, check_vocab
 
@@ -53,12 +54,12 @@ class InductionConfig:
     """
 
     family: str
-    order: int
-    vocab: int
-    length: int
+    order: WholeField
+    vocab: WholeField
+    length: WholeField
     bos: bool
     readout: Readout
-    floor: float = 1e-7
+    floor: NumberField = 1e-7
     d_model: int | None = None
     d_mlp: int | None = None
     dtype: Dtype = "float32"
@@ -74,15 +75,19 @@ class InductionConfig:
         object.__setattr__(self, "order", check_order(self.order))
         object.__setattr__(self, "vocab", check_vocab(self.vocab))
         object.__setattr__(self, "floor", check_positive(self.floor, name="floor"))
-        if isinstance(self.length, np.integer):
-            object.__setattr__(self, "length", int(self.length))
+        if isinstance(self.bos, np.bool_):
+            object.__setattr__(self, "bos", bool(self.bos))
         if not isinstance(self.bos, bool):
-            raise ValueError(f"bos must be true or false, got {self.bos!r}")
-        if type(self.length) is not int or self.length <= self.order:
-            raise ValueError(f"length must be an integer above the order {self.order}, got {self.length!r}")
+            raise ValueError(f"bos must be true or false, got {shown(self.bos)}")
+        try:
+            object.__setattr__(self, "length", count(self.length, name="length", least=self.order + 1))
+        except ValueError:
+            raise ValueError(
+                f"length must be an integer above the order {self.order}, got {shown(self.length)}"
+            ) from None
         widths = (self.d_model, self.d_mlp)
         if HAS_WIDTHS.get(self.family, widths != (None, None)):
-            if not all(isinstance(width, int) and width >= 1 for width in widths):
+            if not all(is_whole(width) and (width or 0) >= 1 for width in widths):
                 raise ValueError(
                     f"the {self.family} family needs d_model and d_mlp >= 1, got {self.d_model!r} and {self.d_mlp!r}"
                 )
@@ -90,6 +95,10 @@ class InductionConfig:
                 raise ValueError(f"d_model must be at least the order {self.order}, got {self.d_model}")
         elif widths != (None, None):
             raise ValueError(f"d_model and d_mlp belong to the standard family only, not to {self.family}")
+        # The causal mask of every layer is n_ctx x n_ctx; the match layer has four matrices of stream by head width.
+        fits_memory(4 * self.n_ctx**2, what=f"the causal masks of a model of length {self.length}")
+        widest = max(self.match_width, self.vocab, self.d_mlp or 0)
+        fits_memory(8 * 4 * self.stream_width * widest, what=f"a model of order {self.order}, |V| {self.vocab}")
 
     @property
     def one_hot(self) -> bool:

@@ -32,7 +32,7 @@ from interp.circuit.runner import laws as laws_of
 from interp.divergence import KL_FLOOR, kl_between
 from interp.estimators.classical import jelinek_mercer, katz, kneser_ney, witten_bell
 from interp.estimators.counts import mask_counts
-from interp.estimators.soft_matching import add_alpha, maximum_likelihood, soft_matching, soft_matching_from_counts
+from interp.estimators.soft_matching import add_alpha, law_from_counts, maximum_likelihood, soft_matching
 from interp.notation import Tokens
 from interp.results import NamedRows, mean_stderr, provenance
 
@@ -219,7 +219,7 @@ class _Bench:
     def tune_soft_matching(self, name: str, *, pseudo_counts: bool) -> None:
         def family(parameters: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
             kappa = parameters[self.order] if pseudo_counts else None
-            return soft_matching_from_counts(self.counts[rows], beta=parameters[: self.order], kappa=kappa)
+            return law_from_counts(self.counts[rows], beta=parameters[: self.order], kappa=kappa)
 
         starts = [[beta] * self.order + [kappa] * pseudo_counts for beta, kappa in ((1.0, 0.0), (3.0, 3.0))]
         best, laws = self._tuned(name, family, starts)

@@ -1,0 +1,183 @@
+"""Arguments of public functions, read in one place: a value of the right kind comes out, or one line says why not.
+
+    whole_number(order, name="order", least=1)       an int, from any integer type
+    finite_number(alpha, name="alpha", above=0)      a float
+    real_array(beta, name="beta")                    a float64 array
+    fits_memory(8 * batch * length, what="the tokens")
+
+Booleans, texts, NaN and infinities are no numbers here: where they were meant as numbers, something went wrong before.
+Integers are Python's from here on, so that those of eight bits do not overflow. Tensors that require gradients are
+read like any other. `fits_memory` comes before the allocation: what is refused has cost nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import torch
+
+    Whole: TypeAlias = SupportsIndex
+    Number: TypeAlias = SupportsFloat
+    Numbers: TypeAlias = Sequence[float] | Sequence[Sequence[float]] | NDArray[Any] | torch.Tensor
+    Switch: TypeAlias = bool | np.bool_
+    WholeField: TypeAlias = int  # of a dataclass that turns what it is given into Python's own
+    NumberField: TypeAlias = float
+    NumbersField: TypeAlias = Sequence[float]
+else:  # the functions below check them, and say more than a type checker would
+    Whole = Number = Numbers = Switch = WholeField = NumberField = NumbersField = Any
+
+MAX_BYTES = 4 << 30  # of one array; a laptop holds it, and what asks for more is a slip more often than a wish
+MAX_COUNT = (1 << 31) - 1  # sequences, positions, draws: the compiled loops count in 32 bits
+MAX_SEED = (1 << 64) - 1  # what torch takes
+
+
+def whole_number(value: Whole, *, name: str, least: int = 0, most: int | None = None) -> int:
+    """An integer of any type, at least `least` and at most `most`, as Python's own.
+
+    >>> whole_number(np.int8(5), name="order", least=1)
+    5
+    """
+    plain = _scalar(value)
+    try:
+        number = None if isinstance(plain, (bool, np.bool_, str, bytes)) else operator.index(plain)
+    except TypeError:
+        number = None
+    if number is None or number < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {shown(value)}")
+    if most is not None and number > most:
+        raise ValueError(f"{name} must be at most {most}, got {shown(number)}")
+    return number
+
+
+def is_whole(value: Any) -> bool:
+    """Whether this is an integer of any type, and no boolean."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def count(value: Whole, *, name: str, least: int = 1) -> int:
+    """How many there are of something."""
+    return whole_number(value, name=name, least=least, most=MAX_COUNT)
+
+
+def seed_number(value: Whole, *, name: str = "seed") -> int:
+    """The seed of a random generator."""
+    return whole_number(value, name=name, most=MAX_SEED)
+
+
+def finite_number(value: Number, *, name: str, above: int | float | None = None, most: float | None = None) -> float:
+    """A finite number, greater than `above` and at most `most`.
+
+    >>> finite_number(np.float32(0.5), name="alpha", above=0)
+    0.5
+    """
+    number = _real(value)
+    wanted = "a finite number" if above is None else f"a finite number > {above:g}"
+    if number is None or not math.isfinite(number) or (above is not None and number <= above):
+        raise ValueError(f"{name} must be {wanted}, got {shown(value)}")
+    if most is not None and number > most:
+        raise ValueError(f"{name} must be at most {most:g}, got {shown(value)}")
+    return number
+
+
+def switch(value: Switch, *, name: str) -> bool:
+    """True or False, and nothing that merely counts as one of them."""
+    plain = _scalar(value)
+    if not isinstance(plain, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, got {shown(value)}")
+    return bool(plain)
+
+
+def real_array(value: Any, *, name: str) -> Float[np.ndarray, ...]:
+    """A float64 array of real numbers; whether they must be finite is the caller's matter.
+
+    >>> real_array((1, 2.5), name="beta").tolist()
+    [1.0, 2.5]
+    """
+    array = plain_array(value, name=name)
+    if array.size and array.dtype.kind not in "iuf":
+        raise ValueError(f"{name} must hold real numbers, got {_kind(array)}")
+    return np.asarray(array, dtype=np.float64)
+
+
+def plain_array(value: Any, *, name: str) -> NDArray[Any]:
+    """What was given as an array of its own type: a tensor, on any device, an array, or nested lists of numbers."""
+    if hasattr(value, "detach"):  # a torch tensor, recognised without importing torch
+        value = value.detach().cpu()
+        value = value.float() if str(value.dtype) == "torch.bfloat16" else value
+        return np.asarray(value.numpy())
+    if isinstance(value, (list, tuple)):
+        if _holds_switch(value):
+            raise ValueError(f"{name} must hold numbers, got a list with True or False in it")
+        value = _detached(value)
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+        raise ValueError(f"{name} must be an array of numbers, or lists of equal length: {one_line(error)}") from None
+
+
+def fits_memory(size: int, *, what: str, instead: str = "") -> None:
+    """Refuse, before it is made, what would need more than `MAX_BYTES`; `size` is in bytes."""
+    if size > MAX_BYTES:
+        need = f"{size / 2**30:.1f} GiB" if size < 1 << 60 else "far too much memory"
+        raise ValueError(
+            f"{what} would need {need}, more than {MAX_BYTES >> 30} GiB{f'; {instead}' if instead else ''}"
+        )
+
+
+def shown(value: Any, *, most: int = 60) -> str:
+    """A value as an error message shows it: on one line, and cut where it is long."""
+    try:
+        text = one_line(repr(value))
+    except Exception as error:  # an integer of more digits than Python prints, an object that cannot be shown
+        text = f"{type(value).__name__} ({type(error).__name__})"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def one_line(message: object) -> str:
+    """The message with its line breaks folded."""
+    return " ".join(str(message).split())
+
+
+def _scalar(value: Any) -> Any:
+    """The one number in a tensor or array of no axis; anything else as it is."""
+    if hasattr(value, "detach") and getattr(value, "ndim", None) == 0:
+        return value.detach().item()
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return value.item()
+    return value
+
+
+def _real(value: Any) -> float | None:
+    plain = _scalar(value)
+    if isinstance(plain, (bool, np.bool_)) or not isinstance(plain, (numbers.Real, np.floating, np.integer)):
+        return None
+    try:
+        return float(plain)
+    except (OverflowError, ValueError):  # an integer past the largest float
+        return math.inf
+
+
+def _holds_switch(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_holds_switch(item) for item in value)
+    return isinstance(value, (bool, np.bool_))
+
+
+def _detached(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_detached(item) for item in value]
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else value
+
+
+def _kind(array: NDArray[Any]) -> str:
+    names = {"b": "booleans", "U": "texts", "S": "bytes", "O": "other objects", "c": "complex numbers"}
+    return names.get(array.dtype.kind, str(array.dtype))
