@@ -18,7 +18,7 @@ import pytest
 import torch
 from scipy import stats
 
-from interp.chains import priors as module
+from interp import arguments
 from interp.chains import urn
 from interp.chains.priors import (
     ChainBatch,
@@ -463,7 +463,7 @@ def test_bad_descriptions_are_named(values: dict, message: str) -> None:
         (lambda: HierarchicalDirichlet(order=2, vocab=3, eta=(5.0,)), r"one number per level 1\.\.2, got 1"),
         (lambda: HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, -1.0)), "eta must be a finite number > 0"),
         (lambda: HierarchicalDirichlet(order=1, vocab=3, eta=(1.0,), eta0=0.0), "eta0 must be a finite"),
-        (lambda: LARGER[0].sample(batch=0, length=9, seed=0), "batch must be at least 1, got 0"),
+        (lambda: LARGER[0].sample(batch=0, length=9, seed=0), "batch must be an integer >= 1, got 0"),
         (lambda: LARGER[0].sample(batch=1, length=2, seed=0), "length must exceed the order: length 2, order 2"),
     ],
 )
@@ -479,7 +479,7 @@ def test_an_unknown_method_is_named() -> None:
 
 
 def test_a_kernel_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_KERNEL_BYTES", 8 * 10 * 4**3)
+    monkeypatch.setattr(arguments, "MAX_BYTES", 8 * 10 * 4**3)
     LARGER[0].sample(batch=10, length=9, seed=0)
     with pytest.raises(ValueError, match=r"11 kernels .* use method='collapsed'"):
         LARGER[0].sample(batch=11, length=9, seed=0)
