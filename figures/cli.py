@@ -4,7 +4,8 @@
     python -m figures kl_vs_position --out DIR             DIR/kl_vs_position.{pdf,png,json}
     python -m figures all --checkpoints runs --out DIR     every figure, of the checkpoints below a directory
     python -m figures all --results results --out DIR      every figure, from results made before
-    python -m figures reproduce --out results              every analysis, every figure, and results/index.html
+    python -m figures explorer --out results               results/explorer.html: models and estimators, live in a page
+    python -m figures reproduce --out results              every analysis, every figure, both pages
 
 A figure draws results and computes nothing. A module of this package is a figure if it says `LABEL = "fig:..."`. It
 names the analyses whose results it draws in `ANALYSES`, picks the rows it needs in `chosen(results)`, where
@@ -58,6 +59,12 @@ REPRODUCE = Entry(
     marker="",
     document="Every analysis of the plan, every figure, and index.html with the paper's claims and our verdicts.",
 )
+EXPLORER = Entry(
+    name="explorer",
+    marker="",
+    document="A page in which models of the zoo and the paper's estimators run live: explorer.html.",
+)
+PAGES = (REPRODUCE, EXPLORER)  # written to results, not to results/figures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +98,7 @@ def run(argv: list[str]) -> int:
     if name in ("-h", "--help"):
         print(f"{__doc__}\n{listing(entries)}")
         return OK
-    extra = {entry.name: entry for entry in (ALL, REPRODUCE)}
+    extra = {entry.name: entry for entry in (ALL, *PAGES)}
     if name not in entries and name not in extra:
         raise BadInput(f"no figure {name!r}; there are {', '.join([*entries, *extra])}")
     order = read_arguments(entries.get(name) or extra[name], rest)
@@ -102,6 +109,8 @@ def run(argv: list[str]) -> int:
         from figures.reproduce import reproduce
 
         return reproduce(entries, order)
+    if name == EXPLORER.name:
+        return explore(order)
     chosen = list(entries.values()) if name == ALL.name else [entries[name]]
     for entry in chosen:
         drawing.check_figure_target(entry.name, out=order.out, formats=order.formats, overwrite=order.overwrite)
@@ -110,6 +119,20 @@ def run(argv: list[str]) -> int:
     drawn, errors = draw_all(chosen, documents, order)
     print("\n".join(str(file) for one in drawn for file in one.files))
     return BAD_INPUT if errors or unread else OK
+
+
+def explore(order: Order) -> int:
+    """Write the explorer."""
+    from figures.explorer import page
+
+    page.check_target(order.out / page.FILE, overwrite=order.overwrite)
+    documents = documents_of([page.ANALYSIS], order)
+    unread = say_errors(documents)
+    document = documents[page.ANALYSIS]
+    if isinstance(document, BadInput):
+        raise document
+    print(page.write(order.out, document))
+    return BAD_INPUT if unread else OK
 
 
 def listing(entries: dict[str, Entry]) -> str:
@@ -121,7 +144,8 @@ def listing(entries: dict[str, Entry]) -> str:
         label = "" if named else f" [{entry.marker}]"
         lines.append(clipped(f"  {entry.name:<{width}}  {entry.summary}{label}"))
     more = [
-        "`all` draws every one; `reproduce` also runs every analysis and writes index.html.",
+        "`all` draws every one; `explorer` writes a page in which models run live; `reproduce` does all of it, runs",
+        "every analysis and writes index.html.",
         "python -m figures NAME --help says more.",
     ]
     return "\n".join(["figures (in brackets the paper's label, where it is another than the name):", *lines, "", *more])
@@ -130,7 +154,7 @@ def listing(entries: dict[str, Entry]) -> str:
 def make_parser(entry: Entry) -> Parser:
     """The options, the same for every figure."""
     command = f"python -m figures {entry.name}"
-    if entry is REPRODUCE:
+    if entry in PAGES:
         more = f"{command} --checkpoints runs --out runs/results --jobs 2"
     else:
         more = f"{command} --results results --out results/figures --format pdf"
@@ -140,11 +164,12 @@ def make_parser(entry: Entry) -> Parser:
         epilog=f"examples:\n  {command}\n  {more}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    out = Path("results") if entry is REPRODUCE else Path("results/figures")
+    out = Path("results") if entry in PAGES else Path("results/figures")
     parser.add_argument("--out", metavar="DIR", type=Path, default=out, help="where to (default: %(default)s)")
-    parser.add_argument(
-        "--format", metavar="LIST", type=formats, default=("pdf", "png"), help="of pdf, png, svg (default: pdf,png)"
-    )
+    if entry is not EXPLORER:
+        parser.add_argument(
+            "--format", metavar="LIST", type=formats, default=("pdf", "png"), help="of pdf, png, svg (default: pdf,png)"
+        )
     if entry is not REPRODUCE:
         parser.add_argument("--results", metavar="DIR", type=Path, help="results of `python -m analyses ... --out DIR`")
     parser.add_argument(
@@ -187,7 +212,7 @@ def read_arguments(entry: Entry, argv: Sequence[str]) -> Order:
     given = make_parser(entry).parse_args(argv)
     return Order(
         out=given.out,
-        formats=given.format,
+        formats=getattr(given, "format", ()),
         results=getattr(given, "results", None),
         checkpoints=given.checkpoints,
         cache=given.out / "cache" if given.cache is None else given.cache,
@@ -198,7 +223,12 @@ def read_arguments(entry: Entry, argv: Sequence[str]) -> Order:
 
 def documents_for(chosen: Sequence[Entry], order: Order) -> dict[str, Document | BadInput]:
     """The results that the figures need: read from --results, or made from the checkpoints below --checkpoints."""
-    names = list(dict.fromkeys(name for entry in chosen for name in drawing.load_module(entry.name).ANALYSES))
+    return documents_of([name for entry in chosen for name in drawing.load_module(entry.name).ANALYSES], order)
+
+
+def documents_of(analyses: Sequence[str], order: Order) -> dict[str, Document | BadInput]:
+    """The results of these analyses, read or made."""
+    names = list(dict.fromkeys(analyses))
     if order.results is not None:
         return read_documents(names, order.results)
     plan.check_zoo(names, order.checkpoints)

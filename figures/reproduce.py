@@ -17,6 +17,7 @@ from analyses import plan
 from analyses.command import BAD_INPUT, FAILED, OK, Entry, say
 from analyses.files import check_document_target, write_file
 from figures import cli, drawing, page
+from figures.explorer import page as explorer
 
 TIMING_FILE = "timing.json"
 
@@ -29,6 +30,7 @@ def reproduce(entries: dict[str, Entry], order: cli.Order) -> int:
     for name in asks:
         check_document_target(order.out / f"{name}.json", key="analysis", name=name, overwrite=order.overwrite)
     page.check_target(order.out / page.FILE, overwrite=order.overwrite)
+    explorer.check_target(order.out / explorer.FILE, overwrite=order.overwrite)
     pictures = dataclasses.replace(
         order,
         out=order.out / "figures",
@@ -49,6 +51,8 @@ def reproduce(entries: dict[str, Entry], order: cli.Order) -> int:
     end = time.monotonic()
     timing = timing_of(run, analyses=analysed - start, figures=end - analysed, jobs=order.jobs)
     write_file(order.out / TIMING_FILE, json.dumps(timing, indent=1) + "\n")
+    if explorer.ANALYSIS in run.documents:
+        explorer.write(order.out, run.documents[explorer.ANALYSIS], back=page.FILE)
     written = page.write(order.out, drawn, run.documents, timing)
     failures = [f"{name}: {line}" for name, document in run.documents.items() for line in document.failures]
     for line in failures:

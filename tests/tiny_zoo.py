@@ -36,6 +36,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "smoothing_source": {"batch": 32},
     "nearest_estimator": {"batch": 32},
     "dynamics": {"batch": 32},
+    "explorer": {"batch": 64, "sequences": 2, "draws": 64},
 }
 _shipped_asks = plan.shipped_asks
 

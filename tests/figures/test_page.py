@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,8 +12,10 @@ import pytest
 from analyses import plan
 from analyses.command import read_entries
 from figures import cli, drawing, page
+from figures.explorer import page as explorer
 from figures.verdict import WORDS, Check, Verdict, judged
 from tests import tiny_zoo
+from tests.figures.chromium import WIDTHS
 
 pytestmark = pytest.mark.xdist_group("page")  # one process makes the page that all these tests look at
 
@@ -141,42 +141,26 @@ def test_foreign_page_is_kept(tmp_path):
     page.check_target(file, overwrite=True)
 
 
-def browser() -> str:
-    """An installed Chromium; without one the test is skipped, except where it must run."""
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if found := shutil.which(name):
-            return found
-    if os.environ.get("INTERP_NEEDS_BROWSER"):
-        pytest.fail("no Chromium is installed, though INTERP_NEEDS_BROWSER is set")
-    pytest.skip("no Chromium is installed; the page was not opened in a browser")
-
-
-@pytest.mark.parametrize("width", [1280, 390])
-def test_page_opens_in_a_browser(made, width):
-    program = browser()
-    from playwright.sync_api import sync_playwright
-
-    requests, complaints = [], []
-    with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=program)
-        view = chromium.new_page(viewport={"width": width, "height": 900})
-        view.on("request", lambda request: requests.append(request.url))
-        view.on("console", lambda message: complaints.append(message.text))
-        view.on("pageerror", lambda error: complaints.append(str(error)))
-        address = (made["out"] / page.FILE).resolve().as_uri()
-        view.goto(address)
-        images = view.eval_on_selector_all(
+@pytest.mark.parametrize("width", WIDTHS)
+def test_page_opens_in_a_browser(chromium, made, width):
+    address = (made["out"] / page.FILE).resolve().as_uri()
+    with chromium.opened(address, width=width) as tab:
+        images = tab.view.eval_on_selector_all(
             "img", "all => all.map(one => [one.complete, one.naturalWidth, one.alt, one.getBoundingClientRect().width])"
         )
-        titles = view.eval_on_selector_all("section.figure", "all => all.map(one => one.id)")
-        overflow = view.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        chromium.close()
+        titles = tab.view.eval_on_selector_all("section.figure", "all => all.map(one => one.id)")
+        assert tab.overflow() == 0
+        assert tab.fetched() == []
+        assert tab.complaints == []
     assert sorted(titles) == sorted(ENTRIES)
     assert len(images) == len(ENTRIES)
     assert all(complete and natural > 300 and alt and shown > 100 for complete, natural, alt, shown in images)
-    assert not complaints
-    assert all(url == address or url.startswith("data:") for url in requests)
-    assert overflow <= 0
+
+
+def test_explorer_is_written_beside_the_page_and_leads_back_to_it(made):
+    text = (made["out"] / explorer.FILE).read_text()
+    assert f'href="{page.FILE}"' in text
+    assert len(text.encode()) < explorer.MOST_BYTES
 
 
 @pytest.mark.parametrize("name", ["mech_main", "lag_pairs"])

@@ -1,0 +1,143 @@
+"""What the explorer needs of a checkpoint: its weights, a few sequences, their true laws and Bayes's answers.
+
+`python -m figures explorer` puts these rows into one page, in which a model's forward pass and the estimators are
+computed anew whenever a slider or a token changes. Only what a page cannot compute is stored: the true law after every
+position, and the Bayes predictor after the last token. beta and kappa are those of `beta_kappa`, where the sliders
+start.
+
+    python -m analyses explorer CKPT
+    python -m analyses explorer CKPT --sequences 4 --draws 1000
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from analyses.ask import Ask, near
+from analyses.options import CheckpointOptions, option
+from interp.results import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+
+    from analyses.subject import Subject
+    from interp.hooked.checkpoint import CheckpointInfo
+
+KIND = "checkpoint"
+COLUMNS = ("beta_1", "beta_2", "kappa", "fit_success", "bayes_error", "weight_bytes")
+LENGTHS = (32, 64)  # those that a screen has room for
+LAW_DIGITS = 7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(CheckpointOptions):
+    sequences: int = option(8, "sequences to keep (default: %(default)s)", metavar="N", least=1)
+    draws: int = option(4000, "of the Bayes predictor (default: %(default)s)", metavar="N", least=16)
+
+
+def shown(zoo: list[Subject]) -> list[Subject]:
+    """Both lengths: every seed of the small one-hot models, the first of the standard ones; not the paper's rate."""
+    zoo = [one for one in zoo if one.training.get("protocol") != "paper"]
+    small = [one for one in zoo if one.info.one_hot]
+    large = [one for one in zoo if not one.info.one_hot]
+    return near(*LENGTHS)(small) + near(*LENGTHS, seeds=1)(large)
+
+
+ASK = Ask(select=shown, options=Options(batch=256), cost=0.4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveModel(Result):
+    """A model that can be run elsewhere, and sequences to run it on.
+
+    config        its description, as `config.json` has it
+    tensors       [{name, shape, dtype, data}]: every weight in base64, little-endian; data is empty for all zeros
+    prior         what the sequences are drawn from
+    sequences     [{tokens, laws, bayes}]: tokens without BOS, the true law after each position, and the Bayes predictor
+                  after the last one
+    bayes_error   typical Monte Carlo error of a probability in `bayes`; 0 in closed form
+    beta, kappa   of the match scores, as `beta_kappa` fits them; None where that fit is not to be trusted
+    fit_success, fit_message   whether it is, and why not
+    weight_bytes  what the weights take
+    """
+
+    config: dict[str, Any]
+    tensors: list[dict[str, Any]]
+    prior: dict[str, Any]
+    sequences: list[dict[str, Any]]
+    bayes_error: float
+    beta: list[float] | None
+    kappa: float | None
+    fit_success: bool
+    fit_message: str
+    weight_bytes: int
+
+    def table(self) -> pd.DataFrame:
+        """One row per sequence: its tokens, and the Bayes predictor after the last one."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "sequence": range(len(self.sequences)),
+                "tokens": ["".join(map(str, one["tokens"])) for one in self.sequences],
+                **{
+                    f"bayes_{symbol}": [one["bayes"][symbol] for one in self.sequences]
+                    for symbol in range(self.config["vocab"])
+                },
+            }
+        )
+
+
+def applies(info: CheckpointInfo) -> str | None:
+    return "the page runs the suite's own models" if info.model["family"] == "foreign" else None
+
+
+def analyse(subject: Subject, options: Options) -> LiveModel:
+    from interp.estimators.bayes import bayes_predictive
+    from interp.instruments.beta_kappa import fit_scores
+    from interp.results import provenance
+
+    chains = subject.chains
+    tokens = chains.tokens[: options.sequences]
+    laws = chains.laws()[: options.sequences]
+    bayes = bayes_predictive(tokens, prior=subject.prior, draws=options.draws, seed=options.seed)
+    fit = fit_scores(subject.capture())
+    tensors = [
+        packed(name, value) for name, value in subject.model.named_parameters() if not name.startswith("pos_embed")
+    ]
+    return LiveModel(
+        config=dict(subject.model_config),
+        tensors=tensors,
+        prior=subject.prior.to_dict(),
+        sequences=[
+            {"tokens": row.tolist(), "laws": rounded(law), "bayes": rounded(mean)}
+            for row, law, mean in zip(tokens, laws, bayes.mean, strict=True)
+        ],
+        bayes_error=bayes.error,
+        beta=fit.beta.tolist() if fit.success else None,
+        kappa=fit.kappa if fit.success else None,
+        fit_success=fit.success,
+        fit_message=fit.message,
+        weight_bytes=sum(len(one["data"]) for one in tensors),
+        success=bayes.success,
+        message="" if bayes.success else f"Bayes predictor: {bayes.message}",
+        provenance=provenance(seed=options.seed, checkpoint=str(subject.path), prior=subject.prior.to_dict()),
+    )
+
+
+def packed(name: str, value: torch.Tensor) -> dict[str, Any]:
+    """A tensor as text."""
+    array = value.detach().cpu().numpy()
+    array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    data = base64.b64encode(array.tobytes()).decode() if array.any() else ""
+    return {"name": name, "shape": list(array.shape), "dtype": str(value.dtype).removeprefix("torch."), "data": data}
+
+
+def rounded(values: torch.Tensor) -> Any:
+    """Nested lists with as many decimals as a page shows, and more."""
+    if values.ndim:
+        return [rounded(part) for part in values]
+    return round(float(values), LAW_DIGITS)

@@ -1,0 +1,132 @@
+"""Puts the explorer together: scripts, style, and the rows of the analysis `explorer`, in one file."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from analyses.command import BadInput, say
+from analyses.documents import Document
+from analyses.files import write_file
+from models.families import find_family
+
+FILE = "explorer.html"
+ANALYSIS = "explorer"
+MARK = '<meta name="generator" content="interp: python -m figures explorer">'
+FOLDER = Path(__file__).parent
+SCRIPTS = ("estimators.js", "forward.js", "picture.js", "app.js")
+MOST_BYTES = 3_000_000
+GROUPS = {
+    ("hierarchical", True): "hierarchical prior, with BOS",
+    ("hierarchical", False): "hierarchical prior, without BOS",
+    ("independent", True): "independent prior, with BOS",
+    ("independent", False): "independent prior, without BOS",
+}
+FAMILY_ORDER = ("disentangled", "construction", "standard")  # the smallest trained models first
+KEPT = ("config", "tensors", "prior", "sequences", "bayes_error", "beta", "kappa", "fit_success")
+
+
+def check_target(file: Path, *, overwrite: bool) -> None:
+    """Refuse to replace a page that is not ours."""
+    if file.exists() and not overwrite and MARK not in file.read_text(errors="replace"):
+        raise BadInput(f"{file} is no explorer of ours; --overwrite replaces it")
+
+
+def write(out: Path, document: Document, *, back: str | None = None) -> Path:
+    """Write the explorer of these rows, with a link back to a page beside it; returns its path."""
+    file = out / FILE
+    text, left_out = explorer(document.rows, document.provenance, back=back)
+    if left_out:
+        say(f"warning: the explorer has no room for {', '.join(left_out)}")
+    write_file(file, text)
+    return file
+
+
+def explorer(
+    rows: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any], *, back: str | None = None
+) -> tuple[str, list[str]]:
+    """The page, and the names of the models that it has no room for: the largest go first."""
+    if not rows:
+        raise BadInput("no checkpoint to explore: expected trained models below --checkpoints")
+    models = sorted((entry(row) for row in rows), key=_order)
+    left_out: list[str] = []
+    text = page(models, provenance, back=back)
+    while len(text.encode()) > MOST_BYTES and len(models) > 1:
+        largest = max(models, key=lambda one: len(json.dumps(one["tensors"])))
+        models = [one for one in models if one is not largest]
+        left_out.append(largest["name"])
+        text = page(models, provenance, back=back)
+    return text, left_out
+
+
+def entry(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page is told of one model."""
+    subject = row["subject"]
+    name = "/".join(PurePath(row["checkpoint"]).parts[-3:])
+    run = f", {subject['protocol']} run" if subject["protocol"] == "long" else ""
+    seed = "" if subject["seed"] is None else f", seed {subject['seed']}"
+    return {
+        "name": name,
+        "label": f"{find_family(subject['family']).label}, T = {subject['length']}{seed}{run}",
+        "group": GROUPS[subject["prior"], subject["bos"]],
+        "about": about(row, name),
+        "subject": subject,
+        **{field: row[field] for field in KEPT},
+    }
+
+
+def about(row: Mapping[str, Any], name: str) -> str:
+    """Where beta and kappa come from, and how sure the stored answers are."""
+    config = row["config"]
+    words = f"{name}: k = {config['order']}, |V| = {config['vocab']}, T = {config['length']}. "
+    if row["fit_success"]:
+        numbers = ", ".join(f"beta_{lag} = {value:.3f}" for lag, value in enumerate(row["beta"], start=1))
+        kappa = "" if row["kappa"] is None else f", kappa = {row['kappa']:.3f}"
+        words += f"The sliders start at the law fitted to its match scores: {numbers}{kappa}. "
+    else:
+        words += f"No law is fitted to its match scores, so the sliders start at 2 and 3: {row['fit_message']}. "
+    if row["bayes_error"]:
+        words += (
+            "Bayes's answer is stored for the last query of the sequences as drawn, with a Monte Carlo error of "
+            f"{row['bayes_error']:.1g}."
+        )
+    return words
+
+
+def page(models: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any], *, back: str | None) -> str:
+    """The whole file."""
+    groups = [
+        {"name": group, "models": [one["name"] for one in models if one["group"] == group]}
+        for group in _distinct(one["group"] for one in models)
+    ]
+    hidden = ("subject", "group")
+    shown = [{key: value for key, value in one.items() if key not in hidden} for one in models]
+    data = json.dumps({"models": shown, "groups": groups}, separators=(",", ":"), allow_nan=False)
+    commit = provenance.get("commit") or "unknown"
+    parts = {
+        "mark": MARK,
+        "back": "" if back is None else f'<p><a href="{html.escape(back)}">All results</a></p>\n',
+        "style": (FOLDER / "style.css").read_text().strip(),
+        "origin": html.escape(f"Made by python -m figures explorer; commit {commit}."),
+        "data": data.replace("</", "<\\/"),
+        "script": "\n".join((FOLDER / name).read_text().strip() for name in SCRIPTS),
+    }
+    text = (FOLDER / "template.html").read_text()
+    for name, part in parts.items():
+        text = text.replace("{{" + name + "}}", part)
+    return text
+
+
+def _order(one: Mapping[str, Any]) -> tuple[Any, ...]:
+    subject = one["subject"]
+    family = subject["family"]
+    place = FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER)
+    kinds = list(GROUPS.values())
+    return kinds.index(one["group"]), place, subject["length"], subject["protocol"] == "long", subject["seed"] or 0
+
+
+def _distinct(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))

@@ -1,0 +1,80 @@
+"""Pages in a real browser: an installed Chromium through playwright, with what they asked for and complained of."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WIDTHS = (1400, 800, 390)
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+def installed() -> str:
+    """An installed Chromium; without one the test is skipped, except where it must run."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    if os.environ.get("INTERP_NEEDS_BROWSER"):
+        pytest.fail("no Chromium is installed, though INTERP_NEEDS_BROWSER is set")
+    pytest.skip("no Chromium is installed; the page was not opened in a browser")
+
+
+class Tab:
+    """One page, and all that it asked for or complained of."""
+
+    def __init__(self, view: Any) -> None:
+        self.view = view
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        view.on("request", lambda request: self.requests.append(request.url))
+        view.on("console", lambda message: self.complaints.append(message.text))
+        view.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def fetched(self) -> list[str]:
+        """What was asked for from another machine."""
+        return [url for url in self.requests if not url.startswith(("file:", "data:"))]
+
+    def overflow(self) -> int:
+        """By how many pixels the page is wider than the window."""
+        return max(0, int(self.view.evaluate(OVERFLOW)))
+
+    def violations(self) -> list[str]:
+        """What axe-core finds wrong: contrast, names, roles, alt texts, headings."""
+        import axe_playwright_python
+
+        self.view.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
+        found = self.view.evaluate("axe.run()")["violations"]
+        return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}" for one in found]
+
+
+class Browser:
+    """A running Chromium. `opened` shows a page in a tab of its own; the browser itself starts once for all tests."""
+
+    def __init__(self, chromium: Any) -> None:
+        self.chromium = chromium
+
+    @contextmanager
+    def opened(self, address: str, *, width: int = 1400, scheme: str = "light") -> Iterator[Tab]:
+        view = self.chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        tab = Tab(view)
+        view.goto(address)
+        yield tab
+        view.close()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """The browser of this process."""
+    program = installed()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=program)
+        yield Browser(running)
+        running.close()
