@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("mass.full", "mass.partial", "mass.none", "mass.bos", "mass.early", "sequence")
-ASK = Ask(select=not_long(near(64, 128, seeds=1)), cost=0.2)
+ASK = Ask(select=not_long(near(32, 64, 128, seeds=1)), cost=0.2)
 LEAST_MATCHES = 2
 DIGITS = 6  # what the pictures can show, and more
 
@@ -44,7 +44,8 @@ class Attention(Result):
     weights        [key] match attention of the last query
     mass           kind -> its share of `weights`
     law            [vocab] the predicted law of the next token
-    copy_pattern   [head, query, key] after the softmax
+    copy_scores    [head, query, key] before the softmax; None where a key is masked
+    copy_pattern   [head, query, key] after it
     match_scores   [query, key] before the softmax; None where a key is masked
     match_pattern  [query, key] after it
     copy_bias      [head, distance] r_{i-j} of the copy heads
@@ -67,6 +68,7 @@ class Attention(Result):
     weights: list[float]
     mass: dict[str, float]
     law: list[float]
+    copy_scores: list[list[list[float | None]]]
     copy_pattern: list[list[list[float]]]
     match_scores: list[list[float | None]]
     match_pattern: list[list[float]]
@@ -150,6 +152,7 @@ def one_sequence(model: InductionTransformer, tokens: torch.Tensor) -> dict[str,
         "weights": shortened(weights),
         "mass": kind_masses(weights, kinds),
         "law": predict(model, tokens)[0].tolist(),
+        "copy_scores": shortened(copy_scores(model, tokens)),
         "copy_pattern": shortened(cap.copy_pattern[0]),
         "match_scores": shortened(cap.match_scores[0, 0]),
         "match_pattern": shortened(cap.match_pattern[0, 0]),
@@ -158,6 +161,23 @@ def one_sequence(model: InductionTransformer, tokens: torch.Tensor) -> dict[str,
         "match_weight": match_weight,
     }
     return {**seen, **readings(seen, order=config.order, vocab=config.vocab)}
+
+
+def copy_scores(model: InductionTransformer, tokens: torch.Tensor) -> torch.Tensor:
+    """[head, query, key]: the copy heads' scores before the softmax, on the first of the sequences."""
+    import torch
+    from torch.nn import functional
+
+    if model.config.bos:
+        tokens = functional.pad(tokens, (1, 0), value=model.config.vocab)
+    seen: list[torch.Tensor] = []
+
+    def keep(scores: torch.Tensor, hook: object) -> None:
+        seen.append(scores[0])
+
+    with torch.no_grad():
+        model.run_with_hooks(tokens[:1], stop_at_layer=1, fwd_hooks=[("blocks.0.attn.hook_attn_scores", keep)])
+    return seen[0]
 
 
 def readings(seen: dict[str, Any], *, order: int, vocab: int) -> dict[str, Any]:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from interp.chains.priors import Prior
     from interp.estimators.optimal import OptimalParameters
 
+TUNED_ALPHA = "add-alpha, tuned"
+ALPHA_SHARE = 4  # of the tuning draws, one in so many: one number needs fewer sequences than several
 HARD = 100.0  # the beta of the paper's hard construction
 
 
@@ -73,6 +75,7 @@ def estimators(
     yield classical("maximum likelihood", maximum_likelihood, **shape)
     for alpha in alphas:
         yield additive(prior, alpha)
+    yield tuned_additive(prior, length=length, draws=draws, seed=seed, cache=cache)
     weights = tuned_weights(prior, length=length, draws=draws, seed=seed, cache=cache)
     yield classical("jelinek-mercer", smoothers.jelinek_mercer, vocab=prior.vocab, weights=weights)
     yield classical("katz", smoothers.katz, **shape)
@@ -82,6 +85,18 @@ def estimators(
     yield classical("kneser-ney", smoothers.kneser_ney, **shape)
     yield classical("context tree weighting", context_tree_weighting, **shape)
     yield from constructions(prior, length=length, draws=draws, seed=seed, cache=cache)
+
+
+def tuned_additive(prior: Prior, *, length: int, draws: int, seed: int, cache: Cache) -> Predictor:
+    """add-alpha with the alpha that is best at this length, tuned on other sequences of the prior."""
+    from interp.estimators.soft_matching import add_alpha
+    from interp.estimators.tuned_alpha import tune_add_alpha
+
+    key = {"what": "alpha", "prior": prior.to_dict(), "length": length, "draws": draws, "seed": seed}
+    alpha: float = cache.value(
+        key, lambda: tune_add_alpha(prior, length=length, draws=draws // ALPHA_SHARE, seed=seed + 1).alpha
+    )
+    return classical(TUNED_ALPHA, add_alpha, order=prior.order, vocab=prior.vocab, alpha=alpha)
 
 
 def tuned_weights(prior: Prior, *, length: int, draws: int, seed: int, cache: Cache) -> list[float]:

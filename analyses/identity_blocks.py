@@ -32,7 +32,7 @@ class Options(CheckpointOptions):
     )
 
 
-ASK = Ask(select=not_long(near(64, seeds=1)), cost=0.2)
+ASK = Ask(select=not_long(near(64)), cost=0.2)
 
 
 def analyse(subject: Subject, options: Options) -> IdentityBlocks:

@@ -6,7 +6,8 @@
 
 One row per prior, length and predictor (fig:kl_vs_position): KL(truth || prediction) in nats at the last
 position, its standard error, and its excess over the Bayes predictor on the same sequences, in nats and as a
-share of Bayes' own KL; also how far it lies below the best of the add-alphas. The floor for infinite KLs is stated
+share of Bayes' own KL; also how far it lies below the best of the add-alphas, those of --alphas and the one whose
+alpha is tuned for that length on other sequences (`alpha` says which it is). The floor for infinite KLs is stated
 and so is how often it was needed: where that is often, the number is about the floor. Checkpoints are measured at
 the length they were trained on. Results are cached by content: a second run is instant.
 """
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from analyses.ask import Ask
-from analyses.estimators import estimators
+from analyses.estimators import TUNED_ALPHA, estimators
 from analyses.heldout import Measured, Sequences, excess_columns, measure, measure_bayes
 from analyses.options import PAPER_LENGTHS, PRIOR_FORMS, ChainOptions, ZooOptions, option
 from analyses.subject import Study
@@ -79,15 +80,22 @@ def study_piece(options: Options, piece: Place, cache: Cache) -> Study:
     prior = parse_prior(piece.prior, order=options.order, vocab=options.vocab)
     sequences = Sequences(prior=prior, batch=options.batch, length=piece.length, seed=options.seed)
     bayes = measure_bayes(sequences, cache, draws=options.draws)
-    named: list[tuple[dict[str, Any], Measured]] = [({"predictor": "bayes", "group": "bayes", "subject": None}, bayes)]
+    named: list[tuple[dict[str, Any], Measured]] = [
+        ({"predictor": "bayes", "group": "bayes", "subject": None, "alpha": None}, bayes)
+    ]
     others = estimators(
         prior, length=piece.length, alphas=options.alphas, draws=TUNING_DRAWS, seed=options.seed, cache=cache
     )
     subjects = [one for one in find_subjects(options.zoo) if one.trained_on(prior, length=piece.length)]
     for predictor in itertools.chain(others, map(predictor_of, subjects)):
-        names = {"predictor": predictor.name, "group": predictor.group, "subject": predictor.subject}
+        names = {
+            "predictor": predictor.name,
+            "group": predictor.group,
+            "subject": predictor.subject,
+            "alpha": predictor.key.get("alpha"),
+        }
         named.append((names, measure(sequences, predictor, cache)))
-    wanted = {f"add-{alpha:g}" for alpha in options.alphas}
+    wanted = {TUNED_ALPHA, *(f"add-{alpha:g}" for alpha in options.alphas)}
     rival, best = min(
         ((names["predictor"], measured) for names, measured in named if names["predictor"] in wanted),
         key=lambda pair: pair[1].values.mean(),

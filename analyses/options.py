@@ -29,7 +29,7 @@ ZOO = ROOT / "models" / "checkpoints"
 CACHE = Path("results") / "cache"
 DEFAULT_BATCH = 512
 PAPER_LENGTHS = (32, 64, 128, 192, 256, 384, 512, 768, 1024)
-PRIOR_FORMS = "independent[:ALPHA] or hierarchical[:ETA,...[:ETA0]]"
+PRIOR_FORMS = "independent[:ALPHA,...] or hierarchical[:ETA,...[:ETA0]]"
 
 Chosen = TypeVar("Chosen", bound="Options")
 

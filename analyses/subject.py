@@ -170,7 +170,8 @@ def prior_text(values: dict[str, Any]) -> str:
     'hierarchical:5'
     """
     if values["kind"] == "independent":
-        return f"independent:{values['alpha']:g}"
+        alpha = values["alpha"] if isinstance(values["alpha"], (list, tuple)) else [values["alpha"]]
+        return f"independent:{','.join(f'{value:g}' for value in alpha)}"
     if values["kind"] == "hierarchical":
         eta = values["eta"] if len(set(values["eta"])) > 1 else values["eta"][:1]
         root = "" if values["eta0"] == 1 else f":{values['eta0']:g}"

@@ -34,6 +34,9 @@ CLAIMS = [
     ("estimators", "sub_ngrams", "lemma:transformer_estimator"),
     ("estimators", "mixture", "corollary:mixture"),
     ("estimators", "jelinek_mercer", "eq:jelinek_mercer"),
+    ("gradient", "transformer_gradient", "eq:transformer_gradient"),
+    ("gradient", "first_order", "lemma:first_order"),
+    ("gradient", "approx_condition", "eq:approx_gradient_condition"),
     ("adaptive_beta", "closed_form", "lemma:optimal_beta"),
     ("adaptive_beta", "three_methods", "lemma:optimal_beta"),
     ("backoff", "katz_where_covered", "sec:interpretation"),
@@ -90,8 +93,8 @@ def study(options: Options, cache: Cache) -> Study:
 
 def check_of(module: str, function: str) -> Callable[[int, int], Claim]:
     """The function that checks a claim. Its modules are imported by name here, so that the cache sees them."""
-    from analyses.claims import adaptive_beta, backoff, blocks, estimators, invariance, priors
+    from analyses.claims import adaptive_beta, backoff, blocks, estimators, gradient, invariance, priors
 
-    modules = {one.__name__: one for one in (adaptive_beta, backoff, blocks, estimators, invariance, priors)}
+    modules = {one.__name__: one for one in (adaptive_beta, backoff, blocks, estimators, gradient, invariance, priors)}
     check: Callable[[int, int], Claim] = getattr(modules[f"analyses.claims.{module}"], function)
     return check

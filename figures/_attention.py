@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 FORBIDDEN = 1000.0  # scores and biases of this size are a construction's "always" and "never", not values to compare
 PAGE_FIELDS = ("copy_bias", "match_bias", "match_weight", "copy_pattern", "match_scores", "match_pattern")
+SCORE_RANGE = 8.0  # nats below the best key: e^-8 is 0.0003
 WEIGHT_TICKS = (0.0, 0.05, 0.2, 0.5, 1.0)
 
 
@@ -63,11 +64,55 @@ def copy_panel(ax: Axes, row: Row, place: int) -> Axes:
     """
     copy = by_lag(row)[place]
     attention_heatmap(ax, np.array(row["copy_pattern"][copy["head"]]), first_position=1 - bos_offset(row))
+    return _with_ticks(_copy_words(ax, copy), row)
+
+
+def _copy_words(ax: Axes, copy: dict[str, Any]) -> Axes:
     words = [f"head {copy['head']}", f"lag {copy['lag']}: {copy['share']:.2f}"]
     if copy["bos"] >= SPREAD:  # then the last query differs from the rest
         words.append(f"last: {copy['last']:.2f}")
     ax.text(0.97, 0.96, "\n".join(words), transform=ax.transAxes, ha="right", va="top", fontsize=6)
+    return ax
+
+
+def copy_score_panel(ax: Axes, row: Row, place: int) -> Axes:
+    """The scores of a copy head below each query's largest, with the words of `copy_panel`."""
+    copy = by_lag(row)[place]
+    below_best_panel(ax, row["copy_scores"][copy["head"]], row)
+    return _with_ticks(_copy_words(ax, copy), row)
+
+
+def match_score_panel(ax: Axes, row: Row) -> Axes:
+    """The match head's scores below each query's largest."""
+    below_best_panel(ax, row["match_scores"], row, mark_last=True)
     return _with_ticks(ax, row)
+
+
+def below_best_panel(ax: Axes, scores: Sequence[Sequence[float | None]], row: Row, *, mark_last: bool = False) -> Axes:
+    """Scores less the largest of their query: the softmax sees no more than that, so that heads share one scale.
+
+    What lies `SCORE_RANGE` or more below has less than e^-SCORE_RANGE of the weight of the best key, and is white.
+    """
+    values = np.array(scores, dtype=np.float64)
+    relative = values - np.nanmax(values, axis=-1, keepdims=True)
+    score_heatmap(
+        ax,
+        np.where(np.isfinite(relative), np.maximum(relative, -SCORE_RANGE), relative),
+        lowest=-SCORE_RANGE,
+        highest=0.0,
+        first_position=1 - bos_offset(row),
+        mark_last=mark_last,
+    )
+    return ax
+
+
+def below_best_bar(figure: Figure | SubFigure, panels: Sequence[Axes], **options: Any) -> None:
+    """The colour bar of `below_best_panel`, common to all panels that have a picture."""
+    drawn = [panel for panel in panels if panel.images]
+    if drawn:
+        label = "score below the query's largest (nats)"
+        bar = figure.colorbar(drawn[0].images[0], ax=list(panels), label=label, extend="min", **options)
+        bar.ax.minorticks_off()
 
 
 def match_panel(ax: Axes, row: Row) -> Axes:

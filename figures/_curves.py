@@ -49,6 +49,7 @@ LOOKS = {
     "add-0.1": Look(label="add-0.1", colour="#7f7f7f", line=":"),
     "add-0.5": Look(label="add-0.5", colour="#7f7f7f", line="--"),
     "add-1": Look(label="add-1", colour="#7f7f7f", line="-."),
+    "add-alpha, tuned": Look(label=r"add-$\alpha$, $\alpha$ tuned for each $T$", colour="#7f7f7f", width=1.4),
     "jelinek-mercer": Look(label="Jelinek-Mercer, tuned", colour="#b08968", line="-"),
     "katz": Look(label="Katz", colour="#b08968", line="--"),
     "katz, absolute": Look(label="Katz, absolute", colour="#b08968", line="-."),

@@ -76,6 +76,25 @@ def shown(rows: Sequence[Row], *, length: int = SHOWN_LENGTH) -> list[tuple[Sett
     return [(setting, row) for setting, row in found if row is not None]
 
 
+def seeds_shown(rows: Sequence[Row], *, length: int = SHOWN_LENGTH) -> list[tuple[Setting, list[Row]]]:
+    """The same with the rows of every seed at that length, the one that is shown first."""
+    return [
+        (setting, [other for other in all_of(rows, setting) if other["subject"]["length"] == row["subject"]["length"]])
+        for setting, row in shown(rows, length=length)
+    ]
+
+
+def spread(values: Iterable[float], form: str = ".3f") -> str:
+    """`0.97`, or `0.95 to 0.97` of several seeds.
+
+    >>> spread([0.5]), spread([0.5, 0.25, 0.5], ".2f")
+    ('0.500', '0.25 to 0.50')
+    """
+    found = sorted(values)
+    low, high = (format(value, form) for value in (found[0], found[-1]))
+    return low if low == high else f"{low} to {high}"
+
+
 def only(row: Row, *fields: str) -> Row:
     """The row's identity and the fields that are drawn."""
     return {name: row[name] for name in ("checkpoint", "subject", *fields)}

@@ -4,6 +4,7 @@
     python -m figures kl_vs_position --out DIR             DIR/kl_vs_position.{pdf,png,json}
     python -m figures all --checkpoints runs --out DIR     every figure, of the checkpoints below a directory
     python -m figures all --results results --out DIR      every figure, from results made before
+    python -m figures mech_main --protocol paper           the runs of the paper's protocol instead of the main ones
     python -m figures explorer --out results               results/explorer.html: models and estimators, live in a page
     python -m figures reproduce --out results              every analysis, every figure, both pages
 
@@ -27,7 +28,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analyses import plan
@@ -50,6 +51,7 @@ from analyses.pool import run_jobs
 from analyses.report import clipped
 from figures import drawing
 from figures.drawing import Drawn
+from figures.rows import BESIDE, only_beside, with_main
 
 FOLDER = Path(__file__).parent
 FORMATS = ("pdf", "png", "svg")
@@ -78,6 +80,7 @@ class Order:
     cache: Path
     jobs: int
     overwrite: bool
+    protocol: str | None = None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -114,7 +117,7 @@ def run(argv: list[str]) -> int:
     chosen = list(entries.values()) if name == ALL.name else [entries[name]]
     for entry in chosen:
         drawing.check_figure_target(entry.name, out=order.out, formats=order.formats, overwrite=order.overwrite)
-    documents = documents_for(chosen, order)
+    documents = of_protocol(documents_for(chosen, order), order.protocol)
     unread = say_errors(documents)
     drawn, errors = draw_all(chosen, documents, order)
     print("\n".join(str(file) for one in drawn for file in one.files))
@@ -194,6 +197,12 @@ def make_parser(entry: Entry) -> Parser:
         default=os.cpu_count() or 1,
         help="processes that run analyses (default: one for each core)",
     )
+    parser.add_argument(
+        "--protocol",
+        choices=BESIDE,
+        help="draw the runs of this protocol in the place of the main ones (default: the main ones; where there are "
+        "none below --checkpoints, what is there)",
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace files that are not earlier figures")
     return parser
 
@@ -218,6 +227,7 @@ def read_arguments(entry: Entry, argv: Sequence[str]) -> Order:
         cache=given.out / "cache" if given.cache is None else given.cache,
         jobs=given.jobs,
         overwrite=given.overwrite,
+        protocol=given.protocol,
     )
 
 
@@ -235,6 +245,20 @@ def documents_of(analyses: Sequence[str], order: Order) -> dict[str, Document | 
     with contextlib.redirect_stdout(sys.stderr):
         run = plan.run_plan(plan.asks_for(names), zoo=order.checkpoints, cache=order.cache, jobs=order.jobs)
     return dict(run.documents)
+
+
+def of_protocol(documents: Mapping[str, Document | BadInput], protocol: str | None) -> dict[str, Document | BadInput]:
+    """The results with the runs of a protocol in the place of the main ones; see `figures.rows.with_main`."""
+    read = [document for document in documents.values() if isinstance(document, Document)]
+    if protocol is None:
+        protocol = only_beside(row for document in read for row in document.rows)
+        if protocol is None:
+            return dict(documents)
+        say(f"note: all trained models are of the {protocol} protocol; the figures show those")
+    return {
+        name: replace(document, rows=with_main(document.rows, protocol)) if isinstance(document, Document) else document
+        for name, document in documents.items()
+    }
 
 
 def say_errors(documents: Mapping[str, Document | BadInput]) -> bool:

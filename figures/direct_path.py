@@ -92,6 +92,10 @@ def draw_losses(ax: Axes, rows: list[Row]) -> None:
         ax.plot([row[field] for field in POINTS], [place] * len(POINTS), color=colour, linewidth=0.8)
         for field, (_, marker) in POINTS.items():
             ax.plot(row[field], place, marker, color=colour, markersize=8 if marker == "|" else 4)
+        for other in all_of(rows, setting):
+            if other is not row and other["subject"]["length"] == row["subject"]["length"]:
+                below = [other[field] for field in ("kl", "kl_model")]
+                ax.plot(below, [place + 0.18] * 2, "o", color=colour, markersize=1.6, markerfacecolor="none")
     ax.set_xlim(0, None)
     ax.set_xlabel("KL to the truth (nats)")
     ax.set_title("the loss", loc="left")
@@ -149,8 +153,9 @@ def caption(results: Results) -> str:
     return (
         f"Models whose match head is silenced at the last query: all its attention on BOS, or on nothing where there "
         f"is no BOS ({lengths_text(rows)}, {shape_text(rows)}, {seeds_text(rows)}; n = {rows[0]['n']} held-out "
-        f"sequences). (a) KL(truth || prediction) of the uniform law, of the silenced and of the whole model. (b) "
-        f"Where the silenced model is better than the uniform law: share of the variance of its centred "
+        f"sequences). (a) KL(truth || prediction) of the uniform law, of the silenced and of the whole model; small "
+        f"circles, the latter two of the other seeds. (b) Where the silenced model is better than the uniform law: "
+        f"share of the variance of its centred "
         f"log-probabilities that the frequency of a symbol in the sequence explains, whether it is one of the last "
         f"k + 1 tokens, both, and, as control, both of another sequence. (c) Weight that the match scores give to a "
         f"key whose own token x_s equals the query's x_t, x_(t-1), x_(t-2); the paper's law has none. Bars: one "

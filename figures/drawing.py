@@ -20,6 +20,7 @@ from analyses.command import BadInput, Entry
 from analyses.files import check_document_target, write_file
 from analyses.report import json_text
 from figures.panels import MissingPanel
+from figures.rows import protocol_note
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -125,7 +126,7 @@ def draw(drawing: Drawing) -> Drawn:
     record = {
         "figure": drawing.figure,
         "label": drawing.label,
-        "caption": module.caption(results),
+        "caption": " ".join(filter(None, (module.caption(results), protocol_note(results)))),
         "claim": module.CLAIM,
         "verdict": vars(module.verdict(results)),
         "missing": missing,

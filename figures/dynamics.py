@@ -45,7 +45,7 @@ def runs(rows: list[Row]) -> list[Row]:
         kinds = {
             (row["subject"]["family"], row["subject"]["prior"])
             for row in rows
-            if row.get("subject") and row["subject"]["bos"] and beside(row["subject"]["protocol"]) == protocol
+            if row.get("subject") and row["subject"]["bos"] and beside(row["subject"]) == protocol
         }
         for family, prior in sorted(kinds):
             row = nearest(rows, SHOWN_LENGTH, family=family, prior=prior, bos=True, protocol=protocol)

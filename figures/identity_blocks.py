@@ -16,9 +16,11 @@ from figures._instruments import (
     Setting,
     lengths_text,
     only,
+    seeds_shown,
     seeds_text,
     shape_text,
     shown,
+    spread,
 )
 from figures.panels import absent
 from figures.rows import Row
@@ -52,9 +54,9 @@ ROUTES = {"weights": "the weights", "scores": "the scores", "circuit": "the circ
 
 
 def chosen(results: Results) -> Results:
-    """One model of each setting; of each route the maps, not the blocks themselves."""
+    """The seeds of each setting, of which the first is drawn; of each route the maps, not the blocks themselves."""
     rows = []
-    for _, row in shown(results["identity_blocks"]):
+    for row in (row for _, seeds in seeds_shown(results["identity_blocks"]) for row in seeds):
         maps = [
             {name: found[name] for name in ("route", *GRIDS, "identity", "r2", "n", "success", "message")}
             for found in row["maps"]
@@ -136,9 +138,13 @@ def caption(results: Results) -> str:
     rows = results["identity_blocks"]
     if not rows:
         return "Blocks of the match weights: no model was there to be measured."
-    agreement = "; ".join(f"{setting.words} {row['agreement']:.3f}" for setting, row in shown(rows) if row["agreement"])
+    agreement = "; ".join(
+        f"{setting.words} {spread([row['agreement'] for row in seeds if row['agreement']])}"
+        for setting, seeds in seeds_shown(rows)
+        if any(row["agreement"] for row in seeds)
+    )
     return (
-        f"Blocks of the match weights, one model of each setting ({lengths_text(rows)}, {shape_text(rows)}, "
+        f"Blocks of the match weights, the first seed of each setting ({lengths_text(rows)}, {shape_text(rows)}, "
         f"{seeds_text(rows)}), read in two ways: from W_A itself and from the scores on n = {rows[0]['n']} held-out "
         f"sequences; for the standard model from the scores and from its circuits (embedding, OV and QK). Maps: each "
         f"block's part of the squared norm that the softmax can see, block (x_t-a, x_s-b) comparing these two tokens; "
@@ -153,16 +159,21 @@ def caption(results: Results) -> str:
 
 def verdict(results: Results) -> Verdict:
     """Trained models: by either reading, every heavy block is an equality test that no relabeling rivals."""
-    found = [(setting, row) for setting, row in shown(results["identity_blocks"]) if setting.trained]
+    groups = [(setting, seeds) for setting, seeds in seeds_shown(results["identity_blocks"]) if setting.trained]
+    found = [(setting, row) for setting, seeds in groups for row in seeds]
     checks: dict[str, bool] = {}
     measured = []
-    for setting, row in found:
-        for reading in row["maps"]:
-            name = f"{setting.words}, from {ROUTES[reading['route']]}"
-            checks[f"{name}: every heavy block is a I + b J"] = passes(reading)
-            measured.append(f"{name}: worst residual {worst_text(reading)}")
-        if row["agreement"] is not None:
-            checks[f"{setting.words}: both readings agree"] = row["agreement"] >= LEAST_AGREEMENT
+    for setting, seeds in groups:
+        by_route: dict[str, list[dict[str, Any]]] = {}
+        for reading in (reading for row in seeds for reading in row["maps"]):
+            by_route.setdefault(reading["route"], []).append(reading)
+        for route, readings in by_route.items():
+            name = f"{setting.words}, from {ROUTES[route]}"
+            checks[f"{name}: every heavy block is a I + b J"] = all(passes(reading) for reading in readings)
+            measured.append(f"{name}: worst residual {seeds_in_words(readings)}")
+        agreements = [row["agreement"] for row in seeds if row["agreement"] is not None]
+        if agreements:
+            checks[f"{setting.words}: both readings agree"] = min(agreements) >= LEAST_AGREEMENT
     return judged(
         checks,
         measured="; ".join(measured) or "no trained model was measured",
@@ -191,6 +202,19 @@ def worst_text(reading: dict[str, Any]) -> str:
     return "unknown (no heavy block)" if found is None else f"{found[0]:.2g} at block {found[1]}"
 
 
+def seeds_in_words(readings: list[dict[str, Any]]) -> str:
+    """The worst residual of one reading over the seeds, and where the largest of them is."""
+    residuals = [found for reading in readings if (found := worst(reading)) is not None]
+    if len(readings) == 1 or not residuals:
+        return worst_text(readings[0])
+    largest = max(residuals)
+    passed = sum(passes(reading) for reading in readings)
+    return (
+        f"{spread([residual for residual, _ in residuals], '.2g')} over {len(readings)} seeds, largest at block "
+        f"{largest[1]}; {passed} of {len(readings)} pass"
+    )
+
+
 def surprise(found: list[tuple[Setting, Row]]) -> str:
     """Where the weights fail but the scores do not, the head computes equality tests all the same."""
     names = []
@@ -200,4 +224,5 @@ def surprise(found: list[tuple[Setting, Row]]) -> str:
             names.append(setting.words)
     if not names:
         return ""
-    return f". Of {', '.join(names)} the weights are not clean but the scores are: on data the head tests for equality"
+    listed = ", ".join(dict.fromkeys(names))
+    return f". Of {listed} the weights are not clean but the scores are: on data the head tests for equality"

@@ -16,11 +16,14 @@ from figures._instruments import (
     Results,
     lengths_text,
     only,
+    seeds_shown,
     seeds_text,
     shape_text,
     shown,
+    spread,
 )
 from figures.panels import absent, lettered
+from figures.rows import Row
 from figures.verdict import Verdict, judged
 from interp.plotting import pair_heatmap
 
@@ -40,8 +43,8 @@ FIELDS = ("beta", "stderr", "aligned_share", "aligned_share_stderr", "r2", "n", 
 
 
 def chosen(results: Results) -> Results:
-    """One model of each setting."""
-    return {"lag_pairs": [only(row, *FIELDS) for _, row in shown(results["lag_pairs"])]}
+    """The seeds of each setting; the first is drawn."""
+    return {"lag_pairs": [only(row, *FIELDS) for _, rows in seeds_shown(results["lag_pairs"]) for row in rows]}
 
 
 def draw(results: Results) -> Figure:
@@ -88,14 +91,18 @@ def caption(results: Results) -> str:
         return "Weights of all pairs of query block and key block: no model was there to be measured."
     shares = "; ".join(
         f"{setting.words} {row['aligned_share']:.1%} ± {row['aligned_share_stderr']:.1%}"
-        for setting, row in shown(rows)
+        + (
+            f" (all seeds: {spread([one['aligned_share'] for one in group if one['success']], '.1%')})"
+            * (len(group) > 1)
+        )
+        for (setting, row), (_, group) in zip(shown(rows), seeds_shown(rows), strict=True)
         if row["success"]
     )
     failed = sum(not row["success"] for row in rows)
     left_out = f" {failed} without a fit to trust left out." if failed else ""
     return (
         f"Weight beta_{{a,b}} of every pair of query token x_{{t-a}} and key token x_{{s-b}} in the match scores "
-        f"(corollary:inductive), one model of each setting ({lengths_text(rows)}, {shape_text(rows)}, "
+        f"(corollary:inductive), the first seed of each setting ({lengths_text(rows)}, {shape_text(rows)}, "
         f"{seeds_text(rows)}). Least squares over all candidate keys of the last query, with a free level per query "
         f"and a smooth function of the distance; n = {rows[0]['sequences']} held-out sequences. ± is one standard "
         f"error, clustered by sequence. The aligned pairs are framed. Below each map, the share of the explained "
@@ -105,21 +112,18 @@ def caption(results: Results) -> str:
 
 def verdict(results: Results) -> Verdict:
     """Trained models: aligned pairs carry the score, and pairs explain it."""
-    found = [(setting, row) for setting, row in shown(results["lag_pairs"]) if setting.trained]
+    groups = [(setting, rows) for setting, rows in seeds_shown(results["lag_pairs"]) if setting.trained]
     checks = {
-        f"{setting.words}: aligned pairs carry {LEAST_ALIGNED:.0%} of the explained score, R2 >= {LEAST_R2}": bool(
-            row["success"] and row["aligned_share"] >= LEAST_ALIGNED and row["r2"] >= LEAST_R2
+        f"{setting.words}: aligned pairs carry {LEAST_ALIGNED:.0%} of the explained score, R2 >= {LEAST_R2}": all(
+            row["success"] and row["aligned_share"] >= LEAST_ALIGNED and row["r2"] >= LEAST_R2 for row in rows
         )
-        for setting, row in found
+        for setting, rows in groups
     }
-    measured = "; ".join(
-        f"{setting.words}: aligned {row['aligned_share']:.1%}, R2 {row['r2']:.3f}"
-        if row["success"]
-        else f"{setting.words}: no fit ({row['message']})"
-        for setting, row in found
-    )
+    measured = "; ".join(f"{setting.words}: {seeds_in_words(rows)}" for setting, rows in groups)
     weakest = min(
-        (pair for pair in found if pair[1]["success"]), key=lambda pair: pair[1]["aligned_share"], default=None
+        ((setting, row) for setting, rows in groups for row in rows if row["success"]),
+        key=lambda pair: pair[1]["aligned_share"],
+        default=None,
     )
     why = ""
     if weakest is not None:
@@ -128,3 +132,14 @@ def verdict(results: Results) -> Verdict:
             f"Least aligned is {setting.words}: other pairs hold {1 - row['aligned_share']:.1%} of its explained score"
         )
     return judged(checks, measured=measured or "no trained model was measured", why=why)
+
+
+def seeds_in_words(rows: list[Row]) -> str:
+    """What the seeds of one setting show, from the least to the largest."""
+    good = [row for row in rows if row["success"]]
+    failed = [f"no fit ({row['message']})" for row in rows if not row["success"]]
+    if not good:
+        return "; ".join(dict.fromkeys(failed))
+    words = f"aligned {spread([row['aligned_share'] for row in good], '.1%')}, R2 {spread([row['r2'] for row in good])}"
+    words += f" ({len(good)} seeds)" if len(good) > 1 else ""
+    return words + (f", {len(failed)} without a fit" if failed else "")

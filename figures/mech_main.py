@@ -1,6 +1,6 @@
 """The circuit in three families: copies, matching, W_A, the last query.
 
-Left, the attention of the copy heads, ordered by the lag they attend to, and of the match head. Top right, the match
+Left, the scores of the copy heads, ordered by the lag they attend to, and of the match head. Top right, the match
 weights of the two disentangled models. Bottom right, the last query's attention.
 """
 
@@ -26,14 +26,14 @@ CLAIM = (
     "same circuit: sharp copies at lags 1 and 2, then matching that spreads its mass over full and partial matches. "
     "The match weights of the disentangled models lie in the aligned blocks, and the lag-1 block is the larger one."
 )
-LENGTH = 64
+LENGTH = 32  # app:hierarchical_experiments: the main text's figure is of T = 32
 WITH_BLOCKS = tuple(family for family in PAPER if find_family(family).blocks)
 
 
 def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
     """The three families at one length."""
     found = circuit.of_one_length(results["attention"], LENGTH, **circuit.HIERARCHICAL)
-    fields = ("copy_pattern", "match_pattern", "match_weight")
+    fields = ("copy_scores", "match_scores", "match_weight")
     return {"attention": [circuit.kept(row, *fields) for row in found.values()]}
 
 
@@ -62,9 +62,9 @@ def draw_attention(figure: SubFigure, found: dict[str, Row]) -> None:
             if row is None:
                 panels.note(ax, panels.family_missing(family, length))
             elif place < heads:
-                panels.copy_panel(ax, row, place)
+                panels.copy_score_panel(ax, row, place)
             else:
-                panels.match_panel(ax, row)
+                panels.match_score_panel(ax, row)
             ax.set_xlabel("key position" if place == heads else "")
             name = f"copy, lag {place + 1}" if place < heads else "match"
             ax.set_ylabel(f"{name}\nquery position" if column == first else "")
@@ -74,7 +74,7 @@ def draw_attention(figure: SubFigure, found: dict[str, Row]) -> None:
                 ax.set_xticklabels([])
             if column != first and row is not None:
                 ax.set_yticklabels([])
-    panels.weight_bar(figure, list(grid.flat), location="bottom", shrink=0.7, aspect=40)
+    panels.below_best_bar(figure, list(grid.flat), location="bottom", shrink=0.7, aspect=40)
 
 
 def draw_weights(figure: SubFigure, found: dict[str, Row]) -> None:
@@ -116,10 +116,12 @@ def caption(results: dict[str, list[Row]]) -> str:
     words = [
         f"One sequence of the hierarchical prior with BOS through {len(found)} model{'s' if len(found) > 1 else ''} "
         f"({circuit.setting(next(iter(found.values())))}).",
-        "Left: attention of the two copy heads, ordered by the lag they attend to, and of the match head; the number "
+        "Left: scores before the softmax of the two copy heads, ordered by the lag they attend to, and of the match "
+        "head, each less the largest of its query, which is all that the softmax sees "
+        f"(a key {panels.SCORE_RANGE:g} nats below has e^-{panels.SCORE_RANGE:g} of the best one's weight); the number "
         "in a panel is the head's mean weight on its lag over all queries that have a token there "
-        "(`last`: of the last query, where BOS takes some). Colours "
-        "follow the square root of the weight; the red arrow marks the last query, the only one that carries the loss.",
+        "(`last`: of the last query, where BOS takes some). "
+        "The red arrow marks the last query, the only one that carries the loss.",
         "Top right: match weights on one scale, query blocks down and key blocks across, in the order of the lags that "
         "the copy heads write into them.",
         "Bottom right: the last query's match attention, each key coloured by its overlap; the legends give the share "

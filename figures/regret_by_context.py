@@ -57,7 +57,7 @@ def looks(rows: list[Row]) -> dict[str, Look]:
 
 def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
     """All rows but those of runs beside the main ones."""
-    kept = [row for row in results["regret"] if beside((row["subject"] or {}).get("protocol")) is None]
+    kept = [row for row in results["regret"] if beside(row["subject"]) is None]
     return {"regret": kept}
 
 

@@ -47,7 +47,7 @@ def reproduce(entries: dict[str, Entry], order: cli.Order) -> int:
     analysed = time.monotonic()
 
     say(f"== figures, into {pictures.out}")
-    drawn, undrawn = cli.draw_all(list(entries.values()), run.documents, pictures)
+    drawn, undrawn = cli.draw_all(list(entries.values()), cli.of_protocol(run.documents, order.protocol), pictures)
     end = time.monotonic()
     timing = timing_of(run, analyses=analysed - start, figures=end - analysed, jobs=order.jobs)
     write_file(order.out / TIMING_FILE, json.dumps(timing, indent=1) + "\n")

@@ -14,9 +14,11 @@ from figures._instruments import (
     lengths_text,
     note_missing,
     only,
+    seeds_shown,
     seeds_text,
     shape_text,
     shown,
+    spread,
 )
 from figures.panels import absent, lettered
 from figures.rows import Row
@@ -40,9 +42,10 @@ LINEAR_BELOW = 0.01  # nats: the horizontal scale is linear up to here, then log
 
 
 def chosen(results: Results) -> Results:
-    """One model of each setting."""
+    """The seeds of each setting."""
     fields = ("switched", "shares", "readout_uniform", "readout_uniform_stderr", "readout_r2", "floor", "n", "success")
-    return {"smoothing_source": [only(row, *fields) for _, row in shown(results["smoothing_source"])]}
+    groups = seeds_shown(results["smoothing_source"])
+    return {"smoothing_source": [only(row, *fields) for _, rows in groups for row in rows]}
 
 
 def draw(results: Results) -> Figure:
@@ -59,6 +62,8 @@ def draw(results: Results) -> Figure:
         return figure
     alone, parts, uniform = axes
     draw_alone(alone, found)
+    seeds = {SETTINGS.index(setting): rows[1:] for setting, rows in seeds_shown(results["smoothing_source"])}
+    draw_other_seeds(alone, uniform, seeds)
     draw_shares(parts, found)
     draw_uniform(uniform, found)
     for ax in axes:
@@ -107,6 +112,19 @@ def draw_alone(ax: Axes, found: list[tuple[int, Row]]) -> None:
     ax.minorticks_off()
     ax.set_xlabel("rise of KL to the truth (nats)")
     ax.set_title("switched off alone")
+
+
+def draw_other_seeds(alone: Axes, uniform: Axes, seeds: dict[int, list[Row]]) -> None:
+    """A small open circle for each seed beside the one whose bars are drawn."""
+    style: dict[str, Any] = {"markersize": 2.2, "markerfacecolor": "none", "markeredgewidth": 0.5, "zorder": 3}
+    for index, rows in seeds.items():
+        for place, source in enumerate(SOURCES):
+            for row in rows:
+                if (one := switched(row, source)) is not None:
+                    alone.plot(one["change"], index + (place - 1) * 0.26, "o", color="black", **style)
+        for row in rows:
+            if row["readout_uniform"] is not None:
+                uniform.plot(row["readout_uniform"], index, "o", color="black", **style)
 
 
 def rise_text(change: float) -> str:
@@ -170,9 +188,10 @@ def caption(results: Results) -> str:
         return "Sources of smoothing: no model was there to be measured."
     needed = listed_floors(rows)
     return (
-        f"How much of the smoothing comes from partial matches (finite beta), BOS (kappa) and the readout W_O, one "
-        f"model of each setting ({lengths_text(rows)}, {shape_text(rows)}, {seeds_text(rows)}; n = {rows[0]['n']} "
-        f"held-out sequences). (a) Rise of KL(truth || prediction) when one source is switched off and the others "
+        f"How much of the smoothing comes from partial matches (finite beta), BOS (kappa) and the readout W_O: bars "
+        f"are the first seed of each setting, circles the others ({lengths_text(rows)}, {shape_text(rows)}, "
+        f"{seeds_text(rows)}; n = {rows[0]['n']} held-out sequences). (a) Rise of KL(truth || prediction) when "
+        f"one source is switched off and the others "
         f"stay; the scale is linear up to {LINEAR_BELOW} nats and logarithmic above, bars are one standard error over "
         f"sequences (paired). (b) Each source's part (Shapley value) in the rise from all on to all off; sources stand "
         f"in for each other, so a part can be large though the source is not missed alone. (c) The share of the "
@@ -196,17 +215,21 @@ def verdict(results: Results) -> Verdict:
     """Whether the source that the paper names is the one that is missed most."""
     checks: dict[str, bool] = {}
     measured, surprises = [], []
-    for setting, row in shown(results["smoothing_source"]):
-        costs = {source: one["change"] for source in SOURCES if (one := switched(row, source)) is not None}
+    for setting, rows in seeds_shown(results["smoothing_source"]):
+        row = rows[0]
+        every = [costs_of(one) for one in rows]
+        costs = every[0]
         named = "bos" if setting.prior == "independent" and setting.bos else "partial"
         most = max(costs, key=lambda source: costs[source])
-        checks[f"{setting.words}: the largest cost is that of switching off {SOURCES[named][0]}"] = most == named
-        words = ", ".join(f"{SOURCES[source][0]} {rise_text(cost)}" for source, cost in costs.items())
-        uniform = row["readout_uniform"]
-        words += "" if uniform is None else f", uniform share of the readout {uniform:.1%}"
+        checks[f"{setting.words}: the largest cost is that of switching off {SOURCES[named][0]}"] = all(
+            max(one, key=lambda source: one[source]) == named for one in every
+        )
+        words = ", ".join(f"{SOURCES[source][0]} {rises_text([one[source] for one in every])}" for source in costs)
+        uniform = [one["readout_uniform"] for one in rows if one["readout_uniform"] is not None]
+        words += f", uniform share of the readout {spread(uniform, '.1%')}" if uniform else ""
         if not setting.bos:
-            words += f"; {parts_text(row)}"
-        measured.append(f"{setting.words}: {words}")
+            words += f"; {parts_text(row)}" + (f" (seed {row['subject']['seed']})" if len(rows) > 1 else "")
+        measured.append(f"{setting.words}{f' ({len(rows)} seeds)' if len(rows) > 1 else ''}: {words}")
         if most == "readout":
             surprises.append(
                 f"{setting.words}: switched off alone, the readout, of which the paper does not speak, costs "
@@ -219,6 +242,17 @@ def verdict(results: Results) -> Verdict:
         measured=f"rise of KL when switched off alone, in nats: {told}" if told else "no model was measured",
         why=". ".join(surprises),
     )
+
+
+def costs_of(row: Row) -> dict[str, float]:
+    """The rise of KL when each source is switched off alone, as far as it applies."""
+    return {source: one["change"] for source in SOURCES if (one := switched(row, source)) is not None}
+
+
+def rises_text(changes: list[float]) -> str:
+    """One signed number, or the least and the largest of several seeds."""
+    words = [rise_text(change) for change in sorted(changes)]
+    return words[0] if words[0] == words[-1] else f"{words[0]} to {words[-1]}"
 
 
 def parts_text(row: Row) -> str:

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from interp.estimators.soft_matching import soft_matching as soft_matching
     from interp.estimators.soft_matching import soft_matching_from_counts as soft_matching_from_counts
     from interp.estimators.soft_matching import soft_matching_pairs as soft_matching_pairs
+    from interp.estimators.tuned_alpha import AddAlphaFit as AddAlphaFit
+    from interp.estimators.tuned_alpha import tune_add_alpha as tune_add_alpha
     from interp.hooked.checkpoint import CheckpointError as CheckpointError
     from interp.hooked.checkpoint import CheckpointInfo as CheckpointInfo
     from interp.hooked.checkpoint import read_info as read_info
@@ -139,6 +141,10 @@ _HOMES = {
         "read_info",
     ),
     "estimators.context_trees": ("context_tree_weighting",),
+    "estimators.tuned_alpha": (
+        "AddAlphaFit",
+        "tune_add_alpha",
+    ),
     "estimators.classical": (
         "JelinekMercerFit",
         "jelinek_mercer",

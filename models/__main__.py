@@ -94,7 +94,7 @@ def add_train(commands: Commands) -> None:
         "--prior",
         default="hierarchical:5",
         metavar="KIND[:NUMBERS]",
-        help="hierarchical[:ETA,...[:ETA0]] or independent[:ALPHA] (default: %(default)s)",
+        help="hierarchical[:ETA,...[:ETA0]] or independent[:ALPHA,...] (default: %(default)s)",
     )
     train.add_argument("--order", type=int, default=2, help="k (default 2)")
     train.add_argument("--vocab", type=int, default=5, help="|V| (default 5)")

@@ -165,9 +165,11 @@ def maximum_likelihood(x: Sequence[int], *, k: int, vocab: int) -> list[float]:
     return normalised([Decimal(transition_count(x, context=x[-k:], m=m)) for m in range(vocab)])
 
 
-def add_alpha(x: Sequence[int], *, k: int, vocab: int, alpha: float) -> list[float]:
-    """eq:bayes_optimal_markov with a symmetric alpha."""
-    return normalised([Decimal(transition_count(x, context=x[-k:], m=m)) + Decimal(alpha) for m in range(vocab)])
+def add_alpha(x: Sequence[int], *, k: int, vocab: int, alpha: float | Sequence[float]) -> list[float]:
+    """eq:bayes_optimal_markov; one alpha stands for all symbols."""
+    added = [alpha] * vocab if isinstance(alpha, (int, float)) else list(alpha)
+    assert len(added) == vocab
+    return normalised([Decimal(transition_count(x, context=x[-k:], m=m)) + Decimal(added[m]) for m in range(vocab)])
 
 
 def order_weights(x: Sequence[int], *, k: int, vocab: int, beta: float) -> list[float]:
@@ -289,7 +291,7 @@ def kernel_moment(
     powers: Mapping[tuple[int, ...], Sequence[int]],
     *,
     vocab: int,
-    alpha: Fraction | None = None,
+    alpha: Fraction | Sequence[Fraction] | None = None,
     eta: Sequence[Fraction] = (),
     eta0: Fraction = Fraction(1),
 ) -> Fraction:
@@ -301,7 +303,7 @@ def kernel_moment(
     if alpha is not None:
         moment = Fraction(1)
         for exponents in powers.values():
-            moment *= dirichlet_moment(exponents, [alpha] * vocab)
+            moment *= dirichlet_moment(exponents, [alpha] * vocab if isinstance(alpha, Fraction) else list(alpha))
         return moment
     level: dict[tuple[int, ...], Polynomial] = {u: {tuple(n): Fraction(1)} for u, n in powers.items()}
     for concentration in reversed(eta):

@@ -47,6 +47,12 @@ def test_fields_are_those_of_the_capture(name, request):
     cap = ip.capture(model, [result.tokens], query="all")
     close = {"rtol": 10.0 ** (1 - attention.DIGITS), "atol": 1e-300}  # kept to DIGITS digits
     np.testing.assert_allclose(result.copy_pattern, cap.copy_pattern[0], **close)
+    copied = np.array(result.copy_scores, dtype=np.float64)
+    past = np.exp(copied - np.nanmax(copied, axis=-1, keepdims=True))
+    # The softmax of the scores is the pattern; masked keys have none.
+    softmax = np.nan_to_num(past) / np.nansum(past, axis=-1, keepdims=True)
+    np.testing.assert_allclose(softmax, cap.copy_pattern[0], rtol=1e-3, atol=1e-5)
+    assert np.array_equal(np.isfinite(copied[0]), np.tril(np.ones_like(copied[0], dtype=bool)))
     np.testing.assert_allclose(result.match_pattern, cap.match_pattern[0, 0], **close)
     np.testing.assert_allclose(result.weights, cap.match_pattern[0, 0, -1], **close)
     scores = np.array(result.match_scores, dtype=np.float64)

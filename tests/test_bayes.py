@@ -265,3 +265,26 @@ def test_table():
     table = bayes_predictive([[0, 1, 2, 0], [0, 0, 0, 0]], prior=prior).table()
     assert list(table.columns) == ["sequence", "symbol", "mean", "mcse", "rhat"]
     assert len(table) == 6
+
+
+def test_a_vector_alpha_is_the_exact_posterior() -> None:
+    alpha = (0.25, 1.0, 3.0)
+    prior = IndependentDirichlet(order=2, vocab=3, alpha=alpha)
+    tokens = prior.sample(batch=40, length=14, seed=3).tokens
+    result = bayes_predictive(tokens, prior=prior)
+    assert result.success
+    assert not result.mcse.any()
+    rational = [Fraction(value) for value in alpha]
+    for row, x in enumerate(tokens.tolist()):
+        evidence = reference.next_law_moment(x, k=2, vocab=3, m=0, power=0, alpha=rational)
+        for m in range(3):
+            joint = reference.next_law_moment(x, k=2, vocab=3, m=m, power=1, alpha=rational)
+            assert float(result.mean[row, m]) == pytest.approx(float(joint / evidence), abs=1e-12)
+
+
+def test_under_a_vector_alpha_the_symmetric_predictor_is_worse() -> None:
+    prior = IndependentDirichlet(order=1, vocab=3, alpha=(0.2, 1.0, 3.0))
+    chains = prior.sample(batch=4000, length=12, seed=0)
+    best = kl_divergence(chains.next_law, bayes_predictive(chains.tokens, prior=prior).mean)
+    even = kl_divergence(chains.next_law, add_alpha(chains.tokens, order=1, vocab=3, alpha=1.4))
+    assert even.mean - best.mean > 0.05

@@ -20,13 +20,14 @@ from scipy import stats
 
 from interp import arguments
 from interp.chains import urn
+from interp.chains.batch import context_codes
 from interp.chains.priors import (
     ChainBatch,
     HierarchicalDirichlet,
     IndependentDirichlet,
     Prior,
-    context_codes,
     draw_dirichlet,
+    parse_prior,
     prior_from_dict,
 )
 from tests import reference
@@ -483,3 +484,33 @@ def test_a_kernel_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) 
     LARGER[0].sample(batch=10, length=9, seed=0)
     with pytest.raises(ValueError, match=r"11 kernels .* use method='collapsed'"):
         LARGER[0].sample(batch=11, length=9, seed=0)
+
+
+def test_a_vector_alpha_round_trips_and_has_its_moments() -> None:
+    prior = IndependentDirichlet(order=1, vocab=3, alpha=[0.5, 1.0, 2.5])
+    assert prior.alpha == (0.5, 1.0, 2.5)
+    assert prior.text == "independent:0.5,1,2.5"
+    assert parse_prior(prior.text, order=1, vocab=3) == prior == prior_from_dict(prior.to_dict())
+    assert prior.pseudo_counts().tolist() == [0.5, 1.0, 2.5]
+    kernel = prior.sample(batch=20_000, length=4, seed=0).kernel
+    assert kernel is not None
+    expected = np.array([0.5, 1.0, 2.5]) / 4.0
+    assert np.abs(kernel.numpy().mean((0, 1)) - expected).max() < 0.005
+    assert np.abs(kernel.numpy().var((0, 1)) - expected * (1 - expected) / 5.0).max() < 0.003
+
+
+def test_a_vector_of_equal_alphas_is_the_number() -> None:
+    prior = IndependentDirichlet(order=2, vocab=3, alpha=(0.7, 0.7, 0.7))
+    assert prior == IndependentDirichlet(order=2, vocab=3, alpha=0.7)
+    assert prior.pseudo_counts().tolist() == [0.7] * 3
+    with pytest.raises(ValueError, match="not independent"):
+        HierarchicalDirichlet(order=1, vocab=3, eta=(2.0,)).pseudo_counts()
+
+
+def test_a_vector_alpha_has_no_urn() -> None:
+    prior = IndependentDirichlet(order=1, vocab=2, alpha=(1.0, 2.0))
+    with pytest.raises(ValueError, match="tells symbols apart, so it has no urn") as refusal:
+        prior.sample(batch=2, length=6, seed=0, method="collapsed")
+    assert "\n" not in str(refusal.value)
+    with pytest.raises(ValueError, match=r"one per symbol \(2 of them\)"):
+        IndependentDirichlet(order=1, vocab=2, alpha=(1.0, 2.0, 3.0))

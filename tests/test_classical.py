@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interp.chains.priors import HierarchicalDirichlet
+from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
 from interp.divergence import kl_divergence
 from interp.estimators.classical import (
     FALLBACK_DISCOUNT,
@@ -27,6 +27,7 @@ from interp.estimators.context_trees import context_tree_weighting
 from interp.estimators.counts import cumulative_counts
 from interp.estimators.soft_matching import add_alpha, maximum_likelihood
 from interp.estimators.suffixes import suffix_counts
+from interp.estimators.tuned_alpha import tune_add_alpha
 from tests.cases import CASES, every_case
 
 WITHOUT_REPEATS = CASES[::2]  # the table lists every setting without and with BOS, which these do not have
@@ -358,3 +359,33 @@ def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message) as caught:
         call([[0, 1, 0, 1]])
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0])
+def test_the_tuned_alpha_of_an_independent_prior_is_its_own(alpha: float) -> None:
+    fit = tune_add_alpha(IndependentDirichlet(order=2, vocab=4, alpha=alpha), length=40, draws=6000, seed=2)
+    assert fit.success, fit.message
+    assert abs(fit.alpha - alpha) < 4 * fit.stderr
+    assert 0 < fit.stderr < 0.1 * alpha
+
+
+def test_no_other_alpha_does_better_on_the_sample() -> None:
+    prior = HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0))
+    fit = tune_add_alpha(prior, length=48, draws=2000, seed=4)
+    chains = prior.sample(batch=2000, length=48, seed=4, method="collapsed")
+
+    def kl(alpha: float) -> float:
+        return kl_divergence(chains.next_law, add_alpha(chains.tokens, order=2, vocab=4, alpha=alpha)).mean
+
+    assert fit.kl == pytest.approx(kl(fit.alpha), abs=1e-12)
+    assert all(kl(fit.alpha * factor) > fit.kl for factor in (0.5, 0.9, 1.1, 2.0))
+    assert kl(fit.alpha * 1.001) - fit.kl < 1e-6
+
+
+def test_a_loss_without_a_minimum_is_said() -> None:
+    # Couplings without bound: contexts tell nothing, and the best law is uniform.
+    prior = HierarchicalDirichlet(order=1, vocab=3, eta=(1e9,), eta0=1e9)
+    fit = tune_add_alpha(prior, length=12, draws=200)
+    assert not fit.success
+    assert "no minimum" in fit.message
+    assert np.isnan(fit.stderr)

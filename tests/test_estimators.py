@@ -104,6 +104,10 @@ def test_classical_estimators_are_their_definitions(case: Case) -> None:
     for alpha in (0.05, 1.0, 30.0):
         smoothed = [reference.add_alpha(row, k=case.order, vocab=case.vocab, alpha=alpha) for row in rows]
         assert largest_error(add_alpha(tokens, **shape, alpha=alpha), smoothed) < TOLERANCE
+    vector = [0.1 + 0.7 * m for m in range(case.vocab)]
+    smoothed = [reference.add_alpha(row, k=case.order, vocab=case.vocab, alpha=vector) for row in rows]
+    assert largest_error(add_alpha(tokens, **shape, alpha=vector), smoothed) < TOLERANCE
+    assert largest_error(add_alpha(tokens, **shape, alpha=vector[::-1]), smoothed) > 0.01
 
 
 @every_shape
@@ -460,6 +464,8 @@ def test_more_smoothing_needs_a_smaller_beta() -> None:
         (lambda: maximum_likelihood([[0, 1]], order=2, vocab=5), "longer than the order"),
         (lambda: maximum_likelihood([[0, 1]], order=0, vocab=5), "order must be an integer >= 1"),
         (lambda: add_alpha([[0, 1]], order=1, vocab=5, alpha=0.0), "alpha must be a finite number > 0"),
+        (lambda: add_alpha([[0, 1]], order=1, vocab=5, alpha=(1.0, 2.0)), r"one per symbol \(5 of them\)"),
+        (lambda: add_alpha([[0, 1]], order=1, vocab=2, alpha=(1.0, 0.0)), "alpha must be a finite number > 0"),
         (lambda: add_alpha([[0, 1]], order=1, vocab=5, alpha=math.nan), "alpha must be a finite number > 0"),
         (lambda: order_mixture([[0, 1]], order=1, vocab=5, beta=math.nan), "beta must be finite"),
         (lambda: order_mixture([[0, 7]], order=1, vocab=5, beta=1.0), "token 7 is outside"),

@@ -119,6 +119,7 @@ def planted_results() -> dict[str, Any]:
         "LawByLayer": ip.law_by_layer(MODEL, tokens, **TRUTH),
         "OptimalParameters": ip.optimal_parameters(prior, length=24, bos=True, draws=400),
         "JelinekMercerFit": ip.tune_jelinek_mercer(prior, length=24, draws=400),
+        "AddAlphaFit": ip.tune_add_alpha(prior, length=24, draws=400),
         "BayesPredictive": ip.bayes_predictive(tokens[:4], prior=prior, draws=40),
         "Divergence": ip.kl_divergence(CHAINS.next_law, ip.predict(MODEL, tokens)),
     }
@@ -501,6 +502,13 @@ def test_jelinek_mercer_and_the_order_mixture(good: dict[str, Any]) -> None:
     medians = np.median(mixture.order_weights.numpy(), axis=0)
     drawn = [line.get_ydata()[0] for line in ax.lines if len(set(line.get_ydata())) == 1 and len(line.get_ydata()) == 2]
     assert all(np.isclose(drawn, median).any() for median in medians)
+
+
+def test_add_alpha_fit(good: dict[str, Any]) -> None:
+    result = good["AddAlphaFit"]
+    ax = result.plot()
+    assert_readable(ax)
+    assert [float(one.lines[0].get_ydata()[0]) for one in ax.containers] == pytest.approx([result.alpha])
 
 
 def test_bayes_predictive(good: dict[str, Any]) -> None:

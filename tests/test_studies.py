@@ -61,7 +61,15 @@ def test_kl_curves_has_every_predictor_and_its_excess(run):
     for (prior, length), here in rows.groupby(["prior", "length"]):
         names = list(here.predictor)
         assert len(set(names)) == len(names)
-        assert {"bayes", "maximum likelihood", "add-0.5", "jelinek-mercer", "katz", "witten-bell"} <= set(names)
+        assert {
+            "bayes",
+            "maximum likelihood",
+            "add-0.5",
+            "add-alpha, tuned",
+            "jelinek-mercer",
+            "katz",
+            "witten-bell",
+        } <= set(names)
         assert {"kneser-ney", "context tree weighting", "hard, no BOS", "hard, BOS"} <= set(names)
         assert {"beta(t), no BOS", "optimal, no BOS", "optimal, BOS"} <= set(names)
         assert ("planted" in names) == (prior == "hierarchical:5" and length == LENGTH)
@@ -70,7 +78,7 @@ def test_kl_curves_has_every_predictor_and_its_excess(run):
         np.testing.assert_allclose(here.excess, here.kl - bayes, atol=1e-12)
         np.testing.assert_allclose(here.excess_share, here.excess / bayes, atol=1e-12)
         assert (here.excess > -4 * here.excess_stderr - 1e-9).all()  # nothing beats Bayes
-        additive = here[here.predictor.isin(["add-0.1", "add-0.5", "add-1"])]
+        additive = here[here.predictor.isin(["add-0.1", "add-0.5", "add-1", "add-alpha, tuned"])]
         assert set(here.best_add_alpha) == {additive.predictor[additive.kl.idxmin()]}
         np.testing.assert_allclose(here.below_add_alpha, additive.kl.min() - here.kl, atol=1e-12)
     assert (rows.n == 300).all()

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from analyses import cli, theory
-from analyses.claims import adaptive_beta, backoff, blocks, definitions, estimators, invariance, priors
+from analyses.claims import adaptive_beta, backoff, blocks, definitions, estimators, gradient, invariance, priors
 from analyses.claims.claim import Claim, judge
 
 LABELS = {  # what the check has to cover
@@ -21,6 +21,9 @@ LABELS = {  # what the check has to cover
     "lemma:transformer_estimator",
     "corollary:mixture",
     "eq:jelinek_mercer",
+    "eq:transformer_gradient",
+    "lemma:first_order",
+    "eq:approx_gradient_condition",
     "lemma:optimal_beta",
     "sec:interpretation",
     "eq:label_symmetry",
@@ -146,7 +149,21 @@ def transposed(original):
     return lambda tokens, *, beta, **more: original(tokens, beta=np.asarray(beta).T, **more)
 
 
+def off_the_means(original):
+    return lambda mean_x, mean_y, c: original(mean_x, mean_y + 1e-3, c)
+
+
+def one_lag_short(original):
+    return lambda row, *, order, mask, m: original(row, order=order, mask=mask[1:], m=m)
+
+
 BREAKS = [
+    ("first_order", gradient, "ratio_at_means", off_the_means),
+    ("transformer_gradient", gradient, "construct", constructed_otherwise),
+    ("transformer_gradient", gradient, "soft_matching", shifted),
+    ("transformer_gradient", definitions, "cumulative_count", one_lag_short),
+    ("approx_condition", gradient, "sequence_probability", favours_zero),
+    ("approx_condition", gradient, "beta_for_add_alpha", off_for(["line_search"])),
     ("transformer_estimator", estimators, "construct", constructed_otherwise),
     ("transformer_estimator", estimators, "soft_matching", shifted),
     ("add_constant", estimators, "soft_matching", heavier_bos),
@@ -220,6 +237,20 @@ def test_definitions_by_hand():
     assert definitions.back_off([0, 1, 0, 2], vocab=3, order=2) == [0.5, 0.0, 0.5]
     assert definitions.best_matches([0, 1, 0, 2], vocab=3, weights=[1, 1]) == [1.0, 0.0, 0.0]
     assert len(list(definitions.patterns(length=5, vocab=5))) == 52  # Bell's number
+
+
+def test_the_terms_of_the_gradient_by_hand():
+    row = [0, 1, 0, 1]  # k = 2: key 2 holds 0 and matches in full, key 3 holds 1 and matches nowhere
+    counts = gradient.counts_of(row, order=2, vocab=2)
+    assert counts == {(): [1, 1], (1,): [1, 0], (2,): [1, 0], (1, 2): [1, 0]}
+    terms = gradient.terms_of(counts, order=2, gamma=2.0)
+    # B(0) = 1/4 + 1/2 + 1/2, B(1) = 1/4; A(0) = -2/8 - 1/4 - 1/4, A(1) = -2/8.
+    assert terms.b.tolist() == [1.25, 0.25]
+    assert terms.a.tolist() == [-0.75, -0.25]
+    assert terms.full.tolist() == [1.0, 0.0]
+    law = definitions.cumulative_estimator(row, vocab=2, order=2, gamma=2.0)
+    assert (terms.full + terms.b) / (terms.full + terms.b).sum() == pytest.approx(law)
+    assert terms.slope(0) == pytest.approx(0.75 / 2.25 - 1.0 / 2.5)
 
 
 def test_counterexamples_to_katz_are_what_the_note_says():

@@ -53,6 +53,15 @@ def cumulative_estimator(row: Row, *, vocab: int, order: int, gamma: float) -> L
     return [vote / total for vote in votes]
 
 
+def cumulative_count(row: Row, *, order: int, mask: Sequence[int], m: int) -> int:
+    """K_M(m) of def:occurrences: candidates that hold m and match at least on the lags of M."""
+    found = 0
+    for key in range(order, len(row)):
+        if set(mask) <= matching_lags(row, order=order, key=key) and row[key] == m:
+            found += 1
+    return found
+
+
 def suffix_model(row: Row, *, vocab: int, order: int, suffix: int) -> Law | None:
     """p_i of eq:jelinek_mercer: successors of the last `suffix` tokens; None if they were not seen."""
     votes = [0.0] * vocab

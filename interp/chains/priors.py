@@ -16,66 +16,31 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from numpy.typing import NDArray
 
 from interp.arguments import NumberField, NumbersField, Whole, WholeField, count, fits_memory, seed_number, shown
+from interp.chains.batch import ChainBatch as ChainBatch
+from interp.chains.batch import Method, context_codes
 from interp.chains.trie import trie_bytes
 from interp.chains.urn import draw_batch
-from interp.notation import check_concentration, check_order, check_vocab
+from interp.notation import as_alpha, check_concentration, check_order, check_vocab
 
-Method: TypeAlias = Literal["explicit", "collapsed"]
 Array: TypeAlias = NDArray[Any]
 
 DEFAULT_ETA = 5.0  # the paper's, at every level
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChainBatch:
-    """Sequences with the law that produced what comes next.
-
-    tokens    [batch, length] int64, without BOS
-    next_law  [batch, vocab] float64: pi_{u_T}, the true law of the token after the last one
-    kernel    [batch, |V|^k, vocab] float64, row = context code with lag 1 in the lowest digit; None if collapsed
-    """
-
-    tokens: Int64[torch.Tensor, "batch length"]
-    next_law: Float[torch.Tensor, "batch vocab"]
-    kernel: Float[torch.Tensor, "batch context vocab"] | None = field(repr=False)
-    order: int
-    vocab: int
-    seed: int
-    method: Method
-
-    def __str__(self) -> str:
-        batch, length = self.tokens.shape
-        return (
-            f"ChainBatch of {batch} sequences of {length} tokens\n"
-            f"  order {self.order}, vocabulary {self.vocab}, seed {self.seed}, {self.method} sampler"
-        )
-
-    __repr__ = __str__
-
-    def laws(self) -> Float[torch.Tensor, "batch length vocab"]:
-        """The true law of the token after each position; uniform while fewer than k tokens have been seen."""
-        if self.kernel is None:
-            raise ValueError("collapsed chains keep no kernel; sample with method='explicit' to know every law")
-        tokens = self.tokens.numpy()
-        batch, length = tokens.shape
-        codes = context_codes(tokens, order=self.order, vocab=self.vocab)
-        laws = np.full((batch, length, self.vocab), 1.0 / self.vocab)
-        laws[:, self.order - 1 :] = self.kernel.numpy()[np.arange(batch)[:, None], codes]
-        return torch.from_numpy(laws)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Prior(ABC):
-    """A prior over order-k transition kernels, symmetric in the labels (eq:prior_symmetry).
+    """A prior over order-k transition kernels.
+
+    All but an `IndependentDirichlet` with a vector alpha are symmetric in the labels (eq:prior_symmetry).
 
     kind    the word that names it in texts, descriptions and tables
     form    how its text is written, for help and error messages
@@ -99,6 +64,12 @@ class Prior(ABC):
         """Whether contexts are independent (True) or centred on their suffix (False); only a tree of them says."""
         self.concentrations()
         return False
+
+    def pseudo_counts(self) -> Float[np.ndarray, " vocab"]:
+        """The vector alpha of independent contexts: what the Bayes predictor adds to their counts."""
+        if not self.independent:
+            raise ValueError(f"contexts of the {self.kind} prior are not independent: no vector alpha describes them")
+        return np.full(self.vocab, self.concentrations()[-1] / self.vocab)
 
     @abstractmethod
     def draw_tree(self, batch: int, rng: np.random.Generator) -> dict[int, Float[np.ndarray, "batch context vocab"]]:
@@ -215,16 +186,25 @@ def register_prior(prior: P) -> P:
 @register_prior
 @dataclass(frozen=True, kw_only=True)
 class IndependentDirichlet(Prior):
-    """pi_u ~ Dirichlet(alpha, ..., alpha), independently for every context u in V^k."""
+    """pi_u ~ Dirichlet(alpha), independently for every context u in V^k.
+
+    `alpha` is one number for all symbols, or one per symbol. With unequal ones the prior has no label symmetry, so that
+    the urn, whose base is uniform, does not apply: such chains are sampled with method='explicit', and their Bayes
+    predictor is exact (eq:bayes_optimal_markov), but models are not trained on them.
+
+    >>> IndependentDirichlet(order=1, vocab=3, alpha=(0.5, 1.0, 2.0)).text
+    'independent:0.5,1,2'
+    """
 
     kind: ClassVar[str] = "independent"
-    form: ClassVar[str] = "independent[:ALPHA]"
+    form: ClassVar[str] = "independent[:ALPHA,...]"
 
-    alpha: NumberField = 1.0
+    alpha: NumberField | NumbersField = 1.0
 
     def __post_init__(self) -> None:
         _keep_plain(self, order=check_order(self.order), vocab=check_vocab(self.vocab))
-        _keep_plain(self, alpha=check_concentration(self.alpha, name="alpha"))
+        values = tuple(as_alpha(self.alpha, vocab=self.vocab).tolist())
+        _keep_plain(self, alpha=values[0] if len(set(values)) == 1 else values)
 
     @property
     def independent(self) -> bool:
@@ -232,19 +212,30 @@ class IndependentDirichlet(Prior):
 
     @property
     def text(self) -> str:
-        return f"independent:{_short(self.alpha)}"
+        return f"independent:{','.join(map(_short, (self.alpha,) if isinstance(self.alpha, float) else self.alpha))}"
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[Sequence[float]], *, order: int, vocab: int) -> IndependentDirichlet:
-        if len(numbers) > 1 or any(len(part) != 1 for part in numbers):
+        """A single ALPHA serves all symbols."""
+        if len(numbers) > 1:
             raise ValueError("too many numbers")
-        return cls(order=order, vocab=vocab, alpha=numbers[0][0] if numbers else 1.0)
+        given = tuple(numbers[0]) if numbers else (1.0,)
+        return cls(order=order, vocab=vocab, alpha=given[0] if len(given) == 1 else given)
 
     def concentrations(self) -> Float[np.ndarray, " depth"]:
+        if not isinstance(self.alpha, float):
+            raise ValueError(
+                f"the prior {self.text} tells symbols apart, so it has no urn to train with "
+                "(its chains are sampled with method='explicit')"
+            )
         return np.full(self.order + 1, self.alpha * self.vocab)
 
+    def pseudo_counts(self) -> Float[np.ndarray, " vocab"]:
+        return as_alpha(self.alpha, vocab=self.vocab)
+
     def draw_tree(self, batch: int, rng: np.random.Generator) -> dict[int, Float[np.ndarray, "batch context vocab"]]:
-        return {self.order: draw_dirichlet(np.full((batch, self.vocab**self.order, self.vocab), self.alpha), rng)}
+        contexts = self.vocab**self.order
+        return {self.order: draw_dirichlet(np.tile(self.pseudo_counts(), (batch, contexts, 1)), rng)}
 
 
 @register_prior
@@ -337,6 +328,8 @@ def parse_prior(text: str, *, order: Whole, vocab: Whole) -> Prior:
     HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0), eta0=1.0)
     >>> parse_prior("independent:0.5", order=2, vocab=5).alpha
     0.5
+    >>> parse_prior("independent:1,2", order=2, vocab=2).alpha
+    (1.0, 2.0)
     """
     forms = " or ".join(prior.form for prior in PRIORS.values())
     if not isinstance(text, str):
@@ -374,12 +367,3 @@ def draw_dirichlet(concentration: Array, rng: np.random.Generator) -> Array:
     weights = np.exp(gammas)
     law: Array = weights / weights.sum(axis=-1, keepdims=True)
     return law
-
-
-def context_codes(tokens: Array, *, order: int, vocab: int) -> Int64[np.ndarray, "batch position"]:
-    """The code of the length-k context that ends at each position >= k - 1; lag 1 is the lowest digit."""
-    length = tokens.shape[1]
-    codes = np.zeros((tokens.shape[0], length - order + 1), dtype=np.int64)
-    for lag in range(1, order + 1):
-        codes += tokens[:, order - lag : length - lag + 1] * vocab ** (lag - 1)
-    return codes

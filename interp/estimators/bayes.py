@@ -155,8 +155,7 @@ def bayes_predictive(
 
 
 def _closed_form(array: Array, prior: Prior, *, seed: int) -> BayesPredictive:
-    alpha = float(prior.concentrations()[-1]) / prior.vocab
-    mean = add_alpha(array, order=prior.order, vocab=prior.vocab, alpha=alpha)
+    mean = add_alpha(array, order=prior.order, vocab=prior.vocab, alpha=tuple(prior.pseudo_counts().tolist()))
     return BayesPredictive(
         mean=mean,
         mcse=torch.zeros_like(mean),

@@ -40,6 +40,7 @@ from interp.chains.priors import IndependentDirichlet
 from interp.estimators.counts import as_counts, mask_counts, superset_sum
 from interp.notation import (
     Tokens,
+    as_alpha,
     as_beta,
     as_kappa,
     as_tokens,
@@ -187,12 +188,20 @@ def maximum_likelihood(tokens: Tokens, *, order: Whole, vocab: Whole, every_posi
     return from_counts(estimate, tokens, order=order, vocab=vocab, every_position=every_position)
 
 
-def add_alpha(tokens: Tokens, *, order: Whole, vocab: Whole, alpha: Number, every_position: Switch = False) -> Law:
-    """(N_[k](m) + alpha) / (N_[k] + alpha |V|): Bayes-optimal for IndependentDirichlet (eq:bayes_optimal_markov)."""
-    pseudo = check_concentration(alpha, name="alpha")
+def add_alpha(
+    tokens: Tokens, *, order: Whole, vocab: Whole, alpha: Number | Numbers, every_position: Switch = False
+) -> Law:
+    """(N_[k](m) + alpha_m) / (N_[k] + sum of alpha): Bayes-optimal for IndependentDirichlet (eq:bayes_optimal_markov).
+
+    `alpha` is one number for all symbols, or one per symbol.
+
+    >>> add_alpha([[0, 1, 0, 1, 0]], order=1, vocab=2, alpha=(1.0, 3.0)).tolist()
+    [[0.16666666666666666, 0.8333333333333334]]
+    """
+    added = torch.from_numpy(as_alpha(alpha, vocab=check_vocab(vocab)))
 
     def estimate(counts: torch.Tensor) -> torch.Tensor:
-        return _normalised(counts[..., -1, :].double() + pseudo)
+        return _normalised(counts[..., -1, :].double() + added)
 
     return from_counts(estimate, tokens, order=order, vocab=vocab, every_position=every_position)
 

@@ -125,7 +125,7 @@ def swapped(row):
     vocab = row["subject"]["vocab"]
     index = np.r_[0:vocab, 2 * vocab : 3 * vocab, vocab : 2 * vocab]
     other = copy.deepcopy(row)
-    for field in ("copy_pattern", "copy_bias"):
+    for field in ("copy_pattern", "copy_scores", "copy_bias"):
         other[field] = other[field][::-1]
     other["match_weight"] = np.array(row["match_weight"])[np.ix_(index, index)].tolist()
     return read_again(other)
@@ -181,7 +181,17 @@ def test_attention_without_structure_fails(name, results):
     assert BROKEN[name] not in unmet(module.verdict(module.chosen(results)))
 
 
-def test_mech_main_shows_the_patterns_by_lag_the_blocks_and_the_bars(results, drawn):
+def below_best(scores) -> np.ndarray:
+    values = np.array(scores, dtype=np.float64)
+    expected = np.full_like(values, np.nan)
+    for query in range(len(values)):
+        best = max(values[query, : query + 1])
+        for key in range(query + 1):
+            expected[query, key] = max(values[query, key] - best, -_attention.SCORE_RANGE)
+    return expected
+
+
+def test_mech_main_shows_the_scores_by_lag_the_blocks_and_the_bars(results, drawn):
     figure = drawn("mech_main", results)
     rows = [family(results, name) for name in PAPER]
     shown = images(figure)
@@ -189,9 +199,11 @@ def test_mech_main_shows_the_patterns_by_lag_the_blocks_and_the_bars(results, dr
     for place in range(2):
         for column, row in enumerate(rows):
             head = _circuit.by_lag(row)[place]["head"]
-            assert np.array_equal(shown[3 * place + column], np.array(row["copy_pattern"][head]))
+            expected = below_best(row["copy_scores"][head])
+            assert np.array_equal(shown[3 * place + column], np.nan_to_num(expected))
     for column, row in enumerate(rows):
-        assert np.array_equal(shown[6 + column], np.array(row["match_pattern"]))
+        expected = below_best(row["match_scores"])
+        assert np.array_equal(shown[6 + column], np.nan_to_num(expected))
     for matrix, row in zip(shown[9:], rows[:2], strict=True):
         assert np.array_equal(matrix, np.array(row["match_weight"]))  # planted heads are in order
     for ax, row in zip(bar_panels(figure), rows, strict=True):

@@ -10,9 +10,11 @@ import pytest
 
 from analyses import plan
 from analyses.answers import Question
-from analyses.command import read_entries
+from analyses.command import BadInput, read_entries
+from analyses.documents import Document
 from analyses.options import CheckpointOptions
 from figures import cli
+from figures.rows import matching, protocol_note, with_main
 from tests import tiny_zoo
 
 NAME = "nobos_construction_fixed"  # it needs no checkpoint
@@ -208,3 +210,38 @@ def test_figures_drawn_by_two_processes_are_those_of_one(draw, tmp_path):
     for one in drawn:
         file = f"{one.record['figure']}.png"
         assert one.png == (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+
+
+def protocol_rows() -> list[dict[str, object]]:
+    made = [("construction", "annealed", 0), ("disentangled", "annealed", 0), ("disentangled", "paper", 1)]
+    return [
+        {
+            "checkpoint": f"{family}/{seed}",
+            "subject": {"family": family, "protocol": protocol, "length": 32, "seed": seed},
+        }
+        for family, protocol, seed in made
+    ] + [{"checkpoint": None, "subject": None}]
+
+
+def test_a_protocol_takes_the_place_of_the_main_runs() -> None:
+    rows = protocol_rows()
+    assert [row["checkpoint"] for row in matching(rows)] == ["construction/0", "disentangled/0"]
+    changed = with_main(rows, "paper")
+    assert [row["checkpoint"] for row in matching(changed)] == ["construction/0", "disentangled/1"]
+    assert matching(changed, protocol="paper") == []
+    assert len(changed) == 3  # the estimator stays
+    assert protocol_note({"a": changed}) == "Trained models are runs of the `paper` protocol."
+    assert protocol_note({"a": rows}) == ""
+    assert "main" not in rows[2]["subject"]  # the results themselves are not touched
+
+
+def test_where_there_are_no_main_runs_what_is_there_is_drawn(capsys) -> None:
+    rows = protocol_rows()
+    documents = {"a": Document(analysis="a", rows=rows), "b": BadInput("not there")}
+    assert cli.of_protocol(documents, None) == documents
+    alone = {"a": Document(analysis="a", rows=[rows[0], rows[2]])}
+    drawn = cli.of_protocol(alone, None)["a"]
+    assert isinstance(drawn, Document)
+    assert [row["checkpoint"] for row in matching(drawn.rows)] == ["construction/0", "disentangled/1"]
+    assert "all trained models are of the paper protocol" in capsys.readouterr().err
+    assert cli.of_protocol(alone, "long")["a"].rows[1]["subject"].get("main") is None
