@@ -38,7 +38,7 @@ from analyses.brought import TASK, is_brought, open_brought
 from analyses.cache import Cache
 from analyses.command import BadInput, one_line
 from analyses.options import CheckpointOptions, Options
-from analyses.subject import Study, Subject
+from analyses.subject import DoesNotApply, Study, Subject
 
 if TYPE_CHECKING:
     from interp.results import Result
@@ -72,6 +72,7 @@ class Answer:
     tidy      the rows of the result's own table; None for studies
     text      the result as it prints itself, and `about`, what the checkpoint is
     error     what was wrong with the checkpoint; None if all is well
+    refused   where nothing was wrong, but the analysis is not for it: why; None else
     seconds   of processor time that it took
     """
 
@@ -84,6 +85,7 @@ class Answer:
     text: str = ""
     about: str = ""
     error: str | None = None
+    refused: str | None = None
     seconds: float = 0.0
 
     def study(self) -> Study:
@@ -165,7 +167,7 @@ def _from_checkpoint(module: ModuleType, question: Question, opened: Opened) -> 
     try:
         subject = open_subject(question, opened)
         if reason := applies(module, subject):
-            raise ValueError(f"{question.checkpoint}: {question.analysis} does not apply: {reason}")
+            raise DoesNotApply(reason)
         if module.KIND == "zoo":
             row, tidy, text = module.row(subject, question.options), None, ""
         else:
@@ -175,6 +177,9 @@ def _from_checkpoint(module: ModuleType, question: Question, opened: Opened) -> 
             table = table[["checkpoint", *table.columns.drop("checkpoint")]]
             tidy = [jsonable({str(name): value for name, value in one.items()}) for one in table.to_dict("records")]
             text = module.page(result) if hasattr(module, "page") else str(result)
+    except DoesNotApply as error:
+        why = one_line(error)
+        return Answer(error=f"{question.checkpoint}: {question.analysis} does not apply: {why}", refused=why)
     except (ValueError, OSError) as error:
         message = one_line(error)
         return Answer(error=message if question.checkpoint in message else f"{question.checkpoint}: {message}")
@@ -216,7 +221,7 @@ def about(subject: Subject) -> str:
     model = subject.model_config
     words = [
         f"{model['family']}, k = {model['order']}, |V| = {model['vocab']}, T = {model['length']}",
-        "BOS" if model["bos"] else "no BOS",
+        "the first token as BOS" if model.get("first_as_bos") else "BOS" if model["bos"] else "no BOS",
     ]
     if "protocol" in subject.training:
         words.append(f"protocol {subject.training['protocol']}")

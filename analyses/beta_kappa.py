@@ -14,7 +14,7 @@ beta cannot be told or the law does not describe the scores.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from analyses.ask import Ask
@@ -59,4 +59,9 @@ def analyse(subject: Subject, options: Options) -> MatchFit | AttentionFit:
         return fit_scores(cap, source="attention", law=options.law, position=position)
     if options.law != "additive":
         raise ValueError("--law is for --source attention")
-    return fit_scores(cap, source=options.source, position=position)
+    found = fit_scores(cap, source=options.source, position=position)
+    if found.success or not subject.is_foreign:
+        return found
+    seen = fit_scores(cap, source="attention", position=position)
+    hint = f"--source attention: the attention follows the law, which explains {seen.nats_explained:.0%} of its nats"
+    return replace(found, message=f"{found.message}; {hint}") if seen.success else found

@@ -1,6 +1,7 @@
 """Models that people bring: `file.py:function`, where the function returns a HookedTransformer or an `ip.Circuit`.
 
     python -m analyses scan mine.py:build --order 1 --vocab 12 --bos none
+    python -m analyses scan mine.py:build --order 1 --bos first        no BOS, but the first token is used as one
 
 A `Circuit` says itself what the model is to do. For a bare HookedTransformer the options do, and the heads of its
 circuit are found by `find_circuit` when an analysis asks for them. The file is run: bring only what you trust.
@@ -92,6 +93,7 @@ def open_brought(text: str, options: CheckpointOptions) -> BroughtSubject:
         "vocab": circuit.vocab,
         "length": _length(circuit, options.length),
         "bos": circuit.has_bos,
+        "first_as_bos": circuit.first_as_bos,
         "d_model": int(circuit.model.cfg.d_model),
         "readout": "logit",
     }

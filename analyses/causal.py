@@ -36,21 +36,24 @@ ASK = Ask(select=near(32, 64, seeds=1), options=CheckpointOptions(batch=2048), c
 
 
 def analyse(subject: Subject, options: CheckpointOptions) -> CausalTests:
-    from interp.instruments.beta_kappa import fit_scores
     from interp.instruments.causal import causal_tests
     from interp.instruments.lag_pairs import fit_score_pairs
 
     seen = subject.capture()
-    fit, pairs = fit_scores(seen), fit_score_pairs(seen)
+    fit, pairs = subject.law(seen), fit_score_pairs(seen)
+    heads = fit.heads if all(one.success for one in fit.heads) else ()
+    several = None if fit.kappa is None else [one.kappa for one in heads]
     tests = causal_tests(
         subject.model,
         subject.chains.tokens,
         next_law=subject.chains.next_law,
-        beta=fit.beta if fit.success else None,
-        kappa=fit.kappa if fit.success else None,
+        beta=([one.beta for one in heads] or fit.beta) if fit.success else None,
+        kappa=(several or fit.kappa) if fit.success else None,
         pairs=pairs.beta if pairs.success else None,
         pairs_kappa=pairs.kappa if pairs.success else None,
         seed=options.seed,
         checkpoint=str(subject.path),
     )
-    return tests if fit.success else dataclasses.replace(tests, message=f"no law to test: {fit.message}")
+    if not fit.success:
+        return dataclasses.replace(tests, message=f"no law to test: {fit.message}")
+    return dataclasses.replace(tests, message="; ".join(filter(None, (tests.message, fit.message))))

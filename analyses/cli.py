@@ -247,7 +247,11 @@ def _page_of_all(modules: dict[Entry, ModuleType], path: str, common: Options) -
     asked = [(entry, module) for entry, module in modules.items() if not answers.applies(module, subject)]
     for entry, module in progress(asked, subject.name):
         question = Question(analysis=entry.name, options=answers.options_of(module)(**vars(common)), checkpoint=path)
-        found[entry] = answers.answer(question, cache=Cache(None), opened=opened)
+        given = answers.answer(question, cache=Cache(None), opened=opened)
+        if given.refused is not None:
+            passed_over.append(f"{entry.name}: {given.refused}")
+            continue
+        found[entry] = given
         if found[entry].error is not None:
             say(f"error: {entry.name}: {found[entry].error}")
     good = [answer for answer in found.values() if answer.error is None]

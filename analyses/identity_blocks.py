@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from analyses.ask import Ask, near, not_long
 from analyses.options import CheckpointOptions, option
+from analyses.subject import DoesNotApply
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
@@ -36,8 +37,15 @@ ASK = Ask(select=not_long(near(64)), cost=0.2)
 
 
 def analyse(subject: Subject, options: Options) -> IdentityBlocks:
+    from interp.circuit.circuit import as_circuit
     from interp.instruments.identity_blocks import identity_blocks
 
+    heads = as_circuit(subject.model).match_heads
+    if len(heads) > 1:
+        raise DoesNotApply(
+            f"it reads one match head, the circuit has {len(heads)}; in Python circuit.with_match_heads({heads[0]}) "
+            "picks one"
+        )
     return identity_blocks(
         subject.model,
         subject.chains.tokens,

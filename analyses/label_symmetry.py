@@ -53,7 +53,7 @@ def reads(path: Path, options: Options) -> list[Path]:
 
 
 def analyse(subject: Subject, options: Options) -> LabelSymmetry:
-    from interp.hooked.checkpoint import load
+    from interp.circuit.checkpoint import load
     from interp.instruments.label_symmetry import label_symmetry
 
     return label_symmetry(

@@ -30,10 +30,9 @@ ASK = Ask(select=not_long(near(64)), cost=1.0)
 
 
 def analyse(subject: Subject, options: CheckpointOptions) -> NearestEstimator:
-    from interp.instruments.beta_kappa import fit_scores
     from interp.instruments.nearest_estimator import nearest_estimator
 
-    fit = fit_scores(subject.capture())
+    fit = subject.law(subject.capture())
     near = nearest_estimator(
         subject.model,
         subject.chains.tokens,

@@ -9,6 +9,7 @@ kappa; contiguous and other partial matches apart; and the effective order weigh
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -25,7 +26,7 @@ COLUMNS = ("success", "by_overlap.0", "by_overlap.1", "by_overlap.2", "bos", "ea
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CheckpointOptions):
-    query: Literal["last", "all"] = option("last", "which queries to read (default: the trained one, the last)")
+    query: Literal["last", "all", "trained"] = option("last", "which queries to read (default: %(default)s)")
 
 
 ASK = Ask(options=Options(batch=256), cost=0.1)
@@ -34,4 +35,7 @@ ASK = Ask(options=Options(batch=256), cost=0.1)
 def analyse(subject: Subject, options: Options) -> OverlapMass:
     from interp.instruments.overlap_mass import overlap_mass
 
-    return overlap_mass(subject.capture(query=options.query))
+    seen = subject.capture(query=options.query)
+    law = subject.law(seen)
+    found = overlap_mass(seen, law)
+    return dataclasses.replace(found, message=law.message) if found.success else found

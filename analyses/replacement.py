@@ -20,7 +20,7 @@ from analyses.options import CheckpointOptions, option
 if TYPE_CHECKING:
     from analyses.subject import Subject
     from interp.hooked.checkpoint import CheckpointInfo
-    from interp.instruments.replacement import ReplacedHeads
+    from interp.instruments.replaced_heads import ReplacedHeads
 
 KIND = "checkpoint"
 COLUMNS = ("success", "loss", "lost", "recovered.law", "control.law", "recovered.hard", "alone", "message")

@@ -22,8 +22,14 @@ if TYPE_CHECKING:
     from interp.chains.priors import ChainBatch, Prior
     from interp.circuit.capture import Capture
     from interp.hooked.checkpoint import CheckpointInfo
+    from interp.instruments.attention_fit import AttentionFit
+    from interp.instruments.match_fit import MatchFit
 
 DEFAULT_ETA = 5.0  # both levels of the paper's hierarchical task
+
+
+class DoesNotApply(ValueError):
+    """An analysis is not for this checkpoint, which shows only once the model has been looked at."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +147,27 @@ class Subject:
                 self.model, self.chains.tokens, query=query, copies=copies, checkpoint=str(self.path)
             )
         return self._captures[query, copies]
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the model comes from elsewhere."""
+        return bool(self.info.model["family"] == "foreign")
+
+    def law(self, cap: Capture) -> MatchFit | AttentionFit:
+        """The additive law of the capture's match heads, from their scores.
+
+        The scores of a model from elsewhere may follow no law where its attention does: then it is that of the
+        attention, and its message says so.
+        """
+        from interp.instruments.beta_kappa import fit_scores
+
+        scored = fit_scores(cap)
+        if scored.success or not self.is_foreign:
+            return scored
+        seen = fit_scores(cap, source="attention", position=False)
+        if not seen.success:
+            return scored
+        return replace(seen, message=f"the law is that of the attention; of the scores {scored.message}")
 
     def trained_on(self, prior: Prior, *, length: int) -> bool:
         """Whether it was trained on this prior at this length."""

@@ -15,6 +15,7 @@ from tests.planted_heads import PLANTS, plant
 FOUR = PLANTS["four match heads, no BOS"]
 HEAD = "from tests.planted_heads import PLANTS, plant, random_transformer\nimport interp as ip\n"
 MODELS = {
+    "first": "def build():\n    return plant(PLANTS['the first token as BOS'])\n",
     "bare": "def build():\n    return plant(PLANTS['four match heads, no BOS'])\n",
     "with_bos": "def build():\n    return plant(PLANTS['two match heads'])\n",
     "circuit": "def build():\n    spec = PLANTS['two match heads']\n"
@@ -82,10 +83,55 @@ def test_a_circuit_is_saved_for_all_other_analyses(
     assert again["match_heads"] == [[1, 0], [1, 1], [1, 2], [1, 3]]
     mass = row(["overlap_mass", str(out), "--batch", "40"], capsys)
     assert mass["distance_each"] == pytest.approx(0.0, abs=1e-6)
-    assert main(["all", str(out), "--batch", "40"]) in (0, 1, 2)  # some need one match head, and say so
+    assert main(["all", str(out), "--batch", "40", "--prior", "independent:0.05"]) == 0
     page = capsys.readouterr()
     assert "scan: " in page.out
-    assert "Traceback" not in page.err
+    assert "replacement: " in page.out
+    assert page.err == ""
+    refused = page.out.partition("not applicable\n")[2].splitlines()
+    names = [line.split(":")[0].strip() for line in refused]
+    assert names == ["attention", "dynamics", "vote_weight", "identity_blocks"]
+    assert "it reads one match head, the circuit has 4" in refused[-1]
+    assert main(["identity_blocks", str(out), "--batch", "40"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "identity_blocks does not apply: it reads one match head" in line
+
+
+def test_replacement_is_for_models_that_predict_everywhere(
+    brought: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = ["--order", "1", "--vocab", "5", "--batch", "40", "--prior", "independent:0.05"]
+    found = row(["replacement", brought("bare"), *task], capsys)
+    assert found["recovered"]["law"] == pytest.approx(1.0, abs=1e-6)
+    assert found["control"]["law"] < 0.6
+    assert found["alone"] < found["recovered"]["law"]
+    assert main(["replacement", brought("bare"), *task]) == 0
+    assert "only 1.0" in capsys.readouterr().out
+    ip.save(ip.construct(order=1, vocab=4, length=12, beta=(2.0,)), tmp_path / "ours")
+    assert main(["replacement", str(tmp_path / "ours")]) == 2
+    assert "models of this suite predict at their last position alone" in capsys.readouterr().err
+
+
+def test_the_first_token_as_bos(brought: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task = ["--order", "2", "--vocab", "5", "--batch", "40"]
+    found = row(["scan", brought("first"), *task, "--bos", "first", "--save", str(tmp_path / "c")], capsys)
+    assert found["match_heads"] == [[2, 0], [2, 2]]
+    assert ip.load(tmp_path / "c").declared_bos == "first"
+    assert "bos='first'" not in found["message"]
+    assert main(["scan", str(tmp_path / "c"), "--batch", "40"]) == 0
+    assert "the first token as BOS" in capsys.readouterr().out
+    assert row(["scan", brought("first"), *task], capsys)["kappa"][2][0] is None
+
+
+def test_the_law_of_the_attention_where_the_scores_follow_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """The shipped model with four match heads."""
+    here = "models/foreign/four_heads"
+    found = row(["beta_kappa", here, "--batch", "40"], capsys, code=1)
+    assert "--source attention: the attention follows the law" in found["message"]
+    causal = row(["causal", here, "--batch", "40"], capsys)
+    assert causal["message"].startswith("the law is that of the attention; of the scores matches explain")
+    assert causal["loss_recovered"] > 0.5
+    assert row(["overlap_mass", here, "--batch", "40"], capsys)["distance"] < 0.01
 
 
 def test_a_model_without_a_circuit_says_so(brought: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -170,6 +170,7 @@ def _foreign_model(document: dict[str, Any], file: Path) -> dict[str, Any]:
         "vocab": circuit["vocab"],
         "length": circuit["length"],
         "bos": circuit["bos"] not in (None, "first"),
+        "first_as_bos": circuit["bos"] == "first",
         "d_model": transformer["d_model"],
         "readout": "logit",
         "transformer": transformer,

@@ -120,7 +120,10 @@ def _with_heads(cap: Capture, fit: Callable[[Capture], Fit]) -> Fit:
     alone = tuple(fit(cap.match_head(index)) for index in range(count))
     names = [head_name(place) for place in cap.match_heads] or list(map(str, range(count)))
     notes = [together.message] if together.message else []
-    if failed := [f"{name}: {one.message}" for name, one in zip(names, alone, strict=True) if not one.success]:
+    failed = [f"{name}: {one.message}" for name, one in zip(names, alone, strict=True) if not one.success]
+    if len(failed) == count and not together.success:
+        notes.append("no match head fits alone, either: `heads` has the reasons")
+    elif failed:
         notes.append(f"match heads that do not fit alone: {'; '.join(failed)}")
     elif differing := _differing(alone):
         notes.append(f"the match heads differ in {differing}: `heads` has the fit of each one")

@@ -39,6 +39,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import xlogy
 
 from interp.circuit.capture import Capture
+from interp.circuit.circuit import Head, head_name
 from interp.results import Result, mean_stderr, provenance
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class CopyHeads(Result):
     position_share    see the module; NaN with a single sequence
     profile           [head, position] mean attention of token t on its assigned lag; NaN where t has no such lag
     verdict           per head: 'copies lag r', 'mixed' or 'none'
+    heads             the (layer, head) of each, where the capture knows them; else empty
     n                 sequences whose copy pattern was kept
     success           every lag has a head that copies it
     """
@@ -90,6 +92,12 @@ class CopyHeads(Result):
     profile: Float[np.ndarray, "head position"]
     verdict: tuple[str, ...]
     n: int
+    heads: tuple[Head, ...] = ()
+
+    def name(self, head: int) -> str:
+        """What to call a head: its number, with its layer unless these are the heads of layer 0, in order."""
+        in_order = tuple((0, number) for number in range(len(self.lag)))
+        return str(head) if self.heads in ((), in_order) else head_name(self.heads[head])
 
     def table(self) -> pd.DataFrame:
         """One row per head; the columns are the fields of the class that have one value for each head."""
@@ -133,7 +141,7 @@ class CopyHeads(Result):
         colours = {f"lag {lag}": lag_colour(lag) for lag in lags} | {"itself": OVERLAP_COLOURS["none"]}
         if self.bos_mass.any():
             series, colours = series | {"BOS": self.bos_mass}, colours | {"BOS": OVERLAP_COLOURS["bos"]}
-        names = [f"head {head}\n{verdict}" for head, verdict in enumerate(self.verdict)]
+        names = [f"head {self.name(head)}\n{verdict}" for head, verdict in enumerate(self.verdict)]
         ax = panel(ax, width=max(6.4, 1.4 * len(names)))
         errors = {f"lag {lag}": np.where(self.lag == lag, self.stderr, np.nan) for lag in lags}
         grouped_bars(ax, names, series, stderrs=errors, colours=colours)
@@ -151,7 +159,7 @@ class CopyHeads(Result):
             if self.lag[head]:
                 where = f"lag {self.lag[head]} mass {self.mass[head]:.3f}, at the last query {self.last_mass[head]:.3f}"
             lines.append(
-                f"  head {head}: {self.verdict[head]} ({where}, entropy {self.entropy[head]:.2f}, "
+                f"  head {self.name(head)}: {self.verdict[head]} ({where}, entropy {self.entropy[head]:.2f}, "
                 f"by position {self.position_share[head]:.1%})"
             )
         if len(self.lag) > 5:
@@ -199,6 +207,7 @@ def copy_heads(cap: Capture, *, copies: float = COPIES, pure: float = PURE, some
         position_share=np.array([one.position_share for one in seen]),
         profile=profile,
         verdict=verdicts,
+        heads=cap.copy_heads,
         n=sequences,
         success=not missing,
         message=f"no head copies lag {', '.join(map(str, missing))}" if missing else "",

@@ -205,7 +205,7 @@ def _silenced(
     `own` and `pattern` are the model's predictions and attention as they are: silencing must show in the predictions.
     """
     rows = torch.zeros_like(pattern)
-    if circuit.has_bos:
+    if circuit.has_sink:
         rows[..., 0] = 1.0
     laws = laws_of(circuit, tokens, hooks=write_pattern(circuit, rows), last_only=True)
     if float((rows - pattern).abs().max()) > NOTICEABLE and torch.equal(laws, own):

@@ -1,0 +1,28 @@
+"""Does each match head vote for the token that it attends to?
+
+One match head at a time is made to attend to a single key at the last query, and the logits tell which symbols gain.
+`vote` is the gain of that key's token above the other symbols; the control asks for the token of another key; `direct`
+is the part that goes through the head's OV circuit and the readout alone.
+
+    python -m analyses copying_scores CKPT
+    python -m analyses copying_scores mine.py:build --order 1 --vocab 12
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analyses.options import CheckpointOptions
+
+if TYPE_CHECKING:
+    from analyses.subject import Subject
+    from interp.instruments.copying_scores import CopyingScores
+
+KIND = "checkpoint"
+COLUMNS = ("success", "votes.0.vote", "votes.0.stderr", "votes.0.copying", "votes.0.control_vote", "votes.0.direct")
+
+
+def analyse(subject: Subject, options: CheckpointOptions) -> CopyingScores:
+    from interp.instruments.copying_scores import copying_scores
+
+    return copying_scores(subject.model, subject.chains.tokens, seed=options.seed, checkpoint=str(subject.path))
