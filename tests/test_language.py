@@ -18,8 +18,6 @@ from interp.language import weights
 from interp.language.load import wrong_attention
 from tests import tiny_language
 
-pytestmark = pytest.mark.xdist_group("language")  # one process loads Hugging Face's libraries
-
 
 @pytest.fixture(scope="module", params=sorted(tiny_language.KINDS))
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -13,7 +13,6 @@ import interp as ip
 from interp.language.prompts import shipped_text
 from tests import tiny_language
 
-pytestmark = pytest.mark.xdist_group("language")  # one process loads Hugging Face's libraries
 tokenizer = functools.cache(tiny_language.tokenizer)
 COLOURS = [" red", " blue", " green", " cat", " dog"]
 

@@ -17,8 +17,6 @@ from figures.verdict import WORDS, Check, Verdict, judged
 from tests import tiny_zoo
 from tests.figures.chromium import WIDTHS
 
-pytestmark = pytest.mark.xdist_group("page")  # one process makes the page that all these tests look at
-
 ENTRIES = read_entries(cli.FOLDER, marker="LABEL")
 
 
