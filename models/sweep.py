@@ -235,7 +235,7 @@ def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
         except ConnectionError:
             address = "local"
     if address == "local":
-        environment = {"env_vars": {**ONE_THREAD, "PYTHONPATH": str(PROJECT)}}
+        environment: dict[str, Any] = {"env_vars": {**ONE_THREAD, "PYTHONPATH": str(PROJECT)}}
         ray.init(address, runtime_env=environment, num_cpus=jobs, include_dashboard=False, log_to_driver=False)
         return
     environment = {"env_vars": ONE_THREAD, "working_dir": str(PROJECT), "excludes": NOT_SENT}
