@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import torch
 
     from analyses.subject import Subject
+    from interp.circuit.capture import Capture
     from interp.hooked.checkpoint import CheckpointInfo
     from interp.hooked.transformer import InductionTransformer
 
@@ -61,6 +62,8 @@ class Attention(Result):
     aligned_share  share of the squared `match_weight` in the aligned blocks, of the part that the softmax sees (see
                    `interp.identity_blocks`); both are None where heads copy no distinct lags, or without that matrix
     sequence       which of the batch it is
+    over_batch     kind -> mean and standard deviation of its share over all sequences of the batch: how far the one
+                   that is shown speaks for the others
     """
 
     tokens: list[int]
@@ -82,6 +85,7 @@ class Attention(Result):
     raw_beta: list[float] | None
     aligned_share: float | None
     sequence: int
+    over_batch: dict[str, list[float]]
 
     def table(self) -> pd.DataFrame:
         """One row per key of the last query."""
@@ -117,7 +121,33 @@ def analyse(subject: Subject, options: CheckpointOptions) -> Attention:
 
     place = first_with_matches(subject.chains.tokens, order=subject.info.model["order"])
     seen = one_sequence(subject.model, subject.chains.tokens[place : place + 1])
-    return Attention(**seen, sequence=place, provenance=provenance(seed=options.seed, checkpoint=str(subject.path)))
+    return Attention(
+        **seen,
+        sequence=place,
+        over_batch=mass_spread(subject.capture()),
+        provenance=provenance(seed=options.seed, checkpoint=str(subject.path)),
+    )
+
+
+def mass_spread(cap: Capture) -> dict[str, list[float]]:
+    """kind -> mean and standard deviation over sequences of the last query's attention on keys of that kind."""
+    from interp.estimators.counts import match_masks
+    from interp.notation import OVERLAP_KINDS, overlap
+
+    masks = match_masks(cap.tokens, order=cap.order).numpy()
+    weights = cap.match_pattern[:, 0, -1].double().numpy()
+    own = weights[:, int(cap.bos) :]
+    overlaps = np.array([overlap(mask) for mask in range(1 << cap.order)])[np.maximum(masks, 0)]
+    candidate = masks >= 0
+    shares = {
+        "full": own * (candidate & (overlaps == cap.order)),
+        "partial": own * (candidate & (overlaps > 0) & (overlaps < cap.order)),
+        "none": own * (candidate & (overlaps == 0)),
+        "bos": weights[:, : int(cap.bos)],
+        "early": own * ~candidate,
+    }
+    found = {kind: shares[kind].sum(-1) for kind in OVERLAP_KINDS}
+    return {kind: [float(values.mean()), float(values.std())] for kind, values in found.items()}
 
 
 def first_with_matches(tokens: torch.Tensor, *, order: int) -> int:

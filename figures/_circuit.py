@@ -62,7 +62,7 @@ def kept(row: Row, *fields: str) -> Row:
     """The row with only these fields, what tells which row it is, and the readings that verdicts rest on."""
     names = ("checkpoint", "subject", "construction", "order", "vocab", "length", "alpha", "bos", "beta", "kappa")
     last_query = ("tokens", "kinds", "weights", "mass", "law")
-    readings = ("copies", "per_key", "on_full", "readout_moves", "raw_beta", "aligned_share")
+    readings = ("copies", "per_key", "on_full", "readout_moves", "raw_beta", "aligned_share", "over_batch")
     return {field: row[field] for field in (*names, *last_query, *readings, *fields) if field in row}
 
 
@@ -160,9 +160,15 @@ def verdict_of(
 
 
 def masses_in_words(row: Row) -> str:
-    """The shares by kind, without those that are nothing."""
+    """The shares by kind, without those that are nothing; in brackets mean and standard deviation over sequences."""
     names = {"full": "full", "partial": "partial", "none": "none", "bos": "BOS", "early": "early"}
-    return ", ".join(f"{name} {row['mass'][kind]:.3f}" for kind, name in names.items() if row["mass"][kind] >= 5e-4)
+    spread = row.get("over_batch") or {}
+
+    def words(kind: str, name: str) -> str:
+        told = f"{name} {row['mass'][kind]:.3f}"
+        return f"{told} ({spread[kind][0]:.2f} ± {spread[kind][1]:.2f})" if kind in spread else told
+
+    return ", ".join(words(kind, name) for kind, name in names.items() if row["mass"][kind] >= 5e-4)
 
 
 def copies_in_words(row: Row) -> str:

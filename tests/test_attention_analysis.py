@@ -15,6 +15,7 @@ from analyses.cache import Cache
 from analyses.options import CheckpointOptions
 from analyses.subject import Subject, flat_rows
 from interp.chains.priors import HierarchicalDirichlet
+from interp.notation import key_kinds, kind_masses
 from interp.plotting import OVERLAP_COLOURS
 from tests.planted import planted_standard, without_mechanism
 
@@ -179,3 +180,22 @@ def test_readings_of_attention_without_structure_find_none(built, random):
     again = attention.readings(row, order=2, vocab=4)
     assert again["on_full"][0] < 0.5 * again["on_full"][1]
     assert again["readout_moves"] > 0.05
+
+
+@pytest.mark.parametrize("name", ["built", "random"])
+def test_the_spread_over_sequences_is_that_of_the_masses_of_each(name, request):
+    path = request.getfixturevalue(name)
+    model = ip.load(path)
+    tokens = ip.HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0)).sample(batch=7, length=24, seed=5).tokens
+    cap = ip.capture(model, tokens)
+    found = attention.mass_spread(cap)
+    masses = []
+    for row in range(len(tokens)):
+        masks = ip.match_masks(tokens[row : row + 1], order=2)[0].numpy()
+        kinds = key_kinds(masks, order=2, bos=True)
+        masses.append(kind_masses(cap.match_pattern[row, 0, -1].double().numpy(), kinds))
+    for kind, (mean, deviation) in found.items():
+        values = [mass[kind] for mass in masses]
+        assert mean == pytest.approx(np.mean(values), abs=1e-6)
+        assert deviation == pytest.approx(np.std(values), abs=1e-6)
+    assert sum(mean for mean, _ in found.values()) == pytest.approx(1.0, abs=1e-5)
