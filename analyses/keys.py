@@ -12,6 +12,8 @@ from analyses import answers
 from analyses.answers import Question
 from analyses.zoo import find_subjects
 
+ZOOS = ("zoo", "runs")  # options of a study that name a directory of checkpoints
+
 
 def key_of(question: Question, weights: Weights) -> dict[str, Any]:
     """Everything that shapes the answer beside the code: options, piece, and the weights that are read."""
@@ -21,8 +23,10 @@ def key_of(question: Question, weights: Weights) -> dict[str, Any]:
     if path is not None:
         more = module.reads(Path(path), options) if hasattr(module, "reads") else []
         read = {str(folder): weights.digest(Path(folder)) for folder in [path, *more]}
-    elif hasattr(options, "zoo"):
-        read = weights.zoo(options.zoo)
+    else:
+        for place in ZOOS:
+            if hasattr(options, place):
+                read |= {f"{place}/{name}": digest for name, digest in weights.zoo(getattr(options, place)).items()}
     return {
         "what": f"answer-{question.analysis}",
         "options": options.shaping(),

@@ -158,6 +158,7 @@ def causal_tests(
     pairs_kappa: float | None = None,
     seed: int = 0,
     floor: float = KL_FLOOR,
+    only_laws: bool = False,
     checkpoint: str | None = None,
 ) -> CausalTests:
     """Run every edit and its control on the live model; the module's docstring says what each one does.
@@ -165,7 +166,8 @@ def causal_tests(
     `next_law` is the true law of the token after each sequence (a one-hot row of the token that came will also
     do). beta and kappa are the fitted law's (`fit_scores`), for all match heads or a row for each. pairs [k+1, k+1]
     and pairs_kappa are those of the law of all pairs (`fit_score_pairs`). `seed` draws the controls. With beta=None,
-    only the edits that need no law are made, and with pairs=None no pair law. An edit of attention that does not reach
+    only the edits that need no law are made, and with pairs=None no pair law; `only_laws` makes these two edits and
+    even attention, which is all that the recovered shares need. An edit of attention that does not reach
     the logits is an error, not a result; for a copy head that nothing reads, `reached` is False.
     """
     circuit = as_circuit(model)
@@ -173,12 +175,13 @@ def causal_tests(
     truth = check_next_law(next_law, array, vocab=circuit.vocab)
     heads = None if beta is None else check_parameters_by_head(circuit, beta=beta, kappa=kappa)
     bench = CausalBench(circuit, array, truth, floor=floor, seed=seed)
-    measured = [bench.edit_matches(name, edit) for name, edit in bench.match_edits(heads).items()]
+    asked = {name: edit for name, edit in bench.match_edits(heads).items() if name == "law" or not only_laws}
+    measured = [bench.edit_matches(name, edit) for name, edit in asked.items()]
     pair_law = None if pairs is None else bench.write_pairs(*_checked_pairs(circuit, pairs, pairs_kappa))
     measured += [] if pair_law is None else [pair_law]
-    if circuit.has_sink:
+    if circuit.has_sink and not only_laws:
         measured.append(bench.remove_bos())
-    measured += [bench.ablate_copy_head(place) for place in circuit.known_copy_heads]
+    measured += [] if only_laws else [bench.ablate_copy_head(place) for place in circuit.known_copy_heads]
     uniform = bench.spread_evenly()
     loss, loss_stderr = mean_stderr(bench.losses)
     recovered = bench.recovered(None if heads is None else measured[0], uniform)

@@ -130,6 +130,19 @@ class BlockMap:
         """The largest visible residual share among the blocks that carry weight."""
         return float(max((self.visible_residual_share[pair] for pair in self.carriers), default=math.nan))
 
+    @property
+    def largest_residual(self) -> float:
+        """The largest entry of any block outside span{I, J} once the gauge is fixed, in the unit of the scores.
+
+        The scores see only the sum of the key parts of blocks with one key lag: each block is given the mean.
+        """
+        vocab = self.blocks.shape[-1]
+        equality = np.eye(vocab) - 1 / vocab
+        seen = self.blocks - self.blocks.mean(axis=-1, keepdims=True)  # without the constant and the query's part
+        outside = seen - self.identity[..., None, None] * equality
+        key = outside.mean(axis=-2, keepdims=True)
+        return float(np.abs(outside - key + key.mean(axis=0, keepdims=True)).max())
+
 
 @dataclass(frozen=True, kw_only=True)
 class IdentityBlocks(NamedRows[BlockMap]):

@@ -1,0 +1,205 @@
+"""Which condition does each claim need? Every cell of the study `conditions`, with all instruments.
+
+The cells add freedom one part at a time: hard copy heads and the construction's readout, both frozen (`frozen`); the
+readout free (`frozen_copies`); everything free from sharp copy heads (`hard_start`); from random weights
+(`random_start`); theorem:invariance's own start (`zero_start`), also on symmetrised batches. Each has both readouts.
+One row per cell, prior and length, with the median, the least and the largest over its seeds; the JSON also holds
+every run. Standard models of the zoo, and its long runs without BOS, stand beside them, measured in the same way.
+
+    python -m analyses conditions
+    python -m analyses conditions --lengths 64 --cells frozen random_start
+    python -m analyses conditions --runs runs/conditions --out results     the runs of your own sweep
+
+excess, excess_share       KL above that of the optimum (`optimal_parameters`) on the same sequences, and as a share
+r2, beta_1, beta_2, kappa  fit of the law to the scores; gap: distance of beta from the optimum's at most
+aligned_share, own_token   of the score, what aligned pairs explain; the most negative weight of the key's own token
+block_1, block_2           identity coefficients of the aligned blocks of W_A; block_gap: distance from the optimum's
+elsewhere, residual        largest identity coefficient of another block; largest entry outside span{I, J}; with
+                           score_ before it the same, read from the scores
+copy_1, copy_2             copy mass on the head's lag, at the last query
+law, pair_law              loss recovered by the law, and by that of all lag pairs (from here on, one seed at T = 64)
+partial, bos_share, readout_share   parts in the smoothing (Shapley values); _alone: rise of KL, switched off alone
+direct                     nats that the model knows without its match head
+dependence                 KL between the model and its relabelings
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from analyses.ask import Ask
+from analyses.condition_answers import answers, claim_counts
+from analyses.condition_runs import QUANTITIES, run_row
+from analyses.estimators import optimum, soft
+from analyses.heldout import Sequences, measure
+from analyses.options import ROOT, ZooOptions, option, place
+from analyses.subject import Study, Subject, prior_text
+from analyses.zoo import find_subjects
+
+if TYPE_CHECKING:
+    from analyses.cache import Cache
+
+KIND = "study"
+SHOWN = (
+    "cell", "readout", "prior", "bos", "length", "seeds", "excess_share.median", "r2.median", "block_1.median",
+    "block_2.median", "residual.most", "copy_2.median", "law.median", "pair_law.median",
+)  # fmt: skip
+CELLS = (
+    "frozen", "frozen_copies", "hard_start", "random_start", "zero_start", "zero_start_symmetrised", "symmetrised",
+    "leaving", "standard",
+)  # fmt: skip
+STANDARD_LENGTH = 64  # the zoo's standard models that stand beside the study
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ZooOptions):
+    batch: int = option(2000, "sequences for the KL (default: %(default)s)", metavar="N", least=1)
+    keys: int = option(
+        8_192, "keys that the instruments read, in as many sequences as it takes (default: %(default)s)",
+        metavar="N", least=1,
+    )  # fmt: skip
+    edited: int = option(1, "seeds whose live models are edited (default: %(default)s)", metavar="N", least=0)
+    edited_length: int = option(64, "and their length (default: %(default)s)", metavar="T", least=2)
+    cells: tuple[str, ...] = option(CELLS, "cells (default: all)", metavar="CELL")
+    lengths: tuple[int, ...] = option((32, 64, 128, 256), "lengths (default: %(default)s)", metavar="T", least=2)
+    draws: int = option(50_000, "sequences that the optimum is found on (default: %(default)s)", metavar="N", least=100)
+    runs: Path = place(
+        ROOT / "models" / "conditions", "directory of the study's runs (default: models/conditions)", metavar="DIR"
+    )
+
+
+# The draws and the seed of `optimal`, so that each optimum is searched for once.
+ASK = Ask(options=Options(draws=40_000, seed=1), cost=8.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A prior, with or without BOS, and a length: what has an optimum."""
+
+    prior: str
+    bos: bool
+    order: int
+    vocab: int
+    length: int
+
+    def __str__(self) -> str:
+        return f"{self.prior} {'BOS' if self.bos else 'no BOS'} T={self.length}"
+
+
+def cell_of(run: Subject, options: Options) -> str | None:
+    """The cell that a run belongs to; None for checkpoints of the zoo that do not stand beside the study."""
+    if not run.path.is_relative_to(options.zoo):
+        return Path(run.name).parts[0]
+    model, protocol = run.model_config, run.training.get("protocol")
+    if model["family"] == "standard" and model["length"] == STANDARD_LENGTH and protocol != "long":
+        return "standard"
+    return "leaving" if protocol == "long" and model["family"] == "disentangled" and not model["bos"] else None
+
+
+def runs_of(options: Options) -> list[tuple[str, Subject]]:
+    """The study's finished runs and those of the zoo beside them, with their cells."""
+    found = [*find_subjects(options.runs), *find_subjects(options.zoo)]
+    told = [(cell_of(run, options), run) for run in found]
+    return [
+        (cell, run)
+        for cell, run in told
+        if cell in options.cells and run.model_config["order"] == 2 and run.model_config["length"] in options.lengths
+    ]
+
+
+def setting_of(run: Subject) -> Setting:
+    model = run.model_config
+    return Setting(
+        prior=prior_text(run.training["prior"]),
+        bos=model["bos"],
+        order=model["order"],
+        vocab=model["vocab"],
+        length=model["length"],
+    )
+
+
+def pieces(options: Options) -> list[Setting]:
+    """The settings that runs were trained in."""
+    return list(dict.fromkeys(setting_of(run) for _, run in runs_of(options)))
+
+
+def together(options: Options, piece: Setting) -> str:
+    """The optimum of a place is also what `optimal` asks for."""
+    return f"{piece.prior} T={piece.length}"
+
+
+def study_piece(options: Options, piece: Setting, cache: Cache) -> Study:
+    """Every cell of one setting."""
+    from interp.chains.priors import parse_prior
+    from interp.results import provenance
+
+    prior = parse_prior(piece.prior, order=piece.order, vocab=piece.vocab)
+    best = optimum(prior, length=piece.length, bos=piece.bos, draws=options.draws, seed=options.seed, cache=cache)
+    beta, kappa = best.usable()
+    sequences = Sequences(prior=prior, batch=options.batch, length=piece.length, seed=options.seed + 1)
+    ideal = measure(sequences, soft("optimum", vocab=piece.vocab, beta=beta, kappa=kappa), cache).values
+    groups: dict[tuple[str, str, str], list[Subject]] = {}
+    for cell, run in runs_of(options):
+        if setting_of(run) == piece:
+            readout = str(run.model_config["readout"])
+            groups.setdefault((cell, readout, str(run.training.get("protocol"))), []).append(run)
+    place = {"prior": prior.kind, "bos": piece.bos, "length": piece.length, "order": piece.order, "vocab": piece.vocab}
+    rows = []
+    for (cell, readout, protocol), runs in groups.items():
+        runs.sort(key=lambda run: run.training.get("seed") or 0)
+        editable = piece.length == options.edited_length or cell == "leaving"
+        measured = [
+            run_row(
+                run,
+                best=best,
+                ideal=ideal,
+                sequences=sequences,
+                keys=options.keys,
+                edits=editable and number < options.edited,
+                cache=cache,
+            )
+            for number, run in enumerate(runs)
+        ]
+        record = runs[0].training
+        rows.append(
+            {
+                "cell": cell,
+                "readout": readout,
+                "protocol": protocol,
+                "init": record.get("init"),
+                "freeze": record.get("freeze") or "",
+                **place,
+                "seeds": len(runs),
+                "best_beta": [None if flat else value for value, flat in zip(best.beta, best.flat, strict=True)],
+                "best_kl": float(ideal.mean()),
+                **{name: spread([one[name] for one in measured]) for name in QUANTITIES},
+                "runs": measured,
+            }
+        )
+    return Study(rows=rows, provenance=provenance(seed=options.seed))
+
+
+def spread(values: Sequence[float | None]) -> dict[str, float | None]:
+    """Median, least and largest of the seeds that have a number."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return {"median": None, "least": None, "most": None}
+    return {"median": median(known), "least": min(known), "most": max(known)}
+
+
+def join(options: Options, studies: Sequence[Study]) -> Study:
+    """All settings, cell by cell, with what they answer."""
+    from interp.results import provenance
+
+    rows = sorted(
+        ({**row, "claims": claim_counts(row)} for study in studies for row in study.rows),
+        key=lambda row: (CELLS.index(row["cell"]), row["readout"] != "probability", row["prior"], not row["bos"]),
+    )
+    origin = dict(studies[0].provenance) if studies else provenance(seed=options.seed)
+    digests = {run.name: run.digest[:16] for _, run in runs_of(options)}
+    notes = answers(rows) if rows else [f"no finished run below {options.runs}: python -m models sweep conditions"]
+    return Study(rows=rows, provenance={**origin, "checkpoints": digests}, shown=SHOWN, notes=notes)
