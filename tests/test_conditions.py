@@ -1,0 +1,160 @@
+"""The study of conditions: its analysis on a few shipped runs, the claims, the figure, and the frozen parts."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import fields, replace
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+
+import interp as ip
+from analyses import condition_answers, conditions, keys
+from analyses.answers import Question
+from analyses.cache import Cache
+from analyses.zoo import find_subjects
+from figures import conditions as figure
+from figures import drawing
+from figures.panels import MissingPanel
+from interp.instruments.identity_blocks import identity_blocks
+from models import disentangled
+from models.spec import RunSpec
+from tests.figures.artists import assert_readable
+
+RUNS = Path(__file__).parent.parent / "models" / "conditions"
+FEW = conditions.Options(
+    cells=("frozen", "random_start"), lengths=(64,), batch=200, keys=4096, draws=2000, edited_length=64
+)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Two cells of the hierarchical prior at T = 64, by both readouts."""
+    cache = Cache(tmp_path_factory.mktemp("cache"))
+    piece = next(one for one in conditions.pieces(FEW) if one.prior.startswith("hierarchical"))
+    return conditions.join(FEW, [conditions.study_piece(FEW, piece, cache)])
+
+
+def cell(study, name, readout="probability"):
+    return next(row for row in study.rows if (row["cell"], row["readout"]) == (name, readout))
+
+
+def test_frozen_copies_and_readout_give_the_papers_weights(study):
+    """Cell (a), the setting of corollary:inductive."""
+    row = cell(study, "frozen")
+    assert row["seeds"] == 3
+    assert row["block_gap"]["most"] < condition_answers.NEAR_BETA
+    assert row["residual"]["most"] < condition_answers.SMALL_RESIDUAL
+    assert row["copy_1"]["least"] == row["copy_2"]["least"] == 1.0
+    assert row["claims"]["beta_1 > beta_2 in weights"] == [3, 3]
+    assert row["claims"]["W_A is the construction's"] == [3, 3]
+    assert row["claims"]["attention does the smoothing"] == [1, 1]
+
+
+def test_free_copies_change_the_weights_and_not_the_scores(study):
+    row = cell(study, "random_start")
+    assert row["claims"]["beta_1 > beta_2 in weights"] == [0, 3]
+    assert row["claims"]["beta_1 > beta_2 in scores"] == [3, 3]
+    assert row["claims"]["copy heads are sharp"] == [0, 3]
+    assert row["claims"]["scores are the law"] == [3, 3]
+
+
+def test_the_logit_readout_leaves_the_law_under_the_hierarchical_prior(study):
+    row = cell(study, "random_start", "logit")
+    assert row["claims"]["scores are the law"] == [0, 3]
+    assert row["law"]["median"] < 0.8 < row["pair_law"]["median"]
+    assert row["direct"]["median"] > 0.1
+    assert row["own_token"]["most"] < -0.5
+    assert row["readout_share"]["median"] is None  # a logit readout cannot be taken apart
+    assert any("logit readout evidence adds up" in note for note in study.notes)
+
+
+def test_only_the_first_seeds_are_edited(study):
+    runs = cell(study, "frozen")["runs"]
+    assert [run["law"] is not None for run in runs] == [True, False, False]
+    assert [run["r2"] is not None for run in runs] == [True, True, True]
+
+
+def test_a_claim_counts_only_what_is_known():
+    claim = condition_answers.CLAIMS[0]
+    row = {"prior": "independent", "bos": True, "runs": [{"excess_share": 0.5}, {"excess_share": None}]}
+    assert claim.counts(row) == [0, 1]
+    weights = next(one for one in condition_answers.CLAIMS if one.name == "beta_1 > beta_2 in weights")
+    assert weights.counts({**row, "runs": [{"block_1": 3.0, "block_2": 1.0}]}) == [0, 0]  # of the other prior
+
+
+def test_a_changed_run_changes_the_key(tmp_path):
+    source = next(one.path for one in find_subjects(RUNS))
+    folder = tmp_path / "frozen" / "a"
+    folder.mkdir(parents=True)
+    for file in ("config.json", "model.safetensors"):
+        (folder / file).write_bytes((source / file).read_bytes())
+    question = Question(analysis="conditions", options=replace(FEW, runs=tmp_path, zoo=tmp_path / "none"))
+    before = keys.key_of(question, keys.Weights())
+    assert list(before["weights"]) == ["runs/frozen/a"]
+    (folder / "config.json").write_text((folder / "config.json").read_text() + " ")
+    assert keys.key_of(question, keys.Weights()) != before
+
+
+def test_no_runs_is_said(tmp_path):
+    options = replace(FEW, runs=tmp_path / "none", zoo=tmp_path / "none")
+    assert conditions.pieces(options) == []
+    assert "no finished run" in conditions.join(options, []).notes[0]
+
+
+@pytest.mark.parametrize("name", ["frozen", "frozen_copies"])
+def test_the_frozen_parts_of_every_shipped_run_are_bit_equal_to_their_start(name):
+    found = [one for one in find_subjects(RUNS) if Path(one.name).parts[0] == name]
+    assert len(found) >= 18
+    for one in found:
+        known = {field.name for field in fields(RunSpec)}
+        spec = RunSpec.from_dict({key: value for key, value in one.training.items() if key in known})
+        model = ip.load(one.path)
+        shape = disentangled.shape_of(model.config)
+        start, end = disentangled.initial(model.config, init=spec.init, seed=spec.seed), disentangled.from_hooked(model)
+        frozen = disentangled.training_mask(shape, spec.frozen) == 0
+        assert frozen.any()
+        np.testing.assert_array_equal(start[frozen], end[frozen])
+        assert not np.array_equal(start[~frozen], end[~frozen])
+
+
+def test_the_largest_residual_does_not_see_the_gauge():
+    model = ip.construct(order=2, vocab=3, length=12, beta=(2.0, 1.0), kappa=1.0)
+    assert identity_blocks(model)["weights"].largest_residual == pytest.approx(0.0, abs=1e-6)
+    weight = model.match_attention.W_Q.data[0]
+    key = np.array([0.5, -0.2, -0.3], dtype=np.float32)
+    for sign, block in ((1, 0), (-1, 1)):  # key parts that cancel in every score
+        weight[3 * block : 3 * block + 3, 3:6] += sign * torch.from_numpy(key)
+    assert identity_blocks(model)["weights"].largest_residual == pytest.approx(0.0, abs=1e-6)
+    weight[0, 3] += 0.9  # one entry, which the scores do see
+    assert identity_blocks(model)["weights"].largest_residual > 0.2
+
+
+def test_the_figure_draws_every_run_and_says_where_claims_hold(study):
+    results = figure.chosen({"conditions": list(study.rows)})
+    with plt.style.context(drawing.STYLE):
+        picture = figure.draw(results)
+        assert_readable(picture)
+    column = picture.axes[1]
+    drawn = sorted(float(line.get_xdata()[0]) for line in column.lines if line.get_marker() == "o")
+    assert drawn == sorted(run["r2"] for row in results["conditions"] for run in row["runs"])
+    verdict = figure.verdict(results)
+    assert verdict.word == "beyond the paper"
+    assert verdict.headline == (
+        "beta_1 > beta_2 in the weights: copies, readout frozen 3 of 3, free, random start 0 of 3"
+    )
+    other = copy.deepcopy(results)
+    for row in other["conditions"]:
+        row["claims"]["beta_1 > beta_2 in weights"] = [0, 3]
+    assert "frozen 0 of 3" in figure.verdict(other).headline
+    plt.close(picture)
+
+
+def test_without_runs_there_is_a_note():
+    with pytest.warns(MissingPanel), plt.style.context(drawing.STYLE):
+        assert_readable(figure.draw({"conditions": []}))
+    assert figure.verdict({"conditions": []}).word == "cannot tell"
+    assert "no run" in figure.caption({"conditions": []})
