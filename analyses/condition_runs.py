@@ -74,7 +74,7 @@ def run_row(
 
 def read_scores(fit: MatchFit, pairs: PairFit, best: OptimalParameters) -> dict[str, Any]:
     """The law that the scores show, and what they do beside it."""
-    own = pairs.beta[:, 0] if pairs.success else []
+    own: list[float] = pairs.beta[:, 0].tolist() if pairs.success else []
     return {
         "r2": fit.r2,
         "beta_1": fit.beta[0],
