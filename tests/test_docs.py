@@ -296,6 +296,7 @@ def test_python_blocks_run_and_print_what_they_show(
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "checkpoints").symlink_to(ROOT / "models" / "checkpoints")
     (tmp_path / "models" / "studies").symlink_to(ROOT / "models" / "studies")
+    (tmp_path / "models" / "foreign").symlink_to(ROOT / "models" / "foreign")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(priors, "PRIORS", dict(priors.PRIORS))  # pages may register kinds of their own
     monkeypatch.setattr(families, "FAMILIES", dict(families.FAMILIES))
@@ -396,7 +397,7 @@ def check_command(line: str) -> None:
     """Parse a command by the program it is for; its checkpoints, if they are shipped ones, must be there."""
     words = shlex.split(line)
     for word in words:
-        if word.startswith("models/checkpoints"):
+        if word.startswith(("models/checkpoints", "models/foreign")):
             assert (ROOT / word / "config.json").is_file(), f"no checkpoint {word}"
     if words[0] == "make":
         targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)

@@ -150,7 +150,7 @@ def find_circuit(
         best = max(scan.heads, key=lambda at: float(np.nan_to_num(scan.nats_explained[at])))
         reasons.append(
             f"no head matches: the best, {head_name(best)}, has {max(0.0, scan.nats_explained[best]):.1%} of "
-            f"{scan.nats[best]:.2g} nats explained"
+            f"{max(0.0, scan.nats[best]):.2g} nats explained"
         )
         missing.append(reasons[-1])
     if scan.success and scan.message:
