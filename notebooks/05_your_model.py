@@ -16,20 +16,22 @@
 # %% [markdown]
 # # Your model: the same questions, asked of any HookedTransformer
 #
-# The instruments need only TransformerLens' hook names. So they take a model that this suite did not make, once you say
-# where to look:
+# The instruments need only TransformerLens' hook names. So they take a model that this suite did not make:
 #
 # ```python
-# circuit = ip.Circuit(model, order=2, copy_heads=((0, 0), (0, 1)), match_heads=((1, 0),), bos=5, vocab=5)
-# cap = ip.capture(circuit, tokens)
+# scan = ip.scan_heads(model, tokens, order=2, vocab=5, bos=5)        # every head, in one forward pass
+# circuit = ip.find_circuit(model, tokens, order=2, vocab=5, bos=5)   # the heads that belong together, with evidence
+# tests = ip.replace_heads(circuit, tokens, queries="trained", by_mask="fitted")   # does their law do what they do?
 # ```
 #
-# This notebook brings such a model: a plain `HookedTransformer` with three layers of four heads, absolute positions,
-# order 3 and a logit readout. Its circuit is written by hand, so we know the truth and can see whether the instruments
-# find it. Then it asks the same of random weights, where the right answer is "cannot tell".
+# This notebook brings two such models. The first is a plain `HookedTransformer` with three layers of four heads,
+# absolute positions, order 3 and a logit readout. Its circuit is written by hand, so we know the truth and can see
+# whether the instruments find it. The second was trained, and nobody knows its circuit beforehand. At the end come
+# random weights, where the right answer is "nothing".
 
 # %%
 import warnings
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,10 +40,12 @@ import torch
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 import interp as ip
-from interp import plotting
 
 sns.set_theme(style="ticks")
 warnings.filterwarnings("ignore", message="HookedTransformer is deprecated")  # this suite stays below TransformerLens 4
+
+HERE = Path.cwd()
+FOREIGN = next(path for root in (HERE, *HERE.parents) if (path := root / "models" / "foreign").is_dir())
 
 # %% [markdown]
 # ## A model from elsewhere
@@ -52,7 +56,7 @@ warnings.filterwarnings("ignore", message="HookedTransformer is deprecated")  # 
 # %%
 VOCAB, ORDER, LENGTH, BOS = 4, 3, 32, 5
 BETA, KAPPA = (2.5, 1.5, 0.8), 3.0
-N_CTX = LENGTH + 1
+N_CTX = LENGTH + 2  # room for BOS and for one token more: the last position that we read has a next token
 # The residual stream: the position, the token, one slot for each copied lag, and the votes.
 SLOTS = {"position": N_CTX, "token": 6, "lag 1": 6, "lag 2": 6, "lag 3": 6, "votes": VOCAB}
 STARTS = dict(zip(SLOTS, np.cumsum([0, *SLOTS.values()]).tolist(), strict=False))
@@ -141,87 +145,114 @@ prior = ip.HierarchicalDirichlet(order=ORDER, vocab=VOCAB, eta=(5.0, 5.0, 5.0))
 chains = prior.sample(batch=150, length=LENGTH, seed=0)
 
 # %% [markdown]
-# ## Where is the circuit?
+# ## Scan every head
 #
 # Without `order` the instruments do not start: they cannot guess what is to be matched.
 
 # %%
 try:
-    ip.capture(mine, chains.tokens)
+    ip.scan_heads(mine, chains.tokens)
 except ValueError as error:
     print(error)
 else:
     raise AssertionError("expected to be asked for the order")
 
 # %% [markdown]
-# If you do not know the place, ask every head. `fit_scores` regresses a head's scores on agreement of contexts, and its
-# verdict `success` says whether agreement explains at least half of them. What to see: exactly one head of eight
-# passes.
+# A scan runs the model once and looks at all heads. What to see: three heads copy, one matches, and the others have no
+# role. The map shows how much of each head's attention (in nats beyond even attention) matches explain; copy heads
+# carry the number of their lag.
 
 # %%
-asked = {"order": ORDER, "bos": BOS, "vocab": VOCAB}
-verdicts = {}
-for layer in (1, 2):
-    for head in range(4):
-        fit = ip.fit_scores(ip.capture(mine, chains.tokens, **asked, match_layer=layer, match_head=head))
-        verdicts[layer, head] = fit.success
-        answer = "yes" if fit.success else "no "
-        print(f"layer {layer} head {head}: {answer}  matches explain {fit.r2_match:6.1%} of the scores")
-assert [place for place, passed in verdicts.items() if passed] == [(MATCH_LAYER, MATCH_HEAD)]
+task = {"order": ORDER, "bos": BOS, "vocab": VOCAB}
+scan = ip.scan_heads(mine, chains.tokens, **task)
+print(scan)
+ax = scan.plot()
+assert scan.match_heads == ((MATCH_LAYER, MATCH_HEAD),)
+assert scan.copy_heads == tuple((0, COPY_HEAD[lag]) for lag in (1, 2, 3))
 
 # %% [markdown]
-# ## The same questions
+# Beside the map, the attention itself. CircuitsVis shows all heads of a layer on one sequence: choose a head, then a
+# query. Layer 0 has three diagonals; in layer 2, head 3 jumps between positions with equal contexts.
+
+# %%
+names = ["BOS", *map(str, chains.tokens[0, :23].tolist())]
+_, cache = mine.run_with_cache(ip.Circuit(mine, **task).ids(chains.tokens[:1]), prepend_bos=False)
+try:
+    from circuitsvis.attention import attention_patterns
+    from IPython.display import HTML, display
+except ImportError:
+    print("CircuitsVis is not installed: see the map above instead")
+else:
+    for layer in (0, MATCH_LAYER):
+        view = attention_patterns(tokens=names, attention=cache["pattern", layer][0, :, :24, :24])
+        display(HTML(f"<b>layer {layer}</b>{view.local_src}"))
+
+# %% [markdown]
+# `table()` has a row for each head. A head whose law is not to be trusted has no beta, and says why.
+
+# %%
+table = scan.table().set_index(["layer", "head"])
+print(
+    table.loc[[(0, 2), (MATCH_LAYER, MATCH_HEAD)], ["role", "copy_lag", "copy_mass", "nats_explained", "kappa"]].round(
+        3
+    )
+)
+print(table.loc[(1, 0), "message"])
+assert np.isnan(table.loc[(1, 0), "beta_1"])
+
+# %% [markdown]
+# ## Find the circuit
 #
-# With the place known, every instrument works as on the suite's own models. First the copy layer. What to see: three
-# diagonals, at distance 1, 2 and 3, and one head without any.
+# Heads that look at the right keys need not belong together. `find_circuit` ablates each copy head and measures what is
+# left of the match at its lag; the control moves the head's output just as far in a random direction. What to see: a
+# reason for every choice.
 
 # %%
-place = {**asked, "copy_layer": 0, "match_layer": MATCH_LAYER, "match_head": MATCH_HEAD}
-cap = ip.capture(mine, chains.tokens, **place)
-copy = ip.copy_heads(cap)
-fig, axes = plt.subplots(1, 4, figsize=(12, 3.4), layout="constrained")
-for head, ax in enumerate(axes):
-    plotting.attention_heatmap(ax, cap.copy_pattern[0, head, :16, :16].double().numpy())
-    ax.set_title(f"head {head}: {copy.verdict[head]}", fontsize=11)
-print(copy)
-assert copy.success
-assert copy.lag.tolist() == [2, 3, 1, 0]  # 0: no lag is left for the fourth head
-assert copy.verdict[3] == "none"
+circuit = ip.find_circuit(mine, chains.tokens, **task, scan=scan)
+print(circuit)
+assert circuit.success
+assert (circuit.evidence()["lost"] > 0.9).all()
+assert (circuit.evidence()["control_lost"] < 0.5).all()
 
 # %% [markdown]
-# Then beta and kappa, which we planted. They come back: the betas to three digits, kappa to within 0.03. What kappa is
-# off by is more than its standard error, and yet no error of the fit: the other heads write a little into every
-# position, BOS included, and so shift its score. The fit reads the score that the model really has.
+# ## Its law
+#
+# A circuit goes into every instrument. First beta and kappa, which we planted. They come back: the betas to three
+# digits, kappa to within 0.03. What kappa is off by is more than its standard error, and yet no error of the fit: the
+# other heads write a little into every position, BOS included, and so shift its score. The fit reads the score that the
+# model really has. The fit of the scores weighs all keys alike, the fit of the attention only those that are attended
+# to; where the two differ, both say so.
 
 # %%
-fit = ip.fit_scores(cap)
+cap = ip.capture(circuit, chains.tokens)
+fit, seen = ip.fit_scores(cap), ip.fit_scores(cap, source="attention")
 print(fit)
+print(seen)
 print("planted: beta", BETA, "kappa", KAPPA)
 assert np.allclose(fit.beta, BETA, atol=0.005)
+assert np.allclose(seen.beta, BETA, atol=0.02)
 assert abs(fit.kappa - KAPPA) < 0.03
 
 # %% [markdown]
-# What if you had the order wrong? Too large an order finds nothing at the lags that are not there. Too small an order
-# leaves a part of the scores unexplained. So increase the order until the last beta is zero and the fit stops getting
-# better.
+# Is it this law? A key could also count only if its match is unbroken (`suffix`, as in back-off), or every set of lags
+# could have a weight of its own (`free`). `compare_laws` judges them on sequences that they were not fitted to.
 
 # %%
-orders = {}
-for order in (1, 2, 3, 4):
-    orders[order] = ip.fit_scores(ip.capture(mine, chains.tokens, **{**place, "order": order}))
-    told = orders[order].beta.round(2) if orders[order].success else "cannot tell"
-    print(f"order {order}: beta {told}, matches explain {orders[order].r2_match:.1%} of the scores")
-assert orders[1].r2_match < orders[2].r2_match < orders[3].r2_match
-assert abs(orders[4].r2_match - orders[3].r2_match) < 0.01
-assert abs(orders[4].beta[3]) < 0.05
+laws = ip.compare_laws(cap)
+print(laws)
+assert laws.best == "additive"
 
 # %% [markdown]
-# Where the attention goes, by the number of lags that agree (bars), beside what the formula predicts (rings).
+# What if you had the order wrong? Too large an order finds no head that copies the lags that are not there. Too small
+# an order leaves a part of the attention unexplained. So increase the order until the scan says that no head copies
+# the next lag.
 
 # %%
-mass = ip.overlap_mass(cap, fit)
-ax = mass.plot()
-assert mass.largest_gap < 0.01
+for order in (1, 2, 3, 4):
+    tried = ip.scan_heads(mine, chains.tokens, **{**task, "order": order})
+    share = tried.nats_explained[MATCH_LAYER, MATCH_HEAD]
+    print(f"order {order}: matches explain {share:.0%}; {tried.message or 'all lags have a copy head'}")
+    assert tried.success == (order <= ORDER)
 
 # %% [markdown]
 # One query as bars. What to see: more lags, higher bars; teal bars stand at several heights, because three lags make
@@ -231,66 +262,108 @@ assert mass.largest_gap < 0.01
 masks = ip.match_masks(chains.tokens, order=ORDER).numpy()
 shown = int(np.argmax([len(np.unique(row)) for row in masks]))  # the sequence with the most kinds of match
 ax = cap.plot(sequence=shown)
+
 # %% [markdown]
 # ## Does it matter for the predictions?
 #
-# `causal_tests` writes the formula's attention in place of the head's own, and, as a control, the same weights at
-# shuffled keys. Even attention sets the scale. What to see: writing the law costs next to nothing, its control a lot.
+# `replace_heads` is for models that predict at every position. It ablates the match heads, or writes other attention
+# into them, at all these positions at once, and measures the loss of the tokens that follow. `recovered` is 0 for no
+# head at all and 1 for the head as it is. The law must come close to 1; its control, the same weights at random keys,
+# must stay below even attention. (The attention is the formula's, the prediction is softmax of 4 times the votes: the
+# tests do not ask for the formula's own readout.)
 
 # %%
-circuit = ip.Circuit(mine, **asked, match_heads=((MATCH_LAYER, MATCH_HEAD),))
-causal = ip.causal_tests(circuit, chains.tokens, next_law=chains.next_law, beta=fit.beta, kappa=fit.kappa)
-ax = causal.plot()
-assert causal.loss_recovered > 0.95
-assert causal["law"].loss_change < 0.1 * causal["law"].control_loss_change
+tests = ip.replace_heads(circuit, chains.tokens, queries="trained", by_mask="fitted")
+print(tests)
+ax = tests.plot()
+assert tests["law"].recovered > 0.98
+assert tests["law"].control_recovered < tests["even"].recovered < 0.9
 
 # %% [markdown]
-# Attention is not all of a model. This one reads its votes as *logits*: softmax of 4 times the votes. So its attention
-# is that of the formula, and its predictions are not the formula's. Keep the two questions apart.
+# ## A model that was trained
+#
+# Four layers of four heads, with MLPs and LayerNorm, trained for four minutes to predict the next token of order-1
+# chains. It has no BOS. What to see: four heads of layer 1 match, all with much the same beta, and the scan's last line
+# says that a third of their attention goes to the first token.
 
 # %%
-law = ip.predict(circuit, chains.tokens)
-formula = ip.soft_matching(chains.tokens, vocab=VOCAB, beta=BETA, kappa=KAPPA)
-print(f"model against the truth:   {ip.kl_divergence(chains.next_law, law)}")
-print(f"formula against the truth: {ip.kl_divergence(chains.next_law, formula)}")
-print(f"model against the formula: {ip.kl_divergence(formula, law)}")
-through_readout = torch.softmax(4 * formula, dim=-1)
-print(f"model against the formula, read as logits: {ip.kl_divergence(through_readout, law)}")
-assert ip.kl_divergence(formula, law).mean > 0.02
-assert ip.kl_divergence(through_readout, law).mean < 0.001
+trained = ip.load(FOREIGN / "four_heads").model
+prior = ip.IndependentDirichlet(order=1, vocab=12, alpha=0.3)
+tokens = prior.sample(batch=64, length=63, seed=0).tokens
+scan = ip.scan_heads(trained, tokens, order=1, query="trained")
+print(scan)
+ax = scan.plot()
+assert scan.match_heads == ((1, 0), (1, 1), (1, 2), (1, 3))
+assert "bos='first'" in scan.message
+
+# %% [markdown]
+# So the model has made a BOS of its first token: whatever that token is, it gets what the matches do not get.
+# `bos="first"` puts it into the law, with the score kappa.
+
+# %%
+circuit = ip.find_circuit(trained, tokens, order=1, bos="first", query="trained")
+print(circuit)
+assert circuit.success
+assert circuit.copy_heads == ((0, 2),)
+
+# %% [markdown]
+# The law in all four heads recovers 0.9 of what ablating them costs. One head alone, the others ablated, recovers at
+# most 0.4, and the law without the first token less than half. `grouped` keeps each head's own mass on matching and
+# other keys and evens it out within each group: what it does not recover lies between keys that the law takes for
+# equal.
+
+# %%
+tests = ip.replace_heads(circuit, tokens, queries="trained", by_mask="fitted", each=True)
+without = ip.Circuit(trained, order=1, copy_heads=circuit.copy_heads, match_heads=circuit.match_heads)
+bare = ip.replace_heads(without, tokens, queries="trained", by_mask="fitted")
+print(tests)
+print(f"without the first token the law recovers {bare['law'].recovered:.2f}")
+fig, ax = plt.subplots(figsize=(11, 3.6), layout="constrained")
+tests.plot(ax)
+assert tests["law"].recovered > 0.85
+assert max(tests[f"only 1.{head}"].recovered for head in range(4)) < 0.5
+assert bare["law"].recovered < 0.5
+
+# %% [markdown]
+# Each head's attention follows the law only to five sixths: it prefers some symbols. But the four prefer different
+# ones. Their mean, each weighted by how strongly it votes for what it attends to, follows the law almost entirely.
+
+# %%
+cap = ip.capture(circuit, tokens, query="trained")
+votes = ip.copying_scores(circuit, tokens)
+each = ip.fit_scores(cap, source="attention", position=False)
+together = ip.fit_scores(cap.mean_head(votes.weights), source="attention", position=False)
+print(
+    "each head:",
+    ", ".join(f"{one.nats_explained:.0%}" for one in each.heads),
+    " their mean:",
+    f"{together.nats_explained:.0%}",
+)
+assert max(one.nats_explained for one in each.heads) < 0.9 < together.nats_explained
 
 # %% [markdown]
 # ## When there is nothing to find
 #
-# The same config with TransformerLens' random initialisation. No head copies, and none matches. What to see: every fit
-# fails, says why, and gives NaN instead of a number that somebody might quote.
+# The first model's config with TransformerLens' random initialisation. What to see: no head has a role, and no number
+# is given that somebody might quote.
 
 # %%
-for head in range(4):
-    fit = ip.fit_scores(ip.capture(random, chains.tokens, **asked, match_layer=2, match_head=head))
-    print(f"layer 2 head {head}: {fit.message}")
-    assert not fit.success
-    assert np.isnan(fit.beta).all()
-    assert np.isnan(fit.kappa)
-print(fit)
-print(ip.copy_heads(ip.capture(random, chains.tokens, **asked)))
-
-# %% [markdown]
-# The mass by overlap is still an observation, and is drawn. The prediction beside it is not, because there is no fit to
-# make it from; the title says so.
-
-# %%
-nothing = ip.overlap_mass(ip.capture(random, chains.tokens, **asked, match_layer=2))
-ax = nothing.plot()
+nothing = ip.find_circuit(random, chains.tokens, **task)
+print(nothing)
 assert not nothing.success
-assert np.isfinite(nothing.by_overlap).all()
-assert np.isnan(nothing.predicted_by_overlap).all()
+assert nothing.match_heads == ()
+assert np.isnan(nothing.scan.beta).all()
 
 # %% [markdown]
-# And one last trap: too little data. With a handful of sequences the fit refuses even on the model that has the
-# circuit, since it could not say how sure it is.
-
-# %%
-few = ip.fit_scores(ip.capture(mine, chains.tokens[:5], **place))
-print(few.message)
-assert not few.success
+# To keep a circuit, or to ask from a terminal:
+#
+# ```python
+# ip.save(circuit, "runs/mine")
+# ```
+#
+# ```
+# python -m analyses scan mine.py:build --order 1 --vocab 12 --bos first
+# python -m analyses all runs/mine
+# ```
+#
+# The page "Analyse a model of your own" in the documentation says more.

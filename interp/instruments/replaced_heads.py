@@ -102,10 +102,10 @@ class ReplacedHeads(NamedRows[ReplacedHead]):
         )
 
         rows = self.table().astype({"control_change": float, "control_stderr": float})
-        ax = panel(ax)
+        ax = panel(ax, width=max(6.4, 0.75 * len(rows)))
         grouped_bars(
             ax,
-            list(self),
+            [name.replace(" ", "\n") for name in self],
             {"edit": rows["change"].to_numpy(), "control": rows["control_change"].to_numpy()},
             stderrs={"edit": rows["stderr"].to_numpy(), "control": rows["control_stderr"].to_numpy()},
             colours={"edit": MAIN_COLOUR, "control": CONTROL_COLOUR},

@@ -307,7 +307,7 @@ class LayerFitter:
         """Why a head's beta and kappa are not to be believed; empty where they are."""
         nats, explained = float(found["nats"][head]), float(found["nats_explained"][head])
         if nats < MIN_NATS:
-            return f"the attention has {nats:.2g} nats beyond even attention: nothing to explain"
+            return f"the attention has {max(0.0, nats):.2g} nats beyond even attention: nothing to explain"
         if explained < self.min_explained:
             return f"matches explain {max(0.0, explained):.1%} of {nats:.2f} nats"
         if not found["told"][head]:
