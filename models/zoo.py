@@ -28,7 +28,7 @@ GAINED = 0.005  # of its KL: what counts as a gain by five times the steps
 COLUMNS = (
     "checkpoint", "family", "prior", "bos", "length", "seed", "protocol", "target", "steps", "init", "kl", "stderr",
     "best_construction", "ratio", "ratio_stderr", "change", "change_stderr", "copies", "seconds", "readout", "freeze",
-    "kappa", "symmetrise",
+    "kappa", "symmetrise", "bos_vector",
 )  # fmt: skip
 
 
@@ -146,6 +146,7 @@ def measure(path: Path, name: str) -> dict[str, Any]:
             "freeze": spec.freeze,
             "kappa": spec.kappa,
             "symmetrise": spec.symmetrise,
+            "bos_vector": spec.bos_vector,
             "kl": kl,
             "stderr": stderr,
             "best_construction": reference,
@@ -189,6 +190,7 @@ def _best_construction_values(prior: str, length: int, bos: bool) -> Any:
 
 def _markdown(rows: list[dict[str, Any]]) -> str:
     frozen = any(row["freeze"] for row in rows)
+    vectors = len({row["bos_vector"] for row in rows if row["bos_vector"]}) > 1
     head = [
         "checkpoint",
         "protocol",
@@ -196,6 +198,7 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
         "steps",
         "init",
         *(["frozen"] if frozen else []),
+        *(["BOS vector"] if vectors else []),
         "held-out KL",
         "best construction",
         "ratio",
@@ -211,6 +214,7 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
             f"{row['steps']:,}",
             row["init"],
             *([(row["freeze"] or "").replace(",", ", ")] if frozen else []),
+            *([row["bos_vector"] or ""] if vectors else []),
             f"{row['kl']:.4f} ± {row['stderr']:.4f}",
             f"{row['best_construction']:.4f}",
             f"{row['ratio']:.3f} ± {row['ratio_stderr']:.3f}",
