@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from interp.estimators.counts import superset_sum as superset_sum
     from interp.estimators.optimal import OptimalParameters as OptimalParameters
     from interp.estimators.optimal import optimal_parameters as optimal_parameters
+    from interp.estimators.predicted import PredictedParameters as PredictedParameters
+    from interp.estimators.predicted import predicted_parameters as predicted_parameters
     from interp.estimators.pseudo_counts import expected_cumulative_count as expected_cumulative_count
     from interp.estimators.pseudo_counts import pseudo_counts as pseudo_counts
     from interp.estimators.soft_matching import OrderMixture as OrderMixture
@@ -244,6 +246,10 @@ _HOMES = {
     "estimators.optimal": (
         "OptimalParameters",
         "optimal_parameters",
+    ),
+    "estimators.predicted": (
+        "PredictedParameters",
+        "predicted_parameters",
     ),
     "instruments.lag_pairs": (
         "PairFit",

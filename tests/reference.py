@@ -8,6 +8,7 @@ a number like any other; prior probabilities are fractions, so that they are exa
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -361,3 +362,75 @@ def readout_level(
         matches += all(tokens[key - lag] == tokens[len(tokens) - lag] for lag in range(1, order + 1))
     start = (order + 1) * vocab
     return sum(sums) / vocab, stream[start : start + vocab], matches
+
+
+def mask_chain(agree: Sequence[float], *, k: int, steps: int) -> list[float]:
+    """The law of the mask of two positions after `steps` moves; `agree[j]`: a match after j recent ones."""
+    law = {tuple([0] * k): 1.0}  # bits of lags 1..k
+    for _ in range(steps):
+        moved: dict[tuple[int, ...], float] = {}
+        for bits, share in law.items():
+            run = 0
+            while run < k and bits[run]:
+                run += 1
+            for match in (0, 1):
+                key = (match, *bits[:-1])
+                moved[key] = moved.get(key, 0.0) + share * (agree[run] if match else 1.0 - agree[run])
+        law = moved
+    masks = [0.0] * 2**k
+    for bits, share in law.items():
+        masks[sum(bit << lag for lag, bit in enumerate(bits))] += share
+    return masks
+
+
+def poisson_tree(
+    rng: np.random.Generator,
+    *,
+    k: int,
+    eta: Sequence[float],
+    root: tuple[float, float],
+    siblings: int,
+    rates: Sequence[float],
+    keep: Sequence[float],
+) -> float:
+    """One draw of pi(m) prod_keys keep(mask): laws down the tree, then Poisson votes for m in every context."""
+
+    def below(depth: int, mask: int, law: float) -> tuple[float, float]:
+        """The product over the keys below a node, and the law at the end of its all-matching path."""
+        if depth == k:
+            return keep[mask] ** rng.poisson(rates[mask] * law), law
+        product, last = 1.0, math.nan
+        for child in range(siblings + 1):
+            matches = child == siblings
+            drawn = law if law in (0.0, 1.0) else rng.beta(max(eta[depth] * law, 1e-300), eta[depth] * (1.0 - law))
+            factor, end = below(depth + 1, mask | (1 << depth if matches else 0), drawn)
+            product *= factor
+            if matches:
+                last = end
+        return product, last
+
+    product, law = below(0, 0, rng.beta(*root))
+    return law * product
+
+
+def exact_predictor_weights(eta: Sequence[float], *, vocab: int, keys: float) -> list[float]:
+    """Weights of BOS and of keys with a common suffix of 0..k, by following each vote through the shrinkage."""
+    k = len(eta) - 1
+    seen = [0.0] * (k + 1)
+    seen[k] = keys / vocab**k
+    for depth in range(k, 0, -1):
+        seen[depth - 1] = vocab * seen[depth] * eta[depth] / (eta[depth] + seen[depth])
+    weights = []
+    for suffix in range(-1, k + 1):  # -1 stands for BOS
+        prediction = eta[0] / (seen[0] + eta[0]) if suffix < 0 else 0.0
+        for depth in range(k + 1):
+            vote = 0.0
+            if depth <= suffix:
+                vote = 1.0
+                for above in range(depth + 1, k + 1):
+                    vote *= eta[above] / (eta[above] + seen[above])
+            if depth > 0:
+                prediction *= eta[depth] / (seen[depth] + eta[depth])
+            prediction += vote / (seen[depth] + eta[depth])
+        weights.append(prediction)
+    return weights

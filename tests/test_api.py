@@ -42,6 +42,7 @@ closed = ip.beta_for_add_alpha(length=64, order=2, vocab=5, alpha=1.0, method="c
 line   = ip.beta_for_add_alpha(length=64, order=2, vocab=5, alpha=1.0, method="line_search", draws=500)
 root   = ip.beta_for_add_alpha(length=64, order=2, vocab=5, alpha=1.0, method="polynomial", draws=500)
 best   = ip.optimal_parameters(prior, length=64, bos=True)
+guess  = ip.predicted_parameters(prior, length=64, bos=True)
 masks  = ip.match_masks(tokens, order=2)
 counts = ip.mask_counts(tokens, order=2, vocab=5)
 sums   = ip.cumulative_counts(tokens, order=2, vocab=5)

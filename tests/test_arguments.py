@@ -148,6 +148,7 @@ def test_a_switch_is_true_or_false(bad: Any) -> None:
         lambda bad: ip.bayes_predictive(TOKENS, prior=PRIOR, chains=bad),
         lambda bad: ip.bayes_predictive(TOKENS, prior=PRIOR, burn_in=bad),
         lambda bad: ip.optimal_parameters(PRIOR, length=bad),
+        lambda bad: ip.predicted_parameters(PRIOR, length=bad),
         lambda bad: ip.optimal_parameters(PRIOR, length=9, draws=bad),
         lambda bad: ip.optimal_parameters(PRIOR, length=9, seed=bad),
         lambda bad: ip.tune_jelinek_mercer(PRIOR, length=bad),

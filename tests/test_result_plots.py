@@ -118,6 +118,7 @@ def planted_results() -> dict[str, Any]:
         "ReplacedHeads": ip.replace_heads(deep, repeated, queries=range(12, 23), draws=1),
         "LawByLayer": ip.law_by_layer(MODEL, tokens, **TRUTH),
         "OptimalParameters": ip.optimal_parameters(prior, length=24, bos=True, draws=400),
+        "PredictedParameters": ip.predicted_parameters(prior, length=24, bos=True),
         "JelinekMercerFit": ip.tune_jelinek_mercer(prior, length=24, draws=400),
         "AddAlphaFit": ip.tune_add_alpha(prior, length=24, draws=400),
         "BayesPredictive": ip.bayes_predictive(tokens[:4], prior=prior, draws=40),
@@ -467,6 +468,15 @@ def test_replaced_heads(good: dict[str, Any]) -> None:
     assert heights(found["control"]) == pytest.approx([one for one in controls if one is not None])
     assert None in controls
     assert ticks(ax) == list(result)
+
+
+def test_predicted_parameters(good: dict[str, Any]) -> None:
+    result = good["PredictedParameters"]
+    ax = result.plot()
+    points = [float(one.lines[0].get_ydata()[0]) for one in ax.containers]
+    assert points == pytest.approx([*result.beta, result.kappa])
+    exact = ip.predicted_parameters(ip.IndependentDirichlet(order=2, vocab=3, alpha=1.0), length=24, bos=True)
+    assert ticks(exact.plot())[-1] == r"$\kappa-\sum\beta$"
 
 
 def test_optimal_parameters(good: dict[str, Any]) -> None:

@@ -1,0 +1,200 @@
+"""The optimum of soft matching, predicted from the prior alone: no sequence is drawn and no data are searched.
+
+    predicted = predicted_parameters(prior, length=64, bos=True)
+    predicted.beta, predicted.kappa                    beside those of `optimal_parameters`
+    predicted.leading_beta, predicted.leading_kappa    the leading order, explicit formulas
+
+docs/theory.md, "The law of the optimum", derives both, and says of every approximation how large it is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import OptimizeResult, minimize
+
+from interp.arguments import Switch, Whole, count, switch
+from interp.chains.priors import Prior, check_prior
+from interp.estimators.optimal import SHARP
+from interp.estimators.soft_matching import Law, beta_for_add_alpha, soft_matching
+from interp.estimators.tree_risk import TreeRisk
+from interp.notation import Tokens
+from interp.results import Result, provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+SLOPE = 5e-7  # of the closed-form loss where its descent ends; the loss is flat where the KL is small
+LARGEST_SLOPE = 1e-5  # of a descent that counts as ended
+STEPS = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictedParameters(Result):
+    """The optimum of eq:transformer_estimator under a prior, as the law of the optimum predicts it.
+
+    beta           per lag, lag 1 first; inf where only exact matches inform (the independent prior with BOS)
+    kappa          the score of BOS; None without BOS, inf where beta is
+    combination    kappa less the sum of beta where these are infinite: ln(alpha |V|); None elsewhere
+    leading_beta   the leading order, an explicit formula
+    leading_kappa  the same for kappa
+    """
+
+    beta: tuple[float, ...]
+    kappa: float | None
+    combination: float | None
+    leading_beta: tuple[float, ...]
+    leading_kappa: float | None
+    length: int
+    bos: bool
+    order: int
+    vocab: int
+
+    def usable(self) -> tuple[tuple[float, ...], float | None]:
+        """Finite beta and kappa that predict the same: an infinite beta becomes a very large one."""
+        if self.combination is None:
+            return self.beta, self.kappa
+        return (SHARP,) * self.order, self.combination + SHARP * self.order
+
+    def predict(self, tokens: Tokens, *, every_position: bool = False) -> Law:
+        """Soft matching at the predicted parameters."""
+        beta, kappa = self.usable()
+        return soft_matching(tokens, vocab=self.vocab, beta=beta, kappa=kappa, every_position=every_position)
+
+    def table(self) -> pd.DataFrame:
+        """One row per parameter: parameter, predicted, leading; then `combination` where the others are infinite."""
+        import pandas as pd
+
+        names = [f"beta_{lag}" for lag in range(1, self.order + 1)]
+        rows = list(zip(names, self.beta, self.leading_beta, strict=True))
+        if self.kappa is not None and self.leading_kappa is not None:
+            rows.append(("kappa", self.kappa, self.leading_kappa))
+        if self.combination is not None:
+            rows.append(("combination", self.combination, self.combination))
+        return pd.DataFrame(rows, columns=["parameter", "predicted", "leading"])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """beta per lag and kappa as predicted; what is infinite is written at the upper end."""
+        from interp.plotting import heading, panel, parameter_points
+
+        rows = self.table()
+        ax = panel(ax, width=4.8)
+        names = rows["parameter"].replace("combination", r"$\kappa-\sum\beta$").tolist()
+        parameter_points(ax, names, rows["predicted"].to_numpy(), np.full(len(rows), math.nan))
+        ax.set_ylabel("score above an empty match\n(nats, predicted)")
+        task = f"length {self.length}, {'BOS' if self.bos else 'no BOS'}"
+        return heading(ax, f"predicted optimum of soft matching, {task}", doubt=self.doubt)
+
+    def __str__(self) -> str:
+        rows = self.table()
+        lines = [
+            f"  {name:<12} {value:9.4f}   leading order {leading:.4f}"
+            for name, value, leading in zip(rows.parameter, rows.predicted, rows.leading, strict=True)
+        ]
+        shown = lines if len(lines) <= 6 else [*lines[:2], f"  ... {len(lines) - 5} more", *lines[-3:]]
+        head = f"Predicted optimum of soft matching, length {self.length}, {'BOS' if self.bos else 'no BOS'}"
+        return "\n".join([head, *shown, *self.remarks()])
+
+
+def predicted_parameters(prior: Prior, *, length: Whole, bos: Switch = True) -> PredictedParameters:
+    """beta_1..beta_k (and kappa, with BOS) that minimise the closed-form loss `TreeRisk` under the prior at one length.
+
+    The loss is a deterministic function of the prior and the length. A few quasi-Newton steps from the leading order
+    find its minimum; nothing is sampled. Under the independent prior with BOS the answer is exact and needs no step:
+    beta -> infinity with kappa - sum(beta) = ln(alpha |V|).
+
+    >>> from interp.chains.priors import HierarchicalDirichlet
+    >>> prior = HierarchicalDirichlet(order=1, vocab=5, eta=(5.0,))
+    >>> predicted_parameters(prior, length=64).beta[0] > predicted_parameters(prior, length=16).beta[0]
+    True
+    """
+    prior, bos, length = check_prior(prior), switch(bos, name="bos"), count(length, name="length")
+    if length <= prior.order:
+        raise ValueError(f"length must exceed the order: length {length}, order {prior.order}")
+    leading_beta, leading_kappa = leading_order(prior, length=length, bos=bos)
+    beta, kappa, combination, success, message = leading_beta, leading_kappa, None, True, "converged"
+    if prior.independent and bos:
+        combination = math.log(prior.concentrations()[-1])
+        message = "exact: only kappa - sum(beta) is identified"
+    else:
+        start = np.array([*leading_beta, *([] if leading_kappa is None else [leading_kappa])])
+        found = _descend(prior, start, length=length, bos=bos)
+        slope = float(np.abs(found.jac).max())
+        success = slope < LARGEST_SLOPE
+        if not success:
+            message = f"the descent stopped with a slope of {slope:.1e}: {found.message}"
+        beta = tuple(float(value) for value in found.x[: prior.order])
+        kappa = float(found.x[-1]) if bos else None
+    return PredictedParameters(
+        beta=beta,
+        kappa=kappa,
+        combination=combination,
+        leading_beta=leading_beta,
+        leading_kappa=leading_kappa,
+        length=length,
+        bos=bos,
+        order=prior.order,
+        vocab=prior.vocab,
+        success=success,
+        message=message,
+        provenance=provenance(seed=None, prior=prior.to_dict()),
+    )
+
+
+def _descend(prior: Prior, start: Float[np.ndarray, " parameter"], *, length: int, bos: bool) -> OptimizeResult:
+    """The minimum of the loss with all queries alike first, which is cheap; from there that of the loss itself."""
+    rough = minimize(
+        TreeRisk(prior, length=length, bos=bos, spread=False),
+        start,
+        jac=True,
+        method="BFGS",
+        options={"gtol": SLOPE, "maxiter": STEPS},
+    )
+    options = {"gtol": SLOPE, "maxiter": STEPS, "hess_inv0": 0.5 * (rough.hess_inv + rough.hess_inv.T)}
+    return minimize(TreeRisk(prior, length=length, bos=bos), rough.x, jac=True, method="BFGS", options=options)
+
+
+def leading_order(prior: Prior, *, length: int, bos: bool) -> tuple[tuple[float, ...], float | None]:
+    """beta and kappa to leading order: the weights of the exact predictor where all contexts are visited alike.
+
+    Under the independent prior without BOS it is the beta of lemma:optimal_beta.
+    """
+    order, vocab = prior.order, prior.vocab
+    concentrations = prior.concentrations()
+    if prior.independent:
+        if bos:
+            return (math.inf,) * order, math.inf
+        beta = beta_for_add_alpha(
+            length=max(length, order + 2), order=order, vocab=vocab, alpha=float(concentrations[-1] / vocab)
+        )
+        return (float(beta),) * order, None
+    weights = suffix_weights(concentrations, vocab=vocab, keys=length - order)
+    beta = np.log(weights[2:] / weights[1:-1])
+    return tuple(beta.tolist()), float(np.log(weights[0] / weights[1])) if bos else None
+
+
+def suffix_weights(
+    concentrations: Float[np.ndarray, " depth"], *, vocab: int, keys: int
+) -> Float[np.ndarray, " weight"]:
+    """What one vote weighs in the exact predictor: BOS first, then keys with a common suffix of 0, 1, .., k tokens.
+
+    m_l customers of a node at depth l, of which the share t_l = eta_l / (eta_l + m_l) are customers of its parent too:
+    m_k = keys / |V|^k, m_{l-1} = |V| m_l t_l. A customer of depth l enters the prediction with
+    w_k = 1 / (m_k + eta_k), w_{l-1} = w_l eta_l / (m_{l-1} + eta_{l-1}), and a key is one with chance t_{l+1} .. t_k.
+    """
+    order = len(concentrations) - 1
+    customers, reach, enters = np.empty(order + 1), np.empty(order + 1), np.empty(order + 1)
+    customers[order], reach[order] = keys / vocab**order, 1.0
+    for depth in range(order, 0, -1):
+        passed = concentrations[depth] / (concentrations[depth] + customers[depth])
+        customers[depth - 1] = vocab * customers[depth] * passed
+        reach[depth - 1] = reach[depth] * passed
+    enters[order] = 1.0 / (customers[order] + concentrations[order])
+    for depth in range(order, 0, -1):
+        enters[depth - 1] = enters[depth] * concentrations[depth] / (customers[depth - 1] + concentrations[depth - 1])
+    return np.append(concentrations[0] * enters[0], np.cumsum(enters * reach))
