@@ -55,7 +55,8 @@ def mask_shares(correlations: Float[np.ndarray, " depth"], *, vocab: int) -> Flo
         moves[mask, (mask << 1) & (masks - 1)] += 1.0 - agree[run]
     equations = np.vstack([moves.T - np.eye(masks), np.ones(masks)])
     shares, *_ = np.linalg.lstsq(equations, np.append(np.zeros(masks), 1.0), rcond=None)
-    return np.maximum(shares, 0.0)
+    kept: Float[np.ndarray, " mask"] = np.maximum(shares, 0.0)
+    return kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +77,8 @@ def visit_scenarios(prior: Prior, *, spread: bool = True) -> VisitScenarios:
     """Frequent and rare queries, in worlds of even and of peaked root laws; without `spread`, the mean alone."""
     correlations = law_correlations(prior)
     if not spread:
-        weights, shares, siblings = _query_scenarios(correlations, vocab=prior.vocab, points=1)
-        return VisitScenarios(weights=weights, shares=shares, siblings=np.array([siblings]))
+        one, mean, number = _query_scenarios(correlations, vocab=prior.vocab, points=1)
+        return VisitScenarios(weights=one, shares=mean, siblings=np.array([number]))
     if prior.independent:
         peaks, peak_weights = np.array([math.nan]), np.ones(1)
     else:
@@ -87,8 +88,8 @@ def visit_scenarios(prior: Prior, *, spread: bool = True) -> VisitScenarios:
         here = correlations
         if not prior.independent:
             here = 1.0 - (1.0 - correlations) * (1.0 - peak) / (1.0 - correlations[0])
-        these, shares, siblings = _query_scenarios(here, vocab=prior.vocab, points=POINTS.get(prior.order, 1))
-        parts.append((peak_weight * these, shares, np.full(len(these), siblings)))
+        these, spread_shares, number = _query_scenarios(here, vocab=prior.vocab, points=POINTS.get(prior.order, 1))
+        parts.append((peak_weight * these, spread_shares, np.full(len(these), number)))
     weights, shares, siblings = (np.concatenate(part) for part in zip(*parts, strict=True))
     return VisitScenarios(weights=weights, shares=shares, siblings=siblings)
 
@@ -151,7 +152,8 @@ def _tilted(mean: float, tilts: Float[np.ndarray, " point"], weight: Float[np.nd
     for _ in range(60):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if weight @ expit(tilts + middle) < mean else (low, middle)
-    return expit(tilts + 0.5 * (low + high))
+    chances: Float[np.ndarray, " point"] = expit(tilts + 0.5 * (low + high))
+    return chances
 
 
 def beta_rule(a: float, b: float, *, points: int) -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, " point"]]:

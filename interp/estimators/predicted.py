@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import OptimizeResult, minimize
+from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 from interp.arguments import Switch, Whole, count, switch
 from interp.chains.priors import Prior, check_prior
@@ -28,6 +29,8 @@ from interp.results import Result, provenance
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+
+Array: TypeAlias = NDArray[Any]
 
 SLOPE = 5e-7  # of the closed-form loss where its descent ends; the loss is flat where the KL is small
 LARGEST_SLOPE = 1e-5  # of a descent that counts as ended
@@ -123,13 +126,13 @@ def predicted_parameters(prior: Prior, *, length: Whole, bos: Switch = True) -> 
         message = "exact: only kappa - sum(beta) is identified"
     else:
         start = np.array([*leading_beta, *([] if leading_kappa is None else [leading_kappa])])
-        found = _descend(prior, start, length=length, bos=bos)
-        slope = float(np.abs(found.jac).max())
+        theta, gradient, ended = _descend(prior, start, length=length, bos=bos)
+        slope = float(np.abs(gradient).max())
         success = slope < LARGEST_SLOPE
         if not success:
-            message = f"the descent stopped with a slope of {slope:.1e}: {found.message}"
-        beta = tuple(float(value) for value in found.x[: prior.order])
-        kappa = float(found.x[-1]) if bos else None
+            message = f"the descent stopped with a slope of {slope:.1e}: {ended}"
+        beta = tuple(float(value) for value in theta[: prior.order])
+        kappa = float(theta[-1]) if bos else None
     return PredictedParameters(
         beta=beta,
         kappa=kappa,
@@ -146,17 +149,18 @@ def predicted_parameters(prior: Prior, *, length: Whole, bos: Switch = True) -> 
     )
 
 
-def _descend(prior: Prior, start: Float[np.ndarray, " parameter"], *, length: int, bos: bool) -> OptimizeResult:
-    """The minimum of the loss with all queries alike first, which is cheap; from there that of the loss itself."""
-    rough = minimize(
-        TreeRisk(prior, length=length, bos=bos, spread=False),
-        start,
-        jac=True,
-        method="BFGS",
-        options={"gtol": SLOPE, "maxiter": STEPS},
-    )
-    options = {"gtol": SLOPE, "maxiter": STEPS, "hess_inv0": 0.5 * (rough.hess_inv + rough.hess_inv.T)}
-    return minimize(TreeRisk(prior, length=length, bos=bos), rough.x, jac=True, method="BFGS", options=options)
+def _descend(prior: Prior, start: Array, *, length: int, bos: bool) -> tuple[Array, Array, str]:
+    """The minimum of the loss with all queries alike first, which is cheap; from there that of the loss itself.
+
+    Returns the parameters, the gradient there and how the descent ended.
+    """
+    options: Any = {"gtol": SLOPE, "maxiter": STEPS}
+    alike: Any = TreeRisk(prior, length=length, bos=bos, spread=False)
+    rough: Any = minimize(alike, start, jac=True, method="BFGS", options=options)
+    options["hess_inv0"] = 0.5 * (rough.hess_inv + rough.hess_inv.T)
+    risk: Any = TreeRisk(prior, length=length, bos=bos)
+    found: Any = minimize(risk, rough.x, jac=True, method="BFGS", options=options)
+    return found.x, found.jac, str(found.message)
 
 
 def leading_order(prior: Prior, *, length: int, bos: bool) -> tuple[tuple[float, ...], float | None]:

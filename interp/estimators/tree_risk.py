@@ -149,6 +149,7 @@ def child_matrix(grid: Float[np.ndarray, " node"], eta: float) -> Float[np.ndarr
 def root_weights(grid: Float[np.ndarray, " node"], prior: Prior) -> Float[np.ndarray, " node"]:
     """Weights for the root's probability of m: Beta(eta0, eta0 (|V| - 1)), or 1/|V| under the independent prior."""
     if prior.independent:
-        return (grid == 1.0 / prior.vocab).astype(np.float64)
+        return np.asarray(grid == 1.0 / prior.vocab, dtype=np.float64)
     total = float(prior.concentrations()[0])
-    return hat_weights(grid, np.array([total / prior.vocab]), np.array([total * (1.0 - 1.0 / prior.vocab)]))[0]
+    rows = hat_weights(grid, np.array([total / prior.vocab]), np.array([total * (1.0 - 1.0 / prior.vocab)]))
+    return np.asarray(rows[0])
