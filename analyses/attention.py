@@ -33,6 +33,7 @@ KIND = "checkpoint"
 COLUMNS = ("mass.full", "mass.partial", "mass.none", "mass.bos", "mass.early", "sequence")
 ASK = Ask(select=not_long(near(32, 64, 128, seeds=1)), cost=0.2)
 LEAST_MATCHES = 2
+SPREAD_SEQUENCES = 64  # on which the spread of a copy head's share is read
 DIGITS = 6  # what the pictures can show, and more
 
 
@@ -53,7 +54,8 @@ class Attention(Result):
     match_bias     [distance] r_{i-j} of the match head
     match_weight   [(k+1)|V|, (k+1)|V|] the paper's W_A^(2); None for the standard family, whose scores pass LayerNorm
     copies         per copy head what `interp.copy_heads` reads: head, lag, share (mean weight there), last and bos (of
-                   the last query), verdict
+                   the last query), verdict; over_batch: mean and standard deviation of `share` over the first
+                   `SPREAD_SEQUENCES` sequences
     per_key        kind -> the mean of `weights` over its keys
     on_full        of all queries with a full match before them: at how many the heaviest candidate is one, and how many
                    there are
@@ -121,12 +123,24 @@ def analyse(subject: Subject, options: CheckpointOptions) -> Attention:
 
     place = first_with_matches(subject.chains.tokens, order=subject.info.model["order"])
     seen = one_sequence(subject.model, subject.chains.tokens[place : place + 1])
+    add_copy_spread(seen["copies"], subject.model, subject.chains.tokens[:SPREAD_SEQUENCES])
     return Attention(
         **seen,
         sequence=place,
         over_batch=mass_spread(subject.capture()),
         provenance=provenance(seed=options.seed, checkpoint=str(subject.path)),
     )
+
+
+def add_copy_spread(copies: list[dict[str, Any]], model: InductionTransformer, tokens: torch.Tensor) -> None:
+    """Give each copy head the mean and standard deviation over sequences of its share on its lag."""
+    from interp.circuit.capture import capture
+
+    cap = capture(model, tokens)
+    for copy in copies:
+        on_lag = np.diagonal(cap.copy_pattern[:, copy["head"]].double().numpy(), -copy["lag"], axis1=1, axis2=2)
+        shares = on_lag[:, int(cap.bos) :].mean(-1)  # without the query whose token at that lag would be BOS
+        copy["over_batch"] = [float(shares.mean()), float(shares.std())]
 
 
 def mass_spread(cap: Capture) -> dict[str, list[float]]:

@@ -91,7 +91,8 @@ def match_score_panel(ax: Axes, row: Row) -> Axes:
 def below_best_panel(ax: Axes, scores: Sequence[Sequence[float | None]], row: Row, *, mark_last: bool = False) -> Axes:
     """Scores less the largest of their query: the softmax sees no more than that, so that heads share one scale.
 
-    What lies `SCORE_RANGE` or more below has less than e^-SCORE_RANGE of the weight of the best key, and is white.
+    What lies `SCORE_RANGE` or more below has less than e^-SCORE_RANGE of the weight of the best key, and has the palest
+    colour.
     """
     values = np.array(scores, dtype=np.float64)
     relative = values - np.nanmax(values, axis=-1, keepdims=True)
@@ -111,7 +112,7 @@ def below_best_bar(figure: Figure | SubFigure, panels: Sequence[Axes], **options
     drawn = [panel for panel in panels if panel.images]
     if drawn:
         label = "score below the query's largest (nats)"
-        bar = figure.colorbar(drawn[0].images[0], ax=list(panels), label=label, extend="min", **options)
+        bar = figure.colorbar(drawn[0].images[0], ax=list(panels), label=label, **options)
         bar.ax.minorticks_off()
 
 

@@ -164,16 +164,24 @@ def masses_in_words(row: Row) -> str:
     names = {"full": "full", "partial": "partial", "none": "none", "bos": "BOS", "early": "early"}
     spread = row.get("over_batch") or {}
 
-    def words(kind: str, name: str) -> str:
-        told = f"{name} {row['mass'][kind]:.3f}"
-        return f"{told} ({spread[kind][0]:.2f} ± {spread[kind][1]:.2f})" if kind in spread else told
+    return ", ".join(
+        f"{name} {row['mass'][kind]:.3f}{spread_in_words(spread.get(kind))}"
+        for kind, name in names.items()
+        if row["mass"][kind] >= 5e-4
+    )
 
-    return ", ".join(words(kind, name) for kind, name in names.items() if row["mass"][kind] >= 5e-4)
+
+def spread_in_words(found: Sequence[float] | None) -> str:
+    """Mean and standard deviation over all sequences, behind the number of the one that is shown; empty if unknown."""
+    return "" if found is None else f" (all sequences {found[0]:.2f} ± {found[1]:.2f})"
 
 
 def copies_in_words(row: Row) -> str:
     """Which head copies which lag, and how much it puts there."""
-    return ", ".join(f"head {copy['head']} on lag {copy['lag']} {copy['share']:.2f}" for copy in by_lag(row))
+    return ", ".join(
+        f"head {copy['head']} on lag {copy['lag']} {copy['share']:.2f}{spread_in_words(copy.get('over_batch'))}"
+        for copy in by_lag(row)
+    )
 
 
 def last_copies_in_words(row: Row) -> str:

@@ -152,14 +152,13 @@ def caption(results: Results) -> str:
         return "The direct path: no model was there to be silenced."
     return (
         f"Models whose match head is silenced at the last query: all its attention on BOS, or on nothing where there "
-        f"is no BOS ({lengths_text(rows)}, {shape_text(rows)}, {seeds_text(rows)}; n = {rows[0]['n']} held-out "
-        f"sequences). (a) KL(truth || prediction) of the uniform law, of the silenced and of the whole model; small "
-        f"circles, the latter two of the other seeds. (b) Where the silenced model is better than the uniform law: "
-        f"share of the variance of its centred "
-        f"log-probabilities that the frequency of a symbol in the sequence explains, whether it is one of the last "
-        f"k + 1 tokens, both, and, as control, both of another sequence. (c) Weight that the match scores give to a "
-        f"key whose own token x_s equals the query's x_t, x_(t-1), x_(t-2); the paper's law has none. Bars: one "
-        f"standard error."
+        f"is no BOS ({lengths_text(rows)}, {shape_text(rows)}, {seeds_text(results['direct_path'])}; n = "
+        f"{rows[0]['n']} held-out sequences). (a) KL(truth || prediction) of the uniform law, of the silenced and of "
+        f"the whole model; small circles, the latter two of the other seeds. (b) Where the silenced model is better "
+        f"than the uniform law: share of the variance of its centred log-probabilities that the frequency of a symbol "
+        f"in the sequence explains, whether it is one of the last k + 1 tokens, both, and, as control, both of another "
+        f"sequence. (c) Weight that the match scores give to a key whose own token x_s equals the query's x_t, "
+        f"x_(t-1), x_(t-2); the paper's law has none. Bars: one standard error."
     )
 
 

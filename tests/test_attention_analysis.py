@@ -199,3 +199,24 @@ def test_the_spread_over_sequences_is_that_of_the_masses_of_each(name, request):
         assert mean == pytest.approx(np.mean(values), abs=1e-6)
         assert deviation == pytest.approx(np.std(values), abs=1e-6)
     assert sum(mean for mean, _ in found.values()) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_spread_of_copies_is_that_of_each_sequence(built):
+    result, model = asked(built), ip.load(built)
+    noisy = without_mechanism()
+    tokens = ip.HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0)).sample(batch=9, length=24, seed=5).tokens
+    assert [copy["over_batch"] for copy in result.copies] == [pytest.approx([1.0, 0.0], abs=1e-6)] * 2
+    for one in (model, noisy):
+        copies = [{"head": 0, "lag": 1}, {"head": 1, "lag": 2}]
+        attention.add_copy_spread(copies, one, tokens)
+        pattern = ip.capture(one, tokens).copy_pattern
+        for copy in copies:
+            shares = []
+            for row in range(len(tokens)):
+                weights = [
+                    float(pattern[row, copy["head"], query, query - copy["lag"]])
+                    for query in range(pattern.shape[2])
+                    if query - copy["lag"] >= 1  # BOS is position 0
+                ]
+                shares.append(sum(weights) / len(weights))
+            assert copy["over_batch"] == pytest.approx([np.mean(shares), np.std(shares)], abs=1e-6)
