@@ -46,6 +46,12 @@ class Job:
     cache: str
 
     @property
+    def kind(self) -> str:
+        """What is looked at: checkpoints, or what a study is about."""
+        first = self.questions[0]
+        return "checkpoint" if first.checkpoint is not None else first.analysis
+
+    @property
     def words(self) -> str:
         """The analyses, then what they are about."""
         names = list(dict.fromkeys(question.analysis for question in self.questions))

@@ -13,10 +13,16 @@ from typing import Any, Protocol, TypeVar
 
 
 class Job(Protocol):
-    """What can be run: its words name it in the progress, its cost is in seconds, more or less."""
+    """What can be run: its words name it in the progress, its cost is in seconds, more or less.
+
+    Jobs of one kind mostly call the same compiled functions.
+    """
 
     @property
     def words(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
 
     @property
     def cost(self) -> float: ...
@@ -30,12 +36,26 @@ def run_jobs(
     perform: Callable[[Task], Found], jobs: Sequence[Task], *, workers: int, what: str
 ) -> Iterator[tuple[Task, Found]]:
     """Each job with what `perform` returns for it, as they finish. With one worker all stays in this process."""
-    ordered = sorted(jobs, key=lambda job: -job.cost)
+    ordered = in_order(jobs, workers)
     progress = Progress(what, ordered, workers=workers)
     with contextlib.closing(progress):
         for job, found in _finished(perform, ordered, workers):
             progress.advance(job)
             yield job, found
+
+
+def in_order(jobs: Sequence[Task], workers: int) -> list[Task]:
+    """The longest first, but the first ones of the processes of different kinds, as far as there are any.
+
+    A function is compiled by the first process that calls it, and kept for the others. Processes that begin with the
+    same kind of job would all compile the same functions at the same time.
+    """
+    waiting = sorted(jobs, key=lambda job: -job.cost)
+    first: list[Task] = []
+    for job in waiting:
+        if len(first) < workers and job.kind not in {one.kind for one in first}:
+            first.append(job)
+    return first + [job for job in waiting if not any(job is one for one in first)]
 
 
 def _finished(perform: Callable[[Task], Found], jobs: Sequence[Task], workers: int) -> Iterator[tuple[Task, Found]]:

@@ -17,7 +17,7 @@ from analyses.documents import questions_of
 from analyses.keys import Weights, key_of
 from analyses.options import CheckpointOptions
 from analyses.plan import asks_for, jobs_of, request_of, run_plan
-from analyses.pool import Progress, readable, run_jobs
+from analyses.pool import Progress, in_order, readable, run_jobs
 from analyses.zoo import find_subjects
 from tests import tiny_zoo
 
@@ -263,8 +263,8 @@ def test_unknown_names_are_refused():
 
 
 class Timed:
-    def __init__(self, cost: float) -> None:
-        self.cost, self.words = cost, f"job of {cost:g}"
+    def __init__(self, cost: float, kind: str = "one") -> None:
+        self.cost, self.words, self.kind = cost, f"job of {cost:g}", kind
 
 
 def test_the_longest_jobs_start_first_and_each_is_reported(capsys):
@@ -274,6 +274,20 @@ def test_the_longest_jobs_start_first_and_each_is_reported(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert [line.split("; ")[1] for line in lines] == ["job of 5", "job of 3", "job of 1"]
     assert lines[-1].startswith("  3/3, 0 s left")
+
+
+def test_processes_begin_with_different_kinds_of_jobs():
+    """So that they do not compile the same functions at the same time."""
+    jobs = [Timed(9.0), Timed(8.0), Timed(7.0, "other"), Timed(6.0, "third"), Timed(1.0)]
+
+    def order(workers: int, given: list[Timed]) -> list[float]:
+        return [job.cost for job in in_order(given, workers)]
+
+    assert order(1, jobs) == [9.0, 8.0, 7.0, 6.0, 1.0]
+    assert order(2, jobs) == [9.0, 7.0, 8.0, 6.0, 1.0]
+    assert order(4, jobs) == [9.0, 7.0, 6.0, 8.0, 1.0]
+    assert order(2, jobs[:2]) == [9.0, 8.0]
+    assert order(2, []) == []
 
 
 def test_time_left_is_what_is_left_at_the_pace_so_far(monkeypatch):
