@@ -39,7 +39,30 @@ hypothesis.settings.load_profile("suite")
 
 
 # The files whose tests take longest, the longest first (`-p tests.processor_time` measures them).
-LONGEST_FIRST: tuple[str, ...] = ()
+LONGEST_FIRST = (
+    "test_page.py",
+    "test_docs.py",
+    "test_curve_figures.py",
+    "test_training.py",
+    "test_cache.py",
+    "03_from_scratch.ipynb",
+    "test_language.py",
+    "test_ray.py",
+    "test_theory.py",
+    "test_compiled.py",
+    "test_stacked.py",
+    "test_factors.py",
+    "test_studies.py",
+    "test_plan.py",
+    "test_cli.py",
+    "test_figures_cli.py",
+    "test_attention_figures.py",
+    "test_instrument_figures.py",
+    "05_your_model.ipynb",
+    "04_smoothing.ipynb",
+    "01_tour.ipynb",
+    "02_hooks.ipynb",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
