@@ -12,6 +12,7 @@ import pytest
 from analyses import answers, plan
 from analyses.answers import Question
 from analyses.ask import Ask, everything, near, not_long, up_to
+from analyses.brought import TASK
 from analyses.command import BadInput, read_entries
 from analyses.documents import questions_of
 from analyses.keys import Weights, key_of
@@ -242,7 +243,11 @@ def test_documents_are_written_as_the_command_line_writes_them(zoo, tmp_path):
     stored = json.loads((tmp_path / "lag_pairs.json").read_text())
     assert stored["analysis"] == "lag_pairs"
     assert stored["rows"] == documents["lag_pairs"].rows
-    assert stored["provenance"]["options"] == {"batch": 64, "seed": 0, "prior": None}
+    given = {"batch": 64, "seed": 0, "prior": None}
+    assert stored["provenance"]["options"] == {
+        **given,
+        **dict.fromkeys(TASK),
+    }  # a shipped checkpoint says its task itself
     assert (tmp_path / "lag_pairs.csv").read_text().startswith("analysis,checkpoint,subject.family")
     assert (tmp_path / "lag_pairs_tidy.csv").is_file()
     assert not (tmp_path / "construction_attention_tidy.csv").exists()
