@@ -1,4 +1,4 @@
-"""What the paper leaves open, and what hangs on it: eta_0 of the hierarchical prior, and kappa of the construction.
+"""What hangs on what the paper leaves open: eta_0 of the hierarchical prior, and kappa of the construction.
 
     python -m analyses open_choices
     python -m analyses open_choices --eta0s 0.2 1 5 --lengths 32 64 --json

@@ -1,4 +1,4 @@
-"""Which condition does each claim need? A row for each cell of the study, a column for each instrument.
+"""Which condition does each claim need? A row for each cell of the study.
 
 Freedom grows downwards: frozen copies and readout, a free readout, a hard start, a random start, the theorem's own.
 """

@@ -1,4 +1,4 @@
-"""What hangs on two choices that the paper leaves open: eta_0, and where kappa is left.
+"""What hangs on two open choices: eta_0, and whether kappa is tied.
 
 Draws the rows of `python -m analyses open_choices`.
 """

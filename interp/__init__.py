@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from interp.chains.priors import ChainBatch as ChainBatch
+    from interp.chains.batch import ChainBatch as ChainBatch
     from interp.chains.priors import HierarchicalDirichlet as HierarchicalDirichlet
     from interp.chains.priors import IndependentDirichlet as IndependentDirichlet
     from interp.chains.priors import Prior as Prior
@@ -128,8 +128,8 @@ _HOMES = {
         "CausalTests",
         "causal_tests",
     ),
+    "chains.batch": ("ChainBatch",),
     "chains.priors": (
-        "ChainBatch",
         "HierarchicalDirichlet",
         "IndependentDirichlet",
         "Prior",

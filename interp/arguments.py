@@ -1,9 +1,9 @@
 """Arguments of public functions, read in one place: a value of the right kind comes out, or one line says why not.
 
-    whole_number(order, name="order", least=1)       an int, from any integer type
-    finite_number(alpha, name="alpha", above=0)      a float
-    real_array(beta, name="beta")                    a float64 array
-    fits_memory(8 * batch * length, what="the tokens")
+    whole_number(2, name="order", least=1)           an int, from any integer type
+    finite_number(0.5, name="alpha", above=0)        a float
+    real_array([2.7, 1.2], name="beta")              a float64 array
+    fits_memory(8 * 512 * 64, what="the tokens")     nothing: the tokens of 512 sequences fit
 
 Booleans, texts, NaN and infinities are no numbers here: where they were meant as numbers, something went wrong before.
 Integers are Python's from here on, so that those of eight bits do not overflow. Tensors that require gradients are

@@ -90,7 +90,7 @@ def test_a_circuit_is_saved_for_all_other_analyses(
     assert page.err == ""
     refused = page.out.partition("not applicable\n")[2].splitlines()
     names = [line.split(":")[0].strip() for line in refused]
-    assert names == ["attention", "dynamics", "vote_weight", "identity_blocks"]
+    assert names == ["attention", "dynamics", "explorer", "vote_weight", "identity_blocks"]
     assert "it reads one match head, the circuit has 4" in refused[-1]
     assert main(["identity_blocks", str(out), "--batch", "40"]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import torch
 
 import interp as ip
+from analyses.options import CheckpointOptions
 from analyses.subject import Subject
 from interp.chains import priors
 from interp.divergence import kl_divergence
@@ -122,11 +122,11 @@ def test_a_run_on_it_is_trained_kept_and_measured_under_its_own_name(tmp_path: P
     assert run_name(spec) == "geometric_bos/disentangled/T10_seed0"
     run(spec, tmp_path / "a", progress=False)
     assert measure(tmp_path / "a", "a")["prior"] == "geometric"
-    subject = Subject.open(tmp_path / "a", argparse.Namespace(batch=32, seed=0, prior=None))
+    subject = Subject.open(tmp_path / "a", CheckpointOptions(batch=32))
     assert subject.prior == TREE
     assert subject.summary()["prior"] == "geometric"
     assert subject.chains.tokens.shape == (32, 10)
-    described = Subject.open(tmp_path / "a", argparse.Namespace(batch=32, seed=0, prior="last_token"))
+    described = Subject.open(tmp_path / "a", CheckpointOptions(batch=32, prior="last_token"))
     assert described.summary()["prior"] == "last_token"
     assert kl_divergence(described.chains.next_law, ip.predict(described.model, described.chains.tokens)).mean > 0
 
@@ -149,7 +149,9 @@ def test_what_has_no_urn_is_refused_where_one_is_needed() -> None:
 
 
 def test_unknown_kinds_and_second_classes_of_one_kind_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"expected independent\[:ALPHA\] or .* or geometric:ETA,RATE or last_token"):
+    with pytest.raises(
+        ValueError, match=r"expected independent\[:ALPHA,...\] or .* or geometric:ETA,RATE or last_token"
+    ):
         ip.parse_prior("uniform", order=2, vocab=3)
     with pytest.raises(ValueError, match=r"bad prior 'geometric:4': .*expected geometric:ETA,RATE"):
         ip.parse_prior("geometric:4", order=2, vocab=3)

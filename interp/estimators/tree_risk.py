@@ -1,7 +1,7 @@
 """The population loss of soft matching in closed form, for visits that are Poisson: no sequence is drawn.
 
     risk = TreeRisk(prior, length=64, bos=True)
-    value, gradient = risk(theta)                      theta: beta per lag, then kappa where there is BOS
+    value, gradient = risk(np.array([2.7, 1.2, 3.3]))    beta per lag, then kappa where there is BOS
 
 With S(m) the votes for m and S all of them, the loss is E[ln S] - |V| E[pi(m) ln S(m)], and the logarithm is an
 integral over Laplace transforms. Given how often each context is visited (`match_rates`), these are products over the

@@ -1,6 +1,6 @@
 """The additive law of every match head of a circuit, by maximum likelihood of its attention, in bounded memory.
 
-    laws = attention_laws(circuit, tokens, queries=queries)
+    laws = attention_laws(circuit, tokens, queries=torch.arange(40, 60))   # positions of the model
     laws.beta, laws.kappa, laws.doubts
 
 These are the numbers of a scan without its verdict: the parameters that come nearest to the attention, whether or not
