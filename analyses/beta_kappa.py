@@ -38,6 +38,10 @@ COLUMNS = (
     "position_share",
     "token_share",
 )
+LEGEND = (
+    "beta and kappa: fitted to the match scores (of the last query, unless --query says otherwise), ± one standard "
+    "error, clustered by sequence. kappa is the score of BOS relative to an empty match."
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,6 +46,7 @@ from analyses.keys import Weights, key_of
 from analyses.machine_code import remove_stale
 from analyses.options import CachedOptions, CheckpointOptions, Options, add_arguments, read_options
 from analyses.report import clipped, heading, indented, json_text
+from models.suggest import unknown
 
 FOLDER = Path(__file__).parent
 TITLES = {
@@ -105,7 +106,7 @@ def run(argv: list[str]) -> int:
         print(f"{__doc__}\n{listing(entries)}")
         return OK
     if name != ALL.name and name not in entries:
-        raise BadInput(f"no analysis {name!r}; there are {', '.join([*entries, ALL.name])}")
+        raise BadInput(unknown("analysis", name, [*entries, ALL.name]))
     entry = entries.get(name, ALL)
     module = None if entry is ALL else load_module(entry)
     request, delivery = read_arguments(entry, module, rest)
@@ -206,6 +207,8 @@ def run_request(request: Request) -> Document:
     weights = Weights()
     with bad_options():
         questions = questions_of(request)
+    if sys.stderr.isatty() and not keeping:  # the first import takes seconds, in which nothing else is said
+        say(f"{request.analysis}: loading torch and TransformerLens, then {questions[0].words if questions else ''}")
     for question in progress(questions, request.analysis):
         if keeping:
             key = key_of(question, weights)

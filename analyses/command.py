@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from models.suggest import with_suggestion
+
 OK, FAILED, BAD_INPUT = 0, 1, 2
 
 
@@ -26,7 +28,7 @@ class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(BAD_INPUT, f"error: {message} (see {self.prog} --help)\n")
+        self.exit(BAD_INPUT, f"error: {with_suggestion(message)} (see {self.prog} --help)\n")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 KIND = "checkpoint"
 COLUMNS = ("success", "lag_1", "mass_1", "last_mass_1", "verdict_1", "lag_2", "mass_2", "last_mass_2", "verdict_2")
 
+LEGEND = (
+    "mass: attention of the head on its lag, mean over all queries and sequences. last_mass: the same at the last "
+    "query alone, the one that was trained. A picture of one sequence shows the weights of that sequence."
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CheckpointOptions):

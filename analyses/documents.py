@@ -5,6 +5,7 @@ request  ->  questions_of  ->  answers (here one after the other; in parallel in
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,7 +95,7 @@ def document_of(request: Request, found: Mapping[Question, Answer], *, with_plac
     elif module.KIND == "study":
         (whole,) = good
     else:
-        whole = _compared(good, columns=getattr(module, "COLUMNS", ()))
+        whole = _compared(good, columns=getattr(module, "COLUMNS", ()), legend=getattr(module, "LEGEND", ""))
     hidden = set() if with_places else places(type(request.options))
     options = {name: value for name, value in request.options.described().items() if name not in hidden}
     return Document(
@@ -108,19 +109,31 @@ def document_of(request: Request, found: Mapping[Question, Answer], *, with_plac
     )
 
 
-def _compared(good: Sequence[Answer], *, columns: Sequence[str]) -> Answer:
-    """Checkpoint beside checkpoint; a single one has a page of its own."""
+def _compared(good: Sequence[Answer], *, columns: Sequence[str], legend: str) -> Answer:
+    """Checkpoint beside checkpoint, with what the columns are; a single one has a page of its own."""
     rows = [row for answer in good for row in answer.rows]
     if len(good) == 1:
         text = page(rows[0]["checkpoint"], good[0])
     else:
-        text = render_table(flat_rows(rows), columns=("checkpoint", *columns) if columns else ())
+        text = "\n\n".join(filter(None, (compared_text(rows, columns=columns), wrapped(legend))))
     return Answer(
         rows=rows,
         provenance=_origin(good),
         tidy=[row for answer in good for row in answer.tidy or []] if good else None,
         text=text,
     )
+
+
+def compared_text(rows: Sequence[dict[str, Any]], *, columns: Sequence[str]) -> str:
+    """The table of several checkpoints; the folder that they share is said once, above it."""
+    paths = [str(row["checkpoint"]) for row in rows]
+    folders = [os.path.dirname(path) for path in paths]
+    alike = all(folders) and len({os.path.isabs(folder) for folder in folders}) == 1
+    shared = os.path.commonpath(folders) if alike else ""
+    short = [path[len(shared) + 1 :] if shared else path for path in paths]
+    named = [{**row, "checkpoint": name} for row, name in zip(rows, short, strict=True)]
+    table = render_table(flat_rows(named), columns=("checkpoint", *columns) if columns else ())
+    return f"checkpoints below {shared}/\n\n{table}" if shared else table
 
 
 def _origin(good: Sequence[Answer]) -> dict[str, Any]:

@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
+import shutil
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-WIDTH = 110
+WIDTH = 110  # of a page where the terminal is wider, or where there is none
+NARROWEST = 60  # a terminal narrower than this breaks lines by itself
 NARROWEST_TEXT = 24  # a text column is wrapped to no less
 
 
-def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (), width: int = WIDTH) -> str:
+def page_width() -> int:
+    """The terminal's width where there is one (or what COLUMNS says), within limits."""
+    return max(NARROWEST, min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns))
+
+
+def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (), width: int | None = None) -> str:
     """An aligned table of at most `width` characters: numbers rounded and to the right, long texts wrapped.
 
-    Shows `columns`, or all; those that do not fit are named below the table.
+    Shows `columns`, or all; those that do not fit are named below the table. A value whose standard error is among the
+    columns too is shown with it, as 3.434 ± 0.008.
     """
     if not rows:
         return "no rows"
+    width = page_width() if width is None else width
+    rows, columns = with_errors(rows, columns)
     known = list(dict.fromkeys(key for row in rows for key in row))
     asked = [name for name in columns if name in known] or known
     cells = {name: [cell(row.get(name)) for row in rows] for name in asked}
-    numeric = {name: not any(isinstance(row.get(name), str) for row in rows) for name in asked}
+    numeric = {name: not any(type(row.get(name)) is str for row in rows) for name in asked}
     natural = {name: max(len(name), *map(len, cells[name])) for name in asked}
     sizes = {
         name: size if numeric[name] else min(size, max(len(name), NARROWEST_TEXT)) for name, size in natural.items()
@@ -48,6 +59,43 @@ def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (),
     if left_out := [name for name in asked if name not in shown]:
         lines.append(clipped(f"(also in --json and --csv: {', '.join(left_out)})", width))
     return "\n".join(lines)
+
+
+class Estimate(str):
+    """A value with its error, as text that stands to the right like a number."""
+
+
+def with_errors(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows and columns with each value and its standard error in one cell; what has none stays as it is."""
+    known = dict.fromkeys(key for row in rows for key in row)
+    errors = {name: error for name in known if (error := error_column(name)) in known}
+    merged = []
+    for row in rows:
+        joined = {
+            name: Estimate(plus_minus(row[name], row.get(error))) for name, error in errors.items() if name in row
+        }
+        merged.append({name: joined.get(name, value) for name, value in row.items() if name not in errors.values()})
+    return merged, [name for name in columns if name not in errors.values()]
+
+
+def error_column(name: str) -> str:
+    """Where the standard error of a column stands: kappa_stderr, and stderr_1 for beta_1."""
+    return name.replace("beta_", "stderr_", 1) if re.fullmatch(r"beta_\d+", name) else f"{name}_stderr"
+
+
+def plus_minus(value: float | None, error: float | None) -> str:
+    """A value to the last place that its error leaves meaningful, and the error.
+
+    >>> plus_minus(3.43412, 0.0081), plus_minus(12.3, 1.5), plus_minus(0.5, None), plus_minus(None, 0.1)
+    ('3.434 ± 0.008', '12.3 ± 1.5', '0.5', '-')
+    """
+    if value is None or error is None or not math.isfinite(error) or error <= 0:
+        return cell(value)
+    leading = math.floor(math.log10(error))
+    places = max(0, -leading + (error < 2 * 10.0**leading))  # one more digit where the first is a 1
+    if places > 6:
+        return f"{cell(value)} ± {error:.0e}"
+    return f"{value:.{places}f} ± {error:.{places}f}"
 
 
 def cell(value: Any) -> str:
@@ -78,8 +126,9 @@ def path_parts(path: str, width: int) -> list[str]:
     return parts
 
 
-def clipped(line: str, width: int = WIDTH) -> str:
+def clipped(line: str, width: int | None = None) -> str:
     """The line, cut at the page's width."""
+    width = page_width() if width is None else width
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
@@ -96,7 +145,7 @@ def indented(text: str) -> str:
 
 def wrapped(note: str) -> str:
     """A paragraph of the page's width."""
-    return textwrap.fill(note, WIDTH, subsequent_indent="  ")
+    return textwrap.fill(note, page_width(), subsequent_indent="  ")
 
 
 def csv_text(name: str, rows: Sequence[dict[str, Any]]) -> str:

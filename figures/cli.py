@@ -52,6 +52,7 @@ from analyses.report import clipped
 from figures import drawing
 from figures.drawing import Drawn
 from figures.rows import BESIDE, only_beside, with_main
+from models.suggest import unknown
 
 FOLDER = Path(__file__).parent
 FORMATS = ("pdf", "png", "svg")
@@ -103,7 +104,7 @@ def run(argv: list[str]) -> int:
         return OK
     extra = {entry.name: entry for entry in (ALL, *PAGES)}
     if name not in entries and name not in extra:
-        raise BadInput(f"no figure {name!r}; there are {', '.join([*entries, *extra])}")
+        raise BadInput(unknown("figure", name, [*entries, *extra]))
     order = read_arguments(entries.get(name) or extra[name], rest)
     check_directory(order.out)
     os.environ["OMP_NUM_THREADS"] = "1"

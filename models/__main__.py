@@ -21,6 +21,7 @@ from typing import NoReturn, TypeAlias
 from models.families import FAMILIES
 from models.protocols import PROTOCOLS
 from models.spec import SAVE_SECONDS, RunSpec, make_spec
+from models.suggest import with_suggestion
 
 ROOT = Path(__file__).parent
 CHECKPOINTS = ROOT / "checkpoints"
@@ -38,7 +39,7 @@ class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(BAD_INPUT, f"error: {message} (see {self.prog} --help)\n")
+        self.exit(BAD_INPUT, f"error: {with_suggestion(message)} (see {self.prog} --help)\n")
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
@@ -73,7 +74,7 @@ def parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.set_defaults(command=show_everything, json=False)
-    commands = top.add_subparsers(title="commands", metavar="")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND")
 
     add_train(commands)
     add_construct(commands)
@@ -286,8 +287,9 @@ def train_one(options: argparse.Namespace) -> int:
         beta = ", ".join(f"{value:.2f}" for value in finished.beta)
         kappa = "" if finished.kappa is None else f", kappa {finished.kappa:.2f}"
         print(f"{finished.path}: held-out {finished.held_out}")
-        print(f"  weights read beta ({beta}){kappa}; {finished.seconds:.0f} s")
-        print(f"  next: python -m analyses all {finished.path}")
+        source = "in the weight blocks" if FAMILIES[spec.family].blocks else "fitted to the scores of a few sequences"
+        print(f"  beta ({beta}){kappa} {source}; {finished.seconds:.0f} s")
+        print(f"  next: python -m analyses all {finished.path} (beta_kappa fits the scores, with errors)")
     return 0
 
 

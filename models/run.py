@@ -30,6 +30,7 @@ from tqdm import tqdm
 from interp.divergence import Divergence, kl_divergence
 from interp.hooked.checkpoint import load, read_info, replace_directory, save
 from interp.results import jsonable
+from models.families import find_family
 from models.spec import SAVE_SECONDS, RunSpec
 from models.trainers import Trainer, make_trainer
 
@@ -134,7 +135,7 @@ def _train(
                 seconds=round(elapsed, 2),
             )
             bar.update(stop - start)
-            bar.set_postfix_str(_reading_line(float(losses.mean()), divergence.mean, beta, kappa))
+            bar.set_postfix_str(_reading_line(float(losses.mean()), divergence.mean, beta, kappa, spec))
             if stop in snapshots:
                 training = _record(spec, trainer.step, elapsed, "running", divergence)
                 save(trainer.hooked(), _snapshot_path(work, stop), training=training)
@@ -286,6 +287,8 @@ def _snapshot_path(work: Path, step: int) -> Path:
     return work / "snapshots" / f"step_{step:08d}"
 
 
-def _reading_line(loss: float, kl: float, beta: list[float], kappa: float | None) -> str:
-    line = f"loss {loss:.4f} KL {kl:.4f} beta ({', '.join(f'{value:.2f}' for value in beta)})"
+def _reading_line(loss: float, kl: float, beta: list[float], kappa: float | None, spec: RunSpec) -> str:
+    """What the bar says. What stands in weight blocks need not be what the scores show, so its source is named."""
+    source = "in weights" if find_family(spec.family).blocks else "of scores"
+    line = f"loss {loss:.4f} KL {kl:.4f} beta {source} ({', '.join(f'{value:.2f}' for value in beta)})"
     return line if kappa is None else f"{line} kappa {kappa:.2f}"

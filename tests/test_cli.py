@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import interp as ip
-from analyses import answers, cli, files, report
+from analyses import answers, cli, documents, files, report
 from analyses.cache import Cache
 from analyses.command import Entry, read_entries
 from analyses.documents import Request
@@ -512,3 +512,32 @@ def test_examples_in_docstrings_run():
             assert found.failed == 0, file.name
             run += found.attempted
     assert run > 5
+
+
+def test_tables_fit_the_terminal_say_a_shared_folder_once_and_join_values_with_their_errors(run, tmp_path, monkeypatch):
+    rows = [
+        {
+            "checkpoint": f"models/checkpoints/{name}",
+            "beta_1": 3.43412,
+            "stderr_1": 0.0081,
+            "kappa": None,
+            "note": "word " * 30,
+        }
+        for name in ("hierarchical_bos/disentangled/T64_seed0", "hierarchical_bos/standard/T64_seed0")
+    ]
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = documents.compared_text(rows, columns=("beta_1", "stderr_1", "kappa", "note")).splitlines()
+    assert lines[0] == "checkpoints below models/checkpoints/hierarchical_bos/"
+    assert max(map(len, lines)) <= 80
+    assert any("3.434 ± 0.008" in line for line in lines)
+    assert not any("stderr" in line or "models/" in line for line in lines[1:])
+    monkeypatch.setenv("COLUMNS", "300")
+    assert max(map(len, documents.compared_text(rows, columns=("beta_1", "note")).splitlines())) <= report.WIDTH
+    mixed = [{**rows[0], "checkpoint": "/a/b"}, {**rows[1], "checkpoint": "c/d"}]
+    assert documents.compared_text(mixed, columns=("beta_1",)).startswith("checkpoint ")
+
+
+def test_a_name_that_is_nearly_right_is_suggested(run):
+    code, _, err = run("prob", "x")
+    assert code == 2
+    assert "did you mean probe?" in err

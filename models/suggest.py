@@ -1,0 +1,43 @@
+"""Names that a user may have meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+CHOICE = re.compile(r"invalid choice: '(?P<given>[^']*)' \(choose from (?P<known>.*)\)")
+
+
+def unknown(what: str, given: str, known: Iterable[str]) -> str:
+    """What is wrong with a name that is not known: with the nearest one where there is one, else with all of them.
+
+    >>> unknown("analysis", "beta_kapa", ["attention", "beta_kappa"])
+    "no analysis 'beta_kapa'; did you mean beta_kappa?"
+    >>> unknown("analysis", "xyz", ["attention", "beta_kappa"])
+    "no analysis 'xyz'; there are attention, beta_kappa"
+    """
+    names = list(known)
+    near = nearest(given, names)
+    return f"no {what} {given!r}; " + (f"did you mean {near}?" if near else f"there are {', '.join(names)}")
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """The known names that are most like the given one, or begin with it; empty where none is."""
+    names = list(known)
+    near = difflib.get_close_matches(given, names, n=2) or [name for name in names if given and name.startswith(given)]
+    return " or ".join(near[:3])
+
+
+def with_suggestion(message: str) -> str:
+    """argparse's message; where it refuses a choice, with the one that may have been meant.
+
+    >>> with_suggestion("argument --family: invalid choice: 'standart' (choose from 'construction', 'standard')")
+    "argument --family: invalid choice: 'standart', did you mean standard? (choose from 'construction', 'standard')"
+    """
+    found = CHOICE.search(message)
+    if found is None:
+        return message
+    near = nearest(found["given"], re.findall(r"[\w.-]+", found["known"]))
+    shown = f"invalid choice: {found['given']!r}, did you mean {near}? (choose from {found['known']})"
+    return message.replace(found[0], shown) if near else message
