@@ -1,15 +1,16 @@
-"""The page of `make reproduce`: each figure beside the paper's claim, the measured numbers and a verdict.
+"""The page of `make reproduce`: the paper's claims in words with their verdicts, then each figure with its numbers.
 
-One file, `index.html`: pictures are inside it, there are no scripts, and nothing is fetched.
+One file, `index.html`: pictures, style and the script that filters and sorts are inside it, and nothing is fetched.
 """
 
 from __future__ import annotations
 
 import base64
 import html
+import io
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,14 @@ from analyses.command import BadInput
 from analyses.documents import Document
 from analyses.files import write_file
 from analyses.report import render_table
+from figures.claims import TOPICS, claim_of
 from figures.drawing import Drawn
+from figures.explorer import page as explorer
 from figures.verdict import sentence
 
 FILE = "index.html"
 MARK = '<meta name="generator" content="interp: python -m figures reproduce">'
+ASSETS = Path(__file__).parent / "page_assets"
 WORD_CLASSES = {
     "holds": "good",
     "holds where": "part",
@@ -30,42 +34,13 @@ WORD_CLASSES = {
     "beyond the paper": "ours",
 }
 REASON = "why, or what was measured"
-BRIEF = 160  # characters of the headline in the table of verdicts; the figure's section has all numbers
+BRIEF = 160  # characters of the one number in the terminal's table; the page has all of it
 MOST_PARTS = 5  # analyses whose time the page states
+THUMBNAIL_WIDTH = 416  # twice the width of its place, for fine screens
 PAPER_ORDER = (
     "fig:task_priors", "fig:two_layer_circuit", "fig:kl_vs_position", "fig:mech_main", "fig:mech_indep", "fig:app2",
     "fig:hier",
 )  # fmt: skip
-
-STYLE = """
-:root { --ink: #1a1a1a; --soft: #595959; --line: #d9d9d9; --paper: #ffffff; --back: #f6f6f4; }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--back); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
-main { max-width: 76rem; margin: 0 auto; padding: 1.5rem; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin: 0.5rem 0; }
-h2 { font-size: 1.25rem; margin: 2.2rem 0 0.6rem; }
-h3 { font-size: 1.05rem; margin: 0 0 0.4rem; }
-a { color: #003566; }
-code { font-size: 0.9em; }
-section.figure { background: var(--paper); border: 1px solid var(--line); border-radius: 6px; padding: 1rem 1.2rem;
-  margin: 1.2rem 0; }
-section.figure img { display: block; width: 100%; height: auto; margin: 0.8rem 0; }
-.claim { display: grid; grid-template-columns: 8rem 1fr; gap: 0.25rem 1rem; margin: 0; }
-.claim dt { color: var(--soft); }
-.claim dd { margin: 0; }
-.caption { color: var(--soft); font-size: 0.9rem; }
-.missing { color: #9b2226; font-size: 0.9rem; }
-.word { display: inline-block; padding: 0 0.5em; border-radius: 4px; font-weight: 600; white-space: nowrap; }
-.good { background: #d8f0dd; color: #0b4f1f; } .part { background: #fdeeca; color: #6b4a00; }
-.bad { background: #f9d9d6; color: #7d1410; } .none { background: #e6e6e6; color: #404040; }
-.ours { background: #dce8f5; color: #003566; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; background: var(--paper); font-size: 0.92rem; }
-th, td { text-align: left; vertical-align: top; padding: 0.35rem 0.7rem; border: 1px solid var(--line); }
-footer { color: var(--soft); font-size: 0.85rem; margin: 2rem 0; }
-@media (max-width: 40rem) { .claim { grid-template-columns: 1fr; } .claim dt { margin-top: 0.4rem; } }
-@media print { body { background: #fff; } section.figure { break-inside: avoid; } }
-"""
 
 
 def check_target(file: Path, *, overwrite: bool) -> None:
@@ -107,36 +82,126 @@ def tally(records: Sequence[dict[str, Any]]) -> str:
 
 def page(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Document], timing: Mapping[str, Any]) -> str:
     """The whole page."""
-    records = [one.record for one in drawn]
-    ours = [one for one in drawn if not one.record["label"].startswith("fig:")]
-    papers = [one for one in drawn if one.record["label"].startswith("fig:")]
+    claims = [one for one in drawn if not claim_of(one.record).ours]
+    findings = [one for one in drawn if claim_of(one.record).ours]
     origins = [document.provenance for document in documents.values() if document.provenance]
+    theory = documents["theory"].rows if "theory" in documents else []
     body = [
-        "<h1>Induction heads interpolate n-grams: the figures, from the shipped checkpoints</h1>",
-        "<p>Each picture stands beside what the paper claims with it, what was measured here, and a verdict with its "
-        "reason. Every number can be traced: the JSON file beside a picture holds the values drawn, the tables hold "
-        "the results behind them.</p>",
-        f"<p>The paper's figures ({len(papers)}): {tally([one.record for one in papers])}. "
-        f"Figures beyond the paper ({len(ours)}): {tally([one.record for one in ours])}.</p>",
-        "<h2>Verdicts</h2>",
-        _verdicts(records),
-        "<h2>The paper's figures</h2>",
-        *(_section(out, one) for one in papers),
-        "<h2>Beyond the paper</h2>",
-        *(_section(out, one) for one in ours),
-        "<h2>The theory, claim by claim</h2>",
-        _theory(documents["theory"].rows if "theory" in documents else []),
-        "<h2>Tables</h2>",
+        "<h1>Induction heads interpolate n-grams: what holds, on the shipped checkpoints</h1>",
+        "<p>The paper claims that an induction head is a smoothed n-gram estimator. Below, each of its claims in a "
+        "sentence, with a verdict and the one number that decides it. "
+        f"{len(claims)} claims with a picture: {tally([one.record for one in claims])}.</p>",
+        _explorer_words(out, documents),
+        '<section aria-labelledby="claims">',
+        '<h2 id="claims">The paper\'s claims</h2>',
+        _filters(drawn),
+        _cards(claims),
+        "</section>",
+        '<section aria-labelledby="findings">',
+        '<h2 id="findings">Beyond the paper: what was asked here, and found</h2>',
+        _cards(findings),
+        "</section>",
+        '<section aria-labelledby="figures">',
+        '<h2 id="figures">The figures</h2>',
+        *(_section(out, one) for one in (*claims, *findings)),
+        "</section>",
+        '<section aria-labelledby="theory"><h2 id="theory">The theory, claim by claim</h2>',
+        _theory(theory),
+        "</section>",
+        '<section aria-labelledby="tables"><h2 id="tables">Tables</h2>',
         _tables(out, documents),
         f"<p>{html.escape(time_words(timing))}</p>",
+        "</section>",
         f"<footer>{html.escape(_origin(origins[0] if origins else {}))}</footer>",
     ]
+    return _framed("\n".join(body), _contents(claims, findings))
+
+
+def _framed(body: str, contents: str) -> str:
+    style, script = (ASSETS / "style.css").read_text(), (ASSETS / "page.js").read_text()
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'{MARK}\n<title>interp: results</title>\n<link rel="icon" href="data:,">\n<style>{STYLE}</style>\n</head>\n'
-        "<body>\n<main>\n" + "\n".join(body) + "\n</main>\n</body>\n</html>\n"
+        f'<meta name="color-scheme" content="light dark">\n{MARK}\n<title>interp: results</title>\n'
+        f'<link rel="icon" href="data:,">\n<style>\n{style}</style>\n</head>\n<body>\n'
+        f'<a class="skip" href="#claims">to the claims</a>\n<div class="layout">\n{contents}\n<main>\n{body}\n</main>\n'
+        f"</div>\n<script>\n{script}</script>\n</body>\n</html>\n"
     )
+
+
+def _contents(claims: Sequence[Drawn], findings: Sequence[Drawn]) -> str:
+    def links(group: Iterable[Drawn]) -> str:
+        return "".join(f'<li><a href="#{one.record["figure"]}">{one.record["figure"]}</a></li>' for one in group)
+
+    return (
+        '<nav aria-label="contents"><details open><summary>Contents</summary><ul>'
+        '<li><a href="#claims">The paper\'s claims</a></li><li><a href="#findings">Beyond the paper</a></li>'
+        f'<li><a href="#figures">The figures</a><ul>{links(claims)}{links(findings)}</ul></li>'
+        '<li><a href="#theory">The theory</a></li><li><a href="#tables">Tables</a></li></ul></details></nav>'
+    )
+
+
+def _explorer_words(out: Path, documents: Mapping[str, Document]) -> str:
+    if explorer.ANALYSIS not in documents or not (out / explorer.FILE).is_file():
+        return ""
+    return (
+        f'<p><a href="{explorer.FILE}">The explorer</a>: run these models in the browser, point at a query, and move '
+        "beta and kappa.</p>"
+    )
+
+
+def _filters(drawn: Sequence[Drawn]) -> str:
+    said = {one.record["verdict"]["word"] for one in drawn}
+    topics = {claim_of(one.record).topic for one in drawn}
+
+    def options(names: Iterable[str]) -> str:
+        return '<option value="">all</option>' + "".join(f"<option>{name}</option>" for name in names)
+
+    return (
+        '<div class="filters" hidden><label for="by-verdict">verdict <select id="by-verdict">'
+        f"{options(word for word in WORD_CLASSES if word in said)}</select></label>"
+        '<label for="by-topic">about <select id="by-topic">'
+        f"{options(topic for topic in TOPICS if topic in topics)}</select></label>"
+        '<span id="shown" role="status"></span></div>'
+    )
+
+
+def _cards(drawn: Sequence[Drawn]) -> str:
+    return f'<ul class="cards">{"".join(map(_card, drawn))}</ul>' if drawn else "<p>None drawn.</p>"
+
+
+def _card(one: Drawn) -> str:
+    """A claim in words, its verdict, the one number, and where to look."""
+    record, verdict = one.record, one.record["verdict"]
+    claim, name = claim_of(record), record["figure"]
+    failed = verdict["word"] in ("holds where", "does not hold here")
+    facts = [(term, verdict[term]) for term in ("required", "found") if failed and verdict[term]]
+    details = "".join(f"<dt>{term}</dt><dd>{html.escape(text)}</dd>" for term, text in facts)
+    return (
+        f'<li class="card" data-verdict="{verdict["word"]}" data-topic="{claim.topic}">'
+        f'<a href="#{name}" aria-label="figure {name}"><img alt="" src="{_thumbnail(one.png)}"></a>'
+        f"<div><h3>{html.escape(claim.sentence)}</h3><p>{_word(verdict)}</p>"
+        f"<p>{html.escape(_capital(verdict['headline']))}</p>"
+        f"{f'<dl class=facts>{details}</dl>' if details else ''}"
+        f'<p><a href="#{name}">{name}: picture, numbers and reasons</a></p></div></li>'
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _thumbnail(png: bytes | None) -> str:
+    """The picture in small, as an address; a picture that is missing is an empty one."""
+    if not png:
+        return "data:,"
+    from PIL import Image
+
+    small = Image.open(io.BytesIO(png)).convert("RGB")
+    small.thumbnail((THUMBNAIL_WIDTH, THUMBNAIL_WIDTH))
+    buffer = io.BytesIO()
+    small.save(buffer, format="WEBP", quality=70)
+    return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 def time_words(timing: Mapping[str, Any]) -> str:
@@ -169,33 +234,33 @@ def _word(verdict: Mapping[str, str]) -> str:
     )
 
 
-def _verdicts(records: Sequence[dict[str, Any]]) -> str:
-    rows = "".join(
-        f'<tr><td><a href="#{record["figure"]}">{record["figure"]}</a></td><td>{_word(record["verdict"])}</td>'
-        f"<td>{html.escape(reason(record['verdict']))}</td></tr>"
-        for record in records
-    )
-    head = f"<tr><th>figure</th><th>verdict</th><th>{REASON}</th></tr>"
-    return f'<div class="wide"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
-
-
 def _section(out: Path, drawn: Drawn) -> str:
+    """A figure: the claim in full, required, found and measured, the picture, its files and its command."""
     record = drawn.record
-    name, verdict = record["figure"], record["verdict"]
+    name, verdict, claim = record["figure"], record["verdict"], claim_of(record)
     data = base64.b64encode(drawn.png or b"").decode()
-    beside = [file for file in (f"{name}.pdf", f"{name}.svg", f"{name}.json") if (out / "figures" / file).is_file()]
-    links = " · ".join(f'<a href="figures/{file}">{file}</a>' for file in beside)
-    asked = "the paper" if record["label"].startswith("fig:") else "the question"
-    facts = [(asked, html.escape(record["claim"])), ("measured", html.escape(verdict["measured"]))]
-    facts += [(name, html.escape(verdict[name])) for name in ("required", "found") if verdict[name]]
+    asked = "question" if claim.ours else "the paper"
+    facts = [(asked, html.escape(record["claim"]))]
     facts.append(("verdict", _word(verdict) + (f". {html.escape(verdict['why'])}" if verdict["why"] else "")))
+    facts += [(term, html.escape(verdict[term])) for term in ("required", "found", "measured") if verdict[term]]
     missing = "".join(f'<p class="missing">{html.escape(note)}</p>' for note in record["missing"])
+    finding = f"{claim.sentence} {_capital(sentence(verdict))}: {verdict['headline']}"
     return (
-        f'<section class="figure" id="{name}">\n<h3>{name} <code>{html.escape(record["label"])}</code></h3>\n'
-        f'<dl class="claim">{"".join(f"<dt>{term}</dt><dd>{text}</dd>" for term, text in facts)}</dl>\n'
-        f'<img alt="{html.escape(name)}: see the caption below" src="data:image/png;base64,{data}">\n'
-        f'{missing}<p class="caption">{html.escape(record["caption"])}</p>\n<p class="caption">{links}</p>\n</section>'
+        f'<article class="figure" id="{name}">\n<h3>{html.escape(claim.sentence)}</h3>\n'
+        f'<dl class="facts">{"".join(f"<dt>{term}</dt><dd>{text}</dd>" for term, text in facts)}</dl>\n'
+        f'<img alt="{html.escape(finding)}" src="data:image/png;base64,{data}">\n'
+        f'{missing}<p class="soft">{html.escape(record["caption"])}</p>\n'
+        f'<p class="soft"><code>python -m figures {name}</code> · <code>{html.escape(record["label"])}</code> · '
+        f"{_files(out, record)}</p>\n</article>"
     )
+
+
+def _files(out: Path, record: Mapping[str, Any]) -> str:
+    """Links to the picture in print, to the numbers drawn, and to the tables behind them."""
+    name = record["figure"]
+    wanted = [(f"figures/{name}.pdf", "PDF"), (f"figures/{name}.svg", "SVG"), (f"figures/{name}.json", "numbers drawn")]
+    wanted += [(f"{analysis}.csv", f"{analysis}.csv") for analysis in record["provenance"]]
+    return " · ".join(f'<a href="{file}">{text}</a>' for file, text in wanted if (out / file).is_file())
 
 
 def _theory(rows: Sequence[dict[str, Any]]) -> str:
@@ -208,8 +273,7 @@ def _theory(rows: Sequence[dict[str, Any]]) -> str:
         f"<td>{html.escape(row.get('note') or '')}</td></tr>"
         for row in rows
     )
-    head = "<tr><th>label</th><th>claim</th><th>cases</th><th>largest error</th><th>verdict</th><th>note</th></tr>"
-    return f'<div class="wide"><table><thead>{head}</thead><tbody>{lines}</tbody></table></div>'
+    return _table(("label", "claim", "cases", "largest error", "verdict", "note"), lines, name="checks of the theory")
 
 
 def _number(value: float | None) -> str:
@@ -222,8 +286,16 @@ def _tables(out: Path, documents: Mapping[str, Document]) -> str:
         files = [file for file in (f"{name}.csv", f"{name}_tidy.csv", f"{name}.json") if (out / file).is_file()]
         links = " · ".join(f'<a href="{file}">{file}</a>' for file in files)
         lines.append(f"<tr><td>{name}</td><td>{len(document.rows)}</td><td>{links}</td></tr>")
-    head = "<tr><th>analysis</th><th>rows</th><th>files</th></tr>"
-    return f'<div class="wide"><table><thead>{head}</thead><tbody>{"".join(lines)}</tbody></table></div>'
+    return _table(("analysis", "rows", "files"), "".join(lines), name="tables of the analyses")
+
+
+def _table(columns: Sequence[str], lines: str, *, name: str) -> str:
+    """A table that scrolls by itself where the window is narrow; the script makes its heads sort it."""
+    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
+    return (
+        f'<div class="wide" tabindex="0" role="group" aria-label="{name}"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{lines}</tbody></table></div>"
+    )
 
 
 def _origin(provenance: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from analyses import plan
 from analyses.command import read_entries
-from figures import cli, drawing, page
+from figures import claims, cli, drawing, page
 from figures.explorer import page as explorer
 from figures.verdict import WORDS, Check, Verdict, judged
 from tests import tiny_zoo
@@ -65,32 +65,40 @@ def test_page_is_self_contained_and_shows_every_figure(made):
     text = (made["out"] / page.FILE).read_text()
     for name in ENTRIES:
         assert f'id="{name}"' in text
-    assert "<script" not in text
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", text)
     for target in re.findall(r'href="([^"#][^"]*)"', text):
         if not target.startswith("data:"):
             assert (made["out"] / target).is_file(), target
 
 
-def test_tables_of_verdicts_give_reasons_and_the_sections_every_number(made):
+def test_claims_open_the_page_and_the_sections_have_every_number(made):
     records = [json.loads((made["out"] / "figures" / f"{name}.json").read_text()) for name in ENTRIES]
     text = (made["out"] / page.FILE).read_text()
-    head, sections = text.split("<h2>The paper's figures</h2>")
+    head, sections = text.split('<h2 id="figures">')
     terminal = " ".join(page.verdict_table(records).split())
-    assert page.REASON in head
     assert page.REASON in terminal
     for record in records:
-        shown = page.reason(record["verdict"])
-        assert f"<td>{html.escape(shown)}</td>" in head
-        assert html.escape(record["verdict"]["measured"]) in sections
-        assert record["verdict"]["why"] in shown
-        if record["verdict"]["word"] in ("holds where", "does not hold here"):
-            assert record["verdict"]["required"] in shown
-            assert record["verdict"]["found"] in shown
-    for start, name in (("fig:", "The paper's figures"), ("beyond:", "Figures beyond the paper")):
-        mine = [record for record in records if record["label"].startswith(start)]
-        assert f"{name} ({len(mine)}): {page.tally(mine)}." in head
-        assert sum(map(int, re.findall(r"\d+", page.tally(mine)))) == len(mine)
+        verdict, sentence = record["verdict"], html.escape(claims.claim_of(record).sentence)
+        assert f"<h3>{sentence}</h3>" in head
+        assert f"<h3>{sentence}</h3>" in sections
+        assert html.escape(verdict["headline"][1:]) in head
+        assert html.escape(verdict["measured"]) in sections
+        assert f"python -m figures {record['figure']}" in sections
+        assert verdict["why"] in page.reason(verdict)
+        if verdict["word"] in ("holds where", "does not hold here"):
+            for part in ("required", "found", "condition"):
+                assert html.escape(verdict[part]) in head
+                assert html.escape(verdict[part]) in sections
+    mine = [record for record in records if not claims.claim_of(record).ours]
+    assert f"{len(mine)} claims with a picture: {page.tally(mine)}." in head
+    assert sum(map(int, re.findall(r"\d+", page.tally(mine)))) == len(mine)
+
+
+def test_claims_are_of_figures_and_a_figure_without_one_is_listed_with_the_beginning_of_its_own():
+    assert set(claims.CLAIMS) <= set(ENTRIES)
+    assert {claim.topic for claim in claims.CLAIMS.values()} <= set(claims.TOPICS)
+    record = {"figure": "new", "claim": "Keys vote. They do.", "verdict": {"word": "beyond the paper"}}
+    assert claims.claim_of(record) == claims.Claim(sentence="Keys vote.", topic="other", ours=True)
 
 
 def test_time_is_stated_by_analysis_and_by_question(made):
@@ -140,19 +148,43 @@ def test_foreign_page_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_page_opens_in_a_browser(chromium, made, width):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_page_opens_in_a_browser(chromium, made, width, scheme):
     address = (made["out"] / page.FILE).resolve().as_uri()
-    with chromium.opened(address, width=width) as tab:
+    with chromium.opened(address, width=width, scheme=scheme) as tab:
         images = tab.view.eval_on_selector_all(
-            "img", "all => all.map(one => [one.complete, one.naturalWidth, one.alt, one.getBoundingClientRect().width])"
+            ".figure img",
+            "all => all.map(one => [one.complete, one.naturalWidth, one.alt, one.getBoundingClientRect().width])",
         )
-        titles = tab.view.eval_on_selector_all("section.figure", "all => all.map(one => one.id)")
+        titles = tab.view.eval_on_selector_all("article.figure", "all => all.map(one => one.id)")
         assert tab.overflow() == 0
+        assert tab.violations() == []
         assert tab.fetched() == []
         assert tab.complaints == []
     assert sorted(titles) == sorted(ENTRIES)
     assert len(images) == len(ENTRIES)
-    assert all(complete and natural > 300 and alt and shown > 100 for complete, natural, alt, shown in images)
+    assert all(complete and natural > 300 and shown > 100 for complete, natural, _, shown in images)
+    assert len({alt for _, _, alt, _ in images}) == len(ENTRIES)  # each states its own finding
+
+
+def test_claims_are_filtered_and_tables_are_sorted(chromium, made):
+    count = "all => all.filter(one => !one.hidden).length"
+    with chromium.opened((made["out"] / page.FILE).resolve().as_uri()) as tab:
+        view = tab.view
+        words = view.eval_on_selector_all(".card", "all => all.map(one => one.dataset.verdict)")
+        for word in sorted(set(words)):
+            view.select_option("#by-verdict", word)
+            assert view.eval_on_selector_all(".card", count) == words.count(word)
+            assert view.inner_text("#shown") == f"{words.count(word)} of {len(ENTRIES)} shown"
+        view.select_option("#by-verdict", "")
+        assert view.eval_on_selector_all(".card", count) == len(ENTRIES)
+        column = "all => all.map(one => Number(one.cells[1].textContent))"
+        rows = "section[aria-labelledby=tables] tbody tr"
+        before = view.eval_on_selector_all(rows, column)
+        view.click("section[aria-labelledby=tables] th:nth-child(2) button")
+        assert view.eval_on_selector_all(rows, column) == sorted(before)
+        view.click("section[aria-labelledby=tables] th:nth-child(2) button")
+        assert view.eval_on_selector_all(rows, column) == sorted(before, reverse=True)
 
 
 def test_explorer_is_written_beside_the_page_and_leads_back_to_it(made):
