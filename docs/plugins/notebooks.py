@@ -1,0 +1,158 @@
+"""The notebooks as pages: run when the site is built, with what they print, tabulate and draw.
+
+Sources in git stay without outputs. A notebook that was run is kept in `build/notebooks` under a digest of its text, of
+the code of this repository and of the installed versions, so that the site and the tests run each of them once. What
+only works in a live notebook (sliders, interactive attention) is named on the page and left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import html
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "notebooks"
+KEPT = ROOT / "build" / "notebooks"
+CODE = ("interp", "models")  # what notebooks may import
+CELL_SECONDS = 300
+ALONE = "*This cell shows sliders, or attention that answers to the mouse: open the notebook in JupyterLab to use it.*"
+NOISE = ("application/vnd.jupyter.widget-view+json",)
+
+
+def names() -> list[str]:
+    """The notebooks, in their order."""
+    return sorted(path.stem for path in SOURCES.glob("[0-9]*.ipynb"))
+
+
+def executed(name: str) -> nbformat.NotebookNode:
+    """The notebook with its outputs: run now, or as it was run before on the same text and code."""
+    source = (SOURCES / f"{name}.ipynb").read_bytes()
+    kept = KEPT / f"{name}-{hashlib.sha256(source + code_digest().encode()).hexdigest()[:20]}.ipynb"
+    with alone(KEPT / f"{name}.lock"):
+        if not kept.is_file():
+            book = nbformat.reads(source.decode(), as_version=4)
+            client = NotebookClient(
+                book, timeout=CELL_SECONDS, kernel_name="python3", resources={"metadata": {"path": str(SOURCES)}}
+            )
+            client.execute(env={key: value for key, value in os.environ.items() if key != "MPLBACKEND"})
+            for old in KEPT.glob(f"{name}-*.ipynb"):
+                old.unlink()
+            staged = kept.with_suffix(".new")
+            nbformat.write(book, staged)
+            staged.replace(kept)
+        return nbformat.read(kept, as_version=4)
+
+
+@functools.cache
+def code_digest() -> str:
+    """A digest of all that a notebook's outputs may depend on beside its text."""
+    digest = hashlib.sha256(sys.version.encode())
+    digest.update((ROOT / "constraints.txt").read_bytes())
+    for folder in CODE:
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            digest.update(str(file.relative_to(ROOT)).encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """One process at a time."""
+    import fcntl
+
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+# --- from cells to Markdown ----------------------------------------------------------------------------------------
+
+
+def markdown(book: nbformat.NotebookNode, name: str) -> tuple[str, dict[str, bytes]]:
+    """The page, and the pictures it shows by their name."""
+    parts: list[str] = []
+    pictures: dict[str, bytes] = {}
+    said = name
+    for cell in book.cells:
+        if cell.cell_type == "markdown":
+            parts.append(re.sub(r"\]\((\d\d_\w+)\.ipynb\)", r"](\1.md)", cell.source))
+            said = first_words(cell.source) or said
+            continue
+        if not cell.source.strip():
+            continue
+        parts.append(f"```python\n{cell.source}\n```")
+        for output in cell.outputs:
+            parts.append(shown(output, pictures, name=name, said=said))
+    return "\n\n".join(part for part in parts if part) + "\n", pictures
+
+
+def shown(output: nbformat.NotebookNode, pictures: dict[str, bytes], *, name: str, said: str) -> str:
+    """One output as Markdown; pictures are put aside."""
+    if output.output_type == "stream":
+        return "" if output.name == "stderr" else printed(output.text)
+    if output.output_type == "error":
+        raise ValueError(f"{name}: {output.ename}: {output.evalue}")
+    data = output.data
+    if any(kind in data for kind in NOISE):
+        return ALONE
+    if "image/png" in data:
+        file = f"{name}_{len(pictures) + 1}.png"
+        pictures[file] = base64.b64decode(data["image/png"])
+        return f'<p><img alt="{html.escape(said)}" src="{file}"></p>'
+    if "text/html" in data:
+        text = "".join(data["text/html"])
+        if "<script" in text or "://" in text:
+            return ALONE
+        bare = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)
+        return f'<div class="output" tabindex="0" role="group" aria-label="table">\n{bare.strip()}\n</div>'
+    return printed("".join(data.get("text/plain", "")))
+
+
+def printed(text: str) -> str:
+    return f'<pre class="printed" tabindex="0">{html.escape(text.rstrip())}</pre>' if text.strip() else ""
+
+
+def first_words(source: str) -> str:
+    """What a cell of text says, for the alt text of the picture below it: its last heading or first sentence."""
+    plain = [re.sub(r"[*_`$#]", "", line).strip() for line in source.splitlines()]
+    text = " ".join(line for line in plain if line)
+    return re.split(r"(?<=[.:])\s", text, maxsplit=1)[0][:200]
+
+
+# --- hooks of mkdocs -----------------------------------------------------------------------------------------------
+
+
+def on_config(config: Any) -> Any:
+    """Put the notebooks into the contents, after the theory."""
+    entry = {"Notebooks": ["notebooks/index.md", *(f"notebooks/{name}.md" for name in names())]}
+    place = next(at for at, one in enumerate(config.nav) if "How to" in one)
+    config.nav.insert(place, entry)
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Run the notebooks and add their pages."""
+    from mkdocs.structure.files import File
+
+    def add(path: str, content: str | bytes) -> None:
+        files.append(File.generated(config, f"notebooks/{path}", content=content))
+
+    add("index.md", re.sub(r"\((\d\d_\w+)\.ipynb\)", r"(\1.md)", (SOURCES / "README.md").read_text(encoding="utf-8")))
+    for name in names():
+        text, pictures = markdown(executed(name), name)
+        add(f"{name}.md", text)
+        for file, content in pictures.items():
+            add(file, content)
+    return files
