@@ -290,7 +290,7 @@ def parts_of(figure: Figure | SubFigure, *, rows: int = 1, columns: int = 1, **r
 
 
 def draw_bars(rows: Sequence[tuple[str, Row | None, str]], *, height: float) -> Figure:
-    """Bars of the last query below each other: (title, row or None, what is missing then)."""
+    """Bars of the last query below each other on one scale: (title, row or None, what is missing then)."""
     import matplotlib.pyplot as plt
 
     figure, grid = plt.subplots(len(rows), 1, figsize=(6.3, height), squeeze=False)
@@ -302,6 +302,10 @@ def draw_bars(rows: Sequence[tuple[str, Row | None, str]], *, height: float) -> 
         else:
             bars_panel(panel, row, title=title)
             panel.set_xlabel("")
+    highest = max((panel.get_ylim()[1] for panel in panels if panel.containers), default=1.0)
+    for panel in panels:
+        if panel.containers:
+            panel.set_ylim(0, highest)
     for panel in reversed(panels):
         if panel.containers:
             panel.set_xlabel("key position (BOS, where there is one, is position 0)")

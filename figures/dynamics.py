@@ -81,9 +81,11 @@ def draw(results: Results) -> Figure:
     kinds = [Line2D([], [], color=colour, label=OVERLAP_NAMES[kind]) for kind, colour in OVERLAP_COLOURS.items()]
     lags.append(Line2D([], [], color=OVERLAP_COLOURS["bos"], linestyle="-", label=r"$\kappa$; mass on BOS"))
     kinds = [handle for handle in kinds if handle.get_label() != OVERLAP_NAMES["bos"]]
+    families = list(dict.fromkeys(row["subject"]["family"] for row in found))
+    losses = [Line2D([], [], color=find_family(name).colour, label=f"KL, {name}") for name in families]
     mark = Line2D([], [], color="#555555", linestyle=":", label="formed")
     figure.legend(
-        handles=[*lags, *kinds, mark], loc="outside upper center", ncols=4, handlelength=1.5, columnspacing=1.2
+        handles=[*losses, *lags, *kinds, mark], loc="outside upper center", ncols=4, handlelength=1.5, columnspacing=1.2
     )
     return figure
 

@@ -52,8 +52,8 @@ def caption(results: dict[str, list[Row]]) -> str:
         f"Match attention of the last query on one sequence of the hierarchical prior with BOS "
         f"({circuit.setting(row)}), whose last context has occurred {row['kinds'].count('full')} times before; "
         f"families: {', '.join(found)}. "
-        "Each key is coloured by its overlap with the query's context; the legends give the share of each kind, and "
-        "the vertical scales differ."
+        "Each key is coloured by its overlap with the query's context; the legends give the share of each kind. "
+        "All panels share one vertical scale."
     )
 
 

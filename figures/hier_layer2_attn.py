@@ -40,14 +40,14 @@ def draw(results: dict[str, list[Row]]) -> Figure:
             panels.note(above, panels.family_missing(family, length))
             panels.note(below, panels.family_missing(family, length))
         else:
-            panels.score_panel(above, row)
-            panels.score_bar(figure, above, row, location="bottom", shrink=0.85, aspect=25, label="score (nats)")
+            panels.match_score_panel(above, row)
             panels.match_panel(below, row)
             above.set_xlabel("")
             if column != panels.first_column(found):
                 above.set_ylabel("")
                 below.set_ylabel("")
         above.set_title(panels.title_of(family))
+    panels.below_best_bar(figure, list(grid[0]), location="bottom", shrink=0.5, aspect=40)
     panels.weight_bar(figure, list(grid[1]), location="bottom", shrink=0.5, aspect=40)
     return figure
 
@@ -59,9 +59,9 @@ def caption(results: dict[str, list[Row]]) -> str:
     return (
         "Match head on one sequence of the hierarchical prior with BOS "
         f"({circuit.setting(next(iter(found.values())))}); families: {', '.join(found)}. Top: scores before the "
-        "softmax, each on its own scale; red lies below all candidates, at early keys or BOS. Bottom: weights after "
-        "it; colours follow the square root of the weight. The red arrow marks the last query, the only one that "
-        "carries the loss."
+        "softmax, less the largest of their query, on one scale for all families: the softmax sees no more of them. "
+        "Bottom: weights after it; colours follow the square root of the weight. The red arrow marks the last query, "
+        "the only one that carries the loss."
     )
 
 

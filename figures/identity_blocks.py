@@ -6,6 +6,7 @@ scores on held-out sequences; standard ones from their scores and from their emb
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,7 +89,7 @@ def draw(results: Results) -> Figure:
                 bars.set_axis_off()
                 continue
             reading = row["maps"][side]
-            draw_map(ax, reading, first=side == 0)
+            draw_map(ax, reading, first=side == 0, least=least_p(row))
             draw_parts(bars, reading)
             trust = "" if reading["success"] else "\n(not to be trusted)"
             bars.set_title(f"← from {ROUTES[reading['route']]}{trust}", fontsize=6.5)
@@ -100,10 +101,16 @@ def draw(results: Results) -> Figure:
     return figure
 
 
-def draw_map(ax: Axes, reading: dict[str, Any], *, first: bool) -> None:
-    """Each block's part of the visible squared norm, with its permutation test where it carries weight."""
+def draw_map(ax: Axes, reading: dict[str, Any], *, first: bool, least: float) -> None:
+    """Each block's part of the visible squared norm; p of a heavy block is written where it is not the least."""
     share, p_value = (np.array(reading[name], dtype=np.float64) for name in ("weight_share", "p_value"))
-    share_heatmap(ax, share, p_values=p_value, heavy=HEAVY, query=first, fontsize=6.0)
+    larger = np.where(p_value > 1.01 * least, p_value, np.nan)
+    share_heatmap(ax, share, p_values=larger, heavy=HEAVY, query=first, fontsize=6.0)
+
+
+def least_p(row: Row) -> float:
+    """The least p that a permutation test over all relabelings can give."""
+    return 1 / math.factorial(row["subject"]["vocab"])
 
 
 def draw_parts(ax: Axes, reading: dict[str, Any]) -> None:
@@ -148,8 +155,9 @@ def caption(results: Results) -> str:
         f"{seeds_text(rows)}), read in two ways: from W_A itself and from the scores on n = {rows[0]['n']} held-out "
         f"sequences; for the standard model from the scores and from its circuits (embedding, OV and QK). Maps: each "
         f"block's part of the squared norm that the softmax can see, block (x_t-a, x_s-b) comparing these two tokens; "
-        f"aligned blocks framed; p of the permutation test (|V|! relabelings of one side, so at least 1/|V|!) where a "
-        f"block carries {HEAVY:.0%} or more. Bars: what these blocks are made of, as shares of squared norm; in red "
+        f"aligned blocks framed; where a block carries {HEAVY:.0%} or more, the p of its permutation test over all "
+        f"|V|! relabelings is the least there can be, 1/|V|! = {least_p(rows[0]):.2g}, unless another p is written in "
+        f"it. Bars: what these blocks are made of, as shares of squared norm; in red "
         f"the residual outside span{{I, J}} once the gauge is fixed. The scores do not determine constants, so that "
         f"they have none. Cosine between the two readings: {agreement}. The weights act through the copies: where a "
         f"head gives its lag only part of its attention, above all at the last query, a block of W_A is larger than "

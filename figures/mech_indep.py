@@ -81,7 +81,7 @@ def caption(results: dict[str, list[Row]]) -> str:
         return "The last query's attention on the independent task: no results to show."
     words = [
         "Match attention of the last query on one sequence of the independent prior, each key coloured by its overlap "
-        "with the query's context; the legends give the share of each kind, and the vertical scales differ."
+        "with the query's context; the legends give the share of each kind. All panels share one vertical scale."
     ]
     if len({tuple(row["tokens"]) for row in rows.values()}) == 1:
         first = next(iter(rows.values()))

@@ -33,6 +33,13 @@ WORD_CLASSES = {
     "cannot tell": "none",
     "beyond the paper": "ours",
 }
+IN_PLURAL = {
+    "holds": "hold",
+    "holds where": "hold under a condition",
+    "does not hold here": "do not hold here",
+    "cannot tell": "cannot be told",
+    "beyond the paper": "beyond the paper",
+}
 REASON = "why, or what was measured"
 BRIEF = 160  # characters of the one number in the terminal's table; the page has all of it
 MOST_PARTS = 5  # analyses whose time the page states
@@ -77,7 +84,7 @@ def reason(verdict: Mapping[str, str]) -> str:
 def tally(records: Sequence[dict[str, Any]]) -> str:
     """How often each word was said."""
     counts = Counter(record["verdict"]["word"] for record in records)
-    return ", ".join(f"{counts[word]} {word}" for word in WORD_CLASSES if counts[word]) or "none drawn"
+    return ", ".join(f"{counts[word]} {said}" for word, said in IN_PLURAL.items() if counts[word]) or "none drawn"
 
 
 def page(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Document], timing: Mapping[str, Any]) -> str:
@@ -177,12 +184,14 @@ def _card(one: Drawn) -> str:
     failed = verdict["word"] in ("holds where", "does not hold here")
     facts = [(term, verdict[term]) for term in ("required", "found") if failed and verdict[term]]
     details = "".join(f"<dt>{term}</dt><dd>{html.escape(text)}</dd>" for term, text in facts)
+    if details:
+        details = f'<details><summary>required and found</summary><dl class="facts">{details}</dl></details>'
     return (
         f'<li class="card" data-verdict="{verdict["word"]}" data-topic="{claim.topic}">'
         f'<a href="#{name}" aria-label="figure {name}"><img alt="" src="{_thumbnail(one.png)}"></a>'
         f"<div><h3>{html.escape(claim.sentence)}</h3><p>{_word(verdict)}</p>"
         f"<p>{html.escape(_capital(verdict['headline']))}</p>"
-        f"{f'<dl class=facts>{details}</dl>' if details else ''}"
+        f"{details}"
         f'<p><a href="#{name}">{name}: picture, numbers and reasons</a></p></div></li>'
     )
 

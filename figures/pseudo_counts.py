@@ -44,6 +44,7 @@ def draw(results: dict[str, list[Row]]) -> Figure:
     vocabs = sorted({row["vocab"] for row in rows})
     figure, axes = plt.subplots(1, len(orders), figsize=(6.3, 2.6), sharey=True, squeeze=False)
     handles: dict[str, Any] = {}
+    floor = 0.8 * min((row["low"] if row["low"] > 0 else row["mean"] for row in rows), default=1.0)
     for ax, order in zip(axes[0], orders, strict=True):
         mine = [row for row in rows if row["order"] == order]
         ax.set_title(f"$k = {order}$", loc="left")
@@ -55,7 +56,10 @@ def draw(results: dict[str, list[Row]]) -> Figure:
             # Side by side: ranges of neighbours would hide each other.
             lengths = [row["length"] * 2 ** (0.16 * (place - (len(vocabs) - 1) / 2)) for row in here]
             colour = COLOURS[place % len(COLOURS)]
-            ax.vlines(lengths, [row["low"] for row in here], [row["high"] for row in here], color=colour, linewidth=0.8)
+            lows = [row["low"] if row["low"] > 0 else floor for row in here]
+            ax.vlines(lengths, lows, [row["high"] for row in here], color=colour, linewidth=0.8)
+            to_zero = [length for length, row in zip(lengths, here, strict=True) if row["low"] <= 0]
+            ax.plot(to_zero, [floor] * len(to_zero), "v", color=colour, markersize=3, linestyle="none")
             (handles[f"$|V| = {vocab}$"],) = ax.plot(
                 lengths, [row["mean"] for row in here], color=colour, marker=MARKERS[place % len(MARKERS)]
             )
@@ -64,9 +68,9 @@ def draw(results: dict[str, list[Row]]) -> Figure:
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         ax.yaxis.set_minor_locator(NullLocator())
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        ax.set_ylim(0.8 * min(row["low"] or row["mean"] for row in rows), 1.2 * max(row["high"] for row in rows))
+        ax.set_ylim(0.9 * floor, 1.2 * max(row["high"] for row in rows))
         length_axis(ax, [row["length"] for row in mine])
-    axes[0, 0].set_ylabel("pseudo-count")
+    axes[0, 0].set_ylabel("pseudo-count\n(mean, and 5% to 95% of sequences)")
     lettered(axes[0])
     if handles:
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
@@ -83,8 +87,9 @@ def caption(results: dict[str, list[Row]]) -> str:
         "The data-dependent pseudo-count of eq:pseudo_count at the beta(t) of lemma:optimal_beta, over T, for orders k "
         f"and vocabularies |V|, on {sizes} sequences per setting from the independent prior (alpha = "
         f"{rows[0]['alpha']:g}). Markers: mean over sequences and symbols (standard errors at most "
-        f"{max(row['stderr'] / row['mean'] for row in rows):.1%}); bars: from the 5% to the 95% point. Dashed: alpha, "
-        "where the lemma wants the mean. Vocabularies are shifted sideways."
+        f"{max(row['stderr'] / row['mean'] for row in rows):.1%}); bars: from the 5% to the 95% point, a "
+        "triangle where that range reaches 0. Dashed: alpha, where the lemma wants the mean. "
+        "Vocabularies are shifted sideways."
     )
 
 

@@ -334,6 +334,9 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     }
     return judged(
         checks,
+        headline=f"under the hierarchical prior the laws of sibling contexts correlate at "
+        f"{tied['siblings']['correlation']:.2f} ± {tied['siblings']['stderr']:.2f}, under the independent one at "
+        f"{apart['siblings']['correlation']:.2f} ± {apart['siblings']['stderr']:.2f}",
         measured=f"correlations (standard error; exact): {measured}",
         why="contexts with another suffix are correlated too under the hierarchical prior, through the base law",
     )

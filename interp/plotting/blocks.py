@@ -75,13 +75,13 @@ def share_heatmap(
     query: bool = True,
     fontsize: float | None = None,
 ) -> Axes:
-    """Each pair's share of a whole, in percent; p of a test is written where the share is at least `heavy`."""
+    """Each pair's share of a whole, in percent; p of a test, if it is finite, where the share is at least `heavy`."""
     _cells(ax, shares, colours="Blues", lowest=0.0, highest=1.0)
     for (row, column), share in np.ndenumerate(shares):
         if not np.isfinite(share):
             continue
         words = f"{100 * share:.0f}%" if share >= heavy else f"{100 * share:.1f}%"
-        if share >= heavy and p_values is not None:
+        if share >= heavy and p_values is not None and np.isfinite(p_values[row, column]):
             words += f"\np={p_values[row, column]:.3f}".replace("0.", ".")
         _write(ax, row, column, words, light=bool(share > 0.55), fontsize=fontsize)
     outline_aligned(ax, len(shares))
