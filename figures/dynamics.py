@@ -27,6 +27,7 @@ CLAIM = (
 )
 
 MOST_RUNS = 4
+LOSS_COLOUR = "#7b3294"  # of nothing else in the picture
 LINES = ("KL to the truth\n(nats)", "copy mass\non its lag", r"$\beta$, $\kappa$ (nats)", "attention mass")
 
 
@@ -81,11 +82,10 @@ def draw(results: Results) -> Figure:
     kinds = [Line2D([], [], color=colour, label=OVERLAP_NAMES[kind]) for kind, colour in OVERLAP_COLOURS.items()]
     lags.append(Line2D([], [], color=OVERLAP_COLOURS["bos"], linestyle="-", label=r"$\kappa$; mass on BOS"))
     kinds = [handle for handle in kinds if handle.get_label() != OVERLAP_NAMES["bos"]]
-    families = list(dict.fromkeys(row["subject"]["family"] for row in found))
-    losses = [Line2D([], [], color=find_family(name).colour, label=f"KL, {name}") for name in families]
+    loss = Line2D([], [], color=LOSS_COLOUR, label="KL (± one standard error)")
     mark = Line2D([], [], color="#555555", linestyle=":", label="formed")
     figure.legend(
-        handles=[*losses, *lags, *kinds, mark], loc="outside upper center", ncols=4, handlelength=1.5, columnspacing=1.2
+        handles=[loss, *lags, *kinds, mark], loc="outside upper center", ncols=4, handlelength=1.5, columnspacing=1.2
     )
     return figure
 
@@ -95,13 +95,12 @@ def draw_run(row: Row, column: Any) -> None:
     kl, copy, law, mass = column
     rows, formed = row["rows"], row["formed"]
     steps = [one["step"] for one in rows]
-    family = find_family(row["subject"]["family"]).colour
-    draw_curve(kl, steps, [one["kl"] for one in rows], family, formed.get("kl"), label="kl")
+    draw_curve(kl, steps, [one["kl"] for one in rows], LOSS_COLOUR, formed.get("kl"), label="kl")
     kl.fill_between(
         steps,
         [one["kl"] - one["kl_stderr"] for one in rows],
         [one["kl"] + one["kl_stderr"] for one in rows],
-        color=family,
+        color=LOSS_COLOUR,
         alpha=0.25,
         linewidth=0,
     )
