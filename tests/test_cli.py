@@ -219,7 +219,8 @@ def test_terminal_shows_one_page_or_one_row_each(run, checkpoints):
     assert "Probed on 512 sequences" in out
     assert "construction, k = 2, |V| = 3, T = 12, no BOS, on hierarchical chains" in out
     _, out, _ = run("probe", checkpoints["plain"], checkpoints["bos"], "--batch", 4)
-    header, _, first, second = (line.split() for line in out.splitlines() if line[:1].strip())
+    shared, header, _, first, second = (line.split() for line in out.splitlines() if line[:1].strip())
+    assert shared == ["checkpoints", "below", f"{checkpoints['plain'].parent}/"]
     assert header == ["checkpoint", "beta_1", "n"]
     assert first[-2:] == ["2", "4"]
     assert second[-2:] == ["1.5", "4"]
