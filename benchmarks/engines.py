@@ -78,7 +78,8 @@ def sweep(engine: str, *, runs: int, workers: int) -> dict[str, float]:
         study.write_text(STUDY.format(seeds=", ".join(map(str, range(runs)))))
         command = [sys.executable, "-m", "models", "sweep", str(study), "--out", f"{folder}/out", "--engine", engine]
         command += ["--jobs", str(workers)] + (["--address", "local"] if engine == "ray" else [])
-        environment = {**os.environ, MARK: mark, "OMP_NUM_THREADS": "1"}
+        # Ray gives its workers a low priority; on a busy machine they would hardly run.
+        environment = {**os.environ, MARK: mark, "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
         watch = Watch(mark)
         start = time.monotonic()
         watch.start()
