@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from safetensors.numpy import load_file
 
 from models.run import is_finished, run
 from models.spec import make_spec
-from models.sweep import PlannedRun, sweep
+from models.sweep import PROJECT, PlannedRun, _connect, sweep
 
 PRIOR = {"kind": "hierarchical", "order": 2, "vocab": 3, "eta": [5.0, 5.0], "eta0": 1.0}
 STEPS = 200_000
@@ -69,3 +70,41 @@ def test_a_killed_worker_does_not_change_the_weights(tmp_path: Path, no_ray_left
     theirs = load_file(tmp_path / "undisturbed" / "model.safetensors")
     for name, value in theirs.items():
         np.testing.assert_array_equal(ours[name], value, err_msg=name)
+
+
+class Recorder:
+    """In place of Ray: keeps what it is asked for; there may be a cluster here, or none."""
+
+    def __init__(self, *, cluster: bool) -> None:
+        self.cluster, self.asked = cluster, {}
+
+    def init(self, address: str, **options: Any) -> None:
+        if address == "auto" and not self.cluster:
+            raise ConnectionError("no cluster")
+        self.asked = {"address": address, **options}
+
+
+@pytest.mark.parametrize(
+    ("address", "cluster", "found"),
+    [("local", True, "local"), (None, False, "local"), (None, True, "auto"), ("10.0.0.1:6379", True, "10.0.0.1:6379")],
+)
+def test_workers_find_compiled_functions(
+    address: str | None, cluster: bool, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those started here import this checkout; to others it is sent with its compiled functions."""
+    monkeypatch.setenv("RAY_RUNTIME_ENV_IGNORE_GITIGNORE", "0")
+    fake = Recorder(cluster=cluster)
+    _connect(fake, address, jobs=2)
+    asked, environment = fake.asked, fake.asked["runtime_env"]
+    assert asked["address"] == found
+    assert environment["env_vars"]["OMP_NUM_THREADS"] == "1"
+    if found == "local":
+        assert asked["num_cpus"] == 2
+        assert environment["env_vars"]["PYTHONPATH"] == str(PROJECT)
+        assert "working_dir" not in environment
+    else:
+        assert environment["working_dir"] == str(PROJECT)
+        assert os.environ["RAY_RUNTIME_ENV_IGNORE_GITIGNORE"] == "1"
+        left_out = environment["excludes"]
+        assert {".venv", "models/checkpoints", "*.pyc"} <= set(left_out)
+        assert not any("__pycache__" in word or word.endswith((".nbi", ".nbc")) for word in left_out)
