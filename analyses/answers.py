@@ -22,6 +22,9 @@ and where it needs them
     page(result)              how a result is printed where it is the only one; by default as it prints itself
     applies(info)             why a checkpoint is not for it, or None
     reads(path, options)      other folders of weights that it reads for a checkpoint
+    weights(options)          of a study: digests by name of the weights that it reads, beside those of a zoo
+    SHIPPED                   of a study: the environment variable that asks to compute what is shipped
+                              (`analyses.shipped`); without it `make reproduce` and the figures read the shipped result
     together(options, piece)  a word: questions with the same word run in one process and share what they cache
 """
 
@@ -97,6 +100,7 @@ class Answer:
             shown=self.shown,
             notes=self.notes,
             failures=self.failures,
+            text=self.text,
         )
 
 
@@ -214,6 +218,7 @@ def study_answer(study: Study) -> Answer:
         shown=tuple(study.shown),
         notes=tuple(study.notes),
         failures=tuple(study.failures),
+        text=study.text,
     )
 
 

@@ -24,6 +24,7 @@ def key_of(question: Question, weights: Weights) -> dict[str, Any]:
         more = module.reads(Path(path), options) if hasattr(module, "reads") else []
         read = {str(folder): weights.digest(Path(folder)) for folder in [path, *more]}
     else:
+        read |= module.weights(options) if hasattr(module, "weights") else {}
         for place in ZOOS:
             if hasattr(options, place):
                 read |= {f"{place}/{name}": digest for name, digest in weights.zoo(getattr(options, place)).items()}

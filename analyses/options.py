@@ -9,8 +9,8 @@
     python -m analyses NAME CKPT --within 3    on the command line
 
 The annotation says how an option is read: `bool` is a switch, `Literal` a choice, `tuple[X, ...]` takes several values,
-an `int` is a whole number of at least `least`. What only says where files lie is made with `place`: it shapes no
-number, so it is no part of a result's key.
+an `int` is a whole number of at least `least`. What a study is about is made with `subject`, and given without a flag.
+What only says where files lie is made with `place`: it shapes no number, so it is no part of a result's key.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ Chosen = TypeVar("Chosen", bound="Options")
 def option(default: Any, text: str, *, metavar: str | None = None, least: int | None = None) -> Any:
     """A field of an options class. `%(default)s` in the text stands for the default."""
     return dataclasses.field(default=default, metadata={"help": text, "metavar": metavar, "least": least})
+
+
+def subject(default: Any, text: str, *, metavar: str) -> Any:
+    """A field that is given without a flag: what a study is about."""
+    return dataclasses.field(default=default, metadata={"help": text, "metavar": metavar, "positional": True})
 
 
 def place(default: Any, text: str, *, metavar: str | None = None) -> Any:
@@ -112,7 +117,9 @@ def add_arguments(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
         words = field.metadata
         text = words["help"].replace("%(default)s", _shown(field.default))
         flag = f"--{field.name.replace('_', '-')}"
-        if hints[field.name] is bool:
+        if words.get("positional"):
+            parser.add_argument(field.name, nargs="?", default=field.default, help=text, metavar=words["metavar"])
+        elif hints[field.name] is bool:
             parser.add_argument(flag, action="store_true", help=text)
         else:
             reading = _reading(hints[field.name], least=words.get("least"), metavar=words["metavar"])

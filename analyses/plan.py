@@ -1,5 +1,7 @@
 """Runs the analyses that `make reproduce` or a figure needs, in parallel, and only what is not known yet.
 
+Studies of what is too large to run each time ship their results (`analyses.shipped`); these are read.
+
     asks  ->  requests (which checkpoints of the zoo)  ->  questions  ->  answers, from the cache or anew  ->  documents
 
 Each analysis says itself what it is to be asked (`analyses.ask`). Questions about one checkpoint make one job, so that
@@ -28,6 +30,7 @@ from analyses.keys import Weights, key_of
 from analyses.machine_code import remove_stale
 from analyses.options import at
 from analyses.pool import run_jobs
+from analyses.shipped import shipped_document
 from analyses.subject import Subject
 from analyses.zoo import find_subjects
 
@@ -95,7 +98,10 @@ def run_plan(asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int) -> R
     """Ask the analyses about the checkpoints below `zoo`."""
     _cache_of_process.cache_clear()  # what lies in the folder may have changed since an earlier run
     subjects = find_subjects(zoo)
-    requests = {name: request_of(name, ask, subjects, zoo=zoo, cache=cache) for name, ask in asks.items()}
+    shipped = {name: document for name in asks if (document := shipped_document(name)) is not None}
+    requests = {
+        name: request_of(name, ask, subjects, zoo=zoo, cache=cache) for name, ask in asks.items() if name not in shipped
+    }
     questions = list(dict.fromkeys(question for request in requests.values() for question in questions_of(request)))
     weights = Weights()
     keys = {question: key_of(question, weights) for question in questions}
@@ -113,7 +119,7 @@ def run_plan(asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int) -> R
     for job, given in run_jobs(perform, planned, workers=jobs, what="analyses"):
         found |= dict(zip(job.questions, given, strict=True))
     return Run(
-        documents={name: document_of(request, found) for name, request in requests.items()},
+        documents={name: shipped.get(name) or document_of(requests[name], found) for name in asks},
         seconds={question: found[question].seconds for question in questions},
         made=frozenset(missing),
     )

@@ -216,6 +216,7 @@ class Study:
     provenance  where the numbers come from, as `interp.provenance` makes it
     shown       the columns to print in a terminal, in this order; all that fit, if empty
     notes       lines to print below the table: what was found
+    text        what a terminal shows in place of the table and the notes, where one table does not fit the rows
     failures    what makes the command exit with 1, one line each; empty if all is well
     """
 
@@ -224,6 +225,7 @@ class Study:
     shown: Sequence[str] = ()
     notes: Sequence[str] = ()
     failures: Sequence[str] = ()
+    text: str = ""
 
     def table(self) -> pd.DataFrame:
         """The rows as a DataFrame; vectors become columns, larger arrays are left to the JSON."""

@@ -34,6 +34,7 @@ Array: TypeAlias = NDArray[Any]
 MAX_STEPS = 100
 DECREMENT = 1e-13  # Newton's: nats per query still to be gained where the search stops
 HALVINGS = 40
+GAIN = 0.1  # of what the slope promises: the least that a step must gain, or it has gone too far (Armijo's rule)
 INFORMATION = 1e-11  # per query; a direction with less is not told by attention in double precision
 # Of one parameter, per query, with all others free. The search stops at `DECREMENT`, which leaves the parameter open by
 # up to sqrt(2 DECREMENT / information): 0.014 nats here, and more where there is less.
@@ -232,7 +233,11 @@ class Maximum:
 def maximise(
     likelihood: Likelihood, *, start: Float[np.ndarray, "head column"], columns: Sequence[int] | None = None
 ) -> Maximum:
-    """Newton's method with step halving, for all heads at once; columns outside `columns` stay at zero."""
+    """Newton's method with step halving, for all heads at once; columns outside `columns` stay at zero.
+
+    A step must gain a part of what the slope promises. Merely not to lose is not enough: from even attention the first
+    step towards sharp attention may end so far behind the maximum that nothing there tells the way back.
+    """
     used = np.arange(start.shape[1]) if columns is None else np.asarray(columns, dtype=np.int64)
     theta = np.zeros_like(start)
     theta[:, used] = start[:, used]
@@ -246,7 +251,8 @@ def maximise(
         near = (step * here.gradient).sum(axis=1) <= DECREMENT * likelihood.rows
         for _ in range(HALVINGS):
             there = likelihood.evaluate(theta + step)
-            worse = ~near & ~(there.value >= here.value)
+            promised = (step * here.gradient).sum(axis=1)
+            worse = ~near & ~(there.value >= here.value + GAIN * promised)
             if not worse.any():
                 break
             step[worse] /= 2

@@ -32,7 +32,7 @@ where it is as bad as none. It is not cut: an edit may be better than the model.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -66,6 +66,7 @@ def replace_heads(
     queries: Any,
     by_mask: Any = None,
     kappa: Any = None,
+    other_laws: Mapping[str, tuple[Any, Any]] | None = None,
     each: bool = False,
     draws: int = DRAWS,
     seed: int = 0,
@@ -77,7 +78,8 @@ def replace_heads(
     [match, mask] and `kappa` [match] are the law of each head (an attention fit's `mask_score` and `kappa`; a
     MatchFit's are mask_bits(k) @ beta and kappa); by_mask="fitted" takes the additive law that makes each head's
     attention at these queries most likely, and the message names the heads where it is not to be trusted. Without a
-    law the edit `law` is left out. each=True also leaves one match head at a time. `seed` draws the controls.
+    law the edit `law` is left out. `other_laws` are more of them by name, each (by_mask, kappa), tried without a
+    control. each=True also leaves one match head at a time. `seed` draws the controls.
     """
     circuit = as_circuit(model)
     circuit.require_match()
@@ -91,6 +93,9 @@ def replace_heads(
     rows.append(_Row(edit="even", losses=bench.losses(bench.write(_even(bench.masks, circuit))), control=None))
     if laws is not None:
         rows.append(bench.matched("law", partial(_law, laws=laws)))
+    for name, (scores, score) in (other_laws or {}).items():
+        other = _checked_laws(circuit, scores, score)
+        rows.append(_Row(edit=name, losses=bench.losses(bench.write(_law(bench.masks, laws=other))), control=None))
     rows.append(bench.grouped())
     rows.append(bench.matched("hard", partial(_hard, heads=len(circuit.match_heads), order=circuit.order)))
     if each and len(circuit.match_heads) > 1:

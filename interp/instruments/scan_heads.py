@@ -93,12 +93,12 @@ def scan_heads(
     statistics = ScanStatistics(circuit, array, queries, lags=max(lags, circuit.order))
     statistics.gather()
     fitter = LayerFitter(statistics, copies=copies, explains=explains, min_explained=min_explained)
-    return _assembled(
+    return assembled(
         fitter, note=untrained_note(queries, circuit, array.shape[1]), origin=provenance(checkpoint=checkpoint)
     )
 
 
-def _assembled(fitter: LayerFitter, *, note: str, origin: dict[str, Any]) -> HeadScan:
+def assembled(fitter: LayerFitter, *, note: str = "", origin: dict[str, Any] | None = None) -> HeadScan:
     """The fits of all layers as one result."""
     statistics, circuit = fitter.statistics, fitter.statistics.circuit
     fitted = {layer: fitter.fit(layer) for layer in statistics.layers}
@@ -129,7 +129,7 @@ def _assembled(fitter: LayerFitter, *, note: str, origin: dict[str, Any]) -> Hea
         queries=statistics.queries.numpy() - int(circuit.has_bos),
         success=not missing,
         message="; ".join([*missing, *notes]),
-        provenance=origin,
+        provenance=provenance() if origin is None else origin,
     )
 
 

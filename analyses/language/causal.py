@@ -1,0 +1,193 @@
+"""(d) Do the matching heads make the predictions, and is the law what they do? Edits on repeated tokens and on chains.
+
+`ip.replace_heads` on the best heads together: their outputs set to the mean (control: as many other heads of the same
+layers), even attention, the law in place of the attention (control: the same weights on shuffled keys), hard matching.
+On repeated tokens the law is of order 1 and fitted on other repeats; the law fitted on chains is tried there, too. On
+chains it is the additive law of order 2, fitted on other chains.
+
+Rows of kind `path`: the heads that look at the previous token most, below the matching heads, are set to their mean;
+what is left of the matching heads' attention on the key after the query's earlier occurrence, against as many other
+heads of the same layers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from analyses.language.heads import fitted, only_head
+from analyses.language.means import HeadMeans, heads_beside
+from analyses.language.scanning import chain_scan
+from analyses.language.task import COPY, FIRST_QUERY, Options, Row, best_heads, chains, circuit_of, repeats
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from analyses.cache import Cache
+    from interp.circuit.circuit import Circuit, Head
+    from interp.language.prompts import Prompts
+
+CHAIN_LENGTH = 64
+CHAIN_QUERIES = 32  # the last ones
+COPYING = 5  # previous-token heads that are cut together
+DRAWS = 3
+
+Laws = tuple["np.ndarray", "np.ndarray | None"]
+
+
+def chain_laws(options: Options, heads: list[Head]) -> Laws:
+    """The additive law of each head, fitted on chains: scores by mask, and kappa."""
+    _, given = chains(options, batch=options.batch, length=CHAIN_LENGTH, stream=6)
+    return _laws(options, given, heads, queries=range(FIRST_QUERY, CHAIN_LENGTH, 2), order=2)
+
+
+def repeat_laws(options: Options, heads: list[Head]) -> Laws:
+    """The law of each head of order 1, fitted on repeats, as scores of the masks of order 2: lag 2 counts nothing."""
+    import numpy as np
+
+    given = repeats(options, batch=options.batch, stream=7)
+    scores, kappa = _laws(options, given, heads, queries=range(COPY, 2 * COPY - 1), order=1)
+    return np.tile(scores, (1, 2)), kappa
+
+
+def _laws(options: Options, given: Prompts, heads: list[Head], *, queries: Any, order: int) -> Laws:
+    import numpy as np
+
+    from interp.circuit.capture import capture
+
+    cap = capture(circuit_of(options, given, heads, order=order), given.tokens, query=queries)
+    fits = [fitted(only_head(cap, place)) for place in range(len(heads))]
+    kappa = None if fits[0].kappa is None else np.array([one.kappa for one in fits], dtype=np.float64)
+    return np.stack([one.mask_score for one in fits]), kappa
+
+
+def repeat_rows(options: Options, cache: Cache) -> list[Row]:
+    """On the second copy of repeated tokens."""
+    heads = best_heads(options, cache)
+    given = repeats(options, batch=options.batch // 2, stream=8)
+    own, chain = repeat_laws(options, heads), chain_laws(options, heads)
+    return _replaced(
+        "repeats",
+        circuit_of(options, given, heads),
+        given,
+        queries=range(COPY, 2 * COPY - 1),
+        law=own,
+        other={"law of chains": chain},
+        seed=options.seed,
+    )
+
+
+def chain_rows(options: Options, cache: Cache) -> list[Row]:
+    """On chains."""
+    heads = best_heads(options, cache)
+    _, given = chains(options, batch=options.batch // 2, length=CHAIN_LENGTH, stream=9)
+    queries = range(CHAIN_LENGTH - 1 - CHAIN_QUERIES, CHAIN_LENGTH - 1)
+    law = chain_laws(options, heads)
+    return _replaced(
+        "chains", circuit_of(options, given, heads), given, queries=queries, law=law, other={}, seed=options.seed
+    )
+
+
+def _replaced(
+    on: str, circuit: Circuit, given: Prompts, *, queries: Any, law: Laws, other: dict[str, Laws], seed: int
+) -> list[Row]:
+    from interp.circuit.circuit import head_name
+    from interp.instruments.replacement import replace_heads
+    from interp.results import jsonable
+
+    tests = replace_heads(
+        circuit,
+        given.tokens,
+        queries=queries,
+        by_mask=law[0],
+        kappa=law[1],
+        other_laws=other,
+        draws=DRAWS,
+        seed=seed,
+    )
+    place = {
+        "part": "causal",
+        "on": on,
+        "loss_before": tests.loss,
+        "loss_before_stderr": tests.loss_stderr,
+        "worst_control": tests.worst_control,
+        "heads": [head_name(at) for at in tests.heads],
+        "queries": tests.queries,
+        "n": tests.n,
+    }
+    return [jsonable({**place, **row}) for row in tests.table().to_dict("records")]
+
+
+def path_rows(options: Options, cache: Cache) -> list[Row]:
+    """From the heads that look at the previous token to the matching heads, on repeated tokens."""
+    heads = best_heads(options, cache)
+    first = min(layer for layer, _ in heads)
+    looking = [row for row in chain_scan(options, cache) if row["copy_lag"] == 1 and row["layer"] < first]
+    looking = sorted(looking, key=lambda row: -row["copy_mass"])[:COPYING]
+    copying = [(row["layer"], row["head"]) for row in looking]
+    given = repeats(options, batch=options.batch // 2, stream=10)
+    circuit = circuit_of(options, given, heads, order=1)
+    means = HeadMeans(circuit, given.tokens, layers=sorted({layer for layer, _ in copying}))
+    before = _followed(circuit, given, means.reading)
+    cut = _followed(circuit, given, means.writing(copying))
+    others = [heads_beside(circuit, copying, seed=options.seed + draw) for draw in range(DRAWS)]
+    controls = [_followed(circuit, given, means.writing(one)) for one in others]
+    return [_path_row(heads[place], place, copying, before, cut, controls) for place in range(len(heads))]
+
+
+def _followed(circuit: Circuit, given: Prompts, hooks: Any) -> np.ndarray:
+    """Attention of each matching head on the key after the query's earlier occurrence, [match, sequence]."""
+    import numpy as np
+    import torch
+
+    from interp.circuit.law import key_masks_at
+    from interp.circuit.runner import parts
+
+    tokens, bos = given.tokens, int(circuit.has_bos)
+    queries = torch.arange(COPY, 2 * COPY - 1) + bos
+    masks = key_masks_at(tokens, order=1, bos=bool(bos), queries=queries)
+    found = np.zeros((len(circuit.match_heads), len(tokens)))
+
+    def keep(rows: slice, layer: int, pattern: torch.Tensor) -> None:
+        for place, (own, head) in enumerate(circuit.match_heads):
+            if own == layer:
+                mass = (pattern[:, head, queries].detach().cpu() * (masks[rows] == 1)).sum(-1)
+                found[place, rows] = mass.mean(dim=-1).double().numpy()
+
+    with torch.no_grad():
+        for rows in parts(circuit, tokens):
+            watch = [
+                (f"blocks.{layer}.attn.hook_pattern", lambda z, hook, layer=layer, rows=rows: keep(rows, layer, z))
+                for layer in sorted({layer for layer, _ in circuit.match_heads})
+            ]
+            circuit.model.run_with_hooks(
+                circuit.ids(tokens[rows], rows),
+                prepend_bos=False,
+                return_type=None,
+                stop_at_layer=circuit.last_layer + 1,
+                fwd_hooks=[*hooks(rows), *watch],
+            )
+    return found
+
+
+def _path_row(head: Head, place: int, copying: list[Head], before: Any, cut: Any, controls: list[Any]) -> Row:
+    import numpy as np
+
+    from interp.circuit.circuit import head_name
+    from interp.results import mean_stderr
+
+    whole, whole_stderr = mean_stderr(before[place])
+    left, left_stderr = mean_stderr(cut[place])
+    control, control_stderr = mean_stderr(np.mean([one[place] for one in controls], axis=0))
+    return {
+        "part": "causal",
+        "on": "path",
+        "name": head_name(head),
+        "copy_heads": [head_name(at) for at in copying],
+        "mass": whole,
+        "mass_stderr": whole_stderr,
+        "without_copies": left,
+        "without_copies_stderr": left_stderr,
+        "control": control,
+        "control_stderr": control_stderr,
+        "n": int(before.shape[1]),
+    }
