@@ -257,6 +257,14 @@ PLANTS = {
     "rotary, no BOS": Plant(
         order=1, copies={1: ((0, 0),)}, matches={(1, 1): ((3.0,), None)}, rotary=True, bos=False, layers=2
     ),
+    "rotary, grouped keys": Plant(
+        order=1,
+        copies={1: ((0, 1),)},
+        matches={(1, 2): ((2.5,), 1.0), (1, 3): ((2.5,), 1.0)},
+        layers=2,
+        kv_heads=2,
+        rotary=True,
+    ),
     "order 3, no BOS": Plant(
         order=3,
         vocab=3,
