@@ -39,6 +39,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from analyses.brought import TASK, is_brought, open_brought
+from analyses.brought_language import is_language, open_language
 from analyses.cache import Cache
 from analyses.command import BadInput, one_line
 from analyses.options import CheckpointOptions, Options
@@ -154,8 +155,12 @@ def open_subject(question: Question, opened: Opened) -> Subject:
     assert question.checkpoint is not None
     place = (question.checkpoint, options.batch, options.seed, options.prior, *(getattr(options, one) for one in TASK))
     if place not in opened:
-        brought = is_brought(question.checkpoint)
-        opened[place] = (open_brought if brought else Subject.open)(question.checkpoint, options)
+        opening: Any = Subject.open
+        if is_brought(question.checkpoint):
+            opening = open_brought
+        elif is_language(question.checkpoint):
+            opening = open_language
+        opened[place] = opening(question.checkpoint, options)
     return opened[place]
 
 

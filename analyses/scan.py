@@ -6,6 +6,7 @@ early keys. `role` says what a head is taken for. `success` is false where a lag
 
     python -m analyses scan CKPT
     python -m analyses scan mine.py:build --order 1 --vocab 12 --bos none      a HookedTransformer of your own
+    python -m analyses scan smollm2 --batch 24                                 a language model, on chains in words
     python -m analyses scan mine.py:build --order 1 --save runs/mine           and its circuit, for all other analyses
 """
 

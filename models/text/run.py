@@ -76,7 +76,7 @@ def read_run(file: Path) -> TextRun:
 def make_model(run: TextRun, *, vocab: int) -> Any:
     """The transformer before its first step; the global generators are left as they were."""
     import torch
-    from transformer_lens import HookedTransformer, HookedTransformerConfig
+    from interp.lens import HookedTransformer, HookedTransformerConfig
 
     config = HookedTransformerConfig(
         **run.transformer,

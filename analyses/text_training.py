@@ -1,0 +1,149 @@
+"""Do beta and kappa appear together with the loss drop? A small language model along its training on text.
+
+One row per snapshot of a character model (`python -m models.text.run`): losses on held-out text; on held-out text that
+is repeated within the window, first and second copy; and for the head that ends with the highest induction score its
+attention on the repeated text: induction score beside that of even attention, beta and kappa of the additive law, the
+share of the attention's nats that the law explains, and the same share with the masks of another sequence. `others` is
+the highest induction score of all other heads.
+
+    python -m analyses text_training
+    python -m analyses text_training --run runs/alice
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analyses.ask import Ask
+from analyses.options import ROOT, CachedOptions, option, place
+from analyses.subject import Study
+
+if TYPE_CHECKING:
+    import torch
+
+    from analyses.cache import Cache
+
+KIND = "study"
+ASK = Ask(cost=30.0)
+COPY = 64  # characters that are repeated
+ORDER = 2
+QUERY_STEP = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(CachedOptions):
+    batch: int = option(48, "windows of held-out text (default: %(default)s)", metavar="N", least=20)
+    run: Path = place(
+        ROOT / "models" / "text" / "alice", "a checkpoint with snapshots (default: models/text/alice)", metavar="DIR"
+    )
+
+
+def snapshots(options: Options) -> list[Path]:
+    """The snapshots beside the checkpoint, in order of their steps."""
+    found = sorted((options.run.parent / f"{options.run.name}.run" / "snapshots").glob("step_*"))
+    if not found:
+        raise ValueError(f"{options.run} has no snapshots; python -m models.text.run makes them")
+    return found
+
+
+def weights(options: Options) -> dict[str, str]:
+    """Digests of the snapshots."""
+    from interp.language.weights import digest
+
+    return {path.name: digest((path / "model.safetensors",)) for path in snapshots(options)}
+
+
+def study(options: Options, cache: Cache) -> Study:
+    """One row per snapshot."""
+    from interp.circuit.checkpoint import load
+    from interp.hooked.checkpoint import read_info
+    from interp.results import jsonable, provenance
+    from models.text.characters import alice
+
+    text = alice()
+    once = text.held_out(batch=options.batch, length=COPY)
+    tokens = once.repeat(1, 2)
+    paths = snapshots(options)
+    circuits = [load(path) for path in paths]
+    scans = [_scores(circuit, tokens) for circuit in circuits]
+    last = scans[-1]
+    best = max(last, key=lambda at: last[at][0])
+    rows = []
+    for path, circuit, scores in zip(paths, circuits, scans, strict=True):
+        record = read_info(path).training or {}
+        row = {
+            "step": record["step"],
+            "held_out_loss": record["held_out_loss"],
+            **_losses(circuit, tokens),
+            "name": f"{best[0]}.{best[1]}",
+            "induction": scores[best][0],
+            "induction_stderr": scores[best][1],
+            "others": max(score for at, (score, _) in scores.items() if at != best),
+            "induction_even": _even(tokens),
+            **_law(circuit, tokens, best),
+            "n": len(tokens),
+        }
+        rows.append(jsonable(row))
+    shown = ("step", "held_out_loss", "first_copy", "second_copy", "induction", "beta_1", "beta_2", "kappa")
+    return Study(
+        rows=rows,
+        provenance=jsonable(provenance(seed=options.seed, weights=weights(options), text=text.digest)),
+        shown=(*shown, "nats_explained", "control_explained"),
+    )
+
+
+def _scores(circuit: Any, tokens: torch.Tensor) -> dict[tuple[int, int], tuple[float, float]]:
+    """Attention of every head on keys that follow the query's character, at the second copy: mean and error."""
+    from interp.instruments.scan_heads import scan_heads
+
+    scan = scan_heads(circuit, tokens, query=range(COPY, 2 * COPY - 1, QUERY_STEP))
+    return {at: (float(scan.induction[at]), float(scan.induction_stderr[at])) for at in scan.heads}
+
+
+def _even(tokens: torch.Tensor) -> float:
+    """The induction score of even attention over all keys, BOS among them."""
+    import torch
+
+    from interp.circuit.law import key_masks_at
+
+    queries = torch.arange(COPY, 2 * COPY - 1, QUERY_STEP)
+    masks = key_masks_at(tokens, order=1, bos=False, queries=queries)
+    return float(((masks == 1).sum(-1) / (queries + 2)).mean())
+
+
+def _losses(circuit: Any, tokens: torch.Tensor) -> dict[str, float]:
+    """Losses of both copies; the first character of each is left out."""
+    from interp.circuit.runner import next_losses
+    from interp.results import mean_stderr
+
+    losses = next_losses(circuit, tokens)
+    first, second = losses[:, : COPY - 1].mean(dim=1), losses[:, COPY:].mean(dim=1)
+    found = {}
+    for name, values in (("first_copy", first), ("second_copy", second), ("gain", first - second)):
+        found[name], found[f"{name}_stderr"] = mean_stderr(values)
+    return found
+
+
+def _law(circuit: Any, tokens: torch.Tensor, head: tuple[int, int]) -> dict[str, Any]:
+    """The additive law of the head's attention; NaN parameters where the attention does not tell them."""
+    import dataclasses
+
+    from interp.circuit.capture import capture
+    from interp.instruments.attention_fit import fit_attention
+
+    cap = capture(circuit.with_match_heads(head), tokens, query=range(COPY, 2 * COPY - 1, QUERY_STEP))
+    fit = fit_attention(cap, min_explained=0.0)
+    control = fit_attention(dataclasses.replace(cap, tokens=tokens.roll(1, dims=0)), min_explained=0.0)
+    return {
+        "beta": fit.beta.tolist(),
+        "beta_stderr": fit.stderr.tolist(),
+        "kappa": fit.kappa,
+        "kappa_stderr": fit.kappa_stderr,
+        "nats": fit.nats,
+        "nats_explained": fit.nats_explained,
+        "nats_explained_stderr": fit.nats_explained_stderr,
+        "control_explained": control.nats_explained,
+        "message": fit.message,
+    }

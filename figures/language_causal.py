@@ -1,0 +1,166 @@
+"""A language model without its matching heads, and with the law in their place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from figures._language import NOTHING, Results, listed, pick, pm
+from figures.panels import absent, lettered
+from figures.rows import Row
+from figures.verdict import Check, Verdict, judged
+from interp.plotting import CONTROL_COLOUR, MAIN_COLOUR, grouped_bars
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LABEL = "beyond:language_causal"
+ANALYSES = ("language_model",)
+CLAIM = (
+    "Question: do the matching heads cause the language model's in-context predictions, and does the law, fitted on "
+    "other sequences, do the same in their place?"
+)
+COST, CONTROL_COST = 5.0, 1.0  # nats on the second copy
+RECOVERED, CONTROL_RECOVERED = 0.9, 0.2
+
+
+def chosen(results: Results) -> Results:
+    rows = results["language_model"]
+    return {"language_model": [*pick(rows, part="causal"), *pick(rows, part="text", kind="gain")]}
+
+
+def draw(results: Results) -> Figure:
+    """Edits on repeats, on chains, and the gain on text."""
+    import matplotlib.pyplot as plt
+
+    rows = results["language_model"]
+    figure, axes = plt.subplots(1, 3, figsize=(6.3, 3.2), width_ratios=(1.2, 1.1, 0.9))
+    for ax, on, title in zip(axes, ("repeats", "chains"), ("repeated tokens", "chains"), strict=False):
+        mine = pick(rows, part="causal", on=on)
+        if mine:
+            draw_edits(ax, mine)
+            ax.set_title(title, loc="left")
+        else:
+            absent(ax, f"edits on {on}")
+    gains = pick(rows, part="text")
+    if gains:
+        draw_gains(axes[2], gains)
+    else:
+        absent(axes[2], "natural text")
+    handles, labels = axes[0].get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=2)
+    lettered([ax for ax in axes if ax.axison])
+    return figure
+
+
+def draw_edits(ax: Axes, rows: list[Row]) -> None:
+    """The rise of the loss under each edit, beside its control."""
+    import numpy as np
+
+    def column(name: str) -> np.ndarray:
+        return np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
+
+    grouped_bars(
+        ax,
+        [row["edit"] for row in rows],
+        {"edit": column("change"), "its control": column("control_change")},
+        stderrs={"edit": column("stderr"), "its control": column("control_stderr")},
+        colours={"edit": MAIN_COLOUR, "its control": CONTROL_COLOUR},
+    )
+    ax.tick_params(axis="x", rotation=60)
+    ax.set_ylabel("rise of the loss (nats)")
+
+
+def draw_gains(ax: Axes, rows: list[Row]) -> None:
+    """In-context gain on text at repeated and other contexts."""
+    import numpy as np
+
+    kinds = list(dict.fromkeys(row["without"] for row in rows))
+    grouped_bars(
+        ax,
+        [f"without\n{kind}" if kind != "nothing" else "whole\nmodel" for kind in kinds],
+        {place: np.array([row["gain"] for row in pick(rows, positions=place)]) for place in ("repeated", "new")},
+        stderrs={
+            place: np.array([row["gain_stderr"] for row in pick(rows, positions=place)])
+            for place in ("repeated", "new")
+        },
+        colours={"repeated": MAIN_COLOUR, "new": "#5b99c2"},
+    )
+    ax.tick_params(axis="x", rotation=60)
+    ax.set_ylabel("in-context gain (nats)")
+    ax.set_title("text", loc="left")
+    ax.legend(loc="upper right")
+
+
+def caption(results: Results) -> str:
+    """What is to be seen."""
+    rows = results["language_model"]
+    repeats, chains, gains = (pick(rows, on="repeats"), pick(rows, on="chains"), pick(rows, part="text"))
+    if not repeats:
+        return "Edits of a language model's matching heads: no results."
+    parts = [
+        f"Heads {listed(repeats[0]['heads'])} edited together. (a) Loss of the second copy of random tokens "
+        f"({repeats[0]['n']} sequences; {pm(repeats[0]['loss_before'], repeats[0]['loss_before_stderr'])} nats without "
+        f"edits). Controls: as many other heads of the same layers (ablated), the same weights on shuffled keys (law, "
+        f"hard, grouped). The law is fitted on other repeats; `law of chains` on chains."
+    ]
+    if chains:
+        parts.append(
+            f"(b) The same on chains ({chains[0]['n']} sequences; "
+            f"{pm(chains[0]['loss_before'], chains[0]['loss_before_stderr'])} nats without edits)."
+        )
+    if gains:
+        parts.append(
+            f"(c) On Alice's Adventures in Wonderland: how much lower the loss of the second half of a window is after "
+            f"its own first half than after another window's, at contexts of two tokens that repeat from the first "
+            f"half ({gains[0]['tokens']} tokens) and at all others."
+        )
+    return " ".join([*parts, "95% intervals over sequences."])
+
+
+def verdict(results: Results) -> Verdict:
+    """Ablation, replacement, and their controls on repeated tokens; the others are told."""
+    rows = results["language_model"]
+    edits = {row["edit"]: row for row in pick(rows, on="repeats")}
+    if not {"ablated", "law"} <= set(edits):
+        return NOTHING
+    ablated, law = edits["ablated"], edits["law"]
+    told = [
+        f"repeats: ablated {pm(ablated['change'], ablated['stderr'])}, other heads at most "
+        f"{ablated['worst_control']:.2f}",
+        f"the law recovers {pm(law['recovered'], law['recovered_stderr'])}, on shuffled keys "
+        f"{law['control_recovered']:.2f}",
+    ]
+    if "law of chains" in edits:
+        other = edits["law of chains"]
+        told.append(f"the law of chains recovers {pm(other['recovered'], other['recovered_stderr'])}")
+    for row in pick(rows, on="chains"):
+        if row["edit"] in ("ablated", "law"):
+            told.append(
+                f"chains, {row['edit']}: {pm(row['change'], row['stderr'], 3)} (control {row['control_change']:.3f})"
+            )
+    for row in pick(rows, part="text", positions="repeated"):
+        if row["without"] != "nothing":
+            told.append(f"text, without {row['without']}: {pm(row['carried'], row['carried_stderr'])} of the gain lost")
+    checks = {
+        f"ablating the heads costs at least {COST:g} nats on the second copy": Check(
+            passed=ablated["change"] >= COST, found=f"{ablated['change']:.2f}"
+        ),
+        f"other heads cost at most {CONTROL_COST:g}": Check(
+            passed=ablated["worst_control"] <= CONTROL_COST, found=f"{ablated['worst_control']:.2f}"
+        ),
+        f"the law recovers at least {RECOVERED}": Check(
+            passed=law["recovered"] >= RECOVERED, found=f"{law['recovered']:.2f}"
+        ),
+        f"on shuffled keys at most {CONTROL_RECOVERED}": Check(
+            passed=law["control_recovered"] <= CONTROL_RECOVERED, found=f"{law['control_recovered']:.2f}"
+        ),
+    }
+    return judged(
+        checks,
+        measured="; ".join(told),
+        headline=f"on repeated tokens the heads are worth {ablated['change']:.1f} nats, and the law recovers "
+        f"{law['recovered']:.2f} of it",
+        condition="tokens repeat" if not all(check.passed for check in checks.values()) else "",
+    )

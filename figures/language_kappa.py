@@ -1,0 +1,119 @@
+"""A language model's sink: kappa by position."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from figures._language import HEAD_COLOURS, NOTHING, Results, keep, pick, pm
+from figures.panels import absent, lettered
+from figures.rows import Row
+from figures.verdict import Verdict
+from interp.plotting import INTERVAL
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LABEL = "beyond:language_kappa"
+ANALYSES = ("language_model",)
+CLAIM = (
+    "Question: BOS with score kappa is a number of pseudo-counts. Does a language model's head keep that number as the "
+    "context grows, and what stands in for BOS where there is none?"
+)
+PANELS = (
+    ("kappa", r"$\kappa$ (nats)", "against an empty match"),
+    ("kappa_minus_beta", r"$\kappa - |\beta|$ (nats)", "against a full match"),
+    ("bos_mass", "attention on BOS", "mass"),
+)
+
+
+def chosen(results: Results) -> Results:
+    return keep(results, part="sink")
+
+
+def draw(results: Results) -> Figure:
+    """Three numbers by position, a line for each head."""
+    import matplotlib.pyplot as plt
+
+    rows = pick(results["language_model"], kind="band")
+    figure, axes = plt.subplots(1, 3, figsize=(6.3, 2.6))
+    for ax, (name, label, title) in zip(axes, PANELS, strict=True):
+        if not rows:
+            absent(ax, "the sink")
+            continue
+        draw_lines(ax, rows, name)
+        ax.set_ylabel(label)
+        ax.set_title(title, loc="left")
+    if rows:
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=5)
+    lettered([ax for ax in axes if ax.axison])
+    return figure
+
+
+def draw_lines(ax: Axes, rows: list[Row], name: str) -> None:
+    """One number of every head by position, with 95% intervals."""
+    for place, head in enumerate(dict.fromkeys(row["name"] for row in rows)):
+        mine = [row for row in pick(rows, name=head) if row[name] is not None]
+        ax.errorbar(
+            [(row["from"] * row["to"]) ** 0.5 for row in mine],
+            [row[name] for row in mine],
+            yerr=[INTERVAL * (row[f"{name}_stderr"] or 0.0) for row in mine],
+            color=HEAD_COLOURS[place % len(HEAD_COLOURS)],
+            marker="o",
+            markersize=2.5,
+            linewidth=0.9,
+            elinewidth=0.6,
+            label=head,
+        )
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.set_xlabel("position of the query")
+
+
+def caption(results: Results) -> str:
+    """What is to be seen."""
+    rows = pick(results["language_model"], kind="band")
+    if not rows:
+        return "The sink of a language model: no results."
+    return (
+        f"Additive law of the attention, without a positional term, fitted within bands of query positions of "
+        f"{rows[0]['n']} long chains; 95% intervals. (a) The score of BOS above that of a key that matches nowhere; "
+        "where such keys get next to no attention it is told badly. (b) The score of BOS against a full match. "
+        "(c) Observed attention on BOS. With a constant number of pseudo-counts kappa would not depend on the position."
+    )
+
+
+def verdict(results: Results) -> Verdict:
+    """How kappa moves, and what happens without BOS."""
+    rows, without = (pick(results["language_model"], kind=kind) for kind in ("band", "without"))
+    if not rows:
+        return NOTHING
+    told, risen = [], []
+    for head in dict.fromkeys(row["name"] for row in rows):
+        mine = [row for row in pick(rows, name=head) if row["kappa"] is not None]
+        if len(mine) < 2:
+            continue
+        first, last = mine[0], mine[-1]
+        told.append(
+            f"{head}: kappa {pm(first['kappa'], first['kappa_stderr'])} at {first['from']} to {first['to']}, "
+            f"{pm(last['kappa'], last['kappa_stderr'])} at {last['from']} to {last['to']}"
+        )
+        spread = (first["kappa_stderr"] ** 2 + last["kappa_stderr"] ** 2) ** 0.5
+        risen.append((last["kappa"] - first["kappa"]) / spread)
+    for row in without:
+        if not row["bos"]:
+            told.append(
+                f"{row['name']} without BOS: {pm(row['first_key'], row['first_key_stderr'])} of the attention on the "
+                f"first token"
+            )
+    up = sum(one > 3 for one in risen)
+    return Verdict(
+        word="beyond the paper",
+        measured="; ".join(told),
+        headline=f"kappa rises with the position in {up} of {len(risen)} heads",
+        why="a sink whose score grows with the context keeps its share of the attention: the head's pseudo-counts are "
+        "a share of the context, not a number"
+        if up == len(risen)
+        else "",
+    )

@@ -1,0 +1,147 @@
+"""A language model's in-context predictions: KL to the truth by position, beside estimators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from figures._language import NOTHING, Results, keep, pick, pm
+from figures.panels import BAYES_COLOUR, absent, lettered
+from figures.rows import Row
+from figures.verdict import Verdict
+from interp.plotting import INTERVAL, LAG_COLOURS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LABEL = "beyond:language_kl"
+ANALYSES = ("language_model",)
+CLAIM = (
+    "Question: on Markov chains written in words, how near do a language model's predictions come to the truth as the "
+    "context grows, and which estimator are they nearest to?"
+)
+LOOKS: dict[str, tuple[str, str, str]] = {
+    "model": ("the language model", "#003566", "-"),
+    "alphabets averaged": ("logits averaged over alphabets", "#003566", "--"),
+    "uniform": ("uniform", "#bdbdbd", "-"),
+    "add-alpha, order 0": ("add-alpha, order 0", "#b08968", ":"),
+    "add-alpha, order 1": ("order 1", "#b08968", "--"),
+    "add-alpha, order 2": ("order 2", "#b08968", "-"),
+    "add-alpha, order 3": ("order 3", "#b08968", "-."),
+    "soft matching": ("soft matching, tuned", "#ffb703", "-"),
+    "bayes": ("Bayes", BAYES_COLOUR, "-"),
+}
+
+
+def chosen(results: Results) -> Results:
+    return keep(results, part="prediction")
+
+
+def draw(results: Results) -> Figure:
+    """Curves; the nearest soft matching by band; the mass of the alphabet."""
+    import matplotlib.pyplot as plt
+
+    rows = results["language_model"]
+    figure, axes = plt.subplots(1, 2, figsize=(6.3, 3.6), width_ratios=(1.6, 1.0))
+    curves = pick(rows, kind="kl")
+    if curves:
+        draw_curves(axes[0], curves)
+    else:
+        absent(axes[0], "KL curves")
+    near = pick(rows, kind="nearest", predictor="soft matching")
+    if near:
+        draw_nearest(axes[1], near)
+    else:
+        absent(axes[1], "nearest estimators")
+    lettered([ax for ax in axes if ax.axison])
+    handles, labels = axes[0].get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    return figure
+
+
+def draw_curves(ax: Axes, rows: list[Row]) -> None:
+    """KL by position; a band of 95% around the model."""
+    for row in rows:
+        name, colour, line = LOOKS[row["predictor"]]
+        points = [(t, kl, e) for t, kl, e in zip(row["position"], row["kl"], row["stderr"], strict=True) if t >= 4]
+        places, values, errors = ([point[index] for point in points] for index in range(3))
+        ax.plot(places, values, color=colour, linestyle=line, linewidth=1.2, label=name)
+        if row["predictor"] in ("model", "bayes"):
+            low = [value - INTERVAL * error for value, error in zip(values, errors, strict=True)]
+            high = [value + INTERVAL * error for value, error in zip(values, errors, strict=True)]
+            ax.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.set_ylim(0.0, None)
+    ax.set_xlabel("tokens before the prediction")
+    ax.set_ylabel("KL to the truth (nats)")
+    ax.set_title("predictions", loc="left")
+
+
+def draw_nearest(ax: Axes, rows: list[Row]) -> None:
+    """The parameters of the nearest soft matching; the halves' are the ends of the bars."""
+    places = [(row["from"] * row["to"]) ** 0.5 for row in rows]
+
+    def value(parameters: Row, name: str) -> float:
+        return parameters["kappa"] if name == "kappa" else parameters["beta"][int(name) - 1]
+
+    for name, label, colour in (
+        ("1", r"$\beta_1$", LAG_COLOURS[0]),
+        ("2", r"$\beta_2$", LAG_COLOURS[1]),
+        ("kappa", r"$\kappa$", "#ffb703"),
+    ):
+        middle = [value(row["parameters"], name) for row in rows]
+        ends = [[value(half, name) for half in row["halves"]] for row in rows]
+        ax.vlines(places, [min(one) for one in ends], [max(one) for one in ends], color=colour, linewidth=0.8)
+        ax.plot(places, middle, color=colour, marker="o", markersize=3, label=label)
+    ax.axhline(0.0, color="#555555", linewidth=0.5)
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.set_xlabel("tokens before the prediction")
+    ax.set_ylabel("nats")
+    ax.set_title("nearest soft matching", loc="left")
+    ax.legend(loc="upper left")
+
+
+def caption(results: Results) -> str:
+    """What is to be seen, with the numbers."""
+    rows = results["language_model"]
+    names = pick(rows, kind="names")
+    if not names:
+        return "In-context predictions of a language model: no results."
+    (name,) = names
+    return (
+        f"Chains of order 2 over five symbols (hierarchical prior), written in nouns of the model's vocabulary: "
+        f"{name['n']} chains, each under {name['alphabets']} random alphabets; means over chains. (a) KL(truth || law) "
+        f"of the model's law over the alphabet; shaded: 95%. Estimators with parameters are tuned on other chains, one "
+        f"set for all positions. (b) beta and kappa with which soft matching comes nearest to the model within bands "
+        f"of positions; bars end at the values of the two halves of the chains. After 64 tokens the alphabet has "
+        f"{name['late_alphabet_mass']:.3f} of the model's probability; the choice of names makes "
+        f"{pm(name['share'], name['share_stderr'])} of the variance of its log-probabilities."
+    )
+
+
+def verdict(results: Results) -> Verdict:
+    """What the model reaches late in the context."""
+    rows = {row["predictor"]: row for row in pick(results["language_model"], kind="kl")}
+    if not rows:
+        return NOTHING
+    told = "; ".join(f"{LOOKS[name][0]} {pm(row['late_kl'], row['late_stderr'], 3)}" for name, row in rows.items())
+    near = pick(results["language_model"], kind="nearest", predictor="soft matching")
+    last = near[-1]["parameters"] if near else None
+    why = ""
+    if last is not None:
+        beta = ", ".join(f"{value:.2f}" for value in last["beta"])
+        far = pm(near[-1]["from_model"], near[-1]["from_model_stderr"], 3)
+        why = (
+            f"late in the context the nearest soft matching has beta ({beta}) and kappa {last['kappa']:.2f}; it is "
+            f"{far} nats from the model"
+        )
+    return Verdict(
+        word="beyond the paper",
+        measured=f"KL after 65 to 96 tokens: {told}",
+        headline=f"after 65 to 96 tokens KL {pm(rows['model']['late_kl'], rows['model']['late_stderr'])}, "
+        f"Bayes {pm(rows['bayes']['late_kl'], rows['bayes']['late_stderr'])}",
+        why=why,
+    )
