@@ -1,0 +1,124 @@
+"""Figures of a language model, from the shipped results: what is drawn is what was measured."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from analyses.shipped import shipped_document
+from figures import (
+    drawing,
+    language_causal,
+    language_heads,
+    language_kappa,
+    language_kl,
+    language_mass,
+    text_training,
+)
+from figures._language import pick
+from tests.figures.artists import assert_readable, unmet
+
+FIGURES = {
+    "language_causal": language_causal,
+    "language_heads": language_heads,
+    "language_kappa": language_kappa,
+    "language_kl": language_kl,
+    "language_mass": language_mass,
+}
+TRAINING = [
+    {
+        "step": step,
+        "held_out_loss": 3.0 - 0.1 * place,
+        "first_copy": 3.0 - 0.1 * place,
+        "first_copy_stderr": 0.01,
+        "second_copy": 3.0 - 0.2 * place,
+        "second_copy_stderr": 0.01,
+        "gain": 0.1 * place,
+        "gain_stderr": 0.01,
+        "name": "1.2",
+        "induction": 0.1 + 0.1 * place,
+        "induction_stderr": 0.01,
+        "others": 0.1,
+        "induction_even": 0.08,
+        "beta": [0.5 * place, 0.1],
+        "beta_stderr": [0.1, 0.1],
+        "kappa": 1.0,
+        "kappa_stderr": 0.1,
+        "nats": 0.5,
+        "nats_explained": 0.1 * place,
+        "nats_explained_stderr": 0.01,
+        "control_explained": 0.01,
+        "message": "",
+        "n": 48,
+    }
+    for place, step in enumerate((0, 10, 100, 1000))
+]
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, Any]]:
+    document = shipped_document("language_model")
+    assert document is not None
+    return document.rows
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_can_be_read(rows: list[dict[str, Any]], name: str) -> None:
+    module: Any = FIGURES[name]
+    results = module.chosen({"language_model": rows})
+    with plt.style.context(drawing.STYLE):
+        figure = module.draw(results)
+        assert_readable(figure)
+        plt.close(figure)
+    assert len(module.caption(results)) > 100
+    assert module.verdict(results).word != "cannot tell"
+    with pytest.warns(drawing.MissingPanel), plt.style.context(drawing.STYLE):
+        plt.close(module.draw({"language_model": []}))
+    assert module.verdict({"language_model": []}).word == "cannot tell"
+    assert "no results" in module.caption({"language_model": []})
+
+
+def test_bars_are_the_masses(rows: list[dict[str, Any]]) -> None:
+    results = language_mass.chosen({"language_model": rows})
+    figure = language_mass.draw(results)
+    for ax, row in zip(figure.axes, results["language_model"], strict=True):
+        heights = [bar.get_height() for container in ax.containers for bar in getattr(container, "patches", [])]
+        np.testing.assert_allclose(heights, [*row["observed"], *row["predicted"]])
+    plt.close(figure)
+
+
+def test_the_map_shows_every_head(rows: list[dict[str, Any]]) -> None:
+    figure = language_heads.draw(language_heads.chosen({"language_model": rows}))
+    image = np.ma.filled(figure.axes[0].images[0].get_array(), np.nan)
+    for row in pick(rows, part="heads", kind="head"):
+        assert image[row["layer"], row["head"]] == pytest.approx(row["r2_match"])
+    plt.close(figure)
+
+
+def test_a_control_that_fails_is_said(rows: list[dict[str, Any]]) -> None:
+    worse = copy.deepcopy(rows)
+    for row in pick(worse, part="causal", on="repeats"):
+        if row["edit"] == "law":
+            row["control_recovered"] = 0.6
+    for row in pick(worse, part="heads", kind="head")[:1]:
+        row["control_r2_match"] = 0.5
+    causal = language_causal.verdict(language_causal.chosen({"language_model": worse}))
+    assert "on shuffled keys at most 0.2" in unmet(causal)
+    heads = language_heads.verdict(language_heads.chosen({"language_model": worse}))
+    assert "another sequence's masks" in unmet(heads)
+
+
+def test_training_says_when_gain_and_beta_come() -> None:
+    results = text_training.chosen({"text_training": TRAINING})
+    with plt.style.context(drawing.STYLE):
+        figure = text_training.draw(results)
+        assert_readable(figure)
+        plt.close(figure)
+    verdict = text_training.verdict(results)
+    assert verdict.headline == "gain on repeats from step 10, beta_1 from step 10"
+    assert "a quarter of the nats explained 1000" in verdict.measured
+    assert text_training.verdict({"text_training": []}).word == "cannot tell"
