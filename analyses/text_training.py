@@ -1,13 +1,13 @@
 """Do beta and kappa appear together with the loss drop? A small language model along its training on text.
 
-One row per snapshot of a character model (`python -m models.text.run`): losses on held-out text; on held-out text that
+One row per snapshot of each character model (`python -m models.text.run`): losses on held-out text; on held-out text that
 is repeated within the window, first and second copy; and for the head that ends with the highest induction score its
 attention on the repeated text: induction score beside that of even attention, beta and kappa of the additive law, the
 share of the attention's nats that the law explains, and the same share with the masks of another sequence. `others` is
 the highest induction score of all other heads.
 
     python -m analyses text_training
-    python -m analyses text_training --run runs/alice
+    python -m analyses text_training --runs runs
 """
 
 from __future__ import annotations
@@ -35,16 +35,19 @@ QUERY_STEP = 3
 @dataclass(frozen=True, kw_only=True)
 class Options(CachedOptions):
     batch: int = option(48, "windows of held-out text (default: %(default)s)", metavar="N", least=20)
-    run: Path = place(
-        ROOT / "models" / "text" / "alice", "a checkpoint with snapshots (default: models/text/alice)", metavar="DIR"
+    runs: Path = place(
+        ROOT / "models" / "text" / "checkpoints",
+        "a directory of runs with snapshots (default: models/text/checkpoints)",
+        metavar="DIR",
     )
 
 
-def snapshots(options: Options) -> list[Path]:
-    """The snapshots beside the checkpoint, in order of their steps."""
-    found = sorted((options.run.parent / f"{options.run.name}.run" / "snapshots").glob("step_*"))
+def snapshots(options: Options) -> dict[str, list[Path]]:
+    """The snapshots of every run, in order of their steps."""
+    folders = sorted(options.runs.glob("*.run/snapshots"))
+    found = {folder.parent.name.removesuffix(".run"): sorted(folder.glob("step_*")) for folder in folders}
     if not found:
-        raise ValueError(f"{options.run} has no snapshots; python -m models.text.run makes them")
+        raise ValueError(f"{options.runs} has no runs with snapshots; python -m models.text.run makes them")
     return found
 
 
@@ -52,20 +55,31 @@ def weights(options: Options) -> dict[str, str]:
     """Digests of the snapshots."""
     from interp.language.weights import digest
 
-    return {path.name: digest((path / "model.safetensors",)) for path in snapshots(options)}
+    found = snapshots(options).items()
+    return {f"{run}/{path.name}": digest((path / "model.safetensors",)) for run, paths in found for path in paths}
 
 
 def study(options: Options, cache: Cache) -> Study:
-    """One row per snapshot."""
-    from interp.circuit.checkpoint import load
-    from interp.hooked.checkpoint import read_info
+    """One row per run and snapshot."""
     from interp.results import jsonable, provenance
     from models.text.characters import alice
 
     text = alice()
-    once = text.held_out(batch=options.batch, length=COPY)
-    tokens = once.repeat(1, 2)
-    paths = snapshots(options)
+    tokens = text.held_out(batch=options.batch, length=COPY).repeat(1, 2)
+    shown = ("run", "step", "held_out_loss", "first_copy", "second_copy", "induction", "beta_1", "kappa")
+    return Study(
+        rows=[row for run, paths in snapshots(options).items() for row in history(run, paths, tokens)],
+        provenance=jsonable(provenance(seed=options.seed, weights=weights(options), text=text.digest)),
+        shown=(*shown, "nats_explained", "control_explained"),
+    )
+
+
+def history(run: str, paths: list[Path], tokens: torch.Tensor) -> list[dict[str, Any]]:
+    """The rows of one run; the head is the one that ends with the highest score."""
+    from interp.circuit.checkpoint import load
+    from interp.hooked.checkpoint import read_info
+    from interp.results import jsonable
+
     circuits = [load(path) for path in paths]
     scans = [_scores(circuit, tokens) for circuit in circuits]
     last = scans[-1]
@@ -74,6 +88,8 @@ def study(options: Options, cache: Cache) -> Study:
     for path, circuit, scores in zip(paths, circuits, scans, strict=True):
         record = read_info(path).training or {}
         row = {
+            "run": run,
+            "repeated": record.get("repeated", 0.0),
             "step": record["step"],
             "held_out_loss": record["held_out_loss"],
             **_losses(circuit, tokens),
@@ -86,12 +102,7 @@ def study(options: Options, cache: Cache) -> Study:
             "n": len(tokens),
         }
         rows.append(jsonable(row))
-    shown = ("step", "held_out_loss", "first_copy", "second_copy", "induction", "beta_1", "beta_2", "kappa")
-    return Study(
-        rows=rows,
-        provenance=jsonable(provenance(seed=options.seed, weights=weights(options), text=text.digest)),
-        shown=(*shown, "nats_explained", "control_explained"),
-    )
+    return rows
 
 
 def _scores(circuit: Any, tokens: torch.Tensor) -> dict[tuple[int, int], tuple[float, float]]:

@@ -21,6 +21,7 @@ CLAIM = (
     "together with the drop of the loss on repeated text?"
 )
 SURE = 3.0  # standard errors
+GAIN = 0.1  # nats per character
 EXPLAINED = 0.25  # of the head's nats: what makes a head match
 
 
@@ -28,42 +29,59 @@ def chosen(results: Results) -> Results:
     return {"text_training": results["text_training"]}
 
 
+def runs_of(rows: list[Row]) -> dict[str, list[Row]]:
+    """The histories by run."""
+    return {name: [row for row in rows if row["run"] == name] for name in dict.fromkeys(row["run"] for row in rows)}
+
+
 def draw(results: Results) -> Figure:
-    """Losses, the induction score, and the law, over the steps."""
+    """Losses, the induction score, and the law, over the steps; a row of panels for each run."""
     import matplotlib.pyplot as plt
 
-    rows = results["text_training"]
-    figure, axes = plt.subplots(1, 3, figsize=(6.3, 2.7))
-    if not rows:
-        for ax in axes:
+    runs = runs_of(results["text_training"])
+    figure, axes = plt.subplots(max(1, len(runs)), 3, figsize=(6.3, 0.8 + 2.0 * max(1, len(runs))), squeeze=False)
+    if not runs:
+        for ax in axes.flat:
             absent(ax, "snapshots")
         return figure
+    for place, (row_of_axes, rows) in enumerate(zip(axes, runs.values(), strict=True)):
+        draw_run(row_of_axes, rows)
+        if place < len(runs) - 1:
+            for ax in row_of_axes:
+                ax.set_xlabel("")
+    for index in range(3):
+        handles, labels = axes[-1][index].get_legend_handles_labels()
+        axes[-1][index].legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, -0.35), fontsize="small")
+    lettered(axes.flat)
+    return figure
+
+
+def draw_run(axes: Any, rows: list[Row]) -> None:
+    """One run."""
     losses, score, law = axes
+    twice = rows[0]["repeated"]
     line(losses, rows, "held_out_loss", label="held-out text", colour=CONTROL_COLOUR)
     line(losses, rows, "first_copy", label="first copy", colour="#5b99c2")
     line(losses, rows, "second_copy", label="second copy", colour=MAIN_COLOUR)
-    losses.set_ylabel("loss (nats per character)")
-    losses.set_title("losses", loc="left")
-    line(score, rows, "induction", label=f"head {rows[-1]['name']}", colour=MAIN_COLOUR)
+    losses.set_ylabel("loss (nats)")
+    losses.set_title(f"{twice:.0%} twice" if twice else "plain text", loc="left")
+    line(score, rows, "induction", label="best head", colour=MAIN_COLOUR)
     line(score, rows, "others", label="best other head", colour="#5b99c2")
     line(score, rows, "induction_even", label="even attention", colour=CONTROL_COLOUR)
     line(score, rows, "nats_explained", label="nats explained", colour="#ffb703")
-    score.set_ylim(0.0, None)
-    score.set_title("attention on matches", loc="left")
+    score.set_ylim(-0.03, 1.0)
+    score.set_title(f"head {rows[-1]['name']}", loc="left")
     for lag in range(len(rows[0]["beta"])):
         line(law, rows, "beta", index=lag, label=rf"$\beta_{lag + 1}$", colour=LAG_COLOURS[lag])
     line(law, rows, "kappa", label=r"$\kappa$", colour="#ffb703")
     law.axhline(0.0, color="#555555", linewidth=0.5)
-    law.set_ylabel("nats")
-    law.set_title("additive law", loc="left")
+    law.set_title("additive law (nats)", loc="left")
     for ax in axes:
         ax.set_xscale("symlog", linthresh=10)
-        ax.set_xticks([0, 10, 100, 1000][: 3 + (rows[-1]["step"] >= 1000)])
+        ax.set_xticks([step for step in (0, 10, 100, 1000) if step <= rows[-1]["step"]])
         ax.xaxis.set_major_formatter("{x:g}")
+        ax.minorticks_off()
         ax.set_xlabel("step")
-        ax.legend(loc="best", fontsize="small")
-    lettered(axes)
-    return figure
 
 
 def line(ax: Axes, rows: list[Row], name: str, *, label: str, colour: str, index: int | None = None) -> None:
@@ -92,13 +110,14 @@ def caption(results: Results) -> str:
     """What is to be seen."""
     rows = results["text_training"]
     if not rows:
-        return "A character model along its training: no results."
+        return "Character models along their training: no results."
     return (
-        f"A character model trained on Alice's Adventures in Wonderland, at {len(rows)} snapshots; {rows[0]['n']} "
-        f"windows of held-out text, each twice in its sequence; 95% intervals over windows. (a) Loss on "
-        f"held-out text, and of both copies. (b) For head {rows[-1]['name']}, which ends with the highest score: "
-        f"attention on keys that follow the query's character, the highest of all other heads, that of even attention; "
-        f"and the share of the head's nats that the additive law explains. (c) beta and kappa of that law."
+        f"Character models of two layers trained on Alice's Adventures in Wonderland, a row of panels for each run: on "
+        f"plain windows, or on windows of which a part hold a passage twice. {rows[0]['n']} windows of held-out text, "
+        f"each twice in its sequence; 95% intervals over windows. Left: loss on held-out text, and of both copies. "
+        f"Middle, for the head that ends with the highest score: attention on keys that follow the query's character, "
+        f"the highest of all other heads, that of even attention, and the share of the head's nats that the additive "
+        f"law explains. Right: beta and kappa of that law."
     )
 
 
@@ -113,26 +132,39 @@ def first_step(rows: list[Row], holds: Any) -> int | None:
 
 
 def verdict(results: Results) -> Verdict:
-    """When the gain on repeats, and when beta, are there to stay."""
-    rows = results["text_training"]
-    if not rows:
+    """When the gain on repeats, and when beta, are there to stay, in each run."""
+    runs = runs_of(results["text_training"])
+    if not runs:
         return NOTHING
-    gain = first_step(rows, lambda row: row["gain"] > SURE * row["gain_stderr"])
-    beta = first_step(
-        rows, lambda row: row["beta"][0] is not None and row["beta"][0] > SURE * (row["beta_stderr"][0] or 1e9)
-    )
-    law = first_step(rows, lambda row: (row["nats_explained"] or 0.0) > EXPLAINED)
+    told = [words(name, rows) for name, rows in runs.items()]
+    heads = [f"{name}: gain from step {gain_step(rows)}, law from step {law_step(rows)}" for name, rows in runs.items()]
+    return Verdict(word="beyond the paper", measured="; ".join(told), headline="; ".join(heads))
+
+
+def gain_step(rows: list[Row]) -> int | None:
+    """From when on the second copy is predicted better than the first by a tenth of a nat and three errors."""
+    return first_step(rows, lambda row: row["gain"] > max(GAIN, SURE * row["gain_stderr"]))
+
+
+def law_step(rows: list[Row]) -> int | None:
+    """From when on matches explain a quarter of the head's nats, and beta_1 is sure."""
+
+    def holds(row: Row) -> bool:
+        beta, error = row["beta"][0], row["beta_stderr"][0]
+        return (row["nats_explained"] or 0.0) > EXPLAINED and beta is not None and beta > SURE * (error or 1e9)
+
+    return first_step(rows, holds)
+
+
+def words(name: str, rows: list[Row]) -> str:
+    """The last snapshot of a run."""
     last = rows[-1]
-    told = [
-        f"last snapshot: gain {pm(last['gain'], last['gain_stderr'], 3)} nats per character, head {last['name']} puts "
-        f"{pm(last['induction'], last['induction_stderr'])} on matches (even attention {last['induction_even']:.2f})",
-        f"beta ({', '.join(pm(*pair) for pair in zip(last['beta'], last['beta_stderr'], strict=True))}), kappa "
-        f"{pm(last['kappa'], last['kappa_stderr'])}, {pm(last['nats_explained'], last['nats_explained_stderr'])} of "
-        f"{last['nats']:.2f} nats explained (other masks {last['control_explained']:.3f})",
-        f"for good from step: gain {gain}, beta_1 {beta}, a quarter of the nats explained {law}",
-    ]
-    return Verdict(
-        word="beyond the paper",
-        measured="; ".join(told),
-        headline=f"gain on repeats from step {gain}, beta_1 from step {beta}",
+    beta = ", ".join(pm(*pair) for pair in zip(last["beta"], last["beta_stderr"], strict=True))
+    return (
+        f"{name}, step {last['step']}: held-out loss {last['held_out_loss']:.2f}, second copy "
+        f"{pm(last['gain'], last['gain_stderr'], 3)} nats better than the first, head {last['name']} puts "
+        f"{pm(last['induction'], last['induction_stderr'])} on matches (even attention {last['induction_even']:.2f}), "
+        f"beta ({beta}), kappa {pm(last['kappa'], last['kappa_stderr'])}, "
+        f"{pm(last['nats_explained'], last['nats_explained_stderr'])} of {last['nats']:.2f} nats explained (other "
+        f"masks {last['control_explained'] or 0.0:.3f})"
     )

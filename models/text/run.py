@@ -3,9 +3,10 @@
     python -m models.text.run models/text/alice.toml --out runs/alice
 
 The study file has the arguments of HookedTransformerConfig and those of the run. Windows are drawn at random from the
-first nine tenths of Alice's Adventures in Wonderland, each after a BOS token; the loss is the cross-entropy of the next
-character at every position. AdamW with a linear warm-up and a cosine, gradients cut to norm 1. The checkpoint is one
-that `ip.load` reads, with `<out>.run/log.jsonl` and snapshots at steps that grow geometrically beside it.
+first nine tenths of Alice's Adventures in Wonderland, each after a BOS token; in a part of them, `repeated`, a passage
+stands twice. The loss is the cross-entropy of the next character at every position. AdamW with a linear warm-up and a
+cosine, gradients cut to norm 1. The checkpoint is one that `ip.load` reads, with `<out>.run/log.jsonl` and snapshots at
+steps that grow geometrically beside it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ ORDER = 2  # of the circuit that is saved: analyses may ask for another
 
 @dataclass(frozen=True, kw_only=True)
 class TextRun:
-    """One run: the shape of the transformer, the windows, and the steps."""
+    """One run: the shape of the transformer, the windows, and the steps.
+
+    repeated   the part of the windows whose second half is their first half again
+    """
 
     transformer: dict[str, Any]
     length: int
@@ -42,6 +46,7 @@ class TextRun:
     weight_decay: float = 0.0
     warmup: int = 100
     snapshots: int = 16
+    repeated: float = 0.0
     seed: int = 0
 
     def rate(self, step: int) -> float:
@@ -76,6 +81,7 @@ def read_run(file: Path) -> TextRun:
 def make_model(run: TextRun, *, vocab: int) -> Any:
     """The transformer before its first step; the global generators are left as they were."""
     import torch
+
     from interp.lens import HookedTransformer, HookedTransformerConfig
 
     config = HookedTransformerConfig(
@@ -139,6 +145,8 @@ def train(run: TextRun, text: Characters, *, keep: Callable[[Any, dict[str, Any]
         if step == run.steps:
             break
         tokens = text.drawn(batch=run.batch, length=run.length, generator=generator)
+        again = round(run.repeated * run.batch)
+        tokens[:again, run.length // 2 :] = tokens[:again, : run.length - run.length // 2]
         for group in optimiser.param_groups:
             group["lr"] = run.rate(step)
         loss = losses(model, tokens, bos=text.vocab).mean()

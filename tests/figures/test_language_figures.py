@@ -31,6 +31,8 @@ FIGURES = {
 }
 TRAINING = [
     {
+        "run": "some",
+        "repeated": 0.5,
         "step": step,
         "held_out_loss": 3.0 - 0.1 * place,
         "first_copy": 3.0 - 0.1 * place,
@@ -119,6 +121,5 @@ def test_training_says_when_gain_and_beta_come() -> None:
         assert_readable(figure)
         plt.close(figure)
     verdict = text_training.verdict(results)
-    assert verdict.headline == "gain on repeats from step 10, beta_1 from step 10"
-    assert "a quarter of the nats explained 1000" in verdict.measured
+    assert verdict.headline == "some: gain from step 100, law from step 1000"
     assert text_training.verdict({"text_training": []}).word == "cannot tell"
