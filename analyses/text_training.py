@@ -1,10 +1,10 @@
 """Do beta and kappa appear together with the loss drop? A small language model along its training on text.
 
-One row per snapshot of each character model (`python -m models.text.run`): losses on held-out text; on held-out text that
-is repeated within the window, first and second copy; and for the head that ends with the highest induction score its
-attention on the repeated text: induction score beside that of even attention, beta and kappa of the additive law, the
-share of the attention's nats that the law explains, and the same share with the masks of another sequence. `others` is
-the highest induction score of all other heads.
+One row per snapshot of each character model (`python -m models.text.run`): losses on held-out text; on held-out text
+that is repeated within the window, first and second copy; and for the head that ends with the highest induction score
+its attention on the repeated text: induction score beside that of even attention, beta and kappa of the additive law,
+the share of the attention's nats that the law explains, and the same share with the masks of another sequence. `others`
+is the highest induction score of all other heads.
 
     python -m analyses text_training
     python -m analyses text_training --runs runs

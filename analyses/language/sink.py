@@ -17,6 +17,7 @@ from analyses.language.task import Options, Row, best_heads, chains, circuit_of,
 
 if TYPE_CHECKING:
     from analyses.cache import Cache
+    from interp.circuit.capture import Capture
 
 LONG = 320
 BANDS = ((8, 16), (16, 32), (32, 64), (64, 128), (128, 224), (224, 320))
@@ -39,12 +40,12 @@ def _bands(options: Options, cache: Cache) -> list[Row]:
 
     heads = best_heads(options, cache)
     _, given = chains(options, batch=options.batch // 2, length=LONG, stream=11)
+    bands = [list(range(low, high, max(1, (high - low) // QUERIES))) for low, high in BANDS]
+    cap = capture(circuit_of(options, given, heads), given.tokens, query=[query for band in bands for query in band])
     found = []
-    for low, high in BANDS:
-        queries = range(low, high, max(1, (high - low) // QUERIES))
-        cap = capture(circuit_of(options, given, heads), given.tokens, query=queries)
+    for (low, high), queries in zip(BANDS, bands, strict=True):
         for place, head in enumerate(heads):
-            one = only_head(cap, place)
+            one = at_queries(only_head(cap, place), queries)
             fit = fit_attention(one, position=False, min_explained=0.0)
             bos = mean_stderr(one.match_pattern[:, 0, :, 0].double().mean(dim=-1))
             strength = full_match(fit)
@@ -69,6 +70,21 @@ def _bands(options: Options, cache: Cache) -> list[Row]:
                 }
             )
     return found
+
+
+def at_queries(cap: Capture, queries: list[int]) -> Capture:
+    """The capture at some of its queries, by token index."""
+    import dataclasses
+
+    import torch
+
+    kept = torch.isin(cap.queries, torch.tensor(queries) + int(cap.bos))
+    return dataclasses.replace(
+        cap,
+        match_scores=cap.match_scores[:, :, kept],
+        match_pattern=cap.match_pattern[:, :, kept],
+        queries=cap.queries[kept],
+    )
 
 
 def _without(options: Options, cache: Cache) -> list[Row]:
