@@ -22,6 +22,7 @@ CLAIM = (
 )
 LOOKS: dict[str, tuple[str, str, str]] = {
     "model": ("the language model", "#003566", "-"),
+    "model, letters": ("the model, in letters", "#5b99c2", "-"),
     "alphabets averaged": ("logits averaged over alphabets", "#003566", "--"),
     "uniform": ("uniform", "#bdbdbd", "-"),
     "add-alpha, order 0": ("add-alpha, order 0", "#b08968", ":"),

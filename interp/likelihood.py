@@ -34,7 +34,8 @@ Array: TypeAlias = NDArray[Any]
 MAX_STEPS = 100
 DECREMENT = 1e-13  # Newton's: nats per query still to be gained where the search stops
 HALVINGS = 40
-GAIN = 0.1  # of what the slope promises: the least that a step must gain, or it has gone too far (Armijo's rule)
+LONGEST = 10.0  # nats that one step may move a parameter: beyond it nothing may tell the way back
+GAIN = 0.3  # of what the slope promises: the least that a step must gain, or it has gone too far (Armijo's rule)
 INFORMATION = 1e-11  # per query; a direction with less is not told by attention in double precision
 # Of one parameter, per query, with all others free. The search stops at `DECREMENT`, which leaves the parameter open by
 # up to sqrt(2 DECREMENT / information): 0.014 nats here, and more where there is less.
@@ -246,6 +247,7 @@ def maximise(
     for _ in range(MAX_STEPS):
         step = np.zeros_like(theta)
         step[:, used] = _newton(here.gradient[:, used], _within(here.information, used), rows=likelihood.rows)
+        step *= np.minimum(1.0, LONGEST / np.maximum(np.abs(step).max(axis=1, initial=0.0), LONGEST))[:, None]
         # The step that is found too small to matter is still taken: Newton's error is then its square.
         step[converged] = 0.0
         near = (step * here.gradient).sum(axis=1) <= DECREMENT * likelihood.rows

@@ -139,7 +139,7 @@ def test_names_are_told_from_chains() -> None:
 def test_the_nearest_soft_matching_is_found() -> None:
     chains = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0)).sample(batch=12, length=96, seed=0)
     laws = ip.soft_matching(chains.tokens, vocab=5, beta=(1.2, 0.4), kappa=1.5, every_position=True)
-    rows = prediction._nearest(laws[:, None], chains.tokens)
+    rows = prediction._nearest(laws[:, None], chains.tokens, prediction._families())
     (last,) = [row for row in rows if row["predictor"] == "soft matching" and row["to"] == 96]
     assert last["from_model"] < 1e-3
     np.testing.assert_allclose([*last["parameters"]["beta"], last["parameters"]["kappa"]], [1.2, 0.4, 1.5], atol=0.1)

@@ -167,17 +167,28 @@ def test_designs_of_the_laws() -> None:
     assert into_sizes(sizes, order=2).sum(axis=0).tolist() == [2, 4, 2, 1]
 
 
-@pytest.mark.parametrize("mass", [0.6, 0.8, 0.85, 0.89, 0.92, 0.95])
-def test_sharp_attention_on_a_single_key_is_found_from_even_attention(mass: float) -> None:
-    # One key of 46 matches, BOS gets a twentieth: the first Newton step goes far beyond the maximum.
-    counts = np.tile([44.0, 1.0, 1.0], (20, 1))
-    shares = (
-        np.tile([0.95 - mass, mass, 0.05], (1, 20, 1)) if mass < 0.95 else np.tile([0.001, mass, 0.049], (1, 20, 1))
+@pytest.mark.parametrize(
+    ("shares", "counts"),
+    [
+        *(((0.95 - mass, mass, 0.05), (44.0, 1.0, 1.0)) for mass in (0.6, 0.8, 0.85, 0.89, 0.92)),
+        ((0.001, 0.95, 0.049), (44.0, 1.0, 1.0)),
+        ((0.0012, 0.0179, 0.9809), (145.0, 4.0, 1.0)),
+        ((1e-5, 1e-4, 0.99989), (1000.0, 2.0, 1.0)),
+        ((0.9, 1e-3, 0.099), (200.0, 100.0, 1.0)),
+    ],
+)
+def test_sharp_attention_is_found_from_even_attention(shares: tuple[float, ...], counts: tuple[float, ...]) -> None:
+    # One key matches, or BOS takes nearly all: the first Newton step goes far beyond the maximum.
+    observed = np.tile(shares, (1, 20, 1))
+    likelihood = GroupLikelihood(
+        shares=observed,
+        counts=np.tile(counts, (20, 1)),
+        design=law_design("additive", order=1, bos=True).design,
+        sequence=np.arange(20),
+        sequences=20,
     )
-    design = law_design("additive", order=1, bos=True).design
-    likelihood = GroupLikelihood(shares=shares, counts=counts, design=design, sequence=np.arange(20), sequences=20)
     baseline = maximise(likelihood, start=np.zeros((1, 2)), columns=[1])
     found = maximise(likelihood, start=baseline.theta)
     assert found.converged.all()
     assert found.told.all()
-    np.testing.assert_allclose(likelihood.masses(found.theta)[0, 0], shares[0, 0], atol=1e-6)
+    np.testing.assert_allclose(likelihood.masses(found.theta)[0, 0], shares, atol=1e-6)

@@ -49,7 +49,7 @@ def _nearest(rows: Sequence[Row]) -> list[Row]:
             "parameters": ", ".join(f"{name} {value}" for name, value in row["parameters"].items()),
         }
         for row in pick(rows, part="prediction", kind="nearest")
-        if row["predictor"] == "soft matching" or row["to"] == 96
+        if row["predictor"].startswith("soft matching") or row["to"] == 96
     ]
 
 

@@ -4,7 +4,8 @@ Chains in words of the model, the same chains under several alphabets. `model` i
 mean over alphabets; `alphabets averaged` that of the law whose logits are averaged over them. Estimators with
 parameters are tuned on other chains, for all positions at once: one alpha per order, one beta and kappa. `nearest` rows
 have the parameters that bring an estimator nearest to the model, KL(model || estimator), within a band of positions,
-tuned on one half of the chains and judged on the other, both ways round.
+tuned on one half of the chains and judged on the other, both ways round. `model, letters` is the model on the same
+chains written in letters.
 """
 
 from __future__ import annotations
@@ -51,8 +52,26 @@ def rows(options: Options, cache: Cache) -> list[Row]:
     found = [curve("model", own), curve("alphabets averaged", kl(averaged))]
     found += [curve(name, kl(law), **more) for name, law, more in _estimators(drawn.tokens, options)]
     found.append(_bayes(drawn.tokens, truth, options))
-    found.append(_names(by_chain, masses))
-    return found + _nearest(by_chain, drawn.tokens)
+    found.append({**_names(by_chain, masses), "alphabet": options.alphabet})
+    found += _nearest(by_chain, drawn.tokens, _families())
+    if options.alphabet == "words":
+        found += _in_letters(options, number, kl)
+    return found
+
+
+def _in_letters(options: Options, number: int, kl: Callable[[torch.Tensor], torch.Tensor]) -> list[Row]:
+    """The same chains in letters, once each: the names of the symbols decide much."""
+    import dataclasses
+
+    from interp.circuit.runner import every_law
+
+    lettered = dataclasses.replace(options, alphabet="letters")
+    drawn, given = chains(lettered, batch=number, stream=3)
+    laws, masses = every_law(circuit_of(lettered, given, ()), given.tokens)
+    soft = {"soft matching": _families()["soft matching"]}
+    near = [{**row, "predictor": "soft matching, letters"} for row in _nearest(laws[:, None], drawn.tokens, soft)]
+    mass = float(masses[:, BANDS[-1][0] :].mean())
+    return [curve("model, letters", kl(laws), late_alphabet_mass=mass), *near]
 
 
 def curve(name: str, values: torch.Tensor, *, positions: Sequence[int] | None = None, **more: Any) -> Row:
@@ -107,10 +126,14 @@ def _order_zero(tokens: torch.Tensor, *, alpha: float) -> torch.Tensor:
 
 def _minimum(loss: Callable[[Any], float], start: Sequence[float]) -> list[float]:
     """The parameters with the least loss; none leaves [-12, 12]."""
+    import numpy as np
     from scipy.optimize import minimize
 
     bounds = [(-12.0, 12.0)] * len(start)
-    best = minimize(loss, start, method="Nelder-Mead", bounds=bounds, options={"maxfev": 120, "xatol": 0.01})
+    # SciPy's own first simplex is tiny around a start at zero, and the search would end there.
+    simplex = np.vstack([start, np.asarray(start) + np.eye(len(start))])
+    options = {"maxfev": 150, "xatol": 0.01, "fatol": 1e-5, "initial_simplex": simplex}
+    best = minimize(loss, start, method="Nelder-Mead", bounds=bounds, options=options)
     return [float(value) for value in best.x]
 
 
@@ -137,7 +160,7 @@ def _estimators(tokens: torch.Tensor, options: Options) -> list[tuple[str, torch
 def _named(name: str, theta: Sequence[float]) -> Row:
     import math
 
-    if name == "soft matching":
+    if name.startswith("soft matching"):
         return {"beta": rounded(theta[:ORDER]), "kappa": round(theta[ORDER], 5)}
     return {"alpha": round(math.exp(theta[0]), 5)}
 
@@ -183,7 +206,7 @@ def _names(laws: torch.Tensor, masses: torch.Tensor) -> Row:
     }
 
 
-def _nearest(laws: torch.Tensor, tokens: torch.Tensor) -> list[Row]:
+def _nearest(laws: torch.Tensor, tokens: torch.Tensor, families: dict[str, tuple[Family, list[float]]]) -> list[Row]:
     """The nearest estimator of each kind in each band of positions."""
     import torch
 
@@ -193,7 +216,7 @@ def _nearest(laws: torch.Tensor, tokens: torch.Tensor) -> list[Row]:
     halves = [torch.arange(len(tokens)) % 2 == odd for odd in (0, 1)]
     everyone = torch.ones(len(tokens), dtype=torch.bool)
     found = []
-    for name, (family, start) in _families().items():
+    for name, (family, start) in families.items():
         for low, high in BANDS:
             place = slice(low, high)
 
