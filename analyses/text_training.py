@@ -7,7 +7,7 @@ the share of the attention's nats that the law explains, and the same share with
 is the highest induction score of all other heads.
 
     python -m analyses text_training
-    python -m analyses text_training --runs runs
+    python -m analyses text_training --histories runs
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ QUERY_STEP = 3
 @dataclass(frozen=True, kw_only=True)
 class Options(CachedOptions):
     batch: int = option(48, "windows of held-out text (default: %(default)s)", metavar="N", least=20)
-    runs: Path = place(
+    histories: Path = place(
         ROOT / "models" / "text" / "checkpoints",
         "a directory of runs with snapshots (default: models/text/checkpoints)",
         metavar="DIR",
@@ -44,10 +44,10 @@ class Options(CachedOptions):
 
 def snapshots(options: Options) -> dict[str, list[Path]]:
     """The snapshots of every run, in order of their steps."""
-    folders = sorted(options.runs.glob("*.run/snapshots"))
+    folders = sorted(options.histories.glob("*.run/snapshots"))
     found = {folder.parent.name.removesuffix(".run"): sorted(folder.glob("step_*")) for folder in folders}
     if not found:
-        raise ValueError(f"{options.runs} has no runs with snapshots; python -m models.text.run makes them")
+        raise ValueError(f"{options.histories} has no runs with snapshots; python -m models.text.run makes them")
     return found
 
 
