@@ -98,7 +98,6 @@ def draw_scores(ax: Axes, heads: list[Row], laws: list[Row]) -> None:
                 textcoords="offset points",
                 xytext=(-3, 3),
                 ha="right",
-                fontsize="small",
             )
     ax.set_xlabel("classical induction score")
     ax.set_ylabel("r2_match on chains")

@@ -49,9 +49,11 @@ def draw(results: Results) -> Figure:
         if place < len(runs) - 1:
             for ax in row_of_axes:
                 ax.set_xlabel("")
-    for index in range(3):
-        handles, labels = axes[-1][index].get_legend_handles_labels()
-        axes[-1][index].legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, -0.35), fontsize="small")
+    known: dict[str, Any] = {}
+    for ax in axes[-1]:
+        handles, labels = ax.get_legend_handles_labels()
+        known |= dict(zip(labels, handles, strict=True))
+    figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=4)
     lettered(axes.flat)
     return figure
 
