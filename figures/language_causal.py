@@ -88,6 +88,7 @@ def draw_gains(ax: Axes, rows: list[Row]) -> None:
         colours={"repeated": MAIN_COLOUR, "new": "#5b99c2"},
     )
     ax.tick_params(axis="x", rotation=60)
+    ax.set_ylim(0.0, 1.45 * max(row["gain"] + 2 * row["gain_stderr"] for row in rows))  # room for the legend
     ax.set_ylabel("in-context gain (nats)")
     ax.set_title("text", loc="left")
     ax.legend(loc="upper right")
