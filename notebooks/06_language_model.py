@@ -88,8 +88,8 @@ if here:
 # %% [markdown]
 # ## The law in place of the heads
 #
-# On other repeats: without these heads the second copy is lost; with the law in place of their attention it is back.
-# The same weights on shuffled keys do nothing, and other heads of the same layers are not missed.
+# On other repeats: without these heads the second copy is lost; with the law in place of their attention most of it is
+# back. The same weights on shuffled keys do nothing, and other heads of the same layers are not missed.
 
 # %%
 if here:
@@ -104,5 +104,5 @@ if here:
     )
     print(edits)
     assert edits["ablated"].change > 5 > 1 > edits.worst_control
-    assert edits["law"].recovered > 0.9 > 0.2 > edits["law"].control_recovered
+    assert edits["law"].recovered > 0.7 > 0.2 > edits["law"].control_recovered
     edits.plot()

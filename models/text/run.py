@@ -28,6 +28,7 @@ FLOOR = 0.05  # of the learning rate, where the cosine ends
 CLIP = 1.0
 TESTED = 64  # held-out windows
 REPEATS, REPEAT_LENGTH = 64, 32  # sequences of repeated random characters, and how long a copy is
+SHORTEST = 24  # characters of a passage that stands twice
 ORDER = 2  # of the circuit that is saved: analyses may ask for another
 
 
@@ -35,7 +36,8 @@ ORDER = 2  # of the circuit that is saved: analyses may ask for another
 class TextRun:
     """One run: the shape of the transformer, the windows, and the steps.
 
-    repeated   the part of the windows whose second half is their first half again
+    repeated   the part of the windows that begin with a passage and then the same again. Its length is drawn anew for
+               each window: with one length a model learns to copy from that distance, and needs no match
     """
 
     transformer: dict[str, Any]
@@ -145,8 +147,9 @@ def train(run: TextRun, text: Characters, *, keep: Callable[[Any, dict[str, Any]
         if step == run.steps:
             break
         tokens = text.drawn(batch=run.batch, length=run.length, generator=generator)
-        again = round(run.repeated * run.batch)
-        tokens[:again, run.length // 2 :] = tokens[:again, : run.length - run.length // 2]
+        for row in tokens[: round(run.repeated * run.batch)]:
+            passage = int(torch.randint(SHORTEST, run.length // 2 + 1, (), generator=generator))
+            row[passage : 2 * passage] = row[:passage].clone()
         for group in optimiser.param_groups:
             group["lr"] = run.rate(step)
         loss = losses(model, tokens, bos=text.vocab).mean()
