@@ -18,6 +18,5 @@ def rows(options: Options, cache: Cache) -> list[Row]:
 
     drawn, given = chains(options, batch=options.batch, length=LENGTH, stream=5)
     found = law_by_layer(circuit_of(options, given, ()), given.tokens, next_law=drawn.next_law)
-    return [
-        {"part": "layers", **row, "uniform": found.uniform, "n": found.n} for row in found.table().to_dict("records")
-    ]
+    more = {"part": "layers", "uniform": found.uniform, "n": found.n}
+    return [{str(name): value for name, value in row.items()} | more for row in found.table().to_dict("records")]

@@ -132,7 +132,7 @@ def _minimum(loss: Callable[[Any], float], start: Sequence[float]) -> list[float
     bounds = [(-12.0, 12.0)] * len(start)
     # SciPy's own first simplex is tiny around a start at zero, and the search would end there.
     simplex = np.vstack([start, np.asarray(start) + np.eye(len(start))])
-    options = {"maxfev": 150, "xatol": 0.01, "fatol": 1e-5, "initial_simplex": simplex}
+    options: Any = {"maxfev": 150, "xatol": 0.01, "fatol": 1e-5, "initial_simplex": simplex}
     best = minimize(loss, start, method="Nelder-Mead", bounds=bounds, options=options)
     return [float(value) for value in best.x]
 

@@ -100,7 +100,7 @@ def _without(options: Options, cache: Cache) -> list[Row]:
         drawn, given = chains(options, batch=options.batch // 2, length=SHORT, bos=bos, stream=12)
         circuit = circuit_of(options, given, heads)
         cap = capture(circuit, given.tokens, query=range(SHORT // 2, SHORT, 4))
-        kl = kl_divergence(drawn.next_law, predict(circuit, given.tokens))  # type: ignore[arg-type]
+        kl = kl_divergence(drawn.next_law, predict(circuit, given.tokens))
         for place, head in enumerate(heads):
             one = only_head(cap, place)
             fit = fitted(one)
