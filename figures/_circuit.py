@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from figures.rows import Row, matching, nearest
 from figures.verdict import Check, Verdict, judged
-from models.families import PAPER, find_family
+from models.families import PAPER, drawing_order, find_family
 
 HIERARCHICAL = {"prior": "hierarchical", "bos": True}
 
@@ -152,11 +152,23 @@ def verdict_of(
     """
     absent = ", ".join(missing)
     reasons = [*why, *([f"not judged, for want of results: {absent}"] if absent else [])]
-    numbers = "; ".join(measured)
-    verdict = judged(checks, measured=f"{of}: {numbers}" if numbers else "", why=". ".join(reasons))
+    told = list(measured)
+    numbers = "; ".join(told)
+    trained = [part for part in told if part.partition(":")[0] in drawing_order() and not is_analytic(part)]
+    verdict = judged(
+        checks,
+        measured=f"{of}: {numbers}" if numbers else "",
+        headline=f"{of}: {'; '.join(trained)}" if trained else "",
+        why=". ".join(reasons),
+    )
     if absent and verdict.word == "holds":
         return replace(verdict, word="holds where", condition=f"results are there: {absent} was not judged")
     return verdict
+
+
+def is_analytic(part: str) -> bool:
+    """Whether a part of the numbers is of a family whose weights are analytic."""
+    return find_family(part.partition(":")[0]).analytic
 
 
 def masses_in_words(row: Row) -> str:

@@ -7,9 +7,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from figures._curves import length_axis, listed, shape_words
+from figures.known_conditions import FIXED_READOUT, by_family
 from figures.panels import absent, lettered
 from figures.rows import Row, matching
-from figures.verdict import Verdict, judged
+from figures.verdict import Check, Verdict, judged
 from interp.plotting import INTERVAL
 from models.families import drawing_order, find_family
 
@@ -268,7 +269,7 @@ def reasons(rows: list[Row], most: int = 2) -> str:
 def verdict(results: dict[str, list[Row]]) -> Verdict:
     """Whether trained models are at the optimum, and where they are not, on which side of it."""
     parts, away = [], []
-    checks: dict[str, bool] = {}
+    checks: dict[str, bool | Check] = {}
     for panel in PANELS:
         best = {point.length: point for point in optimum_points(panel, results)}
         for family in drawing_order():
@@ -282,7 +283,9 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
                     f"{panel.name} ({panel.title}), {family}: {median(gaps):+.2f}, {min(gaps):+.2f} to {max(gaps):+.2f}"
                 )
                 near = median(abs(gap) for gap in gaps) <= NEAR
-                checks[f"{panel.name} ({panel.title}), {family}"] = near
+                checks[f"{panel.name} ({panel.title}), {family}"] = by_family(
+                    family, near, otherwise="" if panel.bos else FIXED_READOUT, found=f"{median(gaps):+.2f}"
+                )
                 if not near:
                     away.append(f"{panel.name} of {family} models ({panel.title}) by {median(gaps):+.2f}")
     if not parts:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from figures import _attention as panels
 from figures import _circuit as circuit
+from figures.known_conditions import FROZEN_COPIES, LOWER_ORDERS_TELL
 from figures.rows import Row, nearest
-from figures.verdict import Verdict
+from figures.verdict import Check, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,11 +55,19 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         return circuit.verdict_of({}, measured=())
     expected, share = circuit.expected_bos_share(row, ALPHA), row["mass"]["bos"]
     checks = {
-        f"each copy head puts at least {circuit.SHARP} on its lag": circuit.copies_are_sharp(row),
-        f"aligned blocks hold at least {circuit.ALIGNED} of W_A": circuit.is_aligned(row),
+        f"each copy head puts at least {circuit.SHARP} on its lag": Check(
+            passed=circuit.copies_are_sharp(row), found=circuit.copies_in_words(row), where=FROZEN_COPIES
+        ),
+        f"aligned blocks hold at least {circuit.ALIGNED} of W_A": Check(
+            passed=circuit.is_aligned(row), found=circuit.blocks_in_words(row), where=FROZEN_COPIES
+        ),
         "BOS has alpha|V|/(n + alpha|V|)": abs(share - expected) <= circuit.SHARE_ERROR,
         "the rest is on full matches": 1 - share - row["mass"]["full"] <= circuit.SHARE_ERROR,
-        f"soft: at least {circuit.SPREAD} on partial matches": row["mass"]["partial"] >= circuit.SPREAD,
+        f"soft: at least {circuit.SPREAD} on partial matches": Check(
+            passed=row["mass"]["partial"] >= circuit.SPREAD,
+            found=f"{row['mass']['partial']:.3f}",
+            where=LOWER_ORDERS_TELL,
+        ),
     }
     measured = [
         circuit.copies_in_words(row),

@@ -23,9 +23,10 @@ from figures._instruments import (
     shape_text,
     shown,
 )
+from figures.known_conditions import by_family, runs_that_meet
 from figures.panels import PRIORS_IN_SHORT, absent, lettered
 from figures.rows import Row, lengths_of
-from figures.verdict import Verdict, judged
+from figures.verdict import Check, Verdict, judged
 from interp.plotting import CONTROL_COLOUR, grouped_bars, signed_log
 from models.families import find_family
 
@@ -234,7 +235,7 @@ def caption(results: Results) -> str:
 
 def verdict(results: Results) -> Verdict:
     """Trained models: the law's attention recovers the loss, and does less harm than at random keys."""
-    checks: dict[str, bool] = {}
+    checks: dict[str, bool | Check] = {}
     measured, reasons = [], []
     for setting in SETTINGS:
         rows = all_of(results["causal"], setting)
@@ -246,7 +247,12 @@ def verdict(results: Results) -> Verdict:
         checks[
             f"{setting.words}: the law recovers {LEAST_RECOVERED} of the loss, within {ERRORS} standard errors"
             f"{f' (not {missing})' if missing else ''}"
-        ] = not short_of
+        ] = by_family(
+            setting.family,
+            not short_of,
+            otherwise=runs_that_meet(len(rows) - len(short_of), len(rows)),
+            found=listed([f"{row['loss_recovered']:.2f}" for row in short_of if row["loss_recovered"] is not None]),
+        )
         checks[f"{setting.words}: the law at shuffled keys does more harm"] = bool(tested) and all(
             harm_is_in_the_keys(row) for row in tested
         )
@@ -267,7 +273,22 @@ def verdict(results: Results) -> Verdict:
                 if min(shares) >= LEAST_RECOVERED
                 else f"{setting.words}: the law of all lag pairs recovers no more than {min(shares):.3f} either"
             )
-    return judged(checks, measured="; ".join(measured) or "no trained model was edited", why=". ".join(reasons))
+    return judged(
+        checks,
+        measured="; ".join(measured) or "no trained model was edited",
+        headline=recovered_by_family(results["causal"]),
+        why=". ".join(reasons),
+    )
+
+
+def recovered_by_family(rows: list[Row]) -> str:
+    """The least and the largest share of loss recovered, family by family."""
+    parts = []
+    for family in dict.fromkeys(setting.family for setting in SETTINGS if setting.trained):
+        told = [row["loss_recovered"] for row in rows if row["subject"]["family"] == family and row["success"]]
+        if told:
+            parts.append(f"{family} {min(told):.2f} to {max(told):.2f}")
+    return f"loss recovered by the law: {', '.join(parts)}" if parts else ""
 
 
 def falls_short(row: Row) -> bool:

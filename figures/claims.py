@@ -126,6 +126,11 @@ CLAIMS = {
         ours=True,
     ),
     "dynamics": Claim(sentence="In which order do the parts of the circuit form?", topic="training", ours=True),
+    "conditions": Claim(
+        sentence="Which condition does each claim need: frozen copies, a fixed readout, a readout that adds votes?",
+        topic="cause",
+        ours=True,
+    ),
     "leaving_the_law": Claim(
         sentence="Is soft matching where training ends, without BOS?",
         topic="training",

@@ -7,6 +7,7 @@
     python -m figures mech_main --protocol paper           the runs of the paper's protocol instead of the main ones
     python -m figures explorer --out results               results/explorer.html: models and estimators, live in a page
     python -m figures reproduce --out results              every analysis, every figure, both pages
+    python -m figures claims --write README.md             the table of claims, from results
 
 A figure draws results and computes nothing. A module of this package is a figure if it says `LABEL = "fig:..."`. It
 names the analyses whose results it draws in `ANALYSES`, picks the rows it needs in `chosen(results)`, where
@@ -49,7 +50,7 @@ from analyses.files import check_directory
 from analyses.options import CACHE, ZOO
 from analyses.pool import run_jobs
 from analyses.report import clipped
-from figures import drawing
+from figures import claims_table, drawing
 from figures.drawing import Drawn
 from figures.rows import BESIDE, only_beside, with_main
 from models.suggest import unknown
@@ -102,6 +103,8 @@ def run(argv: list[str]) -> int:
     if name in ("-h", "--help"):
         print(f"{__doc__}\n{listing(entries)}")
         return OK
+    if name == claims_table.ENTRY.name:
+        return claims_table.run(rest)
     extra = {entry.name: entry for entry in (ALL, *PAGES)}
     if name not in entries and name not in extra:
         raise BadInput(unknown("figure", name, [*entries, *extra]))
@@ -149,7 +152,7 @@ def listing(entries: dict[str, Entry]) -> str:
         lines.append(clipped(f"  {entry.name:<{width}}  {entry.summary}{label}"))
     more = [
         "`all` draws every one; `explorer` writes a page in which models run live; `reproduce` does all of it, runs",
-        "every analysis and writes index.html.",
+        "every analysis and writes index.html; `claims` prints the table of claims from what it left.",
         "python -m figures NAME --help says more.",
     ]
     return "\n".join(["figures (in brackets the paper's label, where it is another than the name):", *lines, "", *more])

@@ -20,9 +20,10 @@ from figures._instruments import (
     shape_text,
     shown,
 )
+from figures.known_conditions import FIXED_READOUT, by_family
 from figures.panels import absent, lettered
 from figures.rows import Row
-from figures.verdict import Verdict, judged
+from figures.verdict import Check, Verdict, judged
 from interp.plotting import lag_names
 from models.families import find_family
 
@@ -164,16 +165,19 @@ def caption(results: Results) -> str:
 
 def verdict(results: Results) -> Verdict:
     """Silenced, a model should know nothing."""
-    checks: dict[str, bool] = {}
+    checks: dict[str, bool | Check] = {}
     measured, reasons = [], []
     for setting in SETTINGS:
         rows = [row for row in all_of(results["direct_path"], setting) if row["success"]]
         if not rows:
             continue
-        checks[f"{setting.words}: nothing is left without the match head"] = all(
-            row["verdict"] == "nothing" for row in rows
-        )
         gains = [f"{row['gain']:+.3f} ± {row['gain_stderr']:.3f}" for row in rows]
+        checks[f"{setting.words}: nothing is left without the match head"] = by_family(
+            setting.family,
+            all(row["verdict"] == "nothing" for row in rows),
+            otherwise=FIXED_READOUT,
+            found=f"{listed(gains)} nats",
+        )
         measured.append(f"{setting.words}: gain over the uniform law {listed(gains)} nats")
         counting = [row for row in rows if row["verdict"] == "counts tokens"]
         if counting:
@@ -183,4 +187,9 @@ def verdict(results: Results) -> Verdict:
                 f"bypasses the matching, brought by copy heads that spread their attention"
             )
     told = "; ".join(measured) or "no model was silenced"
-    return judged(checks, measured=told, why=". ".join(reasons))
+    parts = []
+    for family in dict.fromkeys(row["subject"]["family"] for row in results["direct_path"]):
+        gains = [row["gain"] for row in results["direct_path"] if row["subject"]["family"] == family and row["success"]]
+        parts += [f"{family} {min(gains):+.2f} to {max(gains):+.2f}"] if gains else []
+    headline = f"nats known without the match head: {', '.join(parts)}" if parts else ""
+    return judged(checks, measured=told, headline=headline, why=". ".join(reasons))

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from figures import _attention as panels
 from figures import _circuit as circuit
+from figures.known_conditions import by_family
 from figures.rows import Row
-from figures.verdict import Verdict
+from figures.verdict import Check, Verdict
 from models.families import PAPER, find_family
 
 if TYPE_CHECKING:
@@ -59,12 +60,17 @@ def caption(results: dict[str, list[Row]]) -> str:
 
 def verdict(results: dict[str, list[Row]]) -> Verdict:
     found = panels.families_of(results)
-    checks: dict[str, bool] = {}
+    checks: dict[str, bool | Check] = {}
     measured = []
     for family, row in found.items():
-        checks[f"{family}: most mass on full matches"] = row["mass"]["full"] == max(row["mass"].values())
-        checks[f"{family}: at least {circuit.SPREAD} on full and on partial matches"] = circuit.spreads(row)
-        checks[f"{family}: full over partial over no match, key by key"] = circuit.is_ordered(row)
+        fullest = row["mass"]["full"] == max(row["mass"].values())
+        checks[f"{family}: most mass on full matches"] = by_family(family, fullest, otherwise="")
+        checks[f"{family}: at least {circuit.SPREAD} on full and on partial matches"] = by_family(
+            family, circuit.spreads(row), otherwise=""
+        )
+        checks[f"{family}: full over partial over no match, key by key"] = by_family(
+            family, circuit.is_ordered(row), otherwise=""
+        )
         measured.append(f"{family}: {circuit.masses_in_words(row)}")
     missing = [family for family in PAPER if family not in found] if found else ()
     return circuit.verdict_of(checks, measured=measured, missing=missing)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from figures import _attention as panels
 from figures import _circuit as circuit
+from figures.known_conditions import FROZEN_COPIES, by_family
 from figures.rows import Row
-from figures.verdict import Verdict
+from figures.verdict import Check, Verdict
 from models.families import PAPER
 
 if TYPE_CHECKING:
@@ -64,13 +65,17 @@ def caption(results: dict[str, list[Row]]) -> str:
 
 def verdict(results: dict[str, list[Row]]) -> Verdict:
     found = panels.families_of(results)
-    checks: dict[str, bool] = {}
+    checks: dict[str, bool | Check] = {}
     measured, why = [], []
     for family, row in found.items():
-        checks[f"{family}: each copy head puts at least {circuit.SHARP} on its lag"] = circuit.copies_are_sharp(row)
+        checks[f"{family}: each copy head puts at least {circuit.SHARP} on its lag"] = by_family(
+            family, circuit.copies_are_sharp(row), otherwise=FROZEN_COPIES, found=circuit.copies_in_words(row)
+        )
         measured.append(f"{family}: {circuit.copies_in_words(row)}")
         leaning = circuit.last_copies_in_words(row)
-        checks[f"{family}: the last query copies as the others do"] = not leaning
+        checks[f"{family}: the last query copies as the others do"] = Check(
+            passed=not leaning, found=leaning, where=FROZEN_COPIES
+        )
         if leaning:
             why.append(f"{family}: at the last query, whose prediction carries the loss, the copy heads put {leaning}")
     missing = [family for family in PAPER if family not in found] if found else ()

@@ -8,8 +8,9 @@ import numpy as np
 
 from figures import _attention as panels
 from figures import _circuit as circuit
+from figures.known_conditions import FROZEN_COPIES, READ_FROM_SCORES
 from figures.rows import Row
-from figures.verdict import Verdict
+from figures.verdict import Check, Verdict
 from models.families import PAPER, find_family
 
 if TYPE_CHECKING:
@@ -64,11 +65,15 @@ def caption(results: dict[str, list[Row]]) -> str:
 
 def verdict(results: dict[str, list[Row]]) -> Verdict:
     found = panels.families_of(results)
-    checks: dict[str, bool] = {}
+    checks: dict[str, bool | Check] = {}
     measured, why = [], []
     for family, row in found.items():
-        checks[f"{family}: aligned blocks hold at least {circuit.ALIGNED} of W_A"] = circuit.is_aligned(row)
-        checks[f"{family}: lag-1 block above lag-2 block"] = circuit.lag_1_leads(row)
+        checks[f"{family}: aligned blocks hold at least {circuit.ALIGNED} of W_A"] = Check(
+            passed=circuit.is_aligned(row), found=circuit.blocks_in_words(row), where=FROZEN_COPIES
+        )
+        checks[f"{family}: lag-1 block above lag-2 block"] = Check(
+            passed=circuit.lag_1_leads(row), found=circuit.blocks_in_words(row), where=READ_FROM_SCORES
+        )
         measured.append(f"{family}: {circuit.blocks_in_words(row)}")
         if note := circuit.block_note(row):
             why.append(f"{family}: {note}")

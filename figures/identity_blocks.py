@@ -23,9 +23,10 @@ from figures._instruments import (
     shown,
     spread,
 )
+from figures.known_conditions import FROZEN_COPIES, READ_FROM_SCORES, READOUT_ADDS_VOTES, softmax_family
 from figures.panels import absent
 from figures.rows import Row
-from figures.verdict import Verdict, judged
+from figures.verdict import Check, Verdict, judged
 from interp.plotting import lag_names, share_heatmap
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def verdict(results: Results) -> Verdict:
     """Trained models: by either reading, every heavy block is an equality test that no relabeling rivals."""
     groups = [(setting, seeds) for setting, seeds in seeds_shown(results["identity_blocks"]) if setting.trained]
     found = [(setting, row) for setting, seeds in groups for row in seeds]
-    checks: dict[str, bool] = {}
+    checks: dict[str, bool | Check] = {}
     measured = []
     for setting, seeds in groups:
         by_route: dict[str, list[dict[str, Any]]] = {}
@@ -177,11 +178,19 @@ def verdict(results: Results) -> Verdict:
             by_route.setdefault(reading["route"], []).append(reading)
         for route, readings in by_route.items():
             name = f"{setting.words}, from {ROUTES[route]}"
-            checks[f"{name}: every heavy block is a I + b J"] = all(passes(reading) for reading in readings)
+            checks[f"{name}: every heavy block is a I + b J"] = Check(
+                passed=all(passes(reading) for reading in readings),
+                found=f"residual {seeds_in_words(readings)}",
+                where=READ_FROM_SCORES if route == "weights" else "",
+            )
             measured.append(f"{name}: worst residual {seeds_in_words(readings)}")
         agreements = [row["agreement"] for row in seeds if row["agreement"] is not None]
         if agreements:
-            checks[f"{setting.words}: both readings agree"] = min(agreements) >= LEAST_AGREEMENT
+            checks[f"{setting.words}: both readings agree"] = Check(
+                passed=min(agreements) >= LEAST_AGREEMENT,
+                found=f"cosine {min(agreements):.2f}",
+                where=READOUT_ADDS_VOTES if softmax_family(setting.family) else FROZEN_COPIES,
+            )
     return judged(
         checks,
         measured="; ".join(measured) or "no trained model was measured",

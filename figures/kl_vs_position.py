@@ -24,9 +24,10 @@ from figures._curves import (
     plot_seeds,
     shape_words,
 )
+from figures.known_conditions import runs_that_meet
 from figures.panels import absent, lettered
 from figures.rows import Row
-from figures.verdict import Verdict, judged
+from figures.verdict import Check, Verdict, judged
 from models.families import drawing_order, find_family
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ def family_groups(panel: Panel, rows: list[Row]) -> list[list[Row]]:
 def verdict(results: dict[str, list[Row]]) -> Verdict:
     """Each sentence of the paper's caption, at every length that is there."""
     rows = results["kl_curves"]
-    checks: dict[str, bool] = {}
+    checks: dict[str, bool | Check] = {}
     measured: list[str] = []
     for judge in (judge_hard, judge_adaptive, judge_trained, judge_bos, judge_hierarchical):
         found, numbers = judge(rows)
@@ -231,10 +232,13 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         "Without BOS the attention alone cannot be Bayes, not even at the best beta: trained models come nearer "
         "because their readout smooths too"
     )
-    return judged(checks, measured="; ".join(measured), why=why if checks else "no KL curves were made")
+    headline = next((one for one in measured if one.startswith("KL below")), "")
+    return judged(
+        checks, measured="; ".join(measured), headline=headline, why=why if checks else "no KL curves were made"
+    )
 
 
-Judged = tuple[dict[str, bool], list[str]]
+Judged = tuple[dict[str, bool | Check], list[str]]
 
 
 def judge_hard(rows: list[Row]) -> Judged:
@@ -255,7 +259,11 @@ def judge_hard(rows: list[Row]) -> Judged:
         name += (
             f" (not at T = {listed(far)}, where contexts are often new: it backs off, maximum likelihood is uniform)"
         )
-    return {name: not far}, [f"beta = 100 against maximum likelihood: at most {apart[worst]:+.1%} (T = {worst})"]
+    seen = [length for length in apart if length not in far]
+    check = Check(
+        passed=not far, found=f"{apart[worst]:+.1%} at T = {worst}", where=f"T >= {min(seen)}" if seen else ""
+    )
+    return {name: check}, [f"beta = 100 against maximum likelihood: at most {apart[worst]:+.1%} (T = {worst})"]
 
 
 def judge_adaptive(rows: list[Row]) -> Judged:
@@ -280,7 +288,8 @@ def judge_adaptive(rows: list[Row]) -> Judged:
 
 def judge_trained(rows: list[Row]) -> Judged:
     """Trained models under the independent prior, each run for itself."""
-    checks, numbers = {}, []
+    checks: dict[str, bool | Check] = {}
+    numbers = []
     for panel in PANELS[:2]:
         found = models(panel.rows(rows))
         if not found:
@@ -292,7 +301,13 @@ def judge_trained(rows: list[Row]) -> Judged:
         if far:
             runs = listed(f"T = {row['length']} seed {row['subject']['seed']}" for row in far)
             name += f" (not {len(far)} of {len(found)}: {runs})"
-        checks[name] = not far
+        checks[name] = Check(
+            passed=not far,
+            found=f"{max(shares):+.0%} at most",
+            where=runs_that_meet(len(found) - len(far), len(found), what="training has left its plateau")
+            if panel.bos
+            else f"T >= {min((row['length'] for row in found if row not in far), default=0)}",
+        )
         numbers.append(
             f"trained {words} over Bayes: median {median(shares):+.2%}, {min(shares):+.2%} to {max(shares):+.2%} "
             f"({len(found)} runs)"
@@ -316,7 +331,8 @@ def judge_hierarchical(rows: list[Row]) -> Judged:
     found = models(mine)
     if not found:
         return {}, []
-    checks, numbers = {}, []
+    checks: dict[str, bool | Check] = {}
+    numbers = []
     ratios: dict[int, float] = {}
     for length, group in by_length(found).items():
         families = {row["subject"]["family"] for row in group}

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from figures._curves import listed, shape_words
+from figures.known_conditions import READ_FROM_SCORES
 from figures.panels import absent, lettered
 from figures.rows import Row, lengths_of, matching
-from figures.verdict import Verdict, judged
+from figures.verdict import Check, Verdict, judged
 from interp.plotting import INTERVAL
 from models.families import drawing_order, find_family
 
@@ -129,28 +130,33 @@ def caption(results: dict[str, list[Row]]) -> str:
 def verdict(results: dict[str, list[Row]]) -> Verdict:
     """The order of the lags under either prior, by scores and by blocks."""
     rows = results["lag_asymmetry"]
-    checks: dict[str, bool] = {}
-    measured = []
+    checks: dict[str, bool | Check] = {}
+    measured, headline = [], ""
     told = drawable(rows, "hierarchical", ("beta_1", "beta_2"))
     if told:
         larger = sum(row["asymmetric"] == "beta_1" for row in told)
         checks["the scores of every hierarchical model show beta_1 > beta_2"] = larger == len(told)
         measured.append(f"hierarchical, from the scores: beta_1 larger in {larger} of {len(told)} ({gaps(told)})")
+        headline = f"in the scores: {larger} of {len(told)}"
     raw = drawable(rows, "hierarchical", ("raw_1", "raw_2"))
     if raw:
         larger = sum(row["raw_1"] > row["raw_2"] for row in raw)
-        checks["the weight blocks of every hierarchical model show beta_1 > beta_2"] = larger == len(raw)
+        checks["the weight blocks of every hierarchical model show beta_1 > beta_2"] = Check(
+            passed=larger == len(raw), found=f"{larger} of {len(raw)}", where=READ_FROM_SCORES
+        )
         parts = []
         for family in dict.fromkeys(row["family"] for row in raw):
             mine = [row for row in raw if row["family"] == family]
             parts.append(f"{family} {sum(row['raw_1'] > row['raw_2'] for row in mine)} of {len(mine)}")
         measured.append(f"from the blocks: {', '.join(parts)}")
+        headline = f"{headline}; in the blocks: {', '.join(parts)}"
     alike = drawable(rows, "independent", ("beta_1", "beta_2"))
     if alike:
         measured.append(f"independent, from the scores: {gaps(alike)}")
     return judged(
         checks,
         measured="; ".join(measured) or "no checkpoints",
+        headline=headline.removeprefix("; "),
         why="Where the two readings differ, attention follows the scores: a block says nothing of how pure its copy is"
         if checks and not all(checks.values())
         else "",

@@ -22,6 +22,7 @@ from figures._instruments import (
     shown,
     spread,
 )
+from figures.known_conditions import FROZEN_COPIES, by_family
 from figures.panels import absent, lettered
 from figures.rows import Row
 from figures.verdict import Verdict, judged
@@ -114,8 +115,11 @@ def verdict(results: Results) -> Verdict:
     """Trained models: aligned pairs carry the score, and pairs explain it."""
     groups = [(setting, rows) for setting, rows in seeds_shown(results["lag_pairs"]) if setting.trained]
     checks = {
-        f"{setting.words}: aligned pairs carry {LEAST_ALIGNED:.0%} of the explained score, R2 >= {LEAST_R2}": all(
-            row["success"] and row["aligned_share"] >= LEAST_ALIGNED and row["r2"] >= LEAST_R2 for row in rows
+        f"{setting.words}: aligned pairs carry {LEAST_ALIGNED:.0%} of the explained score, R2 >= {LEAST_R2}": by_family(
+            setting.family,
+            all(row["success"] and row["aligned_share"] >= LEAST_ALIGNED and row["r2"] >= LEAST_R2 for row in rows),
+            otherwise=FROZEN_COPIES,
+            found=seeds_in_words(rows),
         )
         for setting, rows in groups
     }

@@ -18,9 +18,10 @@ from figures._instruments import (
     only,
     shape_text,
 )
+from figures.known_conditions import by_family, runs_that_meet
 from figures.panels import PRIORS_IN_SHORT, absent, lettered
 from figures.rows import Row, lengths_of
-from figures.verdict import Verdict, judged
+from figures.verdict import Check, Verdict, judged
 from interp.plotting import OVERLAP_COLOURS, OVERLAP_NAMES
 from models.families import find_family
 
@@ -211,21 +212,24 @@ def name_of(row: Row) -> str:
 
 def verdict(results: Results) -> Verdict:
     """Trained models: the law gives the masses, and they are where the paper says."""
-    checks: dict[str, bool] = {}
+    checks: dict[str, bool | Check] = {}
     measured: list[str] = []
     thin: list[str] = []
     for setting in SETTINGS:
         fitted, failed = split(all_of(results["overlap_mass"], setting))
         if not setting.trained or not (fitted or failed):
             continue
-        checks[f"{setting.words}: a law fits every model ({len(failed)} without)"] = not failed
+        total = len(fitted) + len(failed)
+        checks[f"{setting.words}: a law fits every model ({len(failed)} without)"] = Check(
+            passed=not failed, found=f"none in {len(failed)} of {total}", where=runs_that_meet(len(fitted), total)
+        )
         if not fitted:
             measured.append(f"{setting.words}: no law fits any of {len(failed)} models")
             continue
         beyond = [row for row in fitted if row["largest_gap"] > LARGEST_GAP]
-        checks[
-            f"{setting.words}: mass within {LARGEST_GAP} of the law ({len(beyond)} of {len(fitted)} beyond)"
-        ] = not beyond
+        checks[f"{setting.words}: mass within {LARGEST_GAP} of the law ({len(beyond)} of {len(fitted)} beyond)"] = (
+            by_family(setting.family, not beyond, otherwise=runs_that_meet(len(fitted) - len(beyond), len(fitted)))
+        )
         partial = [masses(row, predicted=False)["partial"] for row in fitted]
         if setting.prior == "independent" and setting.bos:
             elsewhere = [1 - row["bos"] - masses(row, predicted=False)["full"] for row in fitted]

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from figures import _attention as panels
 from figures import _circuit as circuit
+from figures.known_conditions import FIXED_READOUT, FROZEN_COPIES
 from figures.rows import Row, nearest
-from figures.verdict import Verdict
+from figures.verdict import Check, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,7 +101,7 @@ def caption(results: dict[str, list[Row]]) -> str:
 
 def verdict(results: dict[str, list[Row]]) -> Verdict:
     rows = rows_of(results)
-    checks: dict[str, bool] = {}
+    checks: dict[str, bool | Check] = {}
     measured, why = [], []
     for name, row in rows.items():
         measured.append(f"{name}: {circuit.masses_in_words(row)}")
@@ -124,7 +125,11 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
             if distance is None:
                 why.append(f"{name} was shown another sequence than the construction, so they are not compared")
                 continue
-            checks[f"{name}: the construction's attention, within {circuit.ALIKE}"] = distance <= circuit.ALIKE
+            checks[f"{name}: the construction's attention, within {circuit.ALIKE}"] = Check(
+                passed=distance <= circuit.ALIKE,
+                found=f"total variation {distance:.2f}",
+                where=FIXED_READOUT if name == "nobos_trained" else FROZEN_COPIES,
+            )
             measured.append(f"{name}: total variation from the construction's attention {distance:.3f}")
     if "nobos_trained" in rows:
         gap = rows["nobos_trained"]["readout_moves"]

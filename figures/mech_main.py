@@ -12,8 +12,9 @@ import numpy as np
 
 from figures import _attention as panels
 from figures import _circuit as circuit
+from figures.known_conditions import FROZEN_COPIES, READ_FROM_SCORES, by_family
 from figures.rows import Row
-from figures.verdict import Verdict
+from figures.verdict import Check, Verdict
 from models.families import PAPER, find_family
 
 if TYPE_CHECKING:
@@ -136,16 +137,26 @@ def caption(results: dict[str, list[Row]]) -> str:
 
 def verdict(results: dict[str, list[Row]]) -> Verdict:
     found = panels.families_of(results)
-    checks: dict[str, bool] = {}
+    checks: dict[str, bool | Check] = {}
     measured, why = [], []
     for family, row in found.items():
-        checks[f"{family}: each copy head puts at least {circuit.SHARP} on its lag"] = circuit.copies_are_sharp(row)
-        checks[f"{family}: full over partial over no match, key by key"] = circuit.is_ordered(row)
-        checks[f"{family}: at least {circuit.SPREAD} on full and on partial matches"] = circuit.spreads(row)
+        checks[f"{family}: each copy head puts at least {circuit.SHARP} on its lag"] = by_family(
+            family, circuit.copies_are_sharp(row), otherwise=FROZEN_COPIES, found=circuit.copies_in_words(row)
+        )
+        checks[f"{family}: full over partial over no match, key by key"] = by_family(
+            family, circuit.is_ordered(row), otherwise=""
+        )
+        checks[f"{family}: at least {circuit.SPREAD} on full and on partial matches"] = by_family(
+            family, circuit.spreads(row), otherwise=""
+        )
         parts = [circuit.copies_in_words(row), f"last query {circuit.masses_in_words(row)}"]
         if row["match_weight"] is not None:
-            checks[f"{family}: aligned blocks hold at least {circuit.ALIGNED} of W_A"] = circuit.is_aligned(row)
-            checks[f"{family}: lag-1 block above lag-2 block"] = circuit.lag_1_leads(row)
+            checks[f"{family}: aligned blocks hold at least {circuit.ALIGNED} of W_A"] = Check(
+                passed=circuit.is_aligned(row), found=circuit.blocks_in_words(row), where=FROZEN_COPIES
+            )
+            checks[f"{family}: lag-1 block above lag-2 block"] = Check(
+                passed=circuit.lag_1_leads(row), found=circuit.blocks_in_words(row), where=READ_FROM_SCORES
+            )
             parts.append(circuit.blocks_in_words(row))
         measured.append(f"{family}: {', '.join(parts)}")
         if note := circuit.block_note(row):

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from figures import _attention as panels
 from figures import _circuit as circuit
+from figures.known_conditions import FIXED_READOUT, FROZEN_COPIES
 from figures.rows import Row, nearest
-from figures.verdict import Verdict
+from figures.verdict import Check, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,11 +54,17 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         return circuit.verdict_of({}, measured=())
     gap = row["readout_moves"]
     checks = {
-        f"each copy head puts at least {circuit.SHARP} on its lag": circuit.copies_are_sharp(row),
-        f"aligned blocks hold at least {circuit.ALIGNED} of W_A": circuit.is_aligned(row),
+        f"each copy head puts at least {circuit.SHARP} on its lag": Check(
+            passed=circuit.copies_are_sharp(row), found=circuit.copies_in_words(row), where=FROZEN_COPIES
+        ),
+        f"aligned blocks hold at least {circuit.ALIGNED} of W_A": Check(
+            passed=circuit.is_aligned(row), found=circuit.blocks_in_words(row), where=FROZEN_COPIES
+        ),
         "mass on full and on partial matches": circuit.spreads(row),
         "full over partial over no match, key by key": circuit.is_ordered(row),
-        "the attention alone makes the prediction": gap <= circuit.SPREAD,
+        "the attention alone makes the prediction": Check(
+            passed=gap <= circuit.SPREAD, found=f"the readout moves {gap:.2f}", where=FIXED_READOUT
+        ),
     }
     measured = [
         circuit.copies_in_words(row),

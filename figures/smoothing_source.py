@@ -20,9 +20,10 @@ from figures._instruments import (
     shown,
     spread,
 )
+from figures.known_conditions import FIXED_READOUT
 from figures.panels import absent, lettered
 from figures.rows import Row
-from figures.verdict import Verdict, judged
+from figures.verdict import Check, Verdict, judged
 from interp.plotting import SOURCE_COLOURS, SOURCE_NAMES
 
 if TYPE_CHECKING:
@@ -213,21 +214,24 @@ def floored_alone(rows: list[Row]) -> float:
 
 def verdict(results: Results) -> Verdict:
     """Whether the source that the paper names is the one that is missed most."""
-    checks: dict[str, bool] = {}
-    measured, surprises = [], []
+    checks: dict[str, bool | Check] = {}
+    measured, surprises, headline = [], [], ""
     for setting, rows in seeds_shown(results["smoothing_source"]):
         row = rows[0]
         every = [costs_of(one) for one in rows]
         costs = every[0]
         named = "bos" if setting.prior == "independent" and setting.bos else "partial"
         most = max(costs, key=lambda source: costs[source])
-        checks[f"{setting.words}: the largest cost is that of switching off {SOURCES[named][0]}"] = all(
-            max(one, key=lambda source: one[source]) == named for one in every
+        checks[f"{setting.words}: the largest cost is that of switching off {SOURCES[named][0]}"] = Check(
+            passed=all(max(one, key=lambda source: one[source]) == named for one in every),
+            found=f"{SOURCES[most][0]} {rise_text(costs[most])} nats, {SOURCES[named][0]} {rise_text(costs[named])}",
+            where=FIXED_READOUT if most == "readout" else "",
         )
         words = ", ".join(f"{SOURCES[source][0]} {rises_text([one[source] for one in every])}" for source in costs)
         uniform = [one["readout_uniform"] for one in rows if one["readout_uniform"] is not None]
         words += f", uniform share of the readout {spread(uniform, '.1%')}" if uniform else ""
         if not setting.bos:
+            headline = f"without BOS, parts in the smoothing: {shares_text(row)}"
             words += f"; {parts_text(row)}" + (f" (seed {row['subject']['seed']})" if len(rows) > 1 else "")
         measured.append(f"{setting.words}{f' ({len(rows)} seeds)' if len(rows) > 1 else ''}: {words}")
         if most == "readout":
@@ -240,6 +244,7 @@ def verdict(results: Results) -> Verdict:
     return judged(
         checks,
         measured=f"rise of KL when switched off alone, in nats: {told}" if told else "no model was measured",
+        headline=headline,
         why=". ".join(surprises),
     )
 
@@ -255,15 +260,19 @@ def rises_text(changes: list[float]) -> str:
     return words[0] if words[0] == words[-1] else f"{words[0]} to {words[-1]}"
 
 
-def parts_text(row: Row) -> str:
-    """Each source's part in the whole rise, and how far that split hangs on the floor."""
-    parts = [
+def shares_text(row: Row) -> str:
+    """Each source's part in the whole rise."""
+    return ", ".join(
         f"{SOURCES[source][0]} {part['share']:.0%}"
         for source in SOURCES
         if (part := share(row, source)) is not None and part["share"] is not None
-    ]
+    )
+
+
+def parts_text(row: Row) -> str:
+    """Each source's part in the whole rise, and how far that split hangs on the floor."""
     whole = row["switched"][-1]
     return (
-        f"parts (Shapley) in the whole rise of {whole['change']:.2f} nats: {', '.join(parts)}, a split that depends on "
+        f"parts (Shapley) in the whole rise of {whole['change']:.2f} nats: {shares_text(row)}, a split that depends on "
         f"the floor of KL, which is needed in {whole['floored']:.0%} of sequences with everything off"
     )

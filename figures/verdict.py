@@ -66,8 +66,8 @@ def judged(
 ) -> Verdict:
     """holds if every requirement is met, does not hold here if none is, and holds where its condition says otherwise.
 
-    The condition is the one given, or else those of the failed checks; where none is known, that only the
-    requirements that were met are asked for.
+    The condition is the one given, or else those of the failed checks together; a failed check that knows none is
+    named as not asked for.
 
     >>> found = judged(
     ...     {"copies are sharp": True, "betas agree": Check(passed=False, found="3.1, 2.7", where="there is a BOS")},
@@ -82,9 +82,9 @@ def judged(
     failed = {name: check for name, check in made.items() if not check.passed}
     word: Word = "holds" if not failed else "does not hold here" if len(failed) == len(made) else "holds where"
     if word == "holds where" and not condition:
-        met = "; ".join(name for name in made if name not in failed)
-        wheres = {check.where for check in failed.values()}
-        condition = f"only this is asked: {met}" if "" in wheres else _once(check.where for check in failed.values())
+        unknown = "; ".join(name for name, check in failed.items() if not check.where)
+        known = [check.where for check in failed.values() if check.where]
+        condition = " and ".join(dict.fromkeys([*known, *([f"this is not asked: {unknown}"] if unknown else [])]))
     return Verdict(
         word=word,
         condition=condition if word == "holds where" else "",

@@ -15,9 +15,9 @@ is the orthogonal sum of
     rest       what is left: its rows, its columns and its diagonal sum to zero
 
 The softmax over keys does not see the constant and the query part: every block of the stream sums to one, so they add
-the same number to all keys. That is the gauge. So b = 0 is never tested, only the distance from span{I, J}:
-`residual_share` is the share of squared norm outside it, `visible_residual_share` the same once the gauge is fixed,
-that is (key + rest) / (identity + key + rest).
+the same number to all keys; of the key parts of one key lag it sees the sum. That is the gauge. So b = 0 is never
+tested, only the distance from span{I, J}: `residual_share` is the share of squared norm outside it,
+`visible_residual_share` is (key + rest) / (identity + key + rest) once the gauge is fixed.
 
 Routes (`block_routes` says how they work)
     weights   W_A itself: exact, for construction and disentangled models. Its blocks belong to copy heads; which head
@@ -132,16 +132,11 @@ class BlockMap:
 
     @property
     def largest_residual(self) -> float:
-        """The largest entry of any block outside span{I, J} once the gauge is fixed, in the unit of the scores.
-
-        The scores see only the sum of the key parts of blocks with one key lag: each block is given the mean.
-        """
+        """The largest entry of any block outside span{I, J} once the gauge is fixed, in the unit of the scores."""
         vocab = self.blocks.shape[-1]
-        equality = np.eye(vocab) - 1 / vocab
-        seen = self.blocks - self.blocks.mean(axis=-1, keepdims=True)  # without the constant and the query's part
-        outside = seen - self.identity[..., None, None] * equality
-        key = outside.mean(axis=-2, keepdims=True)
-        return float(np.abs(outside - key + key.mean(axis=0, keepdims=True)).max())
+        seen = shared_key_parts(self.blocks)
+        seen -= seen.mean(axis=-1, keepdims=True)  # the constant and the query's part
+        return float(np.abs(seen - self.identity[..., None, None] * (np.eye(vocab) - 1 / vocab)).max())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,12 +297,18 @@ def decompose(block: Float[np.ndarray, "vocab vocab"]) -> dict[str, float]:
     }
 
 
+def shared_key_parts(blocks: Array) -> Array:
+    """[block, block, vocab, vocab] with the key parts of one key lag shared evenly, which changes no score."""
+    key = blocks.mean(axis=-2, keepdims=True) - blocks.mean(axis=(-2, -1), keepdims=True)
+    return np.asarray(blocks - key + key.mean(axis=0, keepdims=True))
+
+
 def aligned_parts(blocks: Float[np.ndarray, "block block vocab vocab"]) -> tuple[list[float], float]:
     """The identity coefficients of the aligned blocks (r-1, r), and these blocks' part of the visible squared norm.
 
     What the softmax does not see (the gauge) is left out on both sides.
     """
-    parts = [[decompose(block) for block in row] for row in blocks]
+    parts = [[decompose(block) for block in row] for row in shared_key_parts(blocks)]
     visible = np.array([[_visible(cell) for cell in row] for row in parts])
     beta = [parts[lag - 1][lag]["identity"] for lag in range(1, len(parts))]
     total = float(visible.sum())
@@ -368,8 +369,9 @@ def _decomposed(route: Route, found: FoundBlocks, *, relabelings: Array, exhaust
 
     squared = grid("squared_norm")
     whole = np.where(squared > NOTHING * squared.sum(), squared, np.nan)
-    residual = grid("key_part") + grid("rest_part")
-    visible = np.array([[_visible(cell) for cell in row] for row in parts])
+    seen = [[decompose(block) for block in row] for row in shared_key_parts(found.blocks)]
+    residual = np.array([[cell["key_part"] + cell["rest_part"] for cell in row] for row in seen])
+    visible = np.array([[_visible(cell) for cell in row] for row in seen])
     unknown = np.full((size, size), np.nan)
     tests = [[permutation_test(block, relabelings, exhaustive=exhaustive) for block in row] for row in found.blocks]
     return BlockMap(
@@ -381,7 +383,7 @@ def _decomposed(route: Route, found: FoundBlocks, *, relabelings: Array, exhaust
         norm=np.sqrt(squared),
         identity_share=grid("identity_part") / whole,
         constant_share=grid("constant_part") / whole,
-        residual_share=(grid("query_part") + residual) / whole,
+        residual_share=(grid("query_part") + grid("key_part") + grid("rest_part")) / whole,
         visible_residual_share=residual / np.where(visible > NOTHING * visible.sum(), visible, np.nan),
         weight_share=visible / (visible.sum() if visible.sum() > 0 else np.nan),
         p_value=np.array(tests),

@@ -136,7 +136,7 @@ def test_a_condition_stands_with_holds_where_and_with_no_other_word():
     with pytest.raises(ValueError, match="condition"):
         Verdict(word="holds", measured="0.5", condition="T < 64")
     asked = judged({"sharp": True, "equal": False, "small": Check(passed=False, where="T < 64")}, measured="0.5")
-    assert asked.condition == "only this is asked: sharp"
+    assert asked.condition == "T < 64 and this is not asked: equal"
 
 
 def test_foreign_page_is_kept(tmp_path):

@@ -1,0 +1,70 @@
+"""The table of claims is made from what figures say; README has it in that form."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from analyses.command import read_entries
+from figures import claims, cli
+from figures.verdict import WORDS, Check, judged
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+@pytest.fixture
+def results(tmp_path):
+    checks = {"a": True, "b": Check(passed=False, where="|V| < 6")}
+    verdict = judged(checks, measured="1 of 2; and more", headline="1 of 2")
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "lag_asymmetry.json").write_text(json.dumps({"verdict": vars(verdict)}))
+    return tmp_path
+
+
+def test_every_claim_has_a_figure():
+    assert set(claims.CLAIMS) <= set(read_entries(cli.FOLDER, marker="LABEL"))
+
+
+def test_the_table_says_what_the_figures_say(results, capsys):
+    assert cli.main(["claims", "--results", str(results)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + len(claims.CLAIMS)
+    own = next(line for line in lines if "`lag_asymmetry`" in line)
+    assert own.endswith("| holds where \\|V\\| < 6 | 1 of 2 |")
+    assert sum("not drawn" in line for line in lines) == len(claims.CLAIMS) - 1
+
+
+def test_the_table_goes_between_the_marks(results, tmp_path, capsys):
+    file = tmp_path / "page.md"
+    file.write_text(f"before\n{claims.BEGIN}\nold\n{claims.END}\nafter\n")
+    for _ in range(2):  # the second time changes nothing
+        assert cli.main(["claims", "--results", str(results), "--write", str(file)]) == 0
+        text = file.read_text()
+        assert text.startswith(f"before\n{claims.BEGIN}\n{claims.HEAD[0]}")
+        assert text.endswith(f"{claims.END}\nafter\n")
+        assert "old" not in text
+    file.write_text("no marks")
+    assert cli.main(["claims", "--results", str(results), "--write", str(file)]) == 2
+    assert "once each" in capsys.readouterr().err
+    assert file.read_text() == "no marks"
+
+
+def test_no_results_is_one_line(tmp_path, capsys):
+    assert cli.main(["claims", "--results", str(tmp_path)]) == 2
+    assert "figures reproduce" in capsys.readouterr().err
+
+
+def test_readme_has_the_form_that_the_command_makes():
+    text = README.read_text()
+    table = text[text.index(claims.BEGIN) : text.index(claims.END)].splitlines()[1:]
+    assert tuple(table[:2]) == claims.HEAD
+    assert len(table) == 2 + len(claims.CLAIMS)
+    for line, (name, claim) in zip(table[2:], claims.CLAIMS.items(), strict=True):
+        assert line.startswith(f"| {claim} (`{name}`) | ")
+        said, number = re.split(r"(?<!\\)\|", line)[2:4]
+        assert any(said.strip().startswith(word) for word in WORDS)
+        assert number.strip()
+    assert "holds in part" not in text
