@@ -124,11 +124,16 @@ def test_the_frozen_parts_of_every_shipped_run_are_bit_equal_to_their_start(name
 def test_the_largest_residual_does_not_see_the_gauge():
     model = ip.construct(order=2, vocab=3, length=12, beta=(2.0, 1.0), kappa=1.0)
     assert identity_blocks(model)["weights"].largest_residual == pytest.approx(0.0, abs=1e-6)
+    tokens = torch.randint(3, (16, 12), generator=torch.Generator().manual_seed(0))
+    laws = ip.predict(model, tokens)
     weight = model.match_attention.W_Q.data[0]
     key = np.array([0.5, -0.2, -0.3], dtype=np.float32)
     for sign, block in ((1, 0), (-1, 1)):  # key parts that cancel in every score
         weight[3 * block : 3 * block + 3, 3:6] += sign * torch.from_numpy(key)
-    assert identity_blocks(model)["weights"].largest_residual == pytest.approx(0.0, abs=1e-6)
+    moved = identity_blocks(model)["weights"]
+    assert moved.largest_residual == pytest.approx(0.0, abs=1e-6)
+    assert moved.worst_residual == pytest.approx(0.0, abs=1e-6)
+    torch.testing.assert_close(ip.predict(model, tokens), laws)
     weight[0, 3] += 0.9  # one entry, which the scores do see
     assert identity_blocks(model)["weights"].largest_residual > 0.2
 

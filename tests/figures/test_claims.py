@@ -39,21 +39,23 @@ def test_the_table_says_what_the_figures_say(results, capsys):
 
 def test_the_table_goes_between_the_marks(results, tmp_path, capsys):
     file = tmp_path / "page.md"
-    file.write_text(f"before\n{claims.BEGIN}\nold\n{claims.END}\nafter\n")
+    file.write_text(f"before\n{claims.BEGIN}\nthe former one\n{claims.END}\nafter\n")
     for _ in range(2):  # the second time changes nothing
         assert cli.main(["claims", "--results", str(results), "--write", str(file)]) == 0
         text = file.read_text()
         assert text.startswith(f"before\n{claims.BEGIN}\n{claims.HEAD[0]}")
         assert text.endswith(f"{claims.END}\nafter\n")
-        assert "old" not in text
+        assert "the former one" not in text
     file.write_text("no marks")
-    assert cli.main(["claims", "--results", str(results), "--write", str(file)]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["claims", "--results", str(results), "--write", str(file)])
     assert "once each" in capsys.readouterr().err
     assert file.read_text() == "no marks"
 
 
 def test_no_results_is_one_line(tmp_path, capsys):
-    assert cli.main(["claims", "--results", str(tmp_path)]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["claims", "--results", str(tmp_path)])
     assert "figures reproduce" in capsys.readouterr().err
 
 
