@@ -67,7 +67,8 @@ def test_readme_has_the_form_that_the_command_makes():
     assert tuple(table[:2]) == claims.HEAD
     assert len(table) == 2 + len(claims.SHOWN)
     for line, name in zip(table[2:], claims.SHOWN, strict=True):
-        assert line.startswith(f"| {CLAIMS[name].sentence} (`{name}`) | ")
+        claim = CLAIMS[name].sentence.replace("|", "\\|")
+        assert line.startswith(f"| {claim} (`{name}`) | ")
         said, number = re.split(r"(?<!\\)\|", line)[2:4]
         assert any(said.strip().startswith(word) for word in WORDS)
         assert number.strip()
