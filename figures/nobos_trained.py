@@ -53,7 +53,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     if row is None:
         return circuit.verdict_of({}, measured=())
     gap = row["readout_moves"]
-    checks = {
+    checks: dict[str, bool | Check] = {
         f"each copy head puts at least {circuit.SHARP} on its lag": Check(
             passed=circuit.copies_are_sharp(row), found=circuit.copies_in_words(row), where=FROZEN_COPIES
         ),
