@@ -3,12 +3,14 @@
     python -m benchmarks.scan                       GPT-2-small's shape, random weights, 16 sequences of 254 tokens
     python -m benchmarks.scan --json                one JSON object
     python -m benchmarks.scan --layers 4 --heads 4 --width 64 --vocab 100      a smaller model
+    python -m benchmarks.scan --ways patterns last                             some of the ways
 
-Each way runs in a process of its own, on one thread, twice; the second round counts. `patterns` is `run_with_cache` of
-the attention patterns of all layers, without readout and logits. `scores` also caches the scores, which a scan reads,
-too. `last` and `all` are `scan_heads` at the last query and at every query. `head by head` is what the scan replaces: a
-capture and a fit for each head, measured on `--sampled` heads and scaled up. Seconds are of the process. `memory` is
-what the process holds at its peak beyond the model and the libraries (`nothing`). Ratios are to `patterns`.
+Each way runs in a process of its own, on one thread, first on short sequences, which do not count. `patterns` is
+`run_with_cache` of the attention patterns of all layers, without readout and logits. `scores` also caches the scores,
+which a scan reads, too. `last` and `all` are `scan_heads` at the last query and at every query. `head by head` is what
+the scan replaces: a capture and a fit for each head, measured on `--sampled` heads and scaled up. Seconds are of the
+process. `memory` is what the process holds at its peak beyond the model and the libraries (`nothing`). Ratios are to
+`patterns`.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from collections.abc import Callable
 from typing import Any
 
 ORDER, VOCAB = 2, 6
+WARM_UP = 8  # tokens
 WAYS = ("nothing", "patterns", "scores", "last", "all", "head by head")
 
 
@@ -84,17 +87,17 @@ def measure(way: str, options: argparse.Namespace) -> dict[str, Any]:
 
     model, tokens, task = make(options)
     sampled = min(options.sampled, options.layers * options.heads)
-    ways: dict[str, Callable[[], object]] = {
-        "nothing": lambda: None,
-        "patterns": lambda: cached(model, tokens, task, names=("hook_pattern",)),
-        "scores": lambda: cached(model, tokens, task, names=("hook_pattern", "hook_attn_scores")),
-        "last": lambda: ip.scan_heads(model, tokens, **task, query="last"),
-        "all": lambda: ip.scan_heads(model, tokens, **task, query="all"),
-        "head by head": lambda: head_by_head(model, tokens, task, sampled=sampled),
+    ways: dict[str, Callable[[Any], object]] = {
+        "nothing": lambda given: None,
+        "patterns": lambda given: cached(model, given, task, names=("hook_pattern",)),
+        "scores": lambda given: cached(model, given, task, names=("hook_pattern", "hook_attn_scores")),
+        "last": lambda given: ip.scan_heads(model, given, **task, query="last"),
+        "all": lambda given: ip.scan_heads(model, given, **task, query="all"),
+        "head by head": lambda given: head_by_head(model, given, task, sampled=sampled),
     }
-    for _ in range(2):
+    for given in (tokens[:, :WARM_UP], tokens):
         start = time.process_time()
-        ways[way]()
+        ways[way](given)
         seconds = time.process_time() - start
     if way == "head by head":
         seconds *= options.layers * options.heads / sampled
@@ -105,7 +108,7 @@ def measure(way: str, options: argparse.Namespace) -> dict[str, Any]:
 def measure_all(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Every way, each in a process of its own, and its ratios to `patterns`."""
     rows = []
-    for way in WAYS:
+    for way in ("nothing", "patterns", *(one for one in WAYS[2:] if one in options.ways)):
         command = [sys.executable, "-m", "benchmarks.scan", *sys.argv[1:], "--one", way]
         child = subprocess.run(
             command, check=True, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
@@ -133,6 +136,9 @@ def main() -> None:
         ("sampled", 6, "heads that are measured one by one"),
     ):
         parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{text} (default: %(default)s)")
+    parser.add_argument(
+        "--ways", nargs="+", choices=WAYS[1:], default=WAYS[1:], help="what to measure beside patterns (default: all)"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--one", choices=WAYS, help=argparse.SUPPRESS)
     options = parser.parse_args()
