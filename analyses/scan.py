@@ -67,10 +67,14 @@ def analyse(subject: Subject, options: Options) -> HeadScan:
 
 
 def page(result: HeadScan) -> str:
-    """The summary, and the table of the heads; of many heads those that have a role."""
+    """The summary, the table of the heads (of many heads those that have a role), and why a match head has no beta."""
+    from interp.circuit.circuit import head_name
+
     table = result.table()
     shown = [name for name in table.columns if name.startswith(SHOWN)]
     if len(table) > MOST_ROWS:
         table = table[table["role"] != "none"]
     rows = table[shown].round(3).to_string(index=False) if len(table) else "no head has a role"
-    return f"{result}\n\n{rows}"
+    doubts = [f"{head_name(at)}: {why}" for at in result.match_heads if (why := result.reasons[at[0]][at[1]])]
+    below = "\n\nno beta for a match head whose law is not to be trusted: " + "; ".join(doubts) if doubts else ""
+    return f"{result}\n\n{rows}{below}"

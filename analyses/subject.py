@@ -167,7 +167,7 @@ class Subject:
         seen = fit_scores(cap, source="attention", position=False)
         if not seen.success:
             return scored
-        return replace(seen, message=f"the law is that of the attention; of the scores {scored.message}")
+        return replace(seen, message=f"the law is that of the attention; {seen.message}")
 
     def trained_on(self, prior: Prior, *, length: int) -> bool:
         """Whether it was trained on this prior at this length."""

@@ -120,7 +120,11 @@ def test_results_can_be_printed_and_stored() -> None:
 
 @pytest.mark.parametrize(
     ("options", "batch", "message"),
-    [({}, 4, "4 sequences; votes need at least 10"), ({"draws": 0}, 20, "draws must be at least 1, got 0")],
+    [
+        ({}, 4, "4 sequences; votes need at least 10"),
+        ({"draws": 0}, 20, "draws must be an integer >= 1, got 0"),
+        ({"draws": [1]}, 20, "draws must be an integer"),
+    ],
 )
 def test_bad_input_gets_one_line(options: dict, batch: int, message: str) -> None:
     spec = PLANTS["two match heads"]

@@ -217,6 +217,8 @@ def test_random_weights_recover_nothing_by_matching(kind: str, tmp_path: Path) -
         ({"queries": "last"}, "queries must be 'trained' or list token indices, got 'last'"),
         ({"by_mask": "best"}, "by_mask must be 'fitted' or a score for each head and mask, got 'best'"),
         ({"by_mask": "fitted"}, "kappa was given beside by_mask='fitted'"),
+        ({"draws": [1]}, "draws must be an integer"),
+        ({"seed": [1]}, "seed must be an integer"),
         ({"queries": ["one"]}, "queries must be 'trained' or list token indices"),
         ({"by_mask": BY_MASK[:1]}, r"by_mask must be finite numbers of shape \[2, 4\], got \[1, 4\]"),
         ({"kappa": None}, "kappa is needed exactly where there is BOS"),
@@ -226,3 +228,5 @@ def test_random_weights_recover_nothing_by_matching(kind: str, tmp_path: Path) -
 def test_bad_calls_are_refused(circuit: ip.Circuit, tokens: torch.Tensor, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ip.replace_heads(circuit, tokens, **{"queries": QUERIES, "by_mask": BY_MASK, "kappa": KAPPAS, **options})
+    with pytest.raises(ValueError, match="1 sequences; losses need at least 2"):
+        ip.replace_heads(circuit, tokens[:1], queries=QUERIES)

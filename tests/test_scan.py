@@ -63,17 +63,19 @@ def test_exactly_the_planted_heads_are_named(name: str, noise: float) -> None:
 
 
 def test_random_weights_find_nothing() -> None:
-    """Fifty starts, at three scales of attention weights: no head is named in any of them."""
+    """Fifty starts, at three scales of attention weights, with BOS and without: no head is named in any of them."""
     tokens = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(3.0, 3.0)).sample(batch=40, length=39, seed=0).tokens
     most_explained = most_copied = 0.0
     for seed in range(50):
         model = random_transformer(seed, scale=(1.0, 5.0, 20.0)[seed % 3], rotary=seed % 2 == 1)
-        scan = ip.scan_heads(model, tokens, order=2, vocab=5, bos=5, query=[-1, -12])
+        order, bos = ((2, 5), (1, "first"))[seed % 4 > 1]
+        scan = ip.scan_heads(model, tokens, order=order, vocab=5, bos=bos, query=[-1, -12])
         assert set(roles(scan).values()) == {"none"}
-        assert scan.copy_heads == (None, None)
+        assert scan.copy_heads == (None,) * order
         assert scan.match_heads == ()
         assert not scan.success
-        assert scan.message == "no head copies lag 1; no head copies lag 2; no head matches"
+        lags = "".join(f"no head copies lag {lag}; " for lag in range(1, order + 1))
+        assert scan.message == f"{lags}no head matches"
         assert np.isnan(scan.beta).all()
         some = scan.nats > 0.02
         most_explained = max(most_explained, float(scan.nats_explained[some].max(initial=0.0)))
@@ -289,8 +291,15 @@ def test_results_can_be_printed_and_stored(decoys: ip.HeadScan) -> None:
         (lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, copy_lags=0), "copy_lags must be an integer >= 1"),
         (
             lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, copies=0.0),
-            "copies must be a share in .*, got 0.0",
+            "copies must be a finite number > 0, got 0.0",
         ),
+        (lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, copies=[0.2]), "copies must be a finite number"),
+        (lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, explains="all"), "explains must be a finite number"),
+        (lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, copy_lags=[1]), "copy_lags must be an integer >= 1"),
+        (lambda m, t: ip.scan_heads(m, t, order=2, vocab=[4]), "vocab must be an integer"),
+        (lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, bos="last"), "bos must be the id of the BOS token"),
+        (lambda m, t: ip.find_circuit(m, t, order=2, vocab=4, seed=[1]), "seed must be an integer"),
+        (lambda m, t: ip.find_circuit(m, t, order=2, vocab=4, scan="x"), "scan must be a HeadScan"),
         (lambda m, t: ip.scan_heads("model", t, order=2), "needs a HookedTransformer, got str"),
         (lambda m, t: ip.scan_heads(ip.Circuit(m, order=2, vocab=4), t, order=2), "order was given beside a Circuit"),
         (lambda m, t: ip.scan_heads(m, t.repeat(1, 2), order=2, vocab=4), "but the model's context holds 25"),

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
+from interp.arguments import Whole, count, seed_number
 from interp.circuit.circuit import Circuit, Head, as_circuit, head_name, heads_of
 from interp.circuit.edits import write_pattern
 from interp.circuit.runner import parts, run
@@ -124,7 +125,7 @@ class CopyingScores(NamedRows[HeadVote]):
 
 
 def copying_scores(
-    model: Any, tokens: Tokens, *, draws: int = DRAWS, seed: int = 0, checkpoint: str | None = None
+    model: Any, tokens: Tokens, *, draws: Whole = DRAWS, seed: Whole = 0, checkpoint: str | None = None
 ) -> CopyingScores:
     """Make each match head attend to single keys at the last query and see which symbols gain.
 
@@ -135,8 +136,7 @@ def copying_scores(
     array = circuit.check(tokens)
     if len(array) < MIN_SEQUENCES:
         raise ValueError(f"{len(array)} sequences; votes need at least {MIN_SEQUENCES} for their standard errors")
-    if draws < 1:
-        raise ValueError(f"draws must be at least 1, got {draws}")
+    draws, seed = count(draws, name="draws"), seed_number(seed)
     generator = torch.Generator().manual_seed(seed)
     votes = tuple(_vote(circuit, array, place, draws=draws, generator=generator) for place in circuit.match_heads)
     silent = [one.head for one in votes if not one.copies]

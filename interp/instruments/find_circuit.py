@@ -24,12 +24,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
+from interp.arguments import Whole, seed_number
 from interp.circuit.circuit import Circuit, Head, head_name
 from interp.circuit.edits import write_output
 from interp.circuit.runner import Hook, Hooks
@@ -119,8 +121,8 @@ def find_circuit(
     bos: Any = None,
     symbols: Any = None,
     query: Any = "last",
-    seed: int = 0,
-    scan: HeadScan | None = None,
+    seed: Whole = 0,
+    scan: Any = None,
 ) -> FoundCircuit:
     """The circuit that a scan shows, with evidence; the module's docstring says how it is chosen.
 
@@ -128,7 +130,9 @@ def find_circuit(
     draws the controls.
     """
     task = as_scanned(model, order=order, vocab=vocab, bos=bos, symbols=symbols)
-    array = task.check(tokens)
+    array, seed = task.check(tokens), seed_number(seed)
+    if not isinstance(scan, (HeadScan, NoneType)):
+        raise ValueError(f"scan must be a HeadScan, as scan_heads returns it, got {type(scan).__name__}")
     scan = scan_heads(task, array, query=query) if scan is None else scan
     if scan.order != task.order:
         raise ValueError(f"the scan is of order {scan.order}, the circuit of order {task.order}")

@@ -41,6 +41,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
+from interp.arguments import Whole, count, seed_number
 from interp.circuit.circuit import Circuit, Head, as_circuit, head_name, heads_of
 from interp.circuit.edits import write_pattern
 from interp.circuit.law import key_masks_at, law_pattern
@@ -57,6 +58,7 @@ Masks: TypeAlias = Int64[torch.Tensor, "batch query key"]
 Laws: TypeAlias = Sequence[tuple[Float[np.ndarray, " mask"], float | None]]  # scores by mask and kappa, for each head
 
 DRAWS = 3
+MIN_SEQUENCES = 2
 
 
 def replace_heads(
@@ -68,8 +70,8 @@ def replace_heads(
     kappa: Any = None,
     other_laws: Mapping[str, tuple[Any, Any]] | None = None,
     each: bool = False,
-    draws: int = DRAWS,
-    seed: int = 0,
+    draws: Whole = DRAWS,
+    seed: Whole = 0,
     checkpoint: str | None = None,
 ) -> ReplacedHeads:
     """Replace the circuit's match heads at the queries, and measure the losses of the tokens that follow them.
@@ -84,6 +86,9 @@ def replace_heads(
     circuit = as_circuit(model)
     circuit.require_match()
     array = circuit.check(tokens)
+    if len(array) < MIN_SEQUENCES:
+        raise ValueError(f"{len(array)} sequences; losses need at least {MIN_SEQUENCES} for their standard errors")
+    draws, seed = count(draws, name="draws", least=0), seed_number(seed)
     bench = _Bench(circuit, array, _positions(queries, array.shape[1], order=circuit.order), seed=seed)
     laws, notes = bench.laws(by_mask, kappa)
     others = [heads for _ in range(draws) if (heads := _others(circuit, bench.generator))]

@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from interp.arguments import Number, finite_number
 from interp.circuit.circuit import Circuit, Head
 from interp.circuit.queries import query_positions, untrained_note
 from interp.instruments.attention_fit import MAX_MASS_GAP, MIN_EXPLAINED, MIN_SEQUENCES, MUCH_EARLY, early_note
@@ -69,10 +70,10 @@ def scan_heads(
     bos: Any = None,
     symbols: Any = None,
     query: Any = "last",
-    copy_lags: int | None = None,
-    copies: float = COPIES,
-    explains: float = EXPLAINS,
-    min_explained: float = MIN_EXPLAINED,
+    copy_lags: Any = None,
+    copies: Number = COPIES,
+    explains: Number = EXPLAINS,
+    min_explained: Number = MIN_EXPLAINED,
     checkpoint: str | None = None,
 ) -> HeadScan:
     """Scan every head of a model in one forward pass; the module's docstring says what is measured.
@@ -82,9 +83,8 @@ def scan_heads(
     copies, explains and min_explained are the thresholds of the two roles and of trust.
     """
     circuit = as_scanned(model, order=order, vocab=vocab, bos=bos, symbols=symbols)
-    for name, value in (("copies", copies), ("explains", explains), ("min_explained", min_explained)):
-        if not 0 < value <= 1:
-            raise ValueError(f"{name} must be a share in (0, 1], got {value}")
+    shares = {"copies": copies, "explains": explains, "min_explained": min_explained}
+    limits = {name: finite_number(value, name=name, above=0, most=1.0) for name, value in shares.items()}
     array = circuit.check(tokens)
     if len(array) < MIN_SEQUENCES:
         raise ValueError(f"{len(array)} sequences; a scan needs at least {MIN_SEQUENCES} for its standard errors")
@@ -92,7 +92,7 @@ def scan_heads(
     lags = check_lags(max(COPY_LAGS, circuit.order) if copy_lags is None else copy_lags, length=array.shape[1])
     statistics = ScanStatistics(circuit, array, queries, lags=max(lags, circuit.order))
     statistics.gather()
-    fitter = LayerFitter(statistics, copies=copies, explains=explains, min_explained=min_explained)
+    fitter = LayerFitter(statistics, **limits)
     return assembled(
         fitter, note=untrained_note(queries, circuit, array.shape[1]), origin=provenance(checkpoint=checkpoint)
     )
