@@ -5,6 +5,8 @@ PYTHON      ?= python3
 JOBS        ?= 2
 PYTEST_ARGS ?=
 RESULTS     ?= results
+FUZZ        ?= 2000
+SECONDS     ?= inf
 
 VENV   := .venv
 LOG    := $(VENV)/install.log
@@ -25,7 +27,7 @@ export NO_MKDOCS_2_WARNING ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .NOTPARALLEL:
-.PHONY: help setup test lint types pytest reproduce docs benchmarks format clean
+.PHONY: help setup test lint types pytest reproduce docs fuzz benchmarks format clean
 .SECONDARY:
 
 help:  ## this list
@@ -83,6 +85,9 @@ pytest: setup  ## the tests and doctests, on JOBS processes
 docs: $(VENV)/.stamp-docs  ## the documentation, into build/docs
 	@$(RUN) -m mkdocs build --strict --quiet
 	@echo "Open build/docs/index.html."
+
+fuzz: setup  ## FUZZ odd inputs (default 2000), at most SECONDS long: nothing may crash, hang or lose a file
+	@$(RUN) -m tests.fuzz $(FUZZ) --seconds $(SECONDS)
 
 benchmarks: setup  ## every speed and memory claim, measured here
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(RUN) -m benchmarks.$$name || exit 1; done

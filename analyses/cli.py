@@ -37,11 +37,20 @@ from analyses.command import (
     Parser,
     failing_in_one_line,
     one_line,
+    path,
+    path_text,
     read_entries,
     say,
 )
 from analyses.documents import Document, Request, document_of, questions_of
-from analyses.files import check_directory, check_document_target, check_table_target, write_file
+from analyses.files import (
+    check_cache,
+    check_directory,
+    check_document_target,
+    check_table_target,
+    is_result,
+    write_file,
+)
 from analyses.keys import Weights, key_of
 from analyses.machine_code import remove_stale
 from analyses.options import CachedOptions, CheckpointOptions, Options, add_arguments, read_options
@@ -80,7 +89,7 @@ class Delivery:
         """Refuse, before any work, to write where something else lies."""
         tables = [self.csv] if self.csv is not None else []
         if self.out is not None:
-            check_directory(self.out)
+            check_directory(self.out, ours=is_result, overwrite=self.overwrite)
             check_document_target(self.out / f"{name}.json", key="analysis", name=name, overwrite=self.overwrite)
             tables += [self.out / f"{name}.csv", self.out / f"{name}_tidy.csv"]
         for table in tables:
@@ -111,6 +120,8 @@ def run(argv: list[str]) -> int:
     module = None if entry is ALL else load_module(entry)
     request, delivery = read_arguments(entry, module, rest)
     delivery.check(name)
+    if isinstance(request.options, CachedOptions) and not request.options.no_cache:
+        check_cache(request.options.cache, overwrite=delivery.overwrite)
     # Small matrices: more threads only wait for each other. Torch reads this when it is imported, later.
     os.environ["OMP_NUM_THREADS"] = "1"
     remove_stale()
@@ -155,6 +166,7 @@ def make_parser(entry: Entry, module: ModuleType | None) -> Parser:
             "checkpoints",
             metavar="CKPT",
             nargs="*",
+            type=path_text,
             help="a directory with config.json and model.safetensors, or file.py:function",
         )
         parser.add_argument(
@@ -162,12 +174,13 @@ def make_parser(entry: Entry, module: ModuleType | None) -> Parser:
             metavar="FILE.py:FUNCTION",
             action="append",
             default=[],
+            type=path_text,
             help="a function that returns a HookedTransformer or a Circuit; the same as giving it in place of CKPT",
         )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout, nothing else there")
-    parser.add_argument("--csv", metavar="FILE", type=Path, help="also write the table to FILE")
+    parser.add_argument("--csv", metavar="FILE", type=path, help="also write the table to FILE")
     parser.add_argument(
-        "--out", metavar="DIR", type=Path, help=f"also write {entry.name}.csv and {entry.name}.json into DIR"
+        "--out", metavar="DIR", type=path, help=f"also write {entry.name}.csv and {entry.name}.json into DIR"
     )
     parser.add_argument(
         "--overwrite",

@@ -1,34 +1,40 @@
-"""What the command lines share: one-line errors, listings read from the sources without importing them, option types.
+"""What the command lines of analyses and figures share: one-line errors, and listings read from the sources.
 
-`python -m analyses` and `python -m figures` both stand on this.
+Numbers, paths and how a command ends come from `models.command`, on which `python -m models` stands, too.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import contextlib
-import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
-from models.suggest import with_suggestion
-
-OK, FAILED, BAD_INPUT = 0, 1, 2
+from interp.outside import one_line as one_line
+from models.command import BAD_INPUT as BAD_INPUT
+from models.command import FAILED as FAILED
+from models.command import (
+    INTERRUPTED,
+    READER_GONE,
+    discard_output,
+    end_output,
+    error_line,
+    flush_output,
+    prepare_output,
+)
+from models.command import OK as OK
+from models.command import Parser as Parser
+from models.command import number as number
+from models.command import path as path
+from models.command import path_text as path_text
+from models.command import say as say
+from models.command import seed as seed
+from models.command import whole_number as whole_number
 
 
 class BadInput(Exception):
     """Something the user gave is wrong; the message is one line that says what."""
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, without the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(BAD_INPUT, f"error: {with_suggestion(message)} (see {self.prog} --help)\n")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,43 +72,23 @@ def read_entries(folder: Path, *, marker: str) -> dict[str, Entry]:
     return entries
 
 
-def whole_number(lowest: int) -> Callable[[str], int]:
-    """An argparse type: an integer that is at least `lowest`."""
-
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = lowest - 1
-        if value < lowest:
-            raise argparse.ArgumentTypeError(f"expected a whole number >= {lowest}, got {text!r}")
-        return value
-
-    return parse
-
-
 @contextlib.contextmanager
 def failing_in_one_line() -> Iterator[None]:
-    """Bad input leaves one line on stderr and exit code 2. Anything else is a bug and keeps its traceback."""
+    """Bad input, a full disk or too little memory leave one line on stderr and exit code 2.
+
+    Anything else is a bug and keeps its traceback.
+    """
+    prepare_output()
     try:
         yield
-        sys.stdout.flush()
-    except BadInput as error:
-        say(f"error: {one_line(error)}")
+        flush_output()
+    except BrokenPipeError:  # the reader, e.g. `head`, has gone: nothing is left to say
+        discard_output()
+        raise SystemExit(READER_GONE) from None
+    except (BadInput, OSError, MemoryError) as error:
+        say(error_line(error))
+        end_output()
         raise SystemExit(BAD_INPUT) from None
     except KeyboardInterrupt:
         say("interrupted")
-        raise SystemExit(130) from None
-    except BrokenPipeError:  # the reader, e.g. `head`, has gone: nothing is left to say
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(141) from None
-
-
-def one_line(message: object) -> str:
-    """The message with its line breaks folded."""
-    return " ".join(str(message).split())
-
-
-def say(line: str) -> None:
-    """One line on stderr."""
-    print(line, file=sys.stderr, flush=True)
+        raise SystemExit(INTERRUPTED) from None

@@ -2,58 +2,113 @@
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 from analyses.command import BadInput
+from interp.outside import one_line, read_json
+from interp.staging import new_file
+
+CACHED = re.compile(r"[\w-]+-[0-9a-f]{24}\.(json|npz)")  # what `analyses.cache` writes
+
+
+def check_regular(file: Path) -> None:
+    """Refuse a directory or a device, which a file must not replace, and a place below what is no directory."""
+    if file.is_dir():
+        raise BadInput(f"{file} is a directory, expected a file name")
+    if file.exists() and not file.is_file():
+        raise BadInput(f"{file} is no regular file: it is not replaced")
+    if any(one.exists() and not one.is_dir() for one in file.parents):
+        raise BadInput(f"{file}: a file is in the way of its directory")
 
 
 def check_table_target(file: Path, *, overwrite: bool) -> None:
     """Refuse to put a table where something else lies; an earlier table may be refreshed."""
-    if file.is_dir():
-        raise BadInput(f"{file} is a directory, expected a file name")
-    if file.exists() and not overwrite:
-        with file.open(errors="replace") as stream:
-            if not stream.readline().startswith("analysis,"):
-                raise BadInput(f"{file} is no table of an analysis; --overwrite replaces it")
+    check_regular(file)
+    if file.exists() and not overwrite and not _first_line(file).startswith("analysis,"):
+        raise BadInput(f"{file} is no table of an analysis; --overwrite replaces it")
 
 
 def check_document_target(file: Path, *, key: str, name: str, overwrite: bool) -> None:
     """Refuse to put a result where something else lies; one whose `key` says `name` may be refreshed."""
-    if file.is_dir():
-        raise BadInput(f"{file} is a directory, expected a file name")
+    check_regular(file)
     if file.exists() and not overwrite:
         try:
-            document = json.loads(file.read_text())
-        except (OSError, ValueError):
+            document = read_json(file)
+        except ValueError:
             document = None
         if not isinstance(document, dict) or document.get(key) != name:
             raise BadInput(f"{file} is no result of {name}; --overwrite replaces it")
 
 
-def check_directory(directory: Path) -> None:
-    """A directory, or a place where one can be made."""
-    if directory.exists() and not directory.is_dir():
-        raise BadInput(f"--out {directory}: a file is in the way, expected a directory")
+def check_directory(
+    directory: Path, *, ours: Callable[[Path], bool], overwrite: bool, option: str = "--out", hint: str = ""
+) -> None:
+    """A directory of our own files, or a place where one can be made; refused if it holds other things.
+
+    Hidden files, of which our own temporaries are some, are passed over.
+    """
+    try:
+        if directory.exists() and not directory.is_dir():
+            raise BadInput(f"{option} {directory}: a file is in the way, expected a directory")
+        if overwrite or not directory.is_dir():
+            return
+        other = sorted(one.name for one in directory.iterdir() if not one.name.startswith(".") and not ours(one))
+    except OSError as error:
+        raise BadInput(f"{option} {directory}: {error.strerror}") from error
+    if other:
+        more = f" and {len(other) - 1} more" if len(other) > 1 else ""
+        ways = hint or "give a fresh directory, or --overwrite to use this one"
+        raise BadInput(f"{option} {directory}: also holds {one_line(other[0])!r}{more}; {ways}")
+
+
+def is_result(file: Path) -> bool:
+    """Whether this is a table, a result, a picture with its JSON file, the page, a folder of figures or the cache."""
+    if file.is_dir():
+        return file.name in ("figures", "cache")
+    if file.suffix in (".pdf", ".png", ".svg"):
+        return file.with_suffix(".json").is_file()
+    if file.name in ("index.html", "timing.json"):
+        return True
+    if file.suffix == ".csv":
+        return _first_line(file).startswith("analysis,")
+    return file.suffix == ".json" and re.match(r"\s*\{\s*\"(analysis|figure)\":", _beginning(file)) is not None
+
+
+def is_cached(file: Path) -> bool:
+    """Whether this lies in a directory of the cache."""
+    return CACHED.fullmatch(file.name) is not None and not file.is_dir()
+
+
+def check_cache(directory: Path, *, overwrite: bool = False) -> None:
+    """A directory of the cache alone, or a place where one can be made."""
+    hint = "" if overwrite else "give another directory"
+    check_directory(directory, ours=is_cached, overwrite=overwrite, option="--cache", hint=hint)
+
+
+def _beginning(file: Path) -> str:
+    with file.open(errors="replace") as stream:
+        return stream.read(200)
+
+
+def _first_line(file: Path) -> str:
+    return _beginning(file).partition("\n")[0]
 
 
 def write_file(file: Path, content: str | bytes) -> None:
-    """Write all of it or nothing: a crash leaves the old file or the new one."""
-    data = content.encode() if isinstance(content, str) else content
+    """Write all of it or nothing: a crash or a full disk leaves the old file or the new one."""
+    check_regular(file)
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+        with new_file(file) as staging:
+            with staging.open("wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            staging.chmod(0o644)  # a temporary file is private
+            os.replace(staging, file)
     except OSError as error:
-        raise BadInput(f"cannot write {file}: {error.strerror}") from error
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).chmod(0o644)  # mkstemp makes private files
-        os.replace(temporary, file)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        raise BadInput(f"cannot write {file}: {error.strerror or one_line(error)}") from error

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from analyses.command import whole_number
+from analyses.command import number, path, seed, whole_number
 
 ROOT = Path(__file__).parent.parent
 ZOO = ROOT / "models" / "checkpoints"
@@ -152,7 +152,9 @@ def _reading(hint: Any, *, least: int | None, metavar: str | None) -> dict[str, 
         return {"choices": get_args(hint)}
     if get_origin(hint) is tuple:
         return {**_reading(get_args(hint)[0], least=least, metavar=metavar), "nargs": "+"}
-    return {"type": hint if least is None else whole_number(least), "metavar": metavar}
+    if hint is int:
+        return {"type": seed if metavar == "S" else whole_number(0 if least is None else least), "metavar": metavar}
+    return {"type": {float: number, Path: path}.get(hint, hint), "metavar": metavar}
 
 
 def _shown(default: Any) -> str:

@@ -11,8 +11,11 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from interp.outside import one_line
+
 WIDTH = 110  # of a page where the terminal is wider, or where there is none
 NARROWEST = 60  # a terminal narrower than this breaks lines by itself
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 NARROWEST_TEXT = 24  # a text column is wrapped to no less
 
 
@@ -106,7 +109,7 @@ def cell(value: Any) -> str:
         return "yes" if value else "NO"
     if isinstance(value, float):
         return f"{value:.4g}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.1e}"
-    return str(value)
+    return one_line(value)
 
 
 def cell_lines(text: str, width: int) -> list[str]:
@@ -134,7 +137,7 @@ def clipped(line: str, width: int | None = None) -> str:
 
 def heading(text: str) -> str:
     """The text, underlined."""
-    text = clipped(text)
+    text = clipped(one_line(text))
     return f"{text}\n{'-' * len(text)}"
 
 
@@ -149,10 +152,13 @@ def wrapped(note: str) -> str:
 
 
 def csv_text(name: str, rows: Sequence[dict[str, Any]]) -> str:
-    """The rows as CSV, with the analysis in the first column, so that a file says what it is."""
+    """The rows as CSV, with the analysis in the first column, so that a file says what it is.
+
+    A text that a spreadsheet would run as a formula gets an apostrophe in front, which spreadsheets do not show.
+    """
     import pandas as pd
 
-    table = pd.DataFrame(rows)
+    table = pd.DataFrame([{key: _harmless(value) for key, value in row.items()} for row in rows])
     if "analysis" in table.columns:
         table.insert(0, "analysis", table.pop("analysis"))
     else:
@@ -160,6 +166,10 @@ def csv_text(name: str, rows: Sequence[dict[str, Any]]) -> str:
     buffer = io.StringIO()
     table.to_csv(buffer, index=False, lineterminator="\n")
     return buffer.getvalue()
+
+
+def _harmless(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value
 
 
 def json_text(document: dict[str, Any]) -> str:

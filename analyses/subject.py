@@ -61,7 +61,7 @@ class Subject:
             raise ValueError(f"{path}: the model config must be a JSON object")
         # `load` checks the config in full, but needs torch; these are what `applies` and the chains rely on.
         for key, kind in (("family", str), ("order", int), ("vocab", int), ("length", int), ("bos", bool)):
-            if not isinstance(info.model.get(key), kind):
+            if type(info.model.get(key)) is not kind:
                 raise ValueError(
                     f"{path}: {key} in the model config must be {kind.__name__}, got {info.model.get(key)!r}"
                 )

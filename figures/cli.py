@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -41,18 +40,20 @@ from analyses.command import (
     Parser,
     failing_in_one_line,
     one_line,
+    path,
     read_entries,
     say,
     whole_number,
 )
 from analyses.documents import Document
-from analyses.files import check_directory
+from analyses.files import check_cache, check_directory, is_result
 from analyses.options import CACHE, ZOO
 from analyses.pool import run_jobs
 from analyses.report import clipped
 from figures import claims_table, drawing
 from figures.drawing import Drawn
 from figures.rows import BESIDE, only_beside, with_main
+from interp.outside import read_json
 from models.suggest import unknown
 
 FOLDER = Path(__file__).parent
@@ -109,7 +110,9 @@ def run(argv: list[str]) -> int:
     if name not in entries and name not in extra:
         raise BadInput(unknown("figure", name, [*entries, *extra]))
     order = read_arguments(entries.get(name) or extra[name], rest)
-    check_directory(order.out)
+    check_directory(order.out, ours=is_result, overwrite=order.overwrite)
+    if order.results is None:
+        check_cache(order.cache, overwrite=order.overwrite)
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ.setdefault("MPLBACKEND", "Agg")
     if name == REPRODUCE.name:
@@ -172,24 +175,24 @@ def make_parser(entry: Entry) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     out = Path("results") if entry in PAGES else Path("results/figures")
-    parser.add_argument("--out", metavar="DIR", type=Path, default=out, help="where to (default: %(default)s)")
+    parser.add_argument("--out", metavar="DIR", type=path, default=out, help="where to (default: %(default)s)")
     if entry is not EXPLORER:
         parser.add_argument(
             "--format", metavar="LIST", type=formats, default=("pdf", "png"), help="of pdf, png, svg (default: pdf,png)"
         )
     if entry is not REPRODUCE:
-        parser.add_argument("--results", metavar="DIR", type=Path, help="results of `python -m analyses ... --out DIR`")
+        parser.add_argument("--results", metavar="DIR", type=path, help="results of `python -m analyses ... --out DIR`")
     parser.add_argument(
         "--checkpoints",
         metavar="DIR",
-        type=Path,
+        type=path,
         default=Path(os.path.relpath(ZOO)),
         help="where to look for checkpoints (default: models/checkpoints)",
     )
     parser.add_argument(
         "--cache",
         metavar="DIR",
-        type=Path,
+        type=path,
         default=None if entry is REPRODUCE else CACHE,
         help="where results are kept, and read when they are known "
         f"(default: {'cache, in the directory of --out' if entry is REPRODUCE else CACHE})",
@@ -197,7 +200,7 @@ def make_parser(entry: Entry) -> Parser:
     parser.add_argument(
         "--jobs",
         metavar="N",
-        type=whole_number(1),
+        type=whole_number(1, 1024),
         default=os.cpu_count() or 1,
         help="processes that run analyses (default: one for each core)",
     )
@@ -291,15 +294,18 @@ def read_documents(names: Sequence[str], folder: Path) -> dict[str, Document | B
 
 def read_document(file: Path, name: str) -> Document:
     """One result."""
+    if not file.is_file():
+        raise BadInput(f"{file}: no such file; make it with python -m analyses {name} --out")
     try:
-        content = json.loads(file.read_text())
-    except OSError as error:
-        raise BadInput(f"{file}: {error.strerror}; make it with python -m analyses {name} --out") from error
+        content = read_json(file)
     except ValueError as error:
-        raise BadInput(f"{file}: not valid JSON ({error})") from error
+        raise BadInput(one_line(error)) from error
     if not isinstance(content, dict) or content.get("analysis") != name:
         raise BadInput(f"{file} is no result of the analysis {name}")
-    return Document(analysis=name, rows=content["rows"], provenance=content["provenance"])
+    rows, origin = content.get("rows"), content.get("provenance")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows) or not isinstance(origin, dict):
+        raise BadInput(f"{file}: a result has rows, a list of objects, and provenance, an object")
+    return Document(analysis=name, rows=rows, provenance=origin)
 
 
 def draw_all(
@@ -311,7 +317,8 @@ def draw_all(
     errors: list[str] = []
     for entry in chosen:
         try:
-            one = drawing.drawing_of(entry, documents, out=order.out, formats=order.formats)
+            with drawing.of_given_results(entry.name, given=order.results is not None):
+                one = drawing.drawing_of(entry, documents, out=order.out, formats=order.formats)
         except BadInput as error:
             if len(chosen) == 1:
                 raise
@@ -323,7 +330,12 @@ def draw_all(
             wanted.append(one)
         else:
             found[entry.name] = known
-    for job, drawn in run_jobs(drawing.draw, wanted, workers=order.jobs, what="figures"):
+    perform = drawing.draw if order.results is None else drawing.draw_given
+    for job, drawn in run_jobs(perform, wanted, workers=order.jobs, what="figures"):
+        if isinstance(drawn, BadInput):
+            errors.append(one_line(drawn))
+            say(f"error: {errors[-1]}")
+            continue
         found[job.figure] = drawn
         for note in drawn.record["missing"]:
             say(f"warning: {job.figure}: {one_line(note)}")

@@ -6,17 +6,18 @@ they come from, and a digest of all that shapes the picture: a figure whose dige
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analyses.cache import digest_of, picture_tree
-from analyses.command import BadInput, Entry
+from analyses.command import BadInput, Entry, one_line
 from analyses.files import check_document_target, write_file
 from analyses.report import json_text
 from figures.panels import MissingPanel
@@ -144,6 +145,27 @@ def draw(drawing: Drawing) -> Drawn:
     write_file(drawing.sidecar, json_text(record) + "\n")
     files = (*drawing.pictures, drawing.sidecar)
     return Drawn(files=files, record=record, png=contents.get("png"), new=True)
+
+
+def draw_given(drawing: Drawing) -> Drawn | BadInput:
+    """Draw the figure from results that were read from files; what they lack is said, and is no bug."""
+    try:
+        with of_given_results(drawing.figure, given=True):
+            return draw(drawing)
+    except BadInput as error:
+        return error
+
+
+@contextlib.contextmanager
+def of_given_results(figure: str, *, given: bool) -> Iterator[None]:
+    """An error in what draws results from files (`given`) means that the files do not hold what the figure draws."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, AssertionError, RuntimeError) as error:
+        if not given:
+            raise
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        raise BadInput(f"{figure}: the results do not hold what it draws ({reason})") from error
 
 
 def check_figure_target(name: str, *, out: Path, formats: Sequence[str], overwrite: bool) -> None:

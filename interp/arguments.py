@@ -22,6 +22,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
+from interp.outside import one_line as one_line
+from interp.outside import shown as shown
+
 if TYPE_CHECKING:
     import torch
 
@@ -131,20 +134,6 @@ def fits_memory(size: int, *, what: str, instead: str = "") -> None:
         raise ValueError(
             f"{what} would need {need}, more than {MAX_BYTES >> 30} GiB{f'; {instead}' if instead else ''}"
         )
-
-
-def shown(value: Any, *, most: int = 60) -> str:
-    """A value as an error message shows it: on one line, and cut where it is long."""
-    try:
-        text = one_line(repr(value))
-    except Exception as error:  # an integer of more digits than Python prints, an object that cannot be shown
-        text = f"{type(value).__name__} ({type(error).__name__})"
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def one_line(message: object) -> str:
-    """The message with its line breaks folded."""
-    return " ".join(str(message).split())
 
 
 def _scalar(value: Any) -> Any:

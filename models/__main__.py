@@ -16,30 +16,39 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
+from interp.outside import read_object, shown
+from models.command import (
+    BAD_INPUT,
+    INTERRUPTED,
+    READER_GONE,
+    Parser,
+    discard_output,
+    end_output,
+    error_line,
+    flush_output,
+    number,
+    number_list,
+    path,
+    positive_number,
+    prepare_output,
+    say,
+    seed,
+    whole_number,
+)
 from models.families import FAMILIES
 from models.protocols import PROTOCOLS
 from models.spec import SAVE_SECONDS, RunSpec, make_spec
-from models.suggest import with_suggestion
 
 ROOT = Path(__file__).parent
 CHECKPOINTS = ROOT / "checkpoints"
 STUDIES = ROOT / "studies"
-BAD_INPUT, INTERRUPTED, READER_GONE = 2, 130, 141
-
 
 TRAIN_EXAMPLES = """examples:
   python -m models train --family disentangled --prior hierarchical:5,5 --bos --length 64 --out runs/a
   python -m models train --prior hierarchical:5,5 --bos --length 64 --freeze copies,readout --init hard --out runs/b
   python -m models train --prior independent:1 --no-bos --length 64 --init "copy(5)" --readout logit --out runs/c"""
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, without the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(BAD_INPUT, f"error: {with_suggestion(message)} (see {self.prog} --help)\n")
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
@@ -51,18 +60,20 @@ def main(argv: list[str] | None = None) -> int:
         os.environ.setdefault(name, "1")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     options = parser().parse_args(_attach_negative_lists(sys.argv[1:] if argv is None else argv))
+    prepare_output()
     try:
         code = int(options.command(options))
-        sys.stdout.flush()
+        flush_output()
         return code
     except BrokenPipeError:  # the reader, e.g. `head`, has gone: nothing is left to say
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return READER_GONE
-    except (ValueError, RuntimeError, OSError) as error:
-        print(f"error: {_one_line(error)}", file=sys.stderr)
+    except (ValueError, RuntimeError, OSError, MemoryError) as error:
+        say(error_line(error))
+        end_output()
         return BAD_INPUT
     except KeyboardInterrupt:
-        print("interrupted; --resume goes on from the last save", file=sys.stderr)
+        say("interrupted; --resume goes on from the last save")
         return INTERRUPTED
 
 
@@ -97,22 +108,22 @@ def add_train(commands: Commands) -> None:
         metavar="KIND[:NUMBERS]",
         help="hierarchical[:ETA,...[:ETA0]] or independent[:ALPHA,...] (default: %(default)s)",
     )
-    train.add_argument("--order", type=int, default=2, help="k (default 2)")
-    train.add_argument("--vocab", type=int, default=5, help="|V| (default 5)")
+    train.add_argument("--order", type=whole_number(1), default=2, help="k (default 2)")
+    train.add_argument("--vocab", type=whole_number(2), default=5, help="|V| (default 5)")
     train.add_argument("--bos", action=argparse.BooleanOptionalAction, default=True, help="a BOS token (default: yes)")
-    train.add_argument("--length", type=int, default=64, help="tokens per sequence, T (default 64)")
-    train.add_argument("--seed", type=int, default=0)
+    train.add_argument("--length", type=whole_number(2), default=64, help="tokens per sequence, T (default 64)")
+    train.add_argument("--seed", type=seed, default=0)
     train.add_argument("--protocol", choices=list(PROTOCOLS), default="annealed")
-    train.add_argument("--steps", type=int, help="instead of the protocol's number")
-    train.add_argument("--learning-rate", type=float, help="instead of the protocol's rate")
-    train.add_argument("--batch", type=int, help="sequences per step (default 32)")
+    train.add_argument("--steps", type=whole_number(1), help="instead of the protocol's number")
+    train.add_argument("--learning-rate", type=positive_number, help="instead of the protocol's rate")
+    train.add_argument("--batch", type=whole_number(1), help="sequences per step (default 32)")
     train.add_argument("--target", choices=["token", "law"], help="a sampled next token, or the urn's law of it")
     add_factors(train)
     train.add_argument("--snapshots", action="store_true", help="keep checkpoints at log-spaced steps")
     train.add_argument(
-        "--spec", type=Path, metavar="FILE", help="a run's description as JSON, instead of the options above"
+        "--spec", type=path, metavar="FILE", help="a run's description as JSON, instead of the options above"
     )
-    train.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the checkpoint goes")
+    train.add_argument("--out", type=path, required=True, metavar="DIR", help="where the checkpoint goes")
     train.add_argument("--resume", action="store_true", help="go on with the run in DIR, or start it")
     add_save_argument(train)
     train.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
@@ -154,12 +165,12 @@ def add_factors(train: argparse.ArgumentParser) -> None:
 
 def add_construct(commands: Commands) -> None:
     construct = commands.add_parser("construct", help="write a construction with given beta and kappa")
-    construct.add_argument("--order", type=int, default=2)
-    construct.add_argument("--vocab", type=int, default=5)
-    construct.add_argument("--length", type=int, default=64)
+    construct.add_argument("--order", type=whole_number(1), default=2)
+    construct.add_argument("--vocab", type=whole_number(2), default=5)
+    construct.add_argument("--length", type=whole_number(2), default=64)
     construct.add_argument("--beta", type=number_list, required=True, help="one number per lag, e.g. 2.7,1.2")
-    construct.add_argument("--kappa", type=float, help="the score of BOS; without it the model has no BOS")
-    construct.add_argument("--out", type=Path, required=True, metavar="DIR")
+    construct.add_argument("--kappa", type=number, help="the score of BOS; without it the model has no BOS")
+    construct.add_argument("--out", type=path, required=True, metavar="DIR")
     construct.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
     construct.set_defaults(command=construct_one)
 
@@ -174,11 +185,12 @@ def add_sweep(commands: Commands) -> None:
         help="local: a process per run, one per core; here: this process, without a start-up per run; ray: a cluster",
     )
     sweep.add_argument("--address", help="of an existing Ray cluster (default: start or find one here)")
-    sweep.add_argument("--jobs", type=int, help="processes at once (default: one per core)")
+    sweep.add_argument("--jobs", type=whole_number(1, 1024), help="processes at once (default: one per core)")
     sweep.add_argument("--only", metavar="TEXT", help="only runs whose name contains TEXT")
     sweep.add_argument("--without", metavar="TEXT", help="leave out runs whose name contains TEXT")
-    sweep.add_argument("--out", type=Path, metavar="DIR", help="where the runs go (default: models/checkpoints)")
+    sweep.add_argument("--out", type=path, metavar="DIR", help="where the runs go (default: models/checkpoints)")
     add_save_argument(sweep)
+    sweep.add_argument("--overwrite", action="store_true", help="let --out be a directory that holds other things")
     sweep.add_argument("--dry-run", action="store_true", help="list the runs and what is left to do")
     sweep.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
     sweep.set_defaults(command=sweep_study)
@@ -186,8 +198,9 @@ def add_sweep(commands: Commands) -> None:
 
 def add_zoo(commands: Commands) -> None:
     zoo = commands.add_parser("zoo", help="the table of the checkpoints, measured where it is not known")
-    zoo.add_argument("--checkpoints", type=Path, default=CHECKPOINTS, metavar="DIR")
+    zoo.add_argument("--checkpoints", type=path, default=CHECKPOINTS, metavar="DIR")
     zoo.add_argument("--write", action="store_true", help="write it to README.md and zoo.json beside the checkpoints")
+    zoo.add_argument("--overwrite", action="store_true", help="let --write replace files that it did not make")
     zoo.add_argument("--json", action="store_true", help="print the rows as one JSON object")
     zoo.set_defaults(command=show_zoo)
 
@@ -195,18 +208,11 @@ def add_zoo(commands: Commands) -> None:
 def add_save_argument(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--save-seconds",
-        type=float,
+        type=positive_number,
         default=SAVE_SECONDS,
         metavar="S",
         help=f"save the state this often, at least (default {SAVE_SECONDS:g})",
     )
-
-
-def number_list(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected numbers separated by commas, got {text!r}") from None
 
 
 def show_everything(options: argparse.Namespace) -> int:
@@ -222,23 +228,24 @@ def show_everything(options: argparse.Namespace) -> int:
     found = find_checkpoints(CHECKPOINTS)
     print(f"\nCheckpoints ({len(found)} in models/checkpoints; the table: python -m models zoo)")
     groups: dict[str, list[str]] = {}
-    for path in found:
-        relative = path.relative_to(CHECKPOINTS)
+    for place in found:
+        relative = place.relative_to(CHECKPOINTS)
         groups.setdefault(str(relative.parent), []).append(relative.name)
     for group, names in groups.items():
         print(f"  {group:34} {' '.join(names)}")
     for zoo in find_zoos(CHECKPOINTS):
-        place = f"models/checkpoints/{zoo.relative_to(CHECKPOINTS)}"
-        print(f"\n{len(find_checkpoints(zoo))} more in {place} (the table: python -m models zoo --checkpoints {place})")
+        below = f"models/checkpoints/{zoo.relative_to(CHECKPOINTS)}"
+        print(f"\n{len(find_checkpoints(zoo))} more in {below} (the table: python -m models zoo --checkpoints {below})")
     return 0
 
 
 def train_one(options: argparse.Namespace) -> int:
     if options.spec is not None:
+        description = read_object(options.spec)
         try:
-            spec = RunSpec.from_dict(json.loads(options.spec.read_text()))
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{options.spec}: not valid JSON ({error})") from None
+            spec = RunSpec.from_dict(description)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{options.spec}: {error}") from None
     else:
         spec = make_spec(
             family=options.family,
@@ -296,7 +303,7 @@ def train_one(options: argparse.Namespace) -> int:
 def construct_one(options: argparse.Namespace) -> int:
     import interp as ip
 
-    if options.out.exists():
+    if options.out.exists() or options.out.is_symlink():
         raise ValueError(f"{options.out}: already there; choose another --out")
     model = ip.construct(
         order=options.order, vocab=options.vocab, length=options.length, beta=options.beta, kappa=options.kappa
@@ -310,13 +317,17 @@ def construct_one(options: argparse.Namespace) -> int:
 
 
 def sweep_study(options: argparse.Namespace) -> int:
-    from models.sweep import load_study, sweep
+    from models.sweep import check_sweep_target, load_study, sweep
 
-    runs = load_study(options.study, studies=STUDIES, out=options.out or CHECKPOINTS)
+    path(options.study)  # a name or a path: what no file system can hold is neither
+    out = options.out or CHECKPOINTS
+    runs = load_study(options.study, studies=STUDIES, out=out)
+    if not options.dry_run and not options.overwrite:
+        check_sweep_target(out, runs)
     if options.only:
         runs = [run for run in runs if options.only in run.name]
         if not runs:
-            raise ValueError(f"no run of {options.study} has {options.only!r} in its name")
+            raise ValueError(f"no run of {options.study} has {shown(options.only)} in its name")
     if options.without:
         runs = [run for run in runs if options.without not in run.name]
         if not runs:
@@ -335,7 +346,7 @@ def sweep_study(options: argparse.Namespace) -> int:
 def show_zoo(options: argparse.Namespace) -> int:
     from models.zoo import zoo_command
 
-    return zoo_command(options.checkpoints, write=options.write, as_json=options.json)
+    return zoo_command(options.checkpoints, write=options.write, as_json=options.json, overwrite=options.overwrite)
 
 
 def _attach_negative_lists(argv: list[str]) -> list[str]:
@@ -347,10 +358,6 @@ def _attach_negative_lists(argv: list[str]) -> list[str]:
         else:
             attached.append(word)
     return attached
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 if __name__ == "__main__":

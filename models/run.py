@@ -28,8 +28,10 @@ from safetensors.numpy import load_file, save_file
 from tqdm import tqdm
 
 from interp.divergence import Divergence, kl_divergence
-from interp.hooked.checkpoint import load, read_info, replace_directory, save
+from interp.hooked.checkpoint import check_replaceable, load, read_info, replace_directory, save
+from interp.outside import read_object
 from interp.results import jsonable
+from interp.staging import new_directory, new_file
 from models.families import find_family
 from models.spec import SAVE_SECONDS, RunSpec
 from models.trainers import Trainer, make_trainer
@@ -189,7 +191,7 @@ def _save_state(
     divergence: Divergence | None = None,
 ) -> None:
     arrays, rest = trainer.dump()
-    staging = Path(tempfile.mkdtemp(prefix=".state.", suffix=".new", dir=work))
+    staging = new_directory(work / "state")
     try:
         save_file(arrays, staging / "arrays.safetensors")
         document = {"spec": spec.to_dict(), "trainer": rest, "seconds": seconds, "status": status}
@@ -208,18 +210,22 @@ def _restore(trainer: Trainer, spec: RunSpec, work: Path) -> float:
     if not state.is_dir():
         return 0.0
     try:
-        document = json.loads((state / "state.json").read_text())
+        document = read_object(state / "state.json", any_size=True)
         arrays = load_file(state / "arrays.safetensors")
-    except (OSError, ValueError, SafetensorError) as error:
+        started = RunSpec.from_dict(document["spec"]).to_dict()
+        status, rest, spent = document["status"], document["trainer"], float(document["seconds"])
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise RunError(f"{state}: cannot be read ({error}); remove {work} to start anew") from error
-    started = RunSpec.from_dict(document["spec"]).to_dict()
     if started != spec.to_dict():
         different = [name for name, value in spec.to_dict().items() if started[name] != value]
         raise RunError(f"{work}: was started with other settings ({', '.join(different)}); use another --out")
-    if document["status"] == "diverged":
+    if status == "diverged":
         raise RunError(f"{work}: this run diverged; use another --out and other settings")
-    trainer.restore(arrays, document["trainer"])
-    return float(document["seconds"])
+    try:
+        trainer.restore(arrays, rest)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise RunError(f"{state}: does not fit this run ({error}); remove {work} to start anew") from error
+    return spent
 
 
 def _check_start(spec: RunSpec, out: Path, work: Path, *, resume: bool) -> None:
@@ -230,6 +236,11 @@ def _check_start(spec: RunSpec, out: Path, work: Path, *, resume: bool) -> None:
             raise AlreadyFinished(f"{out}: already finished")
         raise RunError(f"{out}: holds a finished run with other settings; use another --out")
     try:
+        check_replaceable(out.resolve())  # before anything is created beside it
+    except ValueError as error:
+        raise RunError(str(error)) from None
+    _check_work(work)
+    try:
         work.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=work) as probe:
             probe.write(b"0" * 4096)
@@ -238,6 +249,16 @@ def _check_start(spec: RunSpec, out: Path, work: Path, *, resume: bool) -> None:
     need = 64 << 20
     if (free := shutil.disk_usage(work).free) < need:
         raise RunError(f"{out}: only {free >> 20} MiB free on the disk, a run wants at least {need >> 20} MiB")
+
+
+def _check_work(work: Path) -> None:
+    """Refuse a work directory that is none of ours, before anything is put into it."""
+    if work.exists() and not work.is_dir():
+        raise RunError(f"{work}: a file is in the way of the run's work directory; use another --out")
+    ours = {"state", "snapshots", "lock", "log.jsonl", "log.new"}
+    other = [one.name for one in work.iterdir() if one.name not in ours and one.name[0] != "."] if work.is_dir() else []
+    if other:
+        raise RunError(f"{work}: also holds {sorted(other)[0]!r}, which no run has made; use another --out")
 
 
 class AlreadyFinished(RunError):
@@ -272,15 +293,15 @@ def _trim_log(work: Path, step: int) -> None:
     if not file.exists():
         return
     kept = []
-    for line in file.read_text().splitlines():
+    for line in file.read_text(errors="replace").splitlines():
         try:
             if json.loads(line)["step"] <= step:
                 kept.append(line + "\n")
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, TypeError):
             continue
-    staging = file.with_suffix(".new")
-    staging.write_text("".join(kept))
-    os.replace(staging, file)
+    with new_file(file) as staging:
+        staging.write_text("".join(kept))
+        os.replace(staging, file)
 
 
 def _snapshot_path(work: Path, step: int) -> Path:

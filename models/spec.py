@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from interp.arguments import count, finite_number, fits_memory, seed_number
+from interp.outside import shown
 from models.families import Family, find_family
 from models.kappa import KappaRule
 from models.protocols import PROTOCOLS, Protocol
@@ -51,21 +53,19 @@ class RunSpec:
     bos_vector: str = ""
 
     def __post_init__(self) -> None:
+        _check_types(self)
         find_family(self.family)
         if self.protocol not in PROTOCOLS:
             raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {self.protocol!r}")
         if self.target not in ("token", "law"):
             raise ValueError(f"target must be token or law, got {self.target!r}")
-        for name in ("steps", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 < self.learning_rate < float("inf"):
-            raise ValueError(f"learning_rate must be a finite number > 0, got {self.learning_rate}")
         self.build_prior().concentrations()  # a bad description, or a prior that has no urn to train on
         if self.length <= self.prior["order"]:
             raise ValueError(f"length must exceed the order {self.prior['order']}, got {self.length}")
-        if self.seed < 0:
-            raise ValueError(f"seed must be >= 0, got {self.seed}")
+        positions = self.length + self.bos
+        width = positions if not find_family(self.family).blocks else self.prior["vocab"] * (self.prior["order"] + 1)
+        fits_memory(8 * self.batch * positions * width, what=f"a batch of {self.batch} sequences of {self.length}")
+        fits_memory(8 * positions**2, what=f"a model of length {self.length}")
         _check_factors(self)
 
     @property
@@ -98,6 +98,8 @@ class RunSpec:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunSpec:
         """The strict inverse of `to_dict`. Runs made before a factor was there have what the family then had."""
+        if not isinstance(values, dict):
+            raise ValueError(f"a run's description must be an object, got {shown(values)}")
         known = {field.name for field in fields(cls)}
         old = {"freeze": "", "kappa": "free", "symmetrise": False}
         if isinstance(values.get("family"), str):
@@ -109,6 +111,20 @@ class RunSpec:
             odd = sorted(set(values) ^ known)
             raise ValueError(f"a run's description has an unknown or missing key: {', '.join(odd)}")
         return cls(**values)
+
+
+def _check_types(spec: RunSpec) -> None:
+    """Each field of its own type, and numbers within their limits; a whole number may stand for a rate."""
+    for name in ("family", "protocol", "target", "init", "readout", "freeze", "kappa", "bos_vector"):
+        if not isinstance(getattr(spec, name), str):
+            raise ValueError(f"{name} must be a text, got {shown(getattr(spec, name))}")
+    for name in ("bos", "snapshots", "symmetrise"):
+        if not isinstance(getattr(spec, name), bool):
+            raise ValueError(f"{name} must be true or false, got {shown(getattr(spec, name))}")
+    for name in ("steps", "batch", "length"):
+        object.__setattr__(spec, name, count(getattr(spec, name), name=name))
+    object.__setattr__(spec, "seed", seed_number(spec.seed))
+    object.__setattr__(spec, "learning_rate", finite_number(spec.learning_rate, name="learning_rate", above=0))
 
 
 def _check_factors(spec: RunSpec) -> None:
@@ -175,8 +191,11 @@ def make_spec(
 
     `prior` is a description, or a text such as hierarchical:5,5, which needs `order` and `vocab`.
     """
+    for name, text in (("protocol", protocol), ("family", family)):
+        if not isinstance(text, str):
+            raise ValueError(f"{name} must be a text, got {shown(text)}")
     if protocol not in PROTOCOLS:
-        raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {protocol!r}")
+        raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {shown(protocol)}")
     base = PROTOCOLS[protocol]
     kind = find_family(family)
     return RunSpec(

@@ -23,17 +23,20 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
-import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from interp.outside import read_toml, shown
 from models.families import find_family
 from models.spec import SAVE_SECONDS, RunSpec, make_spec
 
@@ -58,6 +61,9 @@ NOT_SENT = [
     "*.run",
     "*.pyc",
 ]
+MAX_RUNS = 10_000  # of a study
+MAX_CELL = 100
+CELL = re.compile("[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +77,7 @@ class PlannedRun:
 
 def study_summaries(studies: Path) -> dict[str, str]:
     """Name and one-line summary of every shipped study."""
-    return {file.stem: _read(file).get("summary", "") for file in sorted(studies.glob("*.toml"))}
+    return {file.stem: str(read_toml(file).get("summary", "")) for file in sorted(studies.glob("*.toml"))}
 
 
 def load_study(study: str, *, studies: Path, out: Path) -> list[PlannedRun]:
@@ -80,15 +86,22 @@ def load_study(study: str, *, studies: Path, out: Path) -> list[PlannedRun]:
     if not file.suffix:
         file = studies / f"{study}.toml"
     if not file.is_file():
+        study = shown(study)[1:-1]
         raise ValueError(f"no study {study!r}; there are {', '.join(study_summaries(studies))}, or give a .toml file")
-    document = _read(file)
+    document = read_toml(file)
     if unknown := sorted(set(document) - {"summary", "runs"}):
         raise ValueError(f"{file}: unknown key {unknown[0]}; a study has summary and [[runs]]")
-    runs = []
-    for number, entry in enumerate(document.get("runs", []), start=1):
+    runs: list[PlannedRun] = []
+    entries = document.get("runs", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError(f"{file}: runs must be [[runs]] tables, got {shown(entries)}")
+    for number, entry in enumerate(entries, start=1):
+        wanted = math.prod(len(value) for value in entry.values() if isinstance(value, list))
+        if len(runs) + wanted > MAX_RUNS:
+            raise ValueError(f"{file}: run {number} stands for {wanted} runs; a study may have {MAX_RUNS}")
         for values in _combinations(entry):
-            cell = values.pop("cell", "")
             try:
+                cell = _cell(values.pop("cell", ""))
                 spec = make_spec(**values)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{file}: run {number}: {error}") from None
@@ -96,10 +109,26 @@ def load_study(study: str, *, studies: Path, out: Path) -> list[PlannedRun]:
             runs.append(PlannedRun(name=name, spec=spec, out=out / name))
     if not runs:
         raise ValueError(f"{file}: the study has no [[runs]]")
-    names = [run.name for run in runs]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    counted = Counter(run.name for run in runs)
+    if twice := sorted(name for name, times in counted.items() if times > 1):
         raise ValueError(f"{file}: two runs would be written to {twice[0]}")
     return runs
+
+
+def check_sweep_target(out: Path, runs: list[PlannedRun]) -> None:
+    """Refuse an output directory that holds other things than checkpoints, before anything is created in it."""
+    from models.zoo import CACHE_FILE, TABLE_FILE, find_checkpoints, find_zoos
+
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise ValueError(f"--out {out}: a file is in the way, expected a directory")
+    known = {CACHE_FILE, TABLE_FILE, *(run.out.relative_to(out).parts[0] for run in runs)}
+    for one in sorted(out.iterdir()):
+        if one.name in known or one.name.startswith("."):
+            continue
+        if not one.is_dir() or not (one.suffix == ".run" or find_checkpoints(one) or find_zoos(one)):
+            raise ValueError(f"--out {out}: also holds {one.name!r}; give a fresh directory, or --overwrite to use it")
 
 
 def run_name(spec: RunSpec) -> str:
@@ -271,8 +300,12 @@ def _combinations(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield dict(zip(names, values, strict=True))
 
 
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{file}: not valid TOML ({error})") from None
+def _cell(text: Any) -> str:
+    """The folder of an entry's runs: a plain name, or several with slashes between them, below the output directory."""
+    if text == "":
+        return ""
+    if not isinstance(text, str) or not CELL.fullmatch(text) or len(text) > MAX_CELL:
+        raise ValueError(
+            f"cell must be at most {MAX_CELL} letters, digits, dots, dashes, underscores and slashes, got {shown(text)}"
+        )
+    return text

@@ -17,12 +17,17 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from interp.outside import MAX_FOLDERS, read_json
+from interp.staging import new_file
+
 STUDIES = Path(__file__).parent / "studies"
 CACHE_FILE, TABLE_FILE = "zoo.json", "README.md"
+CONFIG_FILE, PREVIOUS = "config.json", ".previous"  # as `interp.hooked.checkpoint` names them
 HELD_OUT_SEQUENCES, HELD_OUT_SEED = 20_000, 2_000_003
 GAINED = 0.005  # of its KL: what counts as a gain by five times the steps
 COLUMNS = (
@@ -37,21 +42,44 @@ def find_checkpoints(root: Path) -> list[Path]:
 
     Snapshots and work directories are not among them, nor what belongs to another zoo below this one.
     """
-    others = find_zoos(root)
-    found = [file.parent for file in root.rglob("config.json") if not any(part.endswith(".run") for part in file.parts)]
-    return sorted(
-        (path for path in found if not any(other in path.parents for other in others)),
-        key=_reading_order,
-    )
+    found = [folder for folder, files in _folders(root, into_zoos=False) if CONFIG_FILE in files]
+    return sorted(found, key=_reading_order)
 
 
 def find_zoos(root: Path) -> list[Path]:
     """The zoos below `root`, itself not counted: folders with measurements of their own."""
-    return sorted(file.parent for file in root.rglob(CACHE_FILE) if file.parent != root)
+    return sorted(folder for folder, files in _folders(root, into_zoos=True) if CACHE_FILE in files and folder != root)
 
 
-def zoo_command(root: Path, *, write: bool, as_json: bool) -> int:
+def _folders(root: Path, *, into_zoos: bool) -> Iterator[tuple[Path, list[str]]]:
+    """The folders below `root` with the names of their files; work directories and hidden folders are passed over.
+
+    A hidden folder is a temporary of a save, which is no checkpoint even if it is whole. Where a save was killed
+    between its two renames, the checkpoint is there under its own name for `load`, and so it is here.
+    """
+    seen = 0
+    for place, folders, files in os.walk(root):
+        seen += 1
+        if seen > MAX_FOLDERS:
+            raise ValueError(f"{root}: more than {MAX_FOLDERS} folders below it; name one nearer to the checkpoints")
+        for name in folders:
+            if name.startswith(".") and name.endswith(PREVIOUS):
+                target = Path(place) / name[1 : -len(PREVIOUS)]
+                if not target.exists() and (Path(place) / name / CONFIG_FILE).is_file():
+                    yield target, [CONFIG_FILE]
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and not name.endswith(".run"))
+        if not into_zoos and CACHE_FILE in files and Path(place) != root:
+            folders[:] = []
+            continue
+        yield Path(place), files
+
+
+def zoo_command(root: Path, *, write: bool, as_json: bool, overwrite: bool = False) -> int:
     """Print the table of the checkpoints, or write it to README.md beside them, and the measurements to zoo.json."""
+    if not root.is_dir():
+        raise ValueError(f"{root}: no such directory")
+    if write and not overwrite:
+        _check_targets(root)
     rows = zoo_rows(root, write=write)
     if not rows:
         raise ValueError(f"{root}: no checkpoints there; `python -m models sweep zoo` trains them")
@@ -83,9 +111,9 @@ def zoo_rows(root: Path, *, write: bool = False) -> list[dict[str, Any]]:
     from models.run import is_finished
 
     file = root / CACHE_FILE
-    known: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    known = _known(file)
     rows = {}
-    finished = [path for path in find_checkpoints(root) if is_finished(path)]
+    finished = [path for path in find_checkpoints(root) if is_finished(path) and _is_described(path)]
     for path in tqdm(finished, desc="measuring", disable=None):
         name = str(path.relative_to(root))
         read = [path, *([sister] if (sister := _shorter(path)) else [])]
@@ -96,6 +124,37 @@ def zoo_rows(root: Path, *, write: bool = False) -> list[dict[str, Any]]:
     if write and rows and rows != known:
         _replace(file, json.dumps(rows, indent=1) + "\n")
     return [{column: row.get(column) for column in COLUMNS} for row in rows.values()]
+
+
+def _known(file: Path) -> dict[str, Any]:
+    """The measurements that are kept; none where the file is not there or is not ours."""
+    try:
+        found = read_json(file)
+    except ValueError:
+        return {}
+    rows = found.items() if isinstance(found, dict) else []
+    return {name: row for name, row in rows if isinstance(row, dict) and {"digest", *COLUMNS[:11]} <= set(row)}
+
+
+def _check_targets(root: Path) -> None:
+    """Refuse to replace a page or measurements that this command did not write."""
+    page, kept = root / TABLE_FILE, root / CACHE_FILE
+    if page.exists() and "python -m models zoo" not in page.read_text(errors="replace"):
+        raise ValueError(f"{page}: not a page of this command; --overwrite replaces it")
+    if kept.exists() and not _known(kept):
+        raise ValueError(f"{kept}: holds no measurements of this command; --overwrite replaces it")
+
+
+def _is_described(path: Path) -> bool:
+    """Whether the training record says what was trained; one from elsewhere may call itself finished, too."""
+    from models.run import recorded_spec
+
+    try:
+        recorded_spec(path)
+    except (ValueError, TypeError, KeyError) as error:
+        print(f"warning: {path} is left out: {' '.join(str(error).split())}", file=sys.stderr)
+        return False
+    return True
 
 
 def measure(path: Path, name: str) -> dict[str, Any]:
@@ -208,7 +267,7 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in rows:
         cells = [
-            f"`{row['checkpoint']}`",
+            _cell(row["checkpoint"]),
             row["protocol"],
             row["target"],
             f"{row['steps']:,}",
@@ -223,6 +282,12 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _cell(name: str) -> str:
+    """A checkpoint's name as code; what would end the cell or the code is written as an entity."""
+    plain = "".join(one if one.isprintable() and one not in "`|<>&" else f"&#{ord(one)};" for one in name)
+    return f"`{name}`" if plain == name else plain
 
 
 def _shorter(path: Path) -> Path | None:
@@ -242,7 +307,7 @@ def _longer_markdown(rows: list[dict[str, Any]]) -> str:
             continue
         before = row["kl"] - row["change"]
         cells = [
-            f"`{row['checkpoint'].removesuffix('_long')}`",
+            _cell(row["checkpoint"].removesuffix("_long")),
             f"{before:.4f}",
             f"{row['kl']:.4f}",
             f"{row['change']:+.5f} ± {row['change_stderr']:.5f}",
@@ -254,9 +319,10 @@ def _longer_markdown(rows: list[dict[str, Any]]) -> str:
 
 
 def _replace(file: Path, text: str) -> None:
-    staging = file.with_name(f".{file.name}.new")
-    staging.write_text(text)
-    os.replace(staging, file)
+    with new_file(file) as staging:
+        staging.write_text(text)
+        staging.chmod(0o644)  # a temporary file is private
+        os.replace(staging, file)
 
 
 def _reading_order(path: Path) -> tuple[str, int, str]:

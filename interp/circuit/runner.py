@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import torch
 from jaxtyping import Float, Int64
 
+from interp.arguments import switch
 from interp.circuit import last_query
 from interp.circuit.circuit import Circuit, as_circuit, heads_of
 from interp.circuit.last_query import Hook as Hook
@@ -37,9 +38,10 @@ def predict(
     """
     circuit = as_circuit(model)
     array = circuit.check(tokens)
-    if every_position:
-        return every_law(circuit, array)[0]
-    return laws(circuit, array)
+    found = every_law(circuit, array)[0] if switch(every_position, name="every_position") else laws(circuit, array)
+    if not torch.isfinite(found).all():
+        raise ValueError("the model's prediction is not finite: its weights are too large for its precision")
+    return found
 
 
 def runs_short(circuit: Circuit) -> bool:

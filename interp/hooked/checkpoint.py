@@ -13,12 +13,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interp.outside import as_path, one_line, read_object
 from interp.results import jsonable
+from interp.staging import new_directory
 
 if TYPE_CHECKING:
     import torch
@@ -65,10 +66,10 @@ def write_directory(path: str | os.PathLike[str], document: dict[str, Any], tens
     """Write a checkpoint's two files so that they appear together or not at all."""
     from safetensors.torch import save_file
 
-    target = Path(path).resolve()  # through links: the directory itself is replaced
-    _check_replaceable(target)
+    target = _checked_path(path).resolve()  # through links: the directory itself is replaced
+    check_replaceable(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent))
+    staging = new_directory(target)
     try:
         save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, staging / TENSOR_FILE)
         (staging / CONFIG_FILE).write_text(json.dumps(document, indent=2, allow_nan=False, default=jsonable) + "\n")
@@ -129,16 +130,14 @@ def fill_parameters(model: torch.nn.Module, directory: Path, *, kind: str) -> No
 
 def read_info(path: str | os.PathLike[str]) -> CheckpointInfo:
     """`config.json` alone, checked: quick, without torch."""
-    directory = _resolve(Path(path))
+    directory = _resolve(_checked_path(path))
     file = directory / CONFIG_FILE
     if not file.is_file():
         raise CheckpointError(f"{directory}: not a checkpoint, it has no {CONFIG_FILE}")
     try:
-        document = json.loads(file.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{file}: not valid JSON ({error})") from error
-    if not isinstance(document, dict):
-        raise CheckpointError(f"{file}: expected a JSON object, got {type(document).__name__}")
+        document = read_object(file)
+    except ValueError as error:
+        raise CheckpointError(str(error)) from None
     if document.get("format") not in (FORMAT, CIRCUIT_FORMAT):
         raise CheckpointError(f"{file}: format is {document.get('format')!r}, expected {FORMAT!r}")
     if not isinstance(document.get("training"), (dict, type(None))):
@@ -197,6 +196,13 @@ def _previous(target: Path) -> Path:
     return target.parent / f".{target.name}.previous"
 
 
+def _checked_path(path: str | os.PathLike[str]) -> Path:
+    try:
+        return as_path(path)
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(one_line(error)) from None
+
+
 def _resolve(path: Path) -> Path:
     if path.is_dir():
         return path
@@ -207,7 +213,8 @@ def _resolve(path: Path) -> Path:
     raise CheckpointError(f"{path}: no such checkpoint")
 
 
-def _check_replaceable(target: Path) -> None:
+def check_replaceable(target: Path) -> None:
+    """Refuse a place where something lies that is no checkpoint of ours."""
     if target.is_dir():
         if other := sorted({entry.name for entry in target.iterdir()} - {CONFIG_FILE, TENSOR_FILE}):
             raise CheckpointError(

@@ -131,10 +131,11 @@ def test_foreign_files_are_kept(suffix, draw, tmp_path, capsys):
 
 def test_missing_checkpoints_are_a_note_and_a_warning(draw, tmp_path, capsys):
     zoo = tiny_zoo.plant(tmp_path / "zoo", seeds=1, families=("construction",))
-    assert draw("nobos_trained", "--out", tmp_path, "--format", "png", "--checkpoints", zoo) == 0
+    out = tmp_path / "out"
+    assert draw("nobos_trained", "--out", out, "--format", "png", "--checkpoints", zoo) == 0
     what = "panel left out: disentangled model, independent prior without BOS"
     assert f"warning: nobos_trained: {what}" in capsys.readouterr().err
-    sidecar = json.loads((tmp_path / "nobos_trained.json").read_text())
+    sidecar = json.loads((out / "nobos_trained.json").read_text())
     assert sidecar["missing"] == [what]
     assert sidecar["verdict"]["word"] == "cannot tell"
 

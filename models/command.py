@@ -1,0 +1,132 @@
+"""What the command lines share: numbers and paths as arguments, one-line errors, and how a command ends.
+
+`python -m models`, `python -m analyses` and `python -m figures` all stand on this. A number is written in plain digits:
+Python alone would also read the digits of other scripts, underscores, nan and inf.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from interp.outside import as_path, one_line, shown
+from models.suggest import with_suggestion
+
+OK, FAILED, BAD_INPUT, INTERRUPTED, READER_GONE = 0, 1, 2, 130, 141
+
+WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,4})?", re.IGNORECASE)
+MOST_DIGITS = 400
+MAX_SIZE = 10**9  # of what is counted on a command line, where an option says no less
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_INPUT, f"error: {one_line(with_suggestion(message))} (see {self.prog} --help)\n")
+
+
+def whole_number(least: int, most: int = MAX_SIZE) -> Callable[[str], int]:
+    """An argparse type: an integer from `least` to `most`."""
+
+    def parse(text: str) -> int:
+        value = int(text) if WHOLE.fullmatch(text) else None
+        if value is None or value < least:
+            raise argparse.ArgumentTypeError(f"expected a whole number >= {least}, got {shown(text)}")
+        if value > most:
+            raise argparse.ArgumentTypeError(f"expected a whole number of at most {most}, got {shown(text)}")
+        return value
+
+    return parse
+
+
+def seed(text: str) -> int:
+    """An argparse type: a seed."""
+    return whole_number(0, 10**18)(text)
+
+
+def number(text: str) -> float:
+    """An argparse type: a finite number."""
+    value = float(text) if len(text) <= MOST_DIGITS and DECIMAL.fullmatch(text) else float("inf")
+    if value in (float("inf"), float("-inf")):
+        raise argparse.ArgumentTypeError(f"expected a finite number, got {shown(text)}")
+    return value
+
+
+def positive_number(text: str) -> float:
+    """An argparse type: a finite number > 0."""
+    value = number(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"expected a number > 0, got {shown(text)}")
+    return value
+
+
+def number_list(text: str) -> list[float]:
+    """An argparse type: finite numbers with commas between them."""
+    try:
+        return [number(part) for part in text.split(",")]
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"expected numbers separated by commas, got {shown(text)}") from None
+
+
+def path(text: str) -> Path:
+    """An argparse type: a path that a file system can hold."""
+    try:
+        return as_path(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(one_line(error)) from None
+
+
+def path_text(text: str) -> str:
+    """An argparse type: the same, kept as it was written."""
+    path(text)
+    return text
+
+
+def say(line: str) -> None:
+    """One line on stderr; nothing happens where nobody reads it."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        print(line, file=sys.stderr, flush=True)
+
+
+def error_line(error: BaseException) -> str:
+    """What an error says to a user, on one line; files are named as they were given."""
+    if isinstance(error, MemoryError):
+        return "error: not enough memory"
+    if isinstance(error, OSError) and error.strerror:
+        names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
+        return f"error: {one_line(f'{names}: {error.strerror}' if names else error.strerror)}"
+    return f"error: {one_line(error) or type(error).__name__}"
+
+
+def prepare_output() -> None:
+    """Let a name that the terminal's encoding does not have be written out rather than end the command."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def flush_output() -> None:
+    """Send what was printed. A full disk or a reader that has gone shows here at the latest."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def end_output() -> None:
+    """After an error: what stdout still takes is sent; if it was stdout that failed, nothing more goes there."""
+    try:
+        flush_output()
+    except OSError:
+        discard_output()
+
+
+def discard_output() -> None:
+    """After stdout has failed: nothing more goes there, also not when Python ends."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,90 @@
+"""Command lines of the three packages, made of their own options and odd words."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.fuzz.room import Sandbox, run_command
+from tests.fuzz.values import NUMBER_TEXTS, PATHS, texts
+
+Case = tuple[str, list[str]]
+
+
+@functools.cache
+def vocabulary() -> dict[str, list[tuple[list[str], list[argparse.Action]]]]:
+    """For each package the beginnings of its command lines, with the options that may follow."""
+    from analyses import cli as analyses
+    from analyses.command import read_entries
+    from figures import cli as figures
+    from models.__main__ import parser
+
+    found: dict[str, list[tuple[list[str], list[argparse.Action]]]] = {"models": [], "analyses": [], "figures": []}
+    for action in parser()._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found["models"] += [([name], sub._actions) for name, sub in action.choices.items()]
+    for entry in (*read_entries(analyses.FOLDER, marker="KIND").values(), analyses.ALL):
+        module = None if entry is analyses.ALL else analyses.load_module(entry)
+        found["analyses"].append(([entry.name], analyses.make_parser(entry, module)._actions))
+    for entry in (*read_entries(figures.FOLDER, marker="LABEL").values(), figures.ALL, figures.REPRODUCE):
+        found["figures"].append(([entry.name], figures.make_parser(entry)._actions))
+    return found
+
+
+@st.composite
+def option(draw: st.DrawFn, action: argparse.Action) -> list[str]:
+    """An option with as many values as it takes, mostly."""
+    words = [action.option_strings[-1]] if action.option_strings else []
+    if action.nargs == 0:
+        return words
+    if isinstance(action.type, type) or action.type is None:
+        value = st.one_of(texts(), st.sampled_from([str(one) for one in action.choices or ["x"]]))
+    else:
+        value = st.one_of(texts(), st.sampled_from(NUMBER_TEXTS), st.sampled_from(PATHS))
+    several = action.nargs in ("+", "*")
+    return [*words, *draw(st.lists(value, min_size=1, max_size=3 if several else 1))]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """A package and a command line of it."""
+    package = draw(st.sampled_from(["models", "models", "analyses", "figures"]))
+    if draw(st.integers(0, 19)) == 0:
+        return package, draw(st.lists(texts(), max_size=4))
+    beginning, actions = draw(st.sampled_from(vocabulary()[package]))
+    takes = [one for one in actions if "--help" not in one.option_strings]
+    argv = list(beginning)
+    for action in draw(st.lists(st.sampled_from(takes), max_size=5)):
+        argv += draw(option(action))
+    required = [one for one in takes if one.required and not {*one.option_strings} & {*argv}]
+    for action in required:
+        if draw(st.integers(0, 9)):
+            argv += draw(option(action))
+    return package, argv
+
+
+def main_of(package: str) -> Any:
+    """The package's command line."""
+    if package == "models":
+        from models.__main__ import main
+
+        return main
+    if package == "analyses":
+        from analyses.cli import main as analyses_main
+
+        return analyses_main
+    from figures.cli import main as figures_main
+
+    return figures_main
+
+
+def run(case: Case, sandbox: Sandbox) -> str:
+    """Run the command line in the sandbox."""
+    package, argv = case
+    try:
+        return f"{package}: {run_command(main_of(package), argv, sandbox)}"
+    finally:
+        sandbox.check()

@@ -1,0 +1,161 @@
+"""The sandbox, the watchdog, and what counts as a finding."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import signal
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SECONDS = 10  # of processor time that a case may take
+WAITING = 6  # times as long by the clock
+DEPTH = Path("a/b/c")  # of the working directory below the sandbox: `../..` does not lead out of it
+
+
+class Hang(BaseException):
+    """A case took too long. No `except Exception` holds it up."""
+
+
+class Finding(AssertionError):
+    """A case that did not end as it must; the message says how."""
+
+
+@dataclass
+class Sandbox:
+    """A directory with files that no case may change; what a case adds is removed after it."""
+
+    root: Path
+    kept: dict[Path, bytes] = field(default_factory=dict)
+    folders: set[Path] = field(default_factory=set)
+
+    @property
+    def work(self) -> Path:
+        """Where commands run."""
+        return self.root / DEPTH
+
+    def remember(self) -> None:
+        """What is there now belongs to the user."""
+        self.kept = {place: place.read_bytes() for place in self._all() if place.is_file() and not place.is_symlink()}
+        self.folders = {place for place in self._all() if place.is_dir()}
+
+    def check(self) -> None:
+        """Raise a finding if a file of the user's is gone or changed; remove what is new."""
+        present = list(self._all())
+        lost = [place for place, content in self.kept.items() if not place.is_file() or place.read_bytes() != content]
+        lost += [place for place in self.folders if not place.is_dir()]
+        for place in present:
+            if place in self.folders or place in self.kept or not os.path.lexists(place):
+                continue
+            if place.is_dir() and not place.is_symlink():
+                shutil.rmtree(place, ignore_errors=True)
+            else:
+                place.unlink(missing_ok=True)
+        for place in sorted(self.folders):
+            place.mkdir(parents=True, exist_ok=True)
+        for place, content in self.kept.items():
+            if place in lost:
+                place.write_bytes(content)
+        if lost:
+            raise Finding(f"file lost or changed: {lost[0].relative_to(self.root)}")
+
+    def _all(self) -> Iterator[Path]:
+        for place, folders, files in os.walk(self.root):
+            yield from (Path(place) / name for name in (*folders, *files))
+
+
+@contextlib.contextmanager
+def watched(seconds: int = SECONDS) -> Iterator[None]:
+    """Raise `Hang` in what takes longer; only where signals can be had."""
+
+    def stop(*_: Any) -> None:
+        raise Hang
+
+    before = {one: signal.signal(one, stop) for one in (signal.SIGPROF, signal.SIGALRM)}
+    signal.setitimer(signal.ITIMER_PROF, seconds)  # of processor time, so that a busy machine does not matter
+    signal.setitimer(signal.ITIMER_REAL, WAITING * seconds)  # for what waits and does nothing
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+@contextlib.contextmanager
+def inside(folder: Path) -> Iterator[None]:
+    """Run in the folder, with the environment put back afterwards."""
+    before, environment = Path.cwd(), dict(os.environ)
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        os.environ.clear()
+        os.environ.update(environment)
+
+
+def run_command(main: Callable[[list[str]], int], argv: list[str], sandbox: Sandbox) -> str:
+    """Run a command line in the sandbox; how it ended in a word, or a `Finding`."""
+    out, err = io.StringIO(), io.StringIO()
+    with inside(sandbox.work), watched(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                code = main(list(argv))
+        except SystemExit as stop:
+            code = int(stop.code) if isinstance(stop.code, int) else 0 if stop.code is None else 2
+        except Hang:
+            raise Finding(f"hang of more than {SECONDS} s") from None
+        except Exception as error:
+            raise Finding(f"traceback: {where(error)}") from error
+    if code not in (0, 1, 2, 130, 141):
+        raise Finding(f"exit code {code}")
+    lines = [line for line in err.getvalue().splitlines() if line.startswith("error:")]
+    if code == 2 and not lines:
+        raise Finding(f"exit code 2 without a line that says why: {err.getvalue()[-200:]!r}")
+    if "Traceback" in err.getvalue():
+        raise Finding("a traceback was printed")
+    return {0: "ok", 1: "failed", 2: "refused"}.get(code, str(code))
+
+
+def run_call(call: Callable[[], Any], check: Callable[[Any], str | None]) -> str:
+    """Call a library function; what it returns must pass `check`, and what it refuses must take one line."""
+    with watched(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            found = call()
+        except ValueError as error:
+            if "\n" in str(error) or not str(error):
+                raise Finding(f"a refusal of {len(str(error).splitlines())} lines: {where(error)}") from error
+            return "refused"
+        except Hang:
+            raise Finding(f"hang of more than {SECONDS} s") from None
+        except Exception as error:
+            if type(error).__module__.startswith("jaxtyping") or "beartype" in type(error).__module__:
+                return "refused"  # by the annotations, which only the tests enforce
+            raise Finding(f"{type(error).__name__}: {where(error)}") from error
+    if wrong := check(found):
+        raise Finding(wrong)
+    return "ok"
+
+
+def where(error: BaseException) -> str:
+    """The error and the last line of the project that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "/site-packages/" not in frame.filename and "/lib/python" not in frame.filename]
+    last = (own or frames)[-1]
+    place = Path(last.filename)
+    return f"{type(error).__name__} at {place.parent.name}/{place.name}:{last.lineno}: {str(error)[:160]}"
+
+
+def quiet() -> None:
+    """No progress bars: they would write to the terminal of the one who runs the room."""
+    os.environ["TQDM_DISABLE"] = "1"

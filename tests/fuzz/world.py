@@ -1,0 +1,138 @@
+"""What the sandbox holds, and the parts of the suite that cases do not run: training, drawing and long analyses."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from tests.fuzz.room import Sandbox, quiet
+
+LIMIT = 8 << 20  # bytes: the stated limit of sizes, lowered so that what it lets through is quick
+SPEC = {
+    "family": "construction",
+    "prior": {"kind": "independent", "order": 1, "vocab": 2, "alpha": 1.0},
+    "length": 4,
+    "bos": True,
+    "seed": 0,
+    "protocol": "annealed",
+    "steps": 10,
+    "learning_rate": 0.01,
+    "batch": 2,
+    "target": "law",
+    "init": "beta(1)",
+    "snapshots": False,
+    "readout": "probability",
+    "freeze": "",
+    "kappa": "free",
+    "symmetrise": False,
+}
+STUDY = """summary = "small"
+
+[[runs]]
+family = "construction"
+prior = "hierarchical:5"
+bos = true
+length = [8, 16]
+seed = [0, 1]
+"""
+ROW = {
+    "checkpoint": "x",
+    "subject": {"family": "construction", "prior": "independent", "bos": True, "length": 4, "order": 1, "vocab": 2},
+}
+
+
+def build(root: Path) -> Sandbox:
+    """The sandbox: a user's files, a checkpoint, a damaged one, results and studies."""
+    import interp as ip
+
+    quiet()
+    sandbox = Sandbox(root)
+    work = sandbox.work
+    work.mkdir(parents=True)
+    (work / "folder").mkdir()
+    for name in (
+        "precious.txt",
+        "folder/notes.md",
+        "../beside.txt",
+        "../../above.txt",
+        "junk.json",
+        "junk.toml",
+        "junk.csv",
+    ):
+        (work / name).write_text(f"{name} of the user\n")
+    record = {**SPEC, "step": 10, "status": "finished", "seconds": 1.0}
+    ip.save(ip.construct(order=1, vocab=2, length=4, beta=(1.0,), kappa=0.5), work / "ckpt", training=record)
+    ip.save(ip.construct(order=1, vocab=2, length=4, beta=(1.0,), kappa=0.5), work / "broken")
+    (work / "broken/model.safetensors").write_bytes(b"no tensors")
+    (work / "foreign").mkdir()
+    (work / "foreign/config.json").write_text('{"architectures": ["GPT2LMHeadModel"]}')
+    (work / "results").mkdir()
+    for name in ("theory", "beta_kappa", "kl_curves"):
+        (work / f"results/{name}.json").write_text(json.dumps({"analysis": name, "rows": [ROW], "provenance": {}}))
+    (work / "study.toml").write_text(STUDY)
+    (work / "spec.json").write_text(json.dumps(SPEC))
+    (work / "mine.py").write_text("def build():\n    raise ValueError('not today')\n")
+    (work / "link").symlink_to("precious.txt")
+    sandbox.remember()
+    return sandbox
+
+
+@contextlib.contextmanager
+def light() -> Iterator[None]:
+    """No training, no analysis, no drawing, and sizes limited to `LIMIT`: the rest of a command line is as it is."""
+    import models.run
+    import models.sweep
+    import models.zoo
+    from analyses import answers, cli, plan
+    from analyses.answers import Answer, Question
+    from analyses.command import BadInput
+    from analyses.documents import Document, Request
+    from figures import drawing
+    from interp import arguments
+
+    def trained(*_: Any) -> Any:
+        raise models.run.RunError("nothing is trained in the fuzz room")
+
+    def answered(question: Question, *, cache: Any, opened: Any = None) -> Answer:
+        if question.checkpoint is None:
+            return Answer(rows=[dict(ROW)])
+        try:
+            subject = answers.open_subject(question, {})
+            subject.summary()
+        except (ValueError, OSError) as error:
+            return Answer(error=f"{question.checkpoint}: {' '.join(str(error).split())}")
+        return Answer(rows=[{**ROW, "checkpoint": str(subject.path)}])
+
+    def joined(request: Request, found: dict[Question, Answer], *, with_places: bool = False) -> Document:
+        rows = [row for answer in found.values() for row in answer.rows]
+        errors = [{"checkpoint": "x", "error": answer.error} for answer in found.values() if answer.error]
+        return Document(analysis=request.analysis, rows=rows, errors=tuple(errors), text=str(len(rows)))
+
+    def planned(*_: Any, **__: Any) -> Any:
+        raise BadInput("no analysis is run in the fuzz room")
+
+    def drawn(one: drawing.Drawing) -> drawing.Drawn:
+        module = drawing.load_module(one.figure)
+        record = {"missing": [], "caption": module.caption(one.results), "verdict": vars(module.verdict(one.results))}
+        return drawing.Drawn(files=(), record=record, png=None, new=True)
+
+    with contextlib.ExitStack() as stack:
+        for target, name, value in (
+            (arguments, "MAX_BYTES", LIMIT),
+            (models.run, "make_trainer", trained),
+            (models.sweep, "_run_in_process", lambda *_: None),
+            (models.sweep, "_ray", lambda runs, *_: iter(())),
+            (models.zoo, "measure", lambda path, name: dict.fromkeys(models.zoo.COLUMNS, 0.0) | {"checkpoint": name}),
+            (answers, "answer", answered),
+            (cli, "document_of", joined),
+            (cli, "run_all", lambda entries, request: Document(analysis="all", rows=[dict(ROW)])),
+            (cli, "remove_stale", lambda: None),
+            (plan, "run_plan", planned),
+            (drawing, "draw", drawn),
+        ):
+            stack.enter_context(mock.patch.object(target, name, value))
+        yield
