@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 KIND = "checkpoint"
 COLUMNS = (
     "success",
+    "warning",
     "beta_1",
     "stderr_1",
     "beta_2",

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import interp as ip
-from interp.instruments.agreement import DIFFER, MIN_ATTENDED
-from interp.instruments.attention_fit import MAX_MASS_GAP, AttentionFit
+from interp.instruments.agreement import DIFFER, MIN_ATTENDED, WARN_ATTENDED, WARN_DROP, warning
+from interp.instruments.attention_fit import MAX_MASS_GAP, WARN_MASS_GAP, AttentionFit
 from tests import reference
 from tests.known_captures import CASES, everywhere, noisy, planted, random_model, tokens_of, with_scores
 
@@ -325,6 +327,60 @@ def test_masses_alone_can_fail_a_fit():
     assert far.message.startswith("the law's masses are off by")
     assert near.success
     assert near.mass_gap < MAX_MASS_GAP
+
+
+@pytest.mark.parametrize(
+    ("r2", "r2_attended", "mass_gap", "words"),
+    [
+        (0.98, WARN_ATTENDED + 0.2, WARN_MASS_GAP, ""),
+        (WARN_ATTENDED + WARN_DROP - 0.01, WARN_ATTENDED, 0.0, ""),
+        (0.6, WARN_ATTENDED - 0.01, 0.0, "weighted by attention R2 is 0.49, below 0.5"),
+        (0.99, 0.99 - WARN_DROP - 0.01, 0.0, "weighted by attention R2 is 0.68, far under 0.99"),
+        (0.99, 0.99 - WARN_DROP + 0.01, 0.0, ""),
+        (0.99, 0.95, WARN_MASS_GAP + 0.001, "masses are off by 0.051, above 0.05"),
+        (math.nan, math.nan, math.nan, ""),
+    ],
+)
+def test_warnings_have_two_sides(r2: float, r2_attended: float, mass_gap: float, words: str) -> None:
+    found = warning(r2=r2, r2_attended=r2_attended, mass_gap=mass_gap)
+    assert found.endswith(words) if words else found == ""
+
+
+def check_warned(fit: Any, warned: bool) -> None:
+    """The warning stands in the message, the text and the table, and only where there is one."""
+    assert fit.success
+    assert bool(fit.warning) == warned
+    assert (f"warning: {fit.warning}" in fit.message) == warned
+    assert ("ok, with a warning" in str(fit)) == warned
+    assert ("warning" in fit.table().columns) == warned
+
+
+def test_a_doubtful_fit_says_so():
+    """Attended keys that the law describes badly, and masses that are off, from just a little to too much."""
+    check_warned(
+        ip.fit_scores(noisy(planted(beta=(2.7, 1.2), kappa=2.0, vocab=5, batch=150), scale=0.3, seed=0)), False
+    )
+    # Nearly all attention on full matches that score alike but for noise: nothing to explain where the attention is.
+    sharp = ip.fit_scores(noisy(planted(beta=(9.0,), kappa=None, vocab=4, batch=150), scale=0.5, seed=0))
+    assert sharp.r2_attended < WARN_ATTENDED
+    check_warned(sharp, True)
+    gaps = []
+    cap = planted(beta=(2.7, 1.2), kappa=3.0, vocab=5, batch=100)
+    for off in (0.5, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0):
+        scores = cap.match_scores.clone()
+        scores[::2, 0, 0, 0] += off
+        scores[1::2, 0, 0, 0] -= off
+        bent = with_scores(cap, scores)
+        found = ip.fit_scores(bent)
+        if found.success:
+            check_warned(found, found.mass_gap > WARN_MASS_GAP)
+            gaps.append(found.mass_gap > WARN_MASS_GAP)
+            mass = ip.overlap_mass(bent, found)
+            check_warned(mass, mass.distance > WARN_MASS_GAP)
+            seen = ip.fit_scores(bent, source="attention")
+            if seen.success:
+                check_warned(seen, seen.mass_gap > WARN_MASS_GAP)
+    assert set(gaps) == {True, False}
 
 
 def test_sharp_attention_on_equal_keys_is_trusted():

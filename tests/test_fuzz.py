@@ -39,7 +39,7 @@ def test_a_traceback_is_found(sandbox: Sandbox) -> None:
     def crashes(argv: list[str]) -> int:
         raise KeyError("x")
 
-    with pytest.raises(Finding, match="traceback: KeyError at tests/test_fuzz.py"):
+    with pytest.raises(Finding, match=r"traceback: KeyError at tests/test_fuzz\.py"):
         run_command(crashes, [], sandbox)
 
 

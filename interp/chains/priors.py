@@ -308,7 +308,7 @@ def check_prior(prior: Any) -> Prior:
     return prior
 
 
-def prior_from_dict(values: dict[str, Any]) -> Prior:
+def prior_from_dict(values: Any) -> Prior:
     """The prior that `to_dict` described; unknown or missing keys are refused."""
     if not isinstance(values, dict):
         raise ValueError(f"a prior's description must be a dict, got {type(values).__name__}")

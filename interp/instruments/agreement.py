@@ -11,6 +11,9 @@ scores and miss the attention. Two numbers say whether it does, and a fit of sco
     mass_gap      total variation distance between the mean mass by overlap (and BOS) and what the fitted law, its
                   positional term included, gives: at most MAX_MASS_GAP
 
+A fit that passes may still be doubtful. It carries a warning, in its message and its table, if r2_attended is below
+WARN_ATTENDED or more than WARN_DROP under r2, or if mass_gap is above `attention_fit.WARN_MASS_GAP`.
+
 On the trained models of the zoo whose fits are trusted, r2_attended is at least 0.71 and mass_gap at most 0.03.
 What led to the rule was a model with four match heads and a fit that explained its scores well, with r2_attended -0.24
 and a gap of 0.14.
@@ -27,11 +30,15 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from interp.instruments.attention_fit import MAX_MASS_GAP, AttentionFitter
+from interp.instruments.attention_fit import MAX_MASS_GAP, AttentionFitter, mass_warning
 from interp.notation import mask_name
 from interp.regression import clustered
 
 MIN_ATTENDED = -0.1  # of r2_attended
+# Below it the law leaves more than half of the attended scores' variation; trained models that follow it have 0.71.
+WARN_ATTENDED = 0.5
+# r2 less r2_attended: the keys that are read are described so much worse than the rest that beta speaks of the rest.
+WARN_DROP = 0.3
 DIFFER = 0.25  # in a score: a key gets 28% more attention
 
 
@@ -89,3 +96,17 @@ def distrust(*, r2_attended: float, mass_gap: float) -> str | None:
     if mass_gap > MAX_MASS_GAP:
         return f"the law's masses are off by {mass_gap:.3f}; above {MAX_MASS_GAP} no beta is trusted"
     return None
+
+
+def warning(*, r2: float, r2_attended: float, mass_gap: float) -> str:
+    """What makes a fit doubtful that is not refused; empty where nothing does.
+
+    >>> warning(r2=0.98, r2_attended=0.95, mass_gap=0.02)
+    ''
+    """
+    parts = []
+    if r2_attended < WARN_ATTENDED:
+        parts.append(f"with keys weighted by attention R2 is {r2_attended:.2f}, below {WARN_ATTENDED}")
+    elif r2 - r2_attended > WARN_DROP:
+        parts.append(f"with keys weighted by attention R2 is {r2_attended:.2f}, far under {r2:.2f}")
+    return "; ".join([*parts, *filter(None, [mass_warning(mass_gap)])])

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 MIN_EXPLAINED = 0.5  # of the nats
 MAX_MASS_GAP = 0.1
+# One twentieth of the attention lies on other keys than the law says; trained models that follow it have at most 0.03.
+WARN_MASS_GAP = 0.05
 MIN_NATS = 1e-4  # attention nearer than this to its baseline has nothing to explain
 MIN_SEQUENCES = 10  # clusters; fewer cannot show how far estimates vary
 MUCH_EARLY = 0.1  # of the attention on early keys that is worth a word
@@ -75,6 +77,7 @@ class AttentionFit(Result):
     early                   mean mass on early keys, before that
     n, queries, sequences   queries in the fit (over all sequences and heads), queries of a sequence, sequences
     left_out                queries left out, because nearly all of their attention is on early keys
+    warning                 why a fit that succeeded is doubtful all the same: mass_gap above WARN_MASS_GAP; else empty
     heads                   where the capture has several match heads, the fit of each one alone; else empty
     """
 
@@ -103,14 +106,16 @@ class AttentionFit(Result):
     queries: int
     sequences: int
     left_out: int
+    warning: str = ""
     heads: tuple[AttentionFit, ...] = ()
 
     def table(self) -> pd.DataFrame:
-        """One row per parameter: parameter, estimate, stderr."""
+        """One row per parameter: parameter, estimate, stderr; and, where there is one, the warning."""
         import pandas as pd
 
         errors = np.sqrt(np.diag(self.covariance))
-        return pd.DataFrame({"parameter": self.parameters, "estimate": self.estimates, "stderr": errors})
+        table = pd.DataFrame({"parameter": self.parameters, "estimate": self.estimates, "stderr": errors})
+        return table.assign(warning=self.warning) if self.warning else table
 
     def masses(self) -> pd.DataFrame:
         """One row per group of keys: group, observed, predicted."""
@@ -144,7 +149,7 @@ class AttentionFit(Result):
         beta = ", ".join(f"{value:.4g} ± {error:.2g}" for value, error in pairs)
         lines = [
             f"{self.law} law of the attention of {self.n} queries, {self.sequences} sequences: "
-            f"{'ok' if self.success else 'FAILED'}",
+            f"{'FAILED' if not self.success else 'ok, with a warning' if self.warning else 'ok'}",
             f"  beta       {beta}"
             + (f"; lag 0: {self.own:.4g} ± {self.own_stderr:.2g}" if self.own is not None else ""),
         ]
@@ -161,6 +166,11 @@ class AttentionFit(Result):
             f"  early keys {self.early:.3f} of the attention, not in the law",
         ]
         return "\n".join([*lines, *self.remarks()])
+
+
+def mass_warning(gap: float) -> str:
+    """What makes masses doubtful that are not refused; empty where they are within `WARN_MASS_GAP` of the law's."""
+    return f"the law's masses are off by {gap:.3f}, above {WARN_MASS_GAP}" if gap > WARN_MASS_GAP else ""
 
 
 def fit_attention(
@@ -308,6 +318,8 @@ class AttentionFitter:
 
         kappa, own = one(law.kappa), one(law.own)
         notes = [failure] if failure else []
+        doubt = "" if failure is not None else mass_warning(values["mass_gap"])
+        notes += [f"warning: {doubt}"] if doubt else []
         if failure is None and self.rows.left_out:
             notes.append(f"{self.rows.left_out} queries have all attention on early keys and were left out")
         if not self.cap.has_sink and self.rows.early > MUCH_EARLY:
@@ -317,6 +329,7 @@ class AttentionFitter:
         names = [f"|M|={size}" for size in range(self.cap.order + 1)] + ["bos"] * int(self.cap.has_sink)
         return AttentionFit(
             **values,
+            warning=doubt,
             law=law.law,
             beta=estimates[list(law.beta)],
             stderr=errors[list(law.beta)],

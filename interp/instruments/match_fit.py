@@ -42,6 +42,7 @@ class MatchFit(Result):
     mass_gap                between the attention and the fitted law, see `interp.instruments.agreement`; NaN unknown
     attention_beta, attention_kappa    what the attention itself shows
     bounds                  [mask] where a mask underflowed beside a full match: |beta|_[k] - |beta|_M is at least this
+    warning                 why a fit that succeeded is doubtful all the same, see `agreement`; else empty
     heads                   where the capture has several match heads, the fit of each one alone; else empty
     """
 
@@ -74,11 +75,12 @@ class MatchFit(Result):
     attention_beta: Float[np.ndarray, " lag"]
     attention_kappa: float | None
     source: Source
+    warning: str = ""
     heads: tuple[MatchFit, ...] = ()
 
     def table(self) -> pd.DataFrame:
         """One row per parameter: parameter, lag (missing for kappa), estimate, stderr, no_position (kappa: missing) and
-        attention, what the attention itself shows.
+        attention, what the attention itself shows; and, where there is one, the warning.
         """
         import pandas as pd
 
@@ -104,7 +106,8 @@ class MatchFit(Result):
                     "attention": self.attention_kappa,
                 }
             )
-        return pd.DataFrame(rows).astype({"lag": "Int64"})
+        table = pd.DataFrame(rows).astype({"lag": "Int64"})
+        return table.assign(warning=self.warning) if self.warning else table
 
     def masks(self) -> pd.DataFrame:
         """One row per mask: count, the additive law's score, the free score, and the mean residual of the law."""
@@ -155,11 +158,16 @@ class MatchFit(Result):
             title += f": matches explain {self.r2_match:.1%} of the scores"
         return heading(ax, title, doubt=self.doubt)
 
+    @property
+    def outcome(self) -> str:
+        """In a few words: ok, ok with a warning, or FAILED."""
+        return "FAILED" if not self.success else "ok, with a warning" if self.warning else "ok"
+
     def __str__(self) -> str:
         pairs = zip(self.beta, self.stderr, strict=True)
         beta = ", ".join(f"{value:.4g} ± {error:.2g}" for value, error in pairs)
         lines = [
-            f"match fit of {self.n} keys, {self.sequences} sequences: {'ok' if self.success else 'FAILED'}",
+            f"match fit of {self.n} keys, {self.sequences} sequences: {self.outcome}",
             f"  beta       {beta}",
         ]
         if self.kappa is not None:

@@ -35,7 +35,7 @@ from jaxtyping import Float, Int64
 
 from interp.circuit.capture import Capture
 from interp.estimators.counts import superset_sum
-from interp.instruments.attention_fit import AttentionFit
+from interp.instruments.attention_fit import AttentionFit, mass_warning
 from interp.instruments.beta_kappa import MatchFit, fit_scores
 from interp.instruments.candidates import Array, QueryView, candidate_rows, query_views
 from interp.notation import is_contiguous, mask_bits, mask_name, overlap
@@ -95,8 +95,16 @@ class OverlapMass(Result):
         """lambda_i averaged over sequences."""
         return np.asarray(self.order_weights.mean(axis=0))
 
+    @property
+    def warning(self) -> str:
+        """Why masses that can be compared are doubtful: the distance is above `WARN_MASS_GAP`; else empty."""
+        return mass_warning(self.distance) if self.success else ""
+
     def table(self) -> pd.DataFrame:
-        """One row per group, then one per mask: kind, group, overlap, contiguous, observed, predicted, stderr."""
+        """One row per group, then one per mask: kind, group, overlap, contiguous, observed, predicted, stderr.
+
+        Where there is a warning, it is a column of its own.
+        """
         import pandas as pd
 
         order = len(self.by_overlap) - 1
@@ -137,7 +145,8 @@ class OverlapMass(Result):
             for mask in range(1 << order)
         ]
         columns = ["kind", "group", "overlap", "contiguous", "observed", "predicted", "stderr"]
-        return pd.DataFrame(rows, columns=columns).astype({"overlap": "Int64", "contiguous": "boolean"})
+        table = pd.DataFrame(rows, columns=columns).astype({"overlap": "Int64", "contiguous": "boolean"})
+        return table.assign(warning=self.warning) if self.warning else table
 
     def record(self) -> dict[str, Any]:
         """The fields as JSON-able values: masks and overlaps by name, order weights averaged over sequences."""
@@ -183,8 +192,9 @@ class OverlapMass(Result):
         queries = "1 query" if len(self.queries) == 1 else f"{len(self.queries)} queries"
         order = len(self.by_overlap) - 1
         bos = "" if self.kappa is None else f"BOS {self.bos:.3f} ({self.predicted_bos:.3f}), "
+        outcome = "FAILED" if not self.success else "ok, with a warning" if self.warning else "ok"
         lines = [
-            f"overlap mass over {self.n} sequences, {queries}: {'ok' if self.success else 'FAILED'}",
+            f"overlap mass over {self.n} sequences, {queries}: {outcome}",
             f"  |M| = 0..{order}   {row(self.by_overlap)} (law: {row(self.predicted_by_overlap)})",
             f"  outside      {bos}early {self.early:.3f} (0)",
         ]
@@ -250,9 +260,16 @@ def overlap_mass(cap: Capture, fit: MatchFit | AttentionFit | None = None) -> Ov
         kappa=fit.kappa,
         n=int(cap.tokens.shape[0]),
         success=trusted,
-        message="" if trusted else f"no law to compare with: {fit.message}",
+        message=_message(fit, trusted=trusted, distance=float(np.abs(gap).sum() / 2)),
         provenance=provenance(checkpoint=cap.checkpoint),
     )
+
+
+def _message(fit: MatchFit | AttentionFit, *, trusted: bool, distance: float) -> str:
+    if not trusted:
+        return f"no law to compare with: {fit.message}"
+    doubt = mass_warning(distance)
+    return f"warning: {doubt}" if doubt else ""
 
 
 def _laws_of_heads(cap: Capture, fit: MatchFit | AttentionFit) -> Sequence[MatchFit | AttentionFit]:

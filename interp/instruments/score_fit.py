@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 
 from interp.circuit.capture import Capture
-from interp.instruments.agreement import Agreement, agreement, distrust
+from interp.instruments.agreement import Agreement, agreement, distrust, warning
 from interp.instruments.attention_fit import AttentionFitter
 from interp.instruments.candidates import (
     Array,
@@ -262,6 +262,10 @@ class ScoreFitter:
         elif self.cap.has_sink and not math.isfinite(found["kappa"]):
             failure = "BOS has no finite score at any query: kappa is not known"
         notes = [failure] if failure else []
+        doubt = ""
+        if failure is None:
+            doubt = warning(r2=found["r2"], r2_attended=found["r2_attended"], mass_gap=found["mass_gap"])
+            notes += [f"warning: {doubt}"] if doubt else []
         if failure is None and self.underflowed:
             notes.append(f"{self.underflowed} attention weights underflowed; {self.equations.n} keys were left to fit")
         if failure is None and bos_known is not None:
@@ -279,6 +283,7 @@ class ScoreFitter:
             underflowed=self.underflowed,
             bounds=np.where(np.isfinite(self.bounds), self.bounds, np.nan),
             source=self.source,
+            warning=doubt,
             success=failure is None,
             message="; ".join(notes),
             provenance=provenance(checkpoint=self.cap.checkpoint),
