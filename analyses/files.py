@@ -70,7 +70,7 @@ def is_result(file: Path) -> bool:
         return file.name in ("figures", "cache")
     if file.suffix in (".pdf", ".png", ".svg"):
         return file.with_suffix(".json").is_file()
-    if file.name in ("index.html", "timing.json"):
+    if file.name in ("index.html", "explorer.html", "timing.json"):
         return True
     if file.suffix == ".csv":
         return _first_line(file).startswith("analysis,")
