@@ -2,6 +2,7 @@
 
     predicted = predicted_parameters(prior, length=64, bos=True)
     predicted.beta, predicted.kappa                    beside those of `optimal_parameters`
+    predicted.derived_beta, predicted.derived_kappa    without the fitted term
     predicted.leading_beta, predicted.leading_kappa    the leading order, explicit formulas
 
 docs/theory.md, "The law of the optimum", derives both, and says of every approximation how large it is.
@@ -20,6 +21,7 @@ from scipy.optimize import minimize
 
 from interp.arguments import Switch, Whole, count, switch
 from interp.chains.priors import Prior, check_prior
+from interp.estimators.fitted_correction import fitted_correction
 from interp.estimators.optimal import SHARP
 from interp.estimators.soft_matching import Law, beta_for_add_alpha, soft_matching
 from interp.estimators.tree_risk import TreeRisk
@@ -44,6 +46,8 @@ class PredictedParameters(Result):
     beta           per lag, lag 1 first; inf where only exact matches inform (the independent prior with BOS)
     kappa          the score of BOS; None without BOS, inf where beta is
     combination    kappa less the sum of beta where these are infinite: ln(alpha |V|); None elsewhere
+    derived_beta   by the derivation alone, without the fitted term
+    derived_kappa  the same for kappa
     leading_beta   the leading order, an explicit formula
     leading_kappa  the same for kappa
     """
@@ -51,6 +55,8 @@ class PredictedParameters(Result):
     beta: tuple[float, ...]
     kappa: float | None
     combination: float | None
+    derived_beta: tuple[float, ...]
+    derived_kappa: float | None
     leading_beta: tuple[float, ...]
     leading_kappa: float | None
     length: int
@@ -70,16 +76,16 @@ class PredictedParameters(Result):
         return soft_matching(tokens, vocab=self.vocab, beta=beta, kappa=kappa, every_position=every_position)
 
     def table(self) -> pd.DataFrame:
-        """One row per parameter: parameter, predicted, leading; then `combination` where the others are infinite."""
+        """One row per parameter: parameter, predicted, derived, leading; then `combination` where there is one."""
         import pandas as pd
 
         names = [f"beta_{lag}" for lag in range(1, self.order + 1)]
-        rows = list(zip(names, self.beta, self.leading_beta, strict=True))
-        if self.kappa is not None and self.leading_kappa is not None:
-            rows.append(("kappa", self.kappa, self.leading_kappa))
+        rows: list[tuple[Any, ...]] = list(zip(names, self.beta, self.derived_beta, self.leading_beta, strict=True))
+        if self.bos:
+            rows.append(("kappa", self.kappa, self.derived_kappa, self.leading_kappa))
         if self.combination is not None:
-            rows.append(("combination", self.combination, self.combination))
-        return pd.DataFrame(rows, columns=["parameter", "predicted", "leading"])
+            rows.append(("combination", *[self.combination] * 3))
+        return pd.DataFrame(rows, columns=["parameter", "predicted", "derived", "leading"])
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """beta per lag and kappa as predicted; what is infinite is written at the upper end."""
@@ -96,27 +102,33 @@ class PredictedParameters(Result):
     def __str__(self) -> str:
         rows = self.table()
         lines = [
-            f"  {name:<12} {value:9.4f}   leading order {leading:.4f}"
-            for name, value, leading in zip(rows.parameter, rows.predicted, rows.leading, strict=True)
+            f"  {name:<12} {value:9.4f}   derived {derived:.4f}   leading order {leading:.4f}"
+            for name, value, derived, leading in rows.itertuples(index=False)
         ]
         shown = lines if len(lines) <= 6 else [*lines[:2], f"  ... {len(lines) - 5} more", *lines[-3:]]
         head = f"Predicted optimum of soft matching, length {self.length}, {'BOS' if self.bos else 'no BOS'}"
         return "\n".join([head, *shown, *self.remarks()])
 
 
-def predicted_parameters(prior: Prior, *, length: Whole, bos: Switch = True) -> PredictedParameters:
+def predicted_parameters(
+    prior: Prior, *, length: Whole, bos: Switch = True, fitted: Switch = True
+) -> PredictedParameters:
     """beta_1..beta_k (and kappa, with BOS) that minimise the closed-form loss `TreeRisk` under the prior at one length.
 
     The loss is a deterministic function of the prior and the length. A few quasi-Newton steps from the leading order
     find its minimum; nothing is sampled. Under the independent prior with BOS the answer is exact and needs no step:
     beta -> infinity with kappa - sum(beta) = ln(alpha |V|).
 
+    `fitted` adds the fitted term under the hierarchical prior, inside the range of the worlds it was fitted on
+    (`fitted_correction`); `fitted=False` gives the derivation alone, as do `derived_beta` and `derived_kappa`.
+
     >>> from interp.chains.priors import HierarchicalDirichlet
     >>> prior = HierarchicalDirichlet(order=1, vocab=5, eta=(5.0,))
     >>> predicted_parameters(prior, length=64).beta[0] > predicted_parameters(prior, length=16).beta[0]
     True
     """
-    prior, bos, length = check_prior(prior), switch(bos, name="bos"), count(length, name="length")
+    prior, length = check_prior(prior), count(length, name="length")
+    bos, fitted = switch(bos, name="bos"), switch(fitted, name="fitted")
     if length <= prior.order:
         raise ValueError(f"length must exceed the order: length {length}, order {prior.order}")
     leading_beta, leading_kappa = leading_order(prior, length=length, bos=bos)
@@ -133,10 +145,19 @@ def predicted_parameters(prior: Prior, *, length: Whole, bos: Switch = True) -> 
             message = f"the descent stopped with a slope of {slope:.1e}: {ended}"
         beta = tuple(float(value) for value in theta[: prior.order])
         kappa = float(theta[-1]) if bos else None
+    derived_beta, derived_kappa = beta, kappa
+    added = fitted_correction(prior, length=length, beta=beta, kappa=kappa) if fitted and success else None
+    if added is not None:
+        beta = tuple((np.array(beta) + added[: prior.order]).tolist())
+        kappa = None if kappa is None else kappa + float(added[-1])
+    elif fitted and success and not prior.independent:
+        message = "converged; outside the range of the fitted term: the derivation alone"
     return PredictedParameters(
         beta=beta,
         kappa=kappa,
         combination=combination,
+        derived_beta=derived_beta,
+        derived_kappa=derived_kappa,
         leading_beta=leading_beta,
         leading_kappa=leading_kappa,
         length=length,
