@@ -5,7 +5,7 @@
 The derivation leaves out that chains return to the same few contexts, and that frequent symbols are frequent in all
 roles (docs/theory.md, "What is approximate"). Their effect is smooth. So the difference between the searched and the
 derived optimum was regressed on the eleven quantities of FEATURES, in the worlds of analyses/tables/worlds_tuning.csv,
-apart for beta_1, the other betas and kappa, with and without BOS. `python -m analyses worlds` judges it on other worlds.
+apart for beta_1, the other betas and kappa, with and without BOS. `python -m analyses worlds` judges it on others.
 """
 
 from __future__ import annotations
