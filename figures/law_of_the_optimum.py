@@ -89,12 +89,13 @@ def draw_costs(ax: Axes, rows: list[Row]) -> None:
     ax.set_xscale("log")
     ax.set_xlim(LEAST, None)
     ax.set_ylim(0, 1.02)
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}" if value >= 0.01 else f"{value:.2%}")
+    ax.set_xticks([LEAST, 1e-3, 1e-2, 0.1, 1.0, 10.0], ["0.01%", "", "1%", "", "100%", ""])
+    ax.minorticks_off()
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     ax.set_xlabel("KL over the searched optimum's")
     ax.set_ylabel("worlds")
     ax.set_title("what it costs", loc="left")
-    ax.legend(fontsize=6, loc="upper left")
+    ax.legend(fontsize=6, loc="lower right")
 
 
 def caption(results: dict[str, list[Row]]) -> str:

@@ -46,7 +46,8 @@ def fitted_correction(
     rows = features(prior, length=length, beta=beta, kappa=kappa)
     kinds = [*("beta_1" if lag == 0 else "beta" for lag in range(prior.order)), *([] if kappa is None else ["kappa"])]
     added = [row @ COEFFICIENTS[kind, kappa is not None] for kind, row in zip(kinds, rows, strict=True)]
-    return np.clip(added, -LARGEST, LARGEST)
+    clipped: Float[np.ndarray, " parameter"] = np.clip(added, -LARGEST, LARGEST)
+    return clipped
 
 
 def in_range(prior: HierarchicalDirichlet, *, length: int) -> bool:
