@@ -115,6 +115,12 @@ CLAIMS = {
         topic="training",
         ours=True,
     ),
+    "open_choices": Claim(
+        sentence="The claims under the hierarchical prior do not depend on eta_0, which the paper does not give, nor "
+        "on where kappa is left when only beta is trained.",
+        topic="prediction",
+        ours=True,
+    ),
     "excess_over_bayes": Claim(
         sentence="How far are soft matching, trained models and classical smoothers from the Bayes predictor?",
         topic="prediction",

@@ -28,8 +28,8 @@ ENTRY = Entry(
 # The figures whose claims the table has, the paper's first; the sentences are those of the page (`figures.claims`).
 SHOWN = (
     "kl_vs_position", "mech_main", "hier_layer1_attn", "hier_layer2_wa", "lag_asymmetry", "identity_blocks",
-    "mech_indep", "smoothing_source", "mass_by_overlap", "pseudo_counts", "beta_kappa_zoo", "causal", "lag_pairs",
-    "direct_path", "leaving_the_law", "conditions",
+    "mech_indep", "smoothing_source", "mass_by_overlap", "pseudo_counts", "beta_kappa_zoo", "open_choices", "causal",
+    "lag_pairs", "direct_path", "leaving_the_law", "conditions",
 )  # fmt: skip
 
 

@@ -131,7 +131,7 @@ def draw_readings(ax: Axes, rows: list[Row]) -> None:
     length_axis(ax, [row["length"] for row in rows])
     ax.set_yscale("symlog", linthresh=0.01)
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    ax.set_ylim(0, None)
+    ax.set_ylim(0, max(1.0, 1.1 * max(row["over_free_share"] for row in rows)))
     ax.set_ylabel(r"KL over free $\kappa$")
     ax.set_title(r"readings of $\kappa$", loc="left")
     ax.legend(**BELOW)
