@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import json
 import os
@@ -415,24 +416,12 @@ def test_formulas_are_escaped_in_tables(name: str) -> None:
 
 def test_markup_is_escaped_on_pages_and_in_terminals() -> None:
     from figures import page
+    from figures.verdict import Verdict
 
     odd = "<script>alert(1)</script>"
-    record = {
-        "figure": "f",
-        "label": "fig:x",
-        "claim": odd,
-        "caption": odd,
-        "missing": [odd],
-        "verdict": {
-            "word": "holds",
-            "measured": odd,
-            "why": odd,
-            "required": odd,
-            "found": odd,
-            "where": odd,
-            "headline": odd,
-        },
-    }
+    verdict = {one.name: odd for one in dataclasses.fields(Verdict)} | {"word": "holds"}
+    record = {"figure": "f", "label": "fig:x", "claim": odd, "caption": odd, "missing": [odd], "verdict": verdict}
+    record |= {"provenance": {}, "numbers": {}}
     section = page._section(Path("out"), page.Drawn(files=(), record=record, png=None, new=True))
     assert "<script>" not in section
     assert "&lt;script&gt;" in section
