@@ -27,7 +27,7 @@ export NO_MKDOCS_2_WARNING ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .NOTPARALLEL:
-.PHONY: help setup test lint types pytest reproduce docs fuzz benchmarks format clean
+.PHONY: help setup test lint types pytest reproduce docs notebooks gallery fuzz benchmarks format clean
 .SECONDARY:
 
 help:  ## this list
@@ -82,12 +82,20 @@ pytest: setup  ## the tests and doctests, on JOBS processes
 	@echo "== pytest"
 	@$(PYTEST)
 
-docs: $(VENV)/.stamp-docs  ## the documentation, into build/docs
+docs: setup  ## the documentation, into build/docs; runs the notebooks the first time
 	@$(RUN) -m mkdocs build --strict --quiet
 	@echo "Open build/docs/index.html."
 
 fuzz: setup  ## FUZZ odd inputs (default 2000), at most SECONDS long: nothing may crash, hang or lose a file
 	@$(RUN) -m tests.fuzz $(FUZZ) --seconds $(SECONDS)
+
+notebooks: setup  ## start JupyterLab on the notebooks; installs it the first time
+	@$(RUN) -c 'import jupyterlab' 2> /dev/null || \
+		$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt jupyterlab
+	@env -u MPLBACKEND $(RUN) -m jupyter lab notebooks
+
+gallery: setup  ## small copies of the pictures in RESULTS, for the gallery of the documentation
+	@$(RUN) docs/plugins/gallery.py "$(RESULTS)"
 
 benchmarks: setup  ## every speed and memory claim, measured here
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(RUN) -m benchmarks.$$name || exit 1; done

@@ -125,6 +125,15 @@ def test_every_page_is_built(site: Path) -> None:
     assert not list(site.rglob("*.py"))
 
 
+def test_notebooks_and_gallery_are_pages_with_pictures(site: Path, pages: dict[Path, Page]) -> None:
+    for notebook in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
+        page = pages[(site / "notebooks" / f"{notebook.stem}.html").resolve()]
+        assert [one for one in page.requests if one.endswith(".png")], notebook
+    gallery = (site / "gallery.html").read_text(encoding="utf-8")
+    assert gallery.count("python -m figures ") >= 25
+    assert gallery.count('<img alt="') >= 10
+
+
 def test_every_link_leads_somewhere(pages: dict[Path, Page]) -> None:
     assert sum(len(page.links) for page in pages.values()) > 200
     assert missing_targets(pages) == []

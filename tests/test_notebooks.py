@@ -1,8 +1,9 @@
-"""The notebooks as they are kept: pairs that agree, no outputs, only the imports they may have. nbmake runs them."""
+"""The notebooks: pairs that agree, no outputs, only the imports they may have; they run, and become pages."""
 
 from __future__ import annotations
 
 import ast
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -105,3 +106,48 @@ def test_the_checks_find_what_they_look_for():
     assert leftovers(changed) == [1]
     source = "import a.b\ntry:\n    from c import d\nexcept ImportError:\n    import e\n"
     assert imports(source) == ({"a", "e"}, {"c"})
+
+
+def plugin():
+    spec = importlib.util.spec_from_file_location("docs_notebooks", ROOT / "docs" / "plugins" / "notebooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_notebooks_run_and_show_pictures(name):
+    """Run once for this test and for the documentation, which shows what comes out."""
+    pages = plugin()
+    text, pictures = pages.markdown(pages.executed(name), name)
+    assert pictures
+    assert all(picture.startswith(b"\x89PNG") for picture in pictures.values())
+    assert text.count("<img ") == len(pictures)
+
+
+def test_outputs_become_text_pictures_and_notes_and_a_cell_that_fails_is_an_error(tmp_path, monkeypatch):
+    pages = plugin()
+    monkeypatch.setattr(pages, "SOURCES", tmp_path)
+    monkeypatch.setattr(pages, "KEPT", tmp_path / "kept")
+    draw = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
+    show = "from IPython.display import HTML, display\ndisplay(HTML('<script>1</script>'))\nprint('a < b')"
+    cells = [
+        nbformat.v4.new_markdown_cell("# Title\n\nSee [next](02_x.ipynb)."),
+        nbformat.v4.new_code_cell(draw),
+        nbformat.v4.new_code_cell(show),
+    ]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "01_a.ipynb")
+    text, pictures = pages.markdown(pages.executed("01_a"), "01_a")
+    assert list(pictures) == ["01_a_1.png"]
+    assert "[next](02_x.md)" in text
+    assert pages.ALONE in text
+    assert text.count("<script") == 1  # in the code that is shown, and not as an output
+    assert "a &lt; b" in text
+    monkeypatch.setattr(pages, "NotebookClient", lambda *_, **__: pytest.fail("ran again"))
+    pages.executed("01_a")
+    monkeypatch.undo()
+    monkeypatch.setattr(pages, "SOURCES", tmp_path)
+    monkeypatch.setattr(pages, "KEPT", tmp_path / "kept")
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")]), tmp_path / "02_b.ipynb")
+    with pytest.raises(Exception, match="ZeroDivisionError"):
+        pages.executed("02_b")

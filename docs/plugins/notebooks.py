@@ -13,6 +13,7 @@ import hashlib
 import html
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,7 +47,9 @@ def executed(name: str) -> nbformat.NotebookNode:
             client = NotebookClient(
                 book, timeout=CELL_SECONDS, kernel_name="python3", resources={"metadata": {"path": str(SOURCES)}}
             )
-            client.execute(env={key: value for key, value in os.environ.items() if key != "MPLBACKEND"})
+            # Pictures inline, and no talk of the kernel on this process' stderr.
+            environment = {key: value for key, value in os.environ.items() if key != "MPLBACKEND"}
+            client.execute(env=environment, stderr=subprocess.DEVNULL)
             for old in KEPT.glob(f"{name}-*.ipynb"):
                 old.unlink()
             staged = kept.with_suffix(".new")

@@ -1,0 +1,85 @@
+"""The gallery: every figure with its claim, on one page.
+
+A picture comes from the results of `make reproduce` where there are any (`results/`, or the folder that INTERP_RESULTS
+names), else from `docs/images/figures`, where `make gallery` puts small copies of them. A figure that has neither is
+listed with its command.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ROOT / "docs" / "images" / "figures"
+WIDTH = 1000  # of the copies that are kept, in pixels
+sys.path.insert(0, str(ROOT))  # mkdocs does not put the checkout on the path
+
+
+def results() -> Path:
+    return Path(os.environ.get("INTERP_RESULTS", ROOT / "results")) / "figures"
+
+
+def on_config(config: Any) -> Any:
+    """Put the gallery into the contents, after the notebooks."""
+    place = next(at for at, one in enumerate(config.nav) if "How to" in one)
+    config.nav.insert(place, {"Gallery": "gallery.md"})
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Write the page, and bring its pictures."""
+    from mkdocs.structure.files import File
+
+    from analyses.command import read_entries
+
+    parts = [
+        "# Gallery\n\nEvery figure, drawn from the shipped checkpoints by `make reproduce`, which also judges each "
+        "claim on `results/index.html`.\n"
+    ]
+    for name, entry in read_entries(ROOT / "figures", marker="LABEL").items():
+        parts.append(f"## {name}\n\n{sentence(name, entry.summary)}\n")
+        picture = picture_of(name)
+        if picture is None:
+            parts.append("Not among the pictures kept here: draw it with the command below.\n")
+        else:
+            address = f"images/gallery/{picture.name}"
+            files.append(File.generated(config, address, content=picture.read_bytes()))
+            parts.append(f'<p><img alt="{html.escape(entry.summary)}" src="{address}" loading="lazy"></p>\n')
+        parts.append(f"`python -m figures {name}`\n")
+    files.append(File.generated(config, "gallery.md", content="\n".join(parts)))
+    return files
+
+
+def sentence(name: str, summary: str) -> str:
+    """The claim in words, and what the picture shows."""
+    from figures.claims import CLAIMS
+
+    claim = CLAIMS.get(name)
+    return f"**{claim.sentence}** {summary}." if claim else f"{summary}."
+
+
+def keep(folder: Path) -> None:
+    """Put small copies of the pictures of a results folder beside the documentation."""
+    from PIL import Image
+
+    KEPT.mkdir(parents=True, exist_ok=True)
+    for file in sorted((folder / "figures").glob("*.png")):
+        picture = Image.open(file).convert("RGB")
+        picture.thumbnail((WIDTH, 10 * WIDTH))
+        picture.save(KEPT / f"{file.stem}.webp", format="WEBP", quality=80)
+
+
+def picture_of(name: str) -> Path | None:
+    """The picture of a figure: of the last results, else the copy that is kept."""
+    for file in (results() / f"{name}.png", KEPT / f"{name}.webp"):
+        if file.is_file():
+            return file
+    return None
+
+
+if __name__ == "__main__":
+    keep(Path(sys.argv[1]))
