@@ -9,6 +9,7 @@ A line stands for a figure; its verdict and its number are the figure's own.
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from figures.claims import CLAIMS
 from figures.verdict import sentence
 
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
+BRIEF = 200  # characters of the number's sentence; the figure's page has the rest
 HEAD = ("| the claim | verdict | the number |", "|---|---|---|")
 ENTRY = Entry(
     name="claims",
@@ -66,7 +68,7 @@ def lines(records: dict[str, dict[str, Any]]) -> list[str]:
     for name in SHOWN:
         if name in records:
             verdict = records[name]["verdict"]
-            said, number = sentence(verdict), verdict["headline"]
+            said, number = sentence(verdict), textwrap.shorten(verdict["headline"], BRIEF, placeholder=" …")
         else:
             said, number = "cannot tell", "not drawn"
         rows.append(f"| {_cell(CLAIMS[name].sentence)} (`{name}`) | {_cell(said)} | {_cell(number)} |")
