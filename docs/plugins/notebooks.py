@@ -90,7 +90,7 @@ def markdown(book: nbformat.NotebookNode, name: str) -> tuple[str, dict[str, byt
     said = name
     for cell in book.cells:
         if cell.cell_type == "markdown":
-            parts.append(re.sub(r"\]\((\d\d_\w+)\.ipynb\)", r"](\1.md)", cell.source))
+            parts.append(re.sub(r"\]\((\d\d_\w+)\.ipynb\)", r"](\1.md)", cell.source).replace("](../docs/", "](../"))
             said = first_words(cell.source) or said
             continue
         if not cell.source.strip():
