@@ -1,4 +1,4 @@
-"""A language model's in-context predictions: KL to the truth by position, beside estimators."""
+"""A language model's in-context predictions: KL by position, beside estimators."""
 
 from __future__ import annotations
 
