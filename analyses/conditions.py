@@ -39,6 +39,7 @@ from analyses.heldout import Sequences, measure
 from analyses.options import ROOT, ZooOptions, option, place
 from analyses.subject import Study, Subject, prior_text
 from analyses.zoo import find_subjects
+from models.families import find_family
 
 if TYPE_CHECKING:
     from analyses.cache import Cache
@@ -95,9 +96,10 @@ def cell_of(run: Subject, options: Options) -> str | None:
     if not run.path.is_relative_to(options.zoo):
         return Path(run.name).parts[0]
     model, protocol = run.model_config, run.training.get("protocol")
-    if model["family"] == "standard" and model["length"] == STANDARD_LENGTH and protocol != "long":
+    family = find_family(model["family"])
+    if not family.blocks and model["length"] == STANDARD_LENGTH and protocol != "long":
         return "standard"
-    return "leaving" if protocol == "long" and model["family"] == "disentangled" and not model["bos"] else None
+    return "leaving" if protocol == "long" and family.blocks and not family.analytic and not model["bos"] else None
 
 
 def runs_of(options: Options) -> list[tuple[str, Subject]]:

@@ -1,4 +1,4 @@
-"""A language model's matching heads: attention by overlap, observed and as the law has it."""
+"""A language model's matching heads: mass by overlap, beside the law."""
 
 from __future__ import annotations
 

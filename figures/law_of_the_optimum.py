@@ -1,4 +1,4 @@
-"""The optimum of soft matching as the prior predicts it, against the one that a search finds, over 240 worlds.
+"""The optimum of soft matching, predicted and searched for, over 240 worlds.
 
 Draws the rows of `python -m analyses worlds`.
 """

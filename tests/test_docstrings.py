@@ -18,11 +18,12 @@ from interp.circuit.runner import run
 from tests.planted import planted_deep, trained_like
 
 ROOT = Path(__file__).parent.parent
-# Glossaries, formulas, functions of arrays that a result fills in, and examples on pretrained weights, whose own tests
-# run them.
+# Glossaries, formulas, functions of files, functions of arrays that a result fills in, and examples on pretrained
+# weights, whose own tests run them.
 NO_EXAMPLE = {
     "interp.likelihood",
     "interp.notation",
+    "interp.outside",
     "interp.regression",
     "interp.results",
     "interp.language.load",
@@ -79,6 +80,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "kappas": [3.3],
         "ids": circuit.ids(chains.tokens),
         "path": tmp_path_factory.mktemp("docstrings") / "model",
+        "target": tmp_path_factory.mktemp("staging") / "file",
         "torch": torch,
     }
 

@@ -72,7 +72,7 @@ def test_reproduce_installs_what_it_imports() -> None:
 
 
 def test_reproduce_installs_no_tools() -> None:
-    tools = {"ruff", "mypy", "import-linter", "pytest-xdist", "hypothesis", "mkdocs", "ray", "nbmake", "playwright"}
+    tools = {"ruff", "mypy", "import-linter", "pytest-xdist", "hypothesis", "mkdocs", "ray", "playwright"}
     assert not tools & installed_for("run")
     assert tools <= installed_for("all")
     assert installed_for("run") < installed_for("all")

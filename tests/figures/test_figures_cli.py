@@ -174,7 +174,8 @@ def test_results_are_kept_beside_the_page_unless_told_otherwise(tmp_path, monkey
     assert "(default: results/cache)" in " ".join(cli.make_parser(cli.ALL).format_help().split())
 
 
-def test_listing_shows_every_summary_in_full_and_labels_that_differ(capsys):
+def test_listing_shows_every_summary_in_full_and_labels_that_differ(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "110")
     assert cli.main([]) == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
     entries = read_entries(cli.FOLDER, marker="LABEL")
