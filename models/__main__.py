@@ -31,6 +31,7 @@ from models.command import (
     number,
     number_list,
     path,
+    path_text,
     positive_number,
     prepare_output,
     say,
@@ -177,7 +178,7 @@ def add_construct(commands: Commands) -> None:
 
 def add_sweep(commands: Commands) -> None:
     sweep = commands.add_parser("sweep", help="train every run of a study")
-    sweep.add_argument("study", help="a name from `python -m models`, or the path of a .toml file")
+    sweep.add_argument("study", type=path_text, help="a name from `python -m models`, or the path of a .toml file")
     sweep.add_argument(
         "--engine",
         choices=["local", "here", "ray"],
@@ -319,7 +320,6 @@ def construct_one(options: argparse.Namespace) -> int:
 def sweep_study(options: argparse.Namespace) -> int:
     from models.sweep import check_sweep_target, load_study, sweep
 
-    path(options.study)  # a name or a path: what no file system can hold is neither
     out = options.out or CHECKPOINTS
     runs = load_study(options.study, studies=STUDIES, out=out)
     if not options.dry_run and not options.overwrite:

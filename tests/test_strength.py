@@ -106,6 +106,7 @@ def test_nothing_is_created_beside_a_refused_target(tmp_path: Path, capsys, monk
         (["construct", "--length", "8", "--beta", "1,2", "--out", "folder"], "already there"),
         (["sweep", "smoke", "--out", "folder"], "also holds 'notes.md'; give a fresh directory, or --overwrite"),
         (["sweep", "smoke", "--out", "file"], "a file is in the way"),
+        (["sweep", "", "--out", "new"], "expected a path, got ''"),
         (["zoo", "--checkpoints", "absent"], "no such directory"),
     ):
         assert words in refused(capsys, arguments), arguments

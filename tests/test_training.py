@@ -355,6 +355,7 @@ def test_bad_input_exits_2_with_one_line(
         (["train", "--batch", "1_0", "--out", "x"], "argument --batch: expected a whole number >= 1, got '1_0'"),
         (["train", "--steps", "9" * 30, "--out", "x"], "argument --steps: expected a whole number >= 1"),
         (["train", "--learning-rate", "1e999", "--out", "x"], "argument --learning-rate: expected a finite number"),
+        (["train", "--out", ""], "argument --out: expected a path, got ''"),
         (["train", "--out", "a\0b"], "argument --out: a path cannot hold a NUL character"),
         (["train", "--out", "a" * 300], "argument --out: a name in a path may have 200 bytes"),
         (["train", "--readout", "votes", "--out", "x"], "argument --readout: invalid choice: 'votes'"),
