@@ -82,6 +82,49 @@ def test_every_number_is_that_of_a_plain_run(model: ip.InductionTransformer, tok
         torch.testing.assert_close(value, whole, atol=1e-5, rtol=1e-5)
 
 
+def test_a_copy_layer_that_nobody_watches_gives_what_a_watched_one_gives(
+    model: ip.InductionTransformer, tokens: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = ids_of(model, tokens)
+    attended: list[int] = []
+    plain = last_query.attend
+
+    def counted(attention: Any, normed: torch.Tensor) -> torch.Tensor:
+        attended.append(len(normed))
+        return plain(attention, normed)
+
+    monkeypatch.setattr(last_query, "attend", counted)
+    alone = last_query.before_match(model, ids)
+    assert attended == [len(ids)]
+    seen: list[torch.Size] = []
+
+    def keep(activation: torch.Tensor, hook: Any) -> None:
+        seen.append(activation.shape)
+
+    names: list[Any] = ["blocks.0.attn.hook_pattern", lambda name: name == "blocks.0.attn.hook_pattern"]
+    for name in names:
+        torch.testing.assert_close(
+            last_query.before_match(model, ids, hooks=[(name, keep)]), alone, atol=2e-6, rtol=1e-6
+        )
+    assert attended == [len(ids)]
+    assert len(seen) == 2 * -(-ids.shape[1] // last_query.QUERIES)
+    assert last_query.applies(model)
+    assert model.context_level == 0
+
+
+def test_hooks_are_gone_after_an_error(model: ip.InductionTransformer, tokens: torch.Tensor) -> None:
+    def fail(activation: torch.Tensor, hook: Any) -> None:
+        raise RuntimeError("no")
+
+    stream = last_query.before_match(model, ids_of(model, tokens))
+    with pytest.raises(RuntimeError, match="no"):
+        last_query.from_match(model, stream, hooks=[("blocks.1.attn.hook_z", fail)])
+    with pytest.raises(KeyError):
+        last_query.from_match(model, stream, hooks=[("blocks.1.attn.hook_z", fail), ("nowhere", fail)])
+    assert last_query.applies(model)
+    assert model.context_level == 0
+
+
 def test_capture_and_predict_equal_the_cache(
     model: ip.InductionTransformer, tokens: torch.Tensor, short_runs: list[int]
 ) -> None:

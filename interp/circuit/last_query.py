@@ -6,8 +6,9 @@
 A prediction needs every position of the copy layer, but no more than one query of the match layer; and no layer needs
 all its queries at once. TransformerLens' key-value cache, made for generation, says just that: a block that is given
 the keys and values of the past takes a few queries alone. So the copy layer goes through the sequence `QUERIES`
-positions at a time, and the match layer takes the last position. Nothing is computed in another way: blocks, hooks and
-weights are the model's own, and the numbers are those of a plain run up to rounding.
+positions at a time, and the match layer takes the last position. Blocks, hooks and weights are the model's own, and the
+numbers are those of a plain run up to rounding. Where nobody watches the copy layer, `attend` takes the place of its
+attention: the same sums in place, without the copies of the pattern that TransformerLens makes for its hooks.
 
 Hooks see what is computed: at most `QUERIES` positions of the copy layer at a time, with the keys up to the last of
 them, and one query of the match layer. Someone else's hook would not expect that, so `applies` says no to a model that
@@ -16,13 +17,16 @@ has any: such a model is to be run as it is, and so is every model that is not a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+import einops
 import torch
 from jaxtyping import Float, Int64
+from torch.nn import functional
 
-from interp.hooked.transformer import InductionTransformer
+from interp.hooked.transformer import InductionTransformer, RelativeBiasAttention
 from interp.lens import HookedTransformer, KeyValueCacheEntry
 
 Hook: TypeAlias = tuple[str | Callable[..., Any], Callable[..., Any]]
@@ -45,10 +49,57 @@ def before_match(
 ) -> Float[torch.Tensor, "batch key d_model"]:
     """The residual stream that enters the match layer. `hooks` are for the copy layer, and see it in parts."""
     copy = model.blocks[0]
-    with torch.no_grad(), model.hooks(fwd_hooks=list(hooks)):
+    with torch.no_grad(), watched(model, hooks):
         stream = model(ids, prepend_bos=False, stop_at_layer=0)
+        if not hooks and isinstance(copy.attn, RelativeBiasAttention):
+            middle = stream + attend(copy.attn, copy.ln1(stream))
+            return middle if copy.cfg.attn_only else middle + copy.mlp(copy.ln2(middle))
         past = KeyValueCacheEntry.init_cache_entry(copy.attn.cfg, stream.device, len(ids))
         return torch.cat([copy(part, past_kv_cache_entry=past) for part in stream.split(QUERIES, dim=1)], dim=1)
+
+
+def attend(
+    attention: RelativeBiasAttention, normed: Float[torch.Tensor, "batch key d_model"]
+) -> Float[torch.Tensor, "batch key d_model"]:
+    """What the attention layer adds to the stream, for one who does not look at its scores and patterns."""
+    length = normed.shape[1]
+    queries, keys, values = attention.calculate_qkv_matrices(normed, normed, normed)
+    queries = einops.rearrange(queries, "batch query head width -> batch head query width")
+    keys = einops.rearrange(keys, "batch key head width -> batch head width key").contiguous()
+    values = einops.rearrange(values, "batch key head width -> batch head key width").contiguous()
+    # Row r of the windows holds the biases of query length - 1 - r, and -inf for the keys after it.
+    after = attention.rel_bias.new_full((attention.rel_bias.shape[0], length - 1), -torch.inf)
+    windows = torch.cat([attention.rel_bias[:, :length].flip(1), after], dim=1).unfold(1, length, 1)
+    found = []
+    for start in range(0, length, QUERIES):
+        stop = min(start + QUERIES, length)
+        scores = queries[:, :, start:stop] @ keys[..., :stop]
+        if attention.attn_scale != 1:
+            scores /= attention.attn_scale
+        scores += windows[:, length - stop : length - start, :stop].flip(1)
+        found.append(torch.softmax(scores, dim=-1) @ values[:, :, :stop])
+    mixed = einops.rearrange(torch.cat(found, dim=2), "batch head query width -> batch query (head width)")
+    weight = einops.rearrange(attention.W_O, "head width d_model -> d_model (head width)")
+    return functional.linear(mixed, weight, attention.b_O)
+
+
+@contextlib.contextmanager
+def watched(model: HookedTransformer, hooks: Sequence[Hook]) -> Iterator[None]:
+    """`model.hooks`, which visits every hook point of the model when it ends; this one only those that were used."""
+    if not all(isinstance(name, str) for name, _ in hooks):
+        with model.hooks(fwd_hooks=list(hooks)):
+            yield
+        return
+    points = [(model.hook_dict[name], hook) for name, hook in hooks if isinstance(name, str)]
+    model.context_level += 1
+    try:
+        for point, hook in points:
+            point.add_hook(hook, dir="fwd", level=model.context_level)
+        yield
+    finally:
+        for point, _ in points:
+            point.remove_hooks("fwd", level=model.context_level)
+        model.context_level -= 1
 
 
 def from_match(
@@ -61,7 +112,7 @@ def from_match(
         normed = match.ln1(stream[:, :-1])
         _, keys, values = match.attn.calculate_qkv_matrices(normed, normed, normed)
         past = KeyValueCacheEntry(past_keys=keys, past_values=values)
-        with model.hooks(fwd_hooks=list(hooks)):
+        with watched(model, hooks):
             last = match(stream[:, -1:], past_kv_cache_entry=past)
             logits: torch.Tensor = model(last, prepend_bos=False, start_at_layer=len(model.blocks))
     return logits[:, -1]
