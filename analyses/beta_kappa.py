@@ -64,7 +64,7 @@ def analyse(subject: Subject, options: Options) -> MatchFit | AttentionFit:
         return fit_scores(cap, source="attention", law=options.law, position=position)
     if options.law != "additive":
         raise ValueError("--law is for --source attention")
-    found = fit_scores(cap, source=options.source, position=position)
+    found = subject.fit(cap, source=options.source, position=position)
     if found.success or not subject.is_foreign:
         return found
     seen = fit_scores(cap, source="attention", position=position)

@@ -107,7 +107,8 @@ def _row(path: Path, subject: Subject) -> dict[str, Any]:
     model = load(path)
     tokens = subject.chains.tokens
     cap = capture(model, tokens)
-    fit, mass = fit_scores(cap), overlap_mass(cap)
+    fit = fit_scores(cap)
+    mass = overlap_mass(cap, fit)
     divergence = kl_divergence(subject.chains.next_law, predict(model, tokens))
     row: dict[str, Any] = jsonable(
         {

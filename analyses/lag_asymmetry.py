@@ -55,9 +55,8 @@ def survey(rows: list[dict[str, Any]], options: CheckpointOptions) -> Study:
 
 def row(subject: Subject, options: CheckpointOptions) -> dict[str, Any]:
     """One checkpoint: its betas from the scores, and from its weight blocks."""
-    from interp.instruments.beta_kappa import fit_scores
 
-    fit = fit_scores(subject.capture())
+    fit = subject.fit(subject.capture())
     difference = stderr = math.nan
     asymmetric = None
     if fit.success:
