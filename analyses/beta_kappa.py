@@ -53,7 +53,7 @@ class Options(CheckpointOptions):
     query: Literal["last", "all", "trained"] = option("last", "which queries to read (default: %(default)s)")
 
 
-ASK = Ask(options=Options(batch=256), cost=0.2)
+ASK = Ask(options=Options(batch=256), cost=0.1)
 
 
 def analyse(subject: Subject, options: Options) -> MatchFit | AttentionFit:

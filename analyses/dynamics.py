@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from interp.hooked.checkpoint import CheckpointInfo
 
 KIND = "checkpoint"
-ASK = Ask(cost=6.0)
+ASK = Ask(cost=4.5)
 SETTLED = 0.1  # a part has formed when it stays this close, relative to its whole change, to its last value
 
 

@@ -46,7 +46,7 @@ def shown(zoo: list[Subject]) -> list[Subject]:
     return near(*LENGTHS)(small) + near(*LENGTHS, seeds=1)(large)
 
 
-ASK = Ask(select=shown, options=Options(batch=256), cost=0.4)
+ASK = Ask(select=shown, options=Options(batch=256), cost=0.1)
 
 
 @dataclass(frozen=True, kw_only=True)
