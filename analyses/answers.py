@@ -25,6 +25,8 @@ and where it needs them
     weights(options)          of a study: digests by name of the weights that it reads, beside those of a zoo
     SHIPPED                   of a study: the environment variable that asks to compute what is shipped
                               (`analyses.shipped`); without it `make reproduce` and the figures read the shipped result
+    merged(known, new)        of a study in pieces whose rows hold runs: rows of the same cells made one, so that
+                              `python -m analyses.shipped NAME` can add new runs; its study_piece takes `known`
     together(options, piece)  a word: questions with the same word run in one process and share what they cache
 """
 

@@ -53,7 +53,7 @@ class Options(CheckpointOptions):
     query: Literal["last", "all", "trained"] = option("last", "which queries to read (default: %(default)s)")
 
 
-ASK = Ask(options=Options(batch=256), cost=0.2)
+ASK = Ask(options=Options(batch=256), cost=0.1)
 
 
 def analyse(subject: Subject, options: Options) -> MatchFit | AttentionFit:
@@ -64,7 +64,7 @@ def analyse(subject: Subject, options: Options) -> MatchFit | AttentionFit:
         return fit_scores(cap, source="attention", law=options.law, position=position)
     if options.law != "additive":
         raise ValueError("--law is for --source attention")
-    found = fit_scores(cap, source=options.source, position=position)
+    found = subject.fit(cap, source=options.source, position=position)
     if found.success or not subject.is_foreign:
         return found
     seen = fit_scores(cap, source="attention", position=position)

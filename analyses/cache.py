@@ -28,12 +28,13 @@ import functools
 import hashlib
 import io
 import json
+import os
 import platform
 import re
 import sys
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,7 @@ class SourceTree:
     imports: Mapping[str, frozenset[str]]
     digests: Mapping[str, str]
     lazy: frozenset[str]
+    _looked: dict[Path, tuple[Any, set[str]]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def closure(self, *modules: str) -> frozenset[str]:
         """The modules, the packages they belong to, and everything of the suite that these import."""
@@ -96,8 +98,26 @@ class SourceTree:
         return digest_of([parts, self.installed(closure)])
 
     def unchanged(self, *modules: str) -> bool:
-        """Whether the files that the modules depend on are still as they were when the tree was read."""
-        return all(file_digest(self.root, module) == self.digests[module] for module in self.closure(*modules))
+        """Whether the files that the modules depend on are still as they were when the tree was read.
+
+        Folders whose files have the times and sizes of an earlier look are not read again.
+        """
+        behind: dict[Path, list[str]] = {}
+        for module in self.closure(*modules):
+            behind.setdefault(source_file(self.root, module).parent, []).append(module)
+        return all(self._unchanged_in(folder, names) for folder, names in behind.items())
+
+    def _unchanged_in(self, folder: Path, modules: Sequence[str]) -> bool:
+        now = folder_state(folder)
+        if folder not in self._looked or self._looked[folder][0] != now:
+            self._looked[folder] = (now, set())
+        known = self._looked[folder][1]
+        for module in modules:
+            if module not in known:
+                if file_digest(self.root, module) != self.digests[module]:
+                    return False
+                known.add(module)
+        return folder_state(folder) == now
 
 
 def read_trees() -> tuple[SourceTree, SourceTree]:
@@ -180,6 +200,16 @@ def data_files(root: Path, module: str) -> list[Path]:
     text = source.read_bytes()
     beside = [file for file in source.parent.iterdir() if file.suffix not in (".py", ".pyc") and file.is_file()]
     return sorted(file for file in beside if file.name.encode() in text)
+
+
+def folder_state(folder: Path) -> tuple[tuple[str, int, int], ...] | None:
+    """Name, time of change and size of every file in a folder but bytecode; None if it is gone."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [(one.name, one.stat()) for one in entries if not one.name.endswith(".pyc") and one.is_file()]
+    except OSError:
+        return None
+    return tuple(sorted((name, stat.st_mtime_ns, stat.st_size) for name, stat in found))
 
 
 def file_digest(root: Path, module: str) -> str:

@@ -32,7 +32,7 @@ COLUMNS = (
     "change.no_bos",
     "success",
 )
-ASK = Ask(select=near(32, 64, seeds=1), options=CheckpointOptions(batch=2048), cost=2.5)
+ASK = Ask(select=near(32, 64, seeds=1), options=CheckpointOptions(batch=2048), cost=1.8)
 
 
 def analyse(subject: Subject, options: CheckpointOptions) -> CausalTests:

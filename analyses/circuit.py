@@ -48,7 +48,7 @@ class Options(ChainOptions):
     draws: int = option(100_000, "for the optimum (default: %(default)s)", metavar="N", least=2)
 
 
-ASK = Ask(cost=3.0)
+ASK = Ask(cost=0.2)
 
 
 def study(options: Options, cache: Cache) -> Study:

@@ -9,6 +9,7 @@ every run. Standard models of the zoo, and its long runs without BOS, stand besi
     python -m analyses conditions
     python -m analyses conditions --lengths 64 --cells frozen random_start
     python -m analyses conditions --runs runs/conditions --out results     the runs of your own sweep
+    python -m analyses.shipped conditions      the rows of new runs, added to the table that `make reproduce` reads
 
 excess, excess_share       KL above that of the optimum (`optimal_parameters`) on the same sequences, and as a share
 r2, beta_1, beta_2, kappa  fit of the law to the scores; gap: distance of beta from the optimum's at most
@@ -25,11 +26,11 @@ dependence                 KL between the model and its relabelings
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from analyses.ask import Ask
 from analyses.condition_answers import answers, claim_counts
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from analyses.cache import Cache
 
 KIND = "study"
+SHIPPED = "CONDITIONS"
 SHOWN = (
     "cell", "readout", "prior", "bos", "length", "seeds", "excess_share.median", "r2.median", "block_1.median",
     "block_2.median", "residual.most", "copy_2.median", "law.median", "pair_law.median",
@@ -54,6 +56,7 @@ CELLS = (
     "leaving", "standard",
 )  # fmt: skip
 STANDARD_LENGTH = 64  # the zoo's standard models that stand beside the study
+GROUP = ("cell", "readout", "protocol", "prior", "bos", "length", "order", "vocab")  # what the runs of a row share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,25 +137,25 @@ def together(options: Options, piece: Setting) -> str:
     return f"{piece.prior} T={piece.length}"
 
 
-def study_piece(options: Options, piece: Setting, cache: Cache) -> Study:
-    """Every cell of one setting."""
+def study_piece(options: Options, piece: Setting, cache: Cache, *, known: Container[str] = ()) -> Study:
+    """Every cell of one setting, without the runs whose weights are known."""
     from interp.chains.priors import parse_prior
     from interp.results import provenance
 
     prior = parse_prior(piece.prior, order=piece.order, vocab=piece.vocab)
-    best = optimum(prior, length=piece.length, bos=piece.bos, draws=options.draws, seed=options.seed, cache=cache)
-    beta, kappa = best.usable()
-    sequences = Sequences(prior=prior, batch=options.batch, length=piece.length, seed=options.seed + 1)
-    ideal = measure(sequences, soft("optimum", vocab=piece.vocab, beta=beta, kappa=kappa), cache).values
-    groups: dict[tuple[str, str, str], list[Subject]] = {}
-    for cell, run in runs_of(options):
-        if setting_of(run) == piece:
-            readout = str(run.model_config["readout"])
-            groups.setdefault((cell, readout, str(run.training.get("protocol"))), []).append(run)
     place = {"prior": prior.kind, "bos": piece.bos, "length": piece.length, "order": piece.order, "vocab": piece.vocab}
     rows = []
+    groups = {
+        group: runs
+        for group, runs in groups_of(options, piece).items()
+        if any(weights_of(run) not in known for run in runs)
+    }
+    if groups:
+        best = optimum(prior, length=piece.length, bos=piece.bos, draws=options.draws, seed=options.seed, cache=cache)
+        beta, kappa = best.usable()
+        sequences = Sequences(prior=prior, batch=options.batch, length=piece.length, seed=options.seed + 1)
+        ideal = measure(sequences, soft("optimum", vocab=piece.vocab, beta=beta, kappa=kappa), cache).values
     for (cell, readout, protocol), runs in groups.items():
-        runs.sort(key=lambda run: run.training.get("seed") or 0)
         editable = piece.length == options.edited_length or cell == "leaving"
         measured = [
             run_row(
@@ -164,25 +167,62 @@ def study_piece(options: Options, piece: Setting, cache: Cache) -> Study:
                 edits=editable and number < options.edited,
                 cache=cache,
             )
+            | {"weights": weights_of(run)}
             for number, run in enumerate(runs)
+            if weights_of(run) not in known
         ]
         record = runs[0].training
-        rows.append(
-            {
-                "cell": cell,
-                "readout": readout,
-                "protocol": protocol,
-                "init": record.get("init"),
-                "freeze": record.get("freeze") or "",
-                **place,
-                "seeds": len(runs),
-                "best_beta": [None if flat else value for value, flat in zip(best.beta, best.flat, strict=True)],
-                "best_kl": float(ideal.mean()),
-                **{name: spread([one[name] for one in measured]) for name in QUANTITIES},
-                "runs": measured,
-            }
-        )
+        row = {
+            "cell": cell,
+            "readout": readout,
+            "protocol": protocol,
+            "init": record.get("init"),
+            "freeze": record.get("freeze") or "",
+            **place,
+            "seeds": 0,
+            "best_beta": [None if flat else value for value, flat in zip(best.beta, best.flat, strict=True)],
+            "best_kl": float(ideal.mean()),
+        }
+        rows.append(with_runs(row, measured))
     return Study(rows=rows, provenance=provenance(seed=options.seed))
+
+
+def groups_of(options: Options, piece: Setting) -> dict[tuple[str, str, str], list[Subject]]:
+    """The runs of one setting by cell, readout and protocol, in the order of their seeds."""
+    groups: dict[tuple[str, str, str], list[Subject]] = {}
+    for cell, run in runs_of(options):
+        if setting_of(run) == piece:
+            readout = str(run.model_config["readout"])
+            groups.setdefault((cell, readout, str(run.training.get("protocol"))), []).append(run)
+    for runs in groups.values():
+        runs.sort(key=lambda run: run.training.get("seed") or 0)
+    return groups
+
+
+def weights_of(run: Subject) -> str:
+    """By which a row is told to be of these weights."""
+    return run.digest[:16]
+
+
+def with_runs(row: dict[str, Any], runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The row of a cell with these runs, and their medians, least and largest values."""
+    ordered = sorted(runs, key=lambda run: run["seed"] or 0)
+    return {
+        **row,
+        "seeds": len(ordered),
+        **{name: spread([one[name] for one in ordered]) for name in QUANTITIES},
+        "runs": ordered,
+    }
+
+
+def merged(known: Iterable[dict[str, Any]], new: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of the same cells made one; a new run takes the place of a known one of its name."""
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in (*known, *new):
+        group = tuple(row[name] for name in GROUP)
+        runs = {run["run"]: run for run in (*rows.get(group, {"runs": ()})["runs"], *row["runs"])}
+        rows[group] = with_runs(row, list(runs.values()))
+    return list(rows.values())
 
 
 def spread(values: Sequence[float | None]) -> dict[str, float | None]:
@@ -202,6 +242,6 @@ def join(options: Options, studies: Sequence[Study]) -> Study:
         key=lambda row: (CELLS.index(row["cell"]), row["readout"] != "probability", row["prior"], not row["bos"]),
     )
     origin = dict(studies[0].provenance) if studies else provenance(seed=options.seed)
-    digests = {run.name: run.digest[:16] for _, run in runs_of(options)}
+    digests = {run["run"]: run["weights"] for row in rows for run in row["runs"]}
     notes = answers(rows) if rows else [f"no finished run below {options.runs}: python -m models sweep conditions"]
     return Study(rows=rows, provenance={**origin, "checkpoints": digests}, shown=SHOWN, notes=notes)

@@ -34,7 +34,7 @@ class Options(CheckpointOptions):
     copies: float | None = option(None, "attention on one lag that makes a copy head (default: 0.5)", metavar="MASS")
 
 
-ASK = Ask(options=Options(batch=64), cost=0.1)
+ASK = Ask(options=Options(batch=64), cost=0.05)
 
 
 def analyse(subject: Subject, options: Options) -> CopyHeads:

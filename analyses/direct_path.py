@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("verdict", "gain", "gain_stderr", "r2", "r2_frequency", "r2_recent", "r2_control")
-ASK = Ask(select=not_long(near(64)), options=CheckpointOptions(batch=2048), cost=0.7)
+ASK = Ask(select=not_long(near(64)), options=CheckpointOptions(batch=2048), cost=0.35)
 
 
 def analyse(subject: Subject, options: CheckpointOptions) -> DirectPath:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from interp.hooked.checkpoint import CheckpointInfo
 
 KIND = "checkpoint"
-ASK = Ask(cost=6.0)
+ASK = Ask(cost=4.5)
 SETTLED = 0.1  # a part has formed when it stays this close, relative to its whole change, to its last value
 
 
@@ -107,7 +107,8 @@ def _row(path: Path, subject: Subject) -> dict[str, Any]:
     model = load(path)
     tokens = subject.chains.tokens
     cap = capture(model, tokens)
-    fit, mass = fit_scores(cap), overlap_mass(cap)
+    fit = fit_scores(cap)
+    mass = overlap_mass(cap, fit)
     divergence = kl_divergence(subject.chains.next_law, predict(model, tokens))
     row: dict[str, Any] = jsonable(
         {

@@ -46,7 +46,7 @@ def shown(zoo: list[Subject]) -> list[Subject]:
     return near(*LENGTHS)(small) + near(*LENGTHS, seeds=1)(large)
 
 
-ASK = Ask(select=shown, options=Options(batch=256), cost=0.4)
+ASK = Ask(select=shown, options=Options(batch=256), cost=0.1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,14 +97,13 @@ def applies(info: CheckpointInfo) -> str | None:
 
 def analyse(subject: Subject, options: Options) -> LiveModel:
     from interp.estimators.bayes import bayes_predictive
-    from interp.instruments.beta_kappa import fit_scores
     from interp.results import provenance
 
     chains = subject.chains
     tokens = chains.tokens[: options.sequences]
     laws = chains.laws()[: options.sequences]
     bayes = bayes_predictive(tokens, prior=subject.prior, draws=options.draws, seed=options.seed)
-    fit = fit_scores(subject.capture())
+    fit = subject.fit(subject.capture())
     tensors = [
         packed(name, value) for name, value in subject.model.named_parameters() if not name.startswith("pos_embed")
     ]

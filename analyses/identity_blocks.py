@@ -33,7 +33,7 @@ class Options(CheckpointOptions):
     )
 
 
-ASK = Ask(select=not_long(near(64)), cost=0.2)
+ASK = Ask(select=not_long(near(64)), cost=0.1)
 
 
 def analyse(subject: Subject, options: Options) -> IdentityBlocks:

@@ -47,7 +47,7 @@ class Options(ChainOptions, ZooOptions):
     draws: int = option(120, "posterior draws of the Bayes predictor (default: %(default)s)", metavar="N", least=16)
 
 
-ASK = Ask(options=Options(batch=4000), cost=1.8)
+ASK = Ask(options=Options(batch=4000), cost=0.8)
 
 
 @dataclass(frozen=True, kw_only=True)

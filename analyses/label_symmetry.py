@@ -36,7 +36,7 @@ class Options(CheckpointOptions):
     siblings: bool = option(False, "compare with the other seeds beside the checkpoint")
 
 
-ASK = Ask(select=not_long(near(64, seeds=1)), options=Options(siblings=True, batch=128), cost=3.0)
+ASK = Ask(select=not_long(near(64, seeds=1)), options=Options(siblings=True, batch=128), cost=1.2)
 
 
 def siblings_of(path: Path) -> list[Path]:

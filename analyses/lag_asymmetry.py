@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from interp.hooked.checkpoint import CheckpointInfo
 
 KIND = "zoo"
-ASK = Ask(select=not_long(up_to(256)), cost=0.2)
+ASK = Ask(select=not_long(up_to(256)), cost=0.1)
 SHOWN = ("checkpoint", "prior", "length", "beta_1", "beta_2", "difference", "stderr", "raw_1", "raw_2", "asymmetric")
 SIGMAS = 3.0
 ROUNDING = 1e-6  # a construction has no noise: equal betas differ by rounding only
@@ -55,9 +55,8 @@ def survey(rows: list[dict[str, Any]], options: CheckpointOptions) -> Study:
 
 def row(subject: Subject, options: CheckpointOptions) -> dict[str, Any]:
     """One checkpoint: its betas from the scores, and from its weight blocks."""
-    from interp.instruments.beta_kappa import fit_scores
 
-    fit = fit_scores(subject.capture())
+    fit = subject.fit(subject.capture())
     difference = stderr = math.nan
     asymmetric = None
     if fit.success:

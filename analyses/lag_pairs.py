@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("success", "aligned_share", "aligned_share_stderr", "r2")
-ASK = Ask(select=not_long(near(64)), cost=0.2)
+ASK = Ask(select=not_long(near(64)), cost=0.05)
 
 
 def analyse(subject: Subject, options: CheckpointOptions) -> PairFit:

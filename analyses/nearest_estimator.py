@@ -26,7 +26,7 @@ COLUMNS = (
     "kl.add_alpha_best",
     "kl.jelinek_mercer_best",
 )
-ASK = Ask(select=not_long(near(64)), cost=1.0)
+ASK = Ask(select=not_long(near(64)), cost=0.2)
 
 
 def analyse(subject: Subject, options: CheckpointOptions) -> NearestEstimator:

@@ -55,7 +55,7 @@ class Options(ChainOptions, CachedOptions):
     draws: int = option(20_000, "sequences that optima are found on (default: %(default)s)", metavar="N", least=100)
 
 
-ASK = Ask(cost=1.0)
+ASK = Ask(cost=0.3)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,7 +65,7 @@ class Options(ZooOptions):
 
 
 # Found on the draws that kl_curves tunes on, so that each optimum is searched for once.
-ASK = Ask(options=Options(sweeps=("length",), draws=40_000, seed=1, batch=500), cost=0.3)
+ASK = Ask(options=Options(sweeps=("length",), draws=40_000, seed=1, batch=500), cost=0.15)
 
 
 @dataclass(frozen=True, kw_only=True)

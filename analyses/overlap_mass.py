@@ -29,7 +29,7 @@ class Options(CheckpointOptions):
     query: Literal["last", "all", "trained"] = option("last", "which queries to read (default: %(default)s)")
 
 
-ASK = Ask(options=Options(batch=256), cost=0.1)
+ASK = Ask(options=Options(batch=256), cost=0.03)
 
 
 def analyse(subject: Subject, options: Options) -> OverlapMass:

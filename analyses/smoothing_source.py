@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("change.partial", "change.bos", "change.readout", "readout_uniform", "contribution.readout")
-ASK = Ask(select=not_long(near(64)), cost=0.4)
+ASK = Ask(select=not_long(near(64)), cost=0.2)
 
 
 def analyse(subject: Subject, options: CheckpointOptions) -> SmoothingSource:

@@ -50,6 +50,9 @@ class Subject:
     seed: int = 0
     given_prior: str | None = None
     _captures: dict[tuple[str, bool], Capture] = field(default_factory=dict, repr=False, compare=False)
+    _fits: dict[tuple[int, str, bool], tuple[Capture, MatchFit]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @classmethod
     def open(cls, path: str | Path, options: CheckpointOptions | None = None, *, name: str | None = None) -> Subject:
@@ -78,7 +81,7 @@ class Subject:
 
     def asked(self, options: CheckpointOptions) -> Subject:
         """The same checkpoint on the sequences that the options ask for."""
-        return replace(self, batch=options.batch, seed=options.seed, given_prior=options.prior, _captures={})
+        return replace(self, batch=options.batch, seed=options.seed, given_prior=options.prior, _captures={}, _fits={})
 
     @property
     def model_config(self) -> dict[str, Any]:
@@ -153,6 +156,15 @@ class Subject:
         """Whether the model comes from elsewhere."""
         return bool(self.info.model["family"] == "foreign")
 
+    def fit(self, cap: Capture, *, source: Literal["scores", "pattern"] = "scores", position: bool = True) -> MatchFit:
+        """`interp.fit_scores` of a capture, made once for all who ask."""
+        from interp.instruments.beta_kappa import fit_scores
+
+        key = (id(cap), source, position)  # the capture is kept beside it, so that its id stays its own
+        if key not in self._fits:
+            self._fits[key] = (cap, fit_scores(cap, source=source, position=position))
+        return self._fits[key][1]
+
     def law(self, cap: Capture) -> MatchFit | AttentionFit:
         """The additive law of the capture's match heads, from their scores.
 
@@ -161,7 +173,7 @@ class Subject:
         """
         from interp.instruments.beta_kappa import fit_scores
 
-        scored = fit_scores(cap)
+        scored = self.fit(cap)
         if scored.success or not self.is_foreign:
             return scored
         seen = fit_scores(cap, source="attention", position=False)

@@ -57,7 +57,7 @@ class Options(CommonOptions):
     only: str | None = option(None, "check only claims whose label contains TEXT", metavar="TEXT")
 
 
-ASK = Ask(cost=10.0)
+ASK = Ask(cost=4.5)
 
 
 def study(options: Options, cache: Cache) -> Study:

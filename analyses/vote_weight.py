@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("verdict", "level_spread", "level_full", "compared", "held", "held_stderr", "shuffled")
-ASK = Ask(select=near(32, 64), options=CheckpointOptions(batch=2048), cost=1.0)
+ASK = Ask(select=near(32, 64), options=CheckpointOptions(batch=2048), cost=0.5)
 
 
 def applies(info: CheckpointInfo) -> str | None:

@@ -123,7 +123,10 @@ def draw(drawing: Drawing) -> Drawn:
     with plt.style.context(STYLE), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", MissingPanel)
         figure = module.draw(results)
-        contents = {suffix: picture_bytes(figure, suffix) for suffix in drawing.formats}
+        contents = {}
+        for suffix in drawing.formats:
+            contents[suffix] = picture_bytes(figure, suffix)
+            figure.set_layout_engine("none")  # laid out once: every format shows the same places
         plt.close(figure)
     missing = list(dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, MissingPanel)))
     for one in caught:

@@ -25,6 +25,7 @@ from transformer_lens.components.attention import Attention
 from transformer_lens.components.embed import Embed
 from transformer_lens.components.transformer_block import TransformerBlock
 from transformer_lens.components.unembed import Unembed
+from transformer_lens.utilities.attention import simple_attn_linear
 
 __all__ = [
     "Attention",
@@ -35,4 +36,5 @@ __all__ = [
     "KeyValueCacheEntry",
     "TransformerBlock",
     "Unembed",
+    "simple_attn_linear",
 ]

@@ -541,3 +541,47 @@ def test_numbers_move_with_the_code(experiments: dict[str, list[dict[str, Any]]]
 def test_the_numbers_come_back_with_the_code(experiments: dict[str, list[dict[str, Any]]]) -> None:
     for study in ("kl_curves", "optimal"):
         assert experiments[f"{study}, after"] == experiments[f"{study}, before"]
+
+
+def test_a_change_on_disk_is_seen_though_unchanged_files_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a folder that looks as before no file is read again; a new time, size or data file is looked into."""
+    folder = tmp_path / "interp"
+    folder.mkdir()
+    for name in ("one", "two"):
+        (folder / f"{name}.py").write_text("DATA = 'table.json'\n")
+    (folder / "__init__.py").write_text("")
+    names = ("interp", "interp.one", "interp.two")
+    tree = SourceTree(
+        root=tmp_path,
+        imports=dict.fromkeys(names, frozenset()),
+        digests={name: caching.file_digest(tmp_path, name) for name in names},
+        lazy=frozenset(),
+    )
+    assert tree.unchanged("interp.one")
+    read: list[str] = []
+    plain = caching.file_digest
+
+    def counted(root: Path, module: str) -> str:
+        read.append(module)
+        return plain(root, module)
+
+    monkeypatch.setattr(caching, "file_digest", counted)
+    assert tree.unchanged("interp.one")
+    assert read == []
+    assert tree.unchanged("interp.two")
+    assert read == ["interp.two"]
+    (folder / "table.json").write_text("{}")
+    assert not tree.unchanged("interp.one")
+    (folder / "table.json").unlink()
+    assert tree.unchanged("interp.one")
+    source = folder / "one.py"
+    stat = source.stat()
+    source.write_text("DATA = 'tables.jso'\n")  # of the same size
+    assert not tree.unchanged("interp.one")
+    source.write_text("DATA = 'table.json'\n")
+    os.utime(source, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert tree.unchanged("interp.one")
+    source.unlink()
+    assert not tree.unchanged("interp.one")

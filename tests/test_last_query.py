@@ -82,6 +82,58 @@ def test_every_number_is_that_of_a_plain_run(model: ip.InductionTransformer, tok
         torch.testing.assert_close(value, whole, atol=1e-5, rtol=1e-5)
 
 
+def test_a_copy_layer_that_nobody_watches_gives_what_a_watched_one_gives(
+    model: ip.InductionTransformer, tokens: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = ids_of(model, tokens)
+    attended: list[int] = []
+    plain = last_query.attend
+
+    def counted(attention: Any, normed: torch.Tensor) -> torch.Tensor:
+        attended.append(len(normed))
+        return plain(attention, normed)
+
+    monkeypatch.setattr(last_query, "attend", counted)
+    alone = last_query.before_match(model, ids)
+    assert attended == [len(ids)]
+    seen: list[torch.Size] = []
+
+    def keep(activation: torch.Tensor, hook: Any) -> None:
+        seen.append(activation.shape)
+
+    names: list[Any] = ["blocks.0.attn.hook_attn_scores", lambda name: name == "blocks.0.attn.hook_attn_scores"]
+    for name in names:  # what `attend` does not show
+        torch.testing.assert_close(
+            last_query.before_match(model, ids, hooks=[(name, keep)]), alone, atol=2e-6, rtol=1e-6
+        )
+    assert attended == [len(ids)]
+    assert len(seen) == 2 * -(-ids.shape[1] // last_query.QUERIES)
+    seen.clear()
+    shown = [(name, keep) for name in last_query.SHOWN]
+    torch.testing.assert_close(last_query.before_match(model, ids, hooks=shown), alone, atol=0, rtol=0)
+    assert attended == [len(ids)] * 2
+    assert len(seen) == 2 * -(-ids.shape[1] // last_query.QUERIES)
+    moved = [("blocks.0.attn.hook_z", lambda z, hook: 2 * z)]
+    block = {"fwd_hooks": moved, "prepend_bos": False, "stop_at_layer": 1}
+    whole = model.run_with_hooks(ids, **block)
+    torch.testing.assert_close(last_query.before_match(model, ids, hooks=moved), whole, atol=1e-5, rtol=1e-5)
+    assert last_query.applies(model)
+    assert model.context_level == 0
+
+
+def test_hooks_are_gone_after_an_error(model: ip.InductionTransformer, tokens: torch.Tensor) -> None:
+    def fail(activation: torch.Tensor, hook: Any) -> None:
+        raise RuntimeError("no")
+
+    stream = last_query.before_match(model, ids_of(model, tokens))
+    with pytest.raises(RuntimeError, match="no"):
+        last_query.from_match(model, stream, hooks=[("blocks.1.attn.hook_z", fail)])
+    with pytest.raises(KeyError):
+        last_query.from_match(model, stream, hooks=[("blocks.1.attn.hook_z", fail), ("nowhere", fail)])
+    assert last_query.applies(model)
+    assert model.context_level == 0
+
+
 def test_capture_and_predict_equal_the_cache(
     model: ip.InductionTransformer, tokens: torch.Tensor, short_runs: list[int]
 ) -> None:
@@ -100,11 +152,17 @@ def test_sequences_that_keep_their_copy_pattern_and_those_that_do_not_agree(
     model: ip.InductionTransformer, tokens: torch.Tensor, monkeypatch: pytest.MonkeyPatch, short_runs: list[int]
 ) -> None:
     whole = capture(model, tokens)
+    assert sum(short_runs) == len(tokens)
+    short_runs.clear()
+    _, cache = model.run_with_cache(ids_of(model, tokens), prepend_bos=False)
+    torch.testing.assert_close(whole.copy_pattern, cache["blocks.0.attn.hook_pattern"], atol=1e-6, rtol=1e-5)
+    every = capture(model, tokens, query="all")
     assert not short_runs
+    torch.testing.assert_close(whole.copy_pattern, every.copy_pattern, atol=1e-6, rtol=1e-5)
     monkeypatch.setattr("interp.circuit.capture.COPY_BYTES", 5 * whole.copy_pattern[0].nbytes)
     part = capture(model, tokens)
     assert part.copy_pattern.shape[0] == 5
-    assert sum(short_runs) == len(tokens) - 5
+    assert sum(short_runs) == len(tokens)
     torch.testing.assert_close(part.copy_pattern, whole.copy_pattern[:5])
     torch.testing.assert_close(part.match_scores, whole.match_scores, atol=1e-4, rtol=1e-5)
     torch.testing.assert_close(part.match_pattern, whole.match_pattern, atol=1e-5, rtol=1e-5)

@@ -145,9 +145,10 @@ def test_the_pattern_is_the_softmax_of_the_scores(
 def test_last_is_the_last_row_of_all(trained: InductionTransformer) -> None:
     tokens = tokens_of(3, 12)
     last, everything = (capture(trained, tokens, query=query) for query in ("last", "all"))
-    assert torch.equal(everything.match_scores[:, :, -1:], last.match_scores)
-    assert torch.equal(everything.match_pattern[:, :, -1:], last.match_pattern)
-    assert torch.equal(everything.copy_pattern, last.copy_pattern)
+    rounding = {"atol": 1e-6, "rtol": 1e-5}  # the last query alone is run in another way
+    torch.testing.assert_close(everything.match_scores[:, :, -1:], last.match_scores, **rounding)
+    torch.testing.assert_close(everything.match_pattern[:, :, -1:], last.match_pattern, **rounding)
+    torch.testing.assert_close(everything.copy_pattern, last.copy_pattern, **rounding)
 
 
 @some_cases

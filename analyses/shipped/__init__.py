@@ -1,11 +1,13 @@
 """Results that the repository ships, because making them takes minutes and weights that not every machine has.
 
     analyses/shipped/language_model.json        what `python -m analyses language_model --out analyses/shipped` wrote
+    analyses/shipped/conditions.json            what `python -m analyses.shipped conditions` wrote
 
 A study that says `SHIPPED = "LANGUAGE"` is read from here by `make reproduce` and by the figures, unless that variable
 is set in the environment (`LANGUAGE=1 make reproduce`): then it is computed, and kept in the cache as any other. The
 command `python -m analyses language_model` always computes. The file's provenance names the weights by their digest,
-the commit and the versions that made it.
+the commit and the versions that made it. What the study's `join` makes of its rows (counts, sentences) is made anew
+from the rows at every reading, so that only what was measured is shipped.
 """
 
 from __future__ import annotations
@@ -13,22 +15,33 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from analyses import answers
 from analyses.command import BadInput
 from analyses.documents import Document
+from analyses.subject import Study
 
 FOLDER = Path(__file__).parent
 
 
 def shipped_document(name: str, *, folder: Path = FOLDER) -> Document | None:
     """The shipped result of a study; None where it has to be computed."""
-    variable = getattr(answers.load_module(name), "SHIPPED", None)
+    module = answers.load_module(name)
+    variable = getattr(module, "SHIPPED", None)
     if variable is None or os.environ.get(variable, "0") not in ("", "0"):
         return None
-    file = folder / f"{name}.json"
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        return Document(analysis=name, rows=content["rows"], provenance=content["provenance"])
-    except (OSError, ValueError, KeyError) as error:
-        raise BadInput(f"{file} cannot be read ({error}); {variable}=1 computes it anew") from error
+        content = read_shipped(name, folder=folder)
+        rows, origin = content["rows"], content["provenance"]
+        options = answers.options_of(module)()
+        joined = answers.study_answer(module.join(options, [Study(rows=rows, provenance=origin)]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadInput(f"{folder / name}.json cannot be read ({error}); {variable}=1 computes it anew") from error
+    return Document(analysis=name, rows=joined.rows, provenance=joined.provenance)
+
+
+def read_shipped(name: str, *, folder: Path = FOLDER) -> dict[str, Any]:
+    """The file as it is: analysis, rows, provenance."""
+    content: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    return content

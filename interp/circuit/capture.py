@@ -175,10 +175,14 @@ def capture(
     array = circuit.check(tokens)
     queries = query_positions(query, circuit, array.shape[1])
     kept = _Kept(circuit, array.shape, queries, copies=copies, asked=query)
-    # Copy patterns are read whole, so the sequences that keep theirs are run whole.
     last_alone = queries.tolist() == [kept.keys - 1]
-    whole = kept.room if last_alone else array.shape[0]
-    observe(circuit, array, whole=whole, hooks=kept.hooks, last_hooks=kept.last_hooks)
+    observe(
+        circuit,
+        array,
+        hooks=kept.hooks,
+        copy_hooks=kept.copy_hooks,
+        last_hooks=kept.last_hooks if last_alone else None,
+    )
     return Capture(
         tokens=array,
         copy_pattern=kept.copied,
@@ -220,9 +224,12 @@ class _Kept:
 
     def hooks(self, rows: slice) -> list[Hook]:
         """For sequences that are run whole."""
+        return self.copy_hooks(rows) + self._on_match(rows, last=False)
+
+    def copy_hooks(self, rows: slice) -> list[Hook]:
+        """For the copy layers, at all queries or at some at a time."""
         layers = sorted({layer for layer, _ in self.copying}) if rows.start < self.room else []
-        watch = [(f"blocks.{layer}.attn.hook_pattern", partial(self._keep_copy, rows, layer)) for layer in layers]
-        return watch + self._on_match(rows, last=False)
+        return [(f"blocks.{layer}.attn.hook_pattern", partial(self._keep_copy, rows, layer)) for layer in layers]
 
     def last_hooks(self, rows: slice) -> list[Hook]:
         """For sequences that are run at the last query alone."""
@@ -237,9 +244,12 @@ class _Kept:
 
     def _keep_copy(self, rows: slice, layer: int, activation: torch.Tensor, hook: Any) -> None:
         kept = slice(rows.start, min(rows.stop, self.room))
+        queries, keys = activation.shape[-2:]  # the last queries of so many keys
         for index, (own, head) in enumerate(self.copying):
             if own == layer:
-                self.copied[kept, index] = activation[: kept.stop - kept.start, head].detach().cpu()
+                seen = self.copied[kept, index, keys - queries : keys]
+                seen[..., :keys] = activation[: kept.stop - kept.start, head].detach().cpu()
+                seen[..., keys:] = 0.0
 
     def _keep_match(
         self, rows: slice, layer: int, into: torch.Tensor, last: bool, activation: torch.Tensor, hook: Any

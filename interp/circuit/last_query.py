@@ -6,8 +6,9 @@
 A prediction needs every position of the copy layer, but no more than one query of the match layer; and no layer needs
 all its queries at once. TransformerLens' key-value cache, made for generation, says just that: a block that is given
 the keys and values of the past takes a few queries alone. So the copy layer goes through the sequence `QUERIES`
-positions at a time, and the match layer takes the last position. Nothing is computed in another way: blocks, hooks and
-weights are the model's own, and the numbers are those of a plain run up to rounding.
+positions at a time, and the match layer takes the last position. Hooks and weights are the model's own, and the
+numbers are those of a plain run up to rounding. The copy layer's attention is computed by `attend`, unless hooks ask
+for more than it shows: the same sums, without the copies that TransformerLens makes at every step of the way.
 
 Hooks see what is computed: at most `QUERIES` positions of the copy layer at a time, with the keys up to the last of
 them, and one query of the match layer. Someone else's hook would not expect that, so `applies` says no to a model that
@@ -16,18 +17,22 @@ has any: such a model is to be run as it is, and so is every model that is not a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+import einops
 import torch
 from jaxtyping import Float, Int64
+from torch.nn import functional
 
-from interp.hooked.transformer import InductionTransformer
-from interp.lens import HookedTransformer, KeyValueCacheEntry
+from interp.hooked.transformer import InductionTransformer, RelativeBiasAttention
+from interp.lens import HookedTransformer, KeyValueCacheEntry, simple_attn_linear
 
 Hook: TypeAlias = tuple[str | Callable[..., Any], Callable[..., Any]]
 
 QUERIES = 64  # of the copy layer at a time: few enough that their scores stay in the processor's cache
+SHOWN = ("blocks.0.attn.hook_pattern", "blocks.0.attn.hook_z")  # what hooks can see of `attend`
 
 
 def applies(model: Any) -> bool:
@@ -44,11 +49,60 @@ def before_match(
     model: HookedTransformer, ids: Int64[torch.Tensor, "batch key"], *, hooks: Sequence[Hook] = ()
 ) -> Float[torch.Tensor, "batch key d_model"]:
     """The residual stream that enters the match layer. `hooks` are for the copy layer, and see it in parts."""
-    copy = model.blocks[0]
-    with torch.no_grad(), model.hooks(fwd_hooks=list(hooks)):
+    copy: Any = model.blocks[0]
+    with torch.no_grad(), watched(model, hooks):
         stream = model(ids, prepend_bos=False, stop_at_layer=0)
+        if isinstance(copy.attn, RelativeBiasAttention) and all(name in SHOWN for name, _ in hooks):
+            middle = stream + attend(copy.attn, copy.ln1(stream))
+            return middle if copy.cfg.attn_only else middle + copy.mlp(copy.ln2(middle))
         past = KeyValueCacheEntry.init_cache_entry(copy.attn.cfg, stream.device, len(ids))
         return torch.cat([copy(part, past_kv_cache_entry=past) for part in stream.split(QUERIES, dim=1)], dim=1)
+
+
+def attend(
+    attention: RelativeBiasAttention, normed: Float[torch.Tensor, "batch key d_model"]
+) -> Float[torch.Tensor, "batch key d_model"]:
+    """What the attention layer adds to the stream; its hooks on pattern and output come for some queries at a time."""
+    length = normed.shape[1]
+    queries, keys, values = attention.calculate_qkv_matrices(normed, normed, normed)
+    queries = einops.rearrange(queries, "batch query head width -> batch head query width")
+    keys = einops.rearrange(keys, "batch key head width -> batch head width key").contiguous()
+    values = einops.rearrange(values, "batch key head width -> batch head key width").contiguous()
+    # Row r of the windows holds the biases of query length - 1 - r, and -inf for the keys after it.
+    after = attention.rel_bias.new_full((attention.rel_bias.shape[0], length - 1), -torch.inf)
+    windows = torch.cat([attention.rel_bias[:, :length].flip(1), after], dim=1).unfold(1, length, 1)
+    found = []
+    for start in range(0, length, QUERIES):
+        stop = min(start + QUERIES, length)
+        scores = queries[:, :, start:stop] @ keys[..., :stop]
+        if attention.attn_scale != 1:
+            scores /= attention.attn_scale
+        scores += windows[:, length - stop : length - start, :stop].flip(1)
+        pattern = attention.hook_pattern(torch.softmax(scores, dim=-1))
+        mixed = einops.rearrange(pattern @ values[:, :, :stop], "batch head query width -> batch query head width")
+        found.append(attention.hook_z(mixed))
+    mixed = einops.rearrange(torch.cat(found, dim=1), "batch query head width -> batch query (head width)")
+    weight = einops.rearrange(attention.W_O, "head width d_model -> d_model (head width)")
+    return functional.linear(mixed, weight, attention.b_O)
+
+
+@contextlib.contextmanager
+def watched(model: HookedTransformer, hooks: Sequence[Hook]) -> Iterator[None]:
+    """`model.hooks`, which visits every hook point of the model when it ends; this one only those that were used."""
+    if not all(isinstance(name, str) for name, _ in hooks):
+        with model.hooks(fwd_hooks=list(hooks)):
+            yield
+        return
+    points = [(model.hook_dict[name], hook) for name, hook in hooks if isinstance(name, str)]
+    model.context_level += 1
+    try:
+        for point, hook in points:
+            point.add_hook(hook, dir="fwd", level=model.context_level)
+        yield
+    finally:
+        for point, _ in points:
+            point.remove_hooks("fwd", level=model.context_level)
+        model.context_level -= 1
 
 
 def from_match(
@@ -57,11 +111,13 @@ def from_match(
     """The logits after the last token. `hooks` are for the match layer and what follows, and see the last position."""
     match = model.blocks[1]
     with torch.no_grad():
-        # The past is read before the hooks come on: they are to see the last position, once.
+        # The past is read before the hooks come on: they are to see the last position, once. It needs no queries.
         normed = match.ln1(stream[:, :-1])
-        _, keys, values = match.attn.calculate_qkv_matrices(normed, normed, normed)
+        attention = match.attn
+        keys = simple_attn_linear(normed, attention.W_K, attention.b_K)
+        values = simple_attn_linear(normed, attention.W_V, attention.b_V)
         past = KeyValueCacheEntry(past_keys=keys, past_values=values)
-        with model.hooks(fwd_hooks=list(hooks)):
+        with watched(model, hooks):
             last = match(stream[:, -1:], past_kv_cache_entry=past)
             logits: torch.Tensor = model(last, prepend_bos=False, start_at_layer=len(model.blocks))
     return logits[:, -1]

@@ -121,19 +121,23 @@ def observe(
     circuit: Circuit,
     tokens: Int64[torch.Tensor, "batch length"],
     *,
-    whole: int,
     hooks: Hooks,
-    last_hooks: Hooks,
+    copy_hooks: Hooks,
+    last_hooks: Hooks | None,
 ) -> None:
     """Run for the hooks' sake, and stop after the last layer that the circuit uses.
 
-    The first `whole` sequences are run whole, under `hooks`; the others at the last query alone, under `last_hooks`,
-    where the model can be run that way.
+    Where the last query of the match layer is all that is wanted, `last_hooks` are for it, and `copy_hooks` for the
+    copy layer, some queries at a time. Else, and where the model has to be run whole, `hooks` are for both layers.
     """
-    short = runs_short(circuit)
-    whole = whole if short else tokens.shape[0]
     with torch.no_grad():
-        for rows in parts(circuit, tokens[:whole]):
+        if last_hooks is not None and runs_short(circuit):
+            for rows in parts(circuit, tokens, queries=last_query.QUERIES):
+                ids = circuit.ids(tokens[rows], rows)
+                before = last_query.before_match(circuit.model, ids, hooks=copy_hooks(rows))
+                last_query.from_match(circuit.model, before, hooks=last_hooks(rows))
+            return
+        for rows in parts(circuit, tokens):
             circuit.model.run_with_hooks(
                 circuit.ids(tokens[rows], rows),
                 prepend_bos=False,
@@ -141,10 +145,6 @@ def observe(
                 stop_at_layer=circuit.last_layer + 1,
                 fwd_hooks=hooks(rows),
             )
-        for part in parts(circuit, tokens[whole:], queries=last_query.QUERIES):
-            rows = slice(part.start + whole, part.stop + whole)
-            before = last_query.before_match(circuit.model, circuit.ids(tokens[rows], rows))
-            last_query.from_match(circuit.model, before, hooks=last_hooks(rows))
 
 
 def parts(

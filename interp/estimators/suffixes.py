@@ -122,10 +122,12 @@ def _fill_counts(tokens: Array, order: int, vocab: int, first: int, counts: Arra
     distinct_tallies = np.empty_like(raw_tallies)
     for b in range(tokens.shape[0]):
         plant(trie)
-        raw[0] = 0
-        distinct[0] = 0
-        raw_tallies[:] = 0
-        distinct_tallies[:] = 0
+        # Entry by entry: an assignment to a slice takes seconds to compile.
+        for m in range(vocab):
+            raw[0, m] = distinct[0, m] = 0
+        for depth in range(order + 1):
+            for n in range(MAX_TALLY):
+                raw_tallies[depth, n] = distinct_tallies[depth, n] = 0
         for t in range(order - 1, length):
             # Before this token is read, `path` holds the context it follows.
             if t >= order:
@@ -139,11 +141,14 @@ def _fill_counts(tokens: Array, order: int, vocab: int, first: int, counts: Arra
                     _raise(raw, raw_tallies, node, depth, token)
             opened = walk(tokens[b], t + 1, order, trie)
             for node in range(path[order + 1] - opened, path[order + 1]):
-                raw[node] = 0
-                distinct[node] = 0
+                for m in range(vocab):
+                    raw[node, m] = distinct[node, m] = 0
             if t >= order and t >= first:
                 for depth in range(order + 1):
-                    counts[0, b, t - first, depth] = raw[path[depth]]
-                    counts[1, b, t - first, depth] = distinct[path[depth]]
-                tallies[0, b, t - first] = raw_tallies
-                tallies[1, b, t - first] = distinct_tallies
+                    node = path[depth]
+                    for m in range(vocab):
+                        counts[0, b, t - first, depth, m] = raw[node, m]
+                        counts[1, b, t - first, depth, m] = distinct[node, m]
+                    for n in range(MAX_TALLY):
+                        tallies[0, b, t - first, depth, n] = raw_tallies[depth, n]
+                        tallies[1, b, t - first, depth, n] = distinct_tallies[depth, n]

@@ -1,0 +1,83 @@
+"""Adds to a shipped table the rows of runs that it does not know, with the options of `make reproduce`.
+
+    python -m analyses.shipped conditions            measures new runs, and those whose weights have changed
+    python -m analyses.shipped conditions --anew     measures every run that lies here, and forgets the others
+
+Rows of known weights stay as they are, also where those weights are not in this clone. The provenance says, under
+`made`, which commit and code measured how many runs. It can be run again while a sweep is adding runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from analyses import answers
+from analyses.cache import Cache, source_tree
+from analyses.command import BAD_INPUT, OK, BadInput, failing_in_one_line, read_entries, say
+from analyses.files import write_file
+from analyses.machine_code import remove_stale
+from analyses.options import CACHE, at
+from analyses.report import json_text
+from analyses.shipped import FOLDER, read_shipped
+from interp.results import git_commit, jsonable
+from interp.results import provenance as origin
+
+PACKAGE = FOLDER.parent
+
+CODE_DIGITS = 12
+
+
+def extend(name: str, *, anew: bool, cache: Path, folder: Path = FOLDER, options: Any = None) -> int:
+    """Bring the table of a study up to date; returns how many runs were measured."""
+    if name not in read_entries(PACKAGE, marker="KIND") or not hasattr(module := answers.load_module(name), "merged"):
+        raise BadInput(f"{name}: no study with a table that can be added to, as `conditions` has one")
+    options = at(module.ASK.options if options is None else options, cache=cache)
+    file = folder / f"{name}.json"
+    before = read_shipped(name, folder=folder) if file.is_file() and not anew else {"rows": [], "provenance": {}}
+    shaping = options.shaping()
+    if before["rows"] and before["provenance"]["options"] != shaping:
+        raise BadInput(f"{file} was made with other options than `make reproduce` has now: --anew makes all of it anew")
+    known = {run["weights"] for row in before["rows"] for run in row["runs"]}
+    new: list[dict[str, Any]] = []
+    for piece in module.pieces(options):
+        study = answers.study_answer(module.study_piece(options, piece, Cache(cache), known=known))
+        say(f"  {piece}: {sum(len(row['runs']) for row in study.rows)} runs measured")
+        new += study.rows
+    count = sum(len(row["runs"]) for row in new)
+    if count:
+        made = {"commit": git_commit(), "code": source_tree().key(f"analyses.{name}")[:CODE_DIGITS], "runs": count}
+        provenance = {
+            **jsonable(origin(seed=options.seed)),
+            "options": shaping,
+            "made": [*before["provenance"].get("made", []), made],
+        }
+        rows = module.merged(before["rows"], new)
+        write_file(file, json_text({"analysis": name, "rows": rows, "provenance": provenance}) + "\n")
+    return count
+
+
+def main() -> int:
+    """Read the command line and extend the table."""
+    code = BAD_INPUT
+    with failing_in_one_line():
+        parser = argparse.ArgumentParser(
+            prog="python -m analyses.shipped",
+            description=__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        parser.add_argument("name", metavar="STUDY", help="a study whose table is shipped run by run: conditions")
+        parser.add_argument("--anew", action="store_true", help="measure every run that lies here, forget the others")
+        parser.add_argument("--cache", metavar="DIR", type=Path, default=CACHE, help="where optima are kept")
+        given = parser.parse_args()
+        remove_stale()
+        count = extend(given.name, anew=given.anew, cache=given.cache)
+        print(f"{FOLDER / given.name}.json: {count} runs measured")
+        code = OK
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
