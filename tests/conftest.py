@@ -38,6 +38,12 @@ hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("suite")
 
 
+@pytest.fixture
+def few_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are evaluated a hundred times on 256 sequences instead of 4096: most of a tiny run's time otherwise."""
+    monkeypatch.setattr("models.run.HELD_OUT_SEQUENCES", 256)
+
+
 # The files whose tests take longest, the longest first (`-p tests.processor_time` measures them).
 LONGEST_FIRST = (
     "test_page.py",
