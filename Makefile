@@ -11,7 +11,8 @@ SECONDS     ?= inf
 VENV   := .venv
 LOG    := $(VENV)/install.log
 RUN    := $(VENV)/bin/python
-PYTEST  = $(RUN) -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+# Settings by name: a path among PYTEST_ARGS would make pytest look for them beside it.
+PYTEST  = $(RUN) -m pytest -c pyproject.toml -q -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 # What is installed: `run` for reproduce, `docs` for the documentation, `all` for the checks and the rest.
 EXTRAS_run  := analyses,language
 EXTRAS_docs := docs

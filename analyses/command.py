@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,23 +54,27 @@ class Entry:
 
 def read_entries(folder: Path, *, marker: str) -> dict[str, Entry]:
     """The modules of a package folder that assign a string to `marker` at top level, by name."""
-    entries = {}
-    for file in sorted(folder.glob("*.py")):
-        try:
-            tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
-        except SyntaxError as error:
-            raise BadInput(f"{file.name} does not parse: {error}") from error
-        for node in tree.body:
-            if (
-                isinstance(node, ast.Assign)
-                and any(isinstance(target, ast.Name) and target.id == marker for target in node.targets)
-                and isinstance(node.value, ast.Constant)
-                and isinstance(node.value.value, str)
-            ):
-                entries[file.stem] = Entry(
-                    name=file.stem, marker=node.value.value, document=ast.get_docstring(tree) or ""
-                )
-    return entries
+    files = sorted(folder.glob("*.py"))
+    found = {file.stem: _entry(file, file.read_text(encoding="utf-8"), marker) for file in files}
+    return {name: entry for name, entry in found.items() if entry is not None}
+
+
+@functools.cache  # by the text: a process that runs many commands parses each file once
+def _entry(file: Path, text: str, marker: str) -> Entry | None:
+    try:
+        tree = ast.parse(text, filename=str(file))
+    except SyntaxError as error:
+        raise BadInput(f"{file.name} does not parse: {error}") from error
+    entry = None
+    for node in tree.body:
+        if (
+            isinstance(node, ast.Assign)
+            and any(isinstance(target, ast.Name) and target.id == marker for target in node.targets)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            entry = Entry(name=file.stem, marker=node.value.value, document=ast.get_docstring(tree) or "")
+    return entry
 
 
 @contextlib.contextmanager

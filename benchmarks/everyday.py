@@ -62,7 +62,7 @@ def tests(folder: Path, jobs: int) -> tuple[Seconds, Seconds]:
     """Pytest; and the processor time of each file's tests."""
     file = folder / "build" / "processor_time.txt"
     file.parent.mkdir(exist_ok=True)
-    plugin = ["-p", "tests.processor_time", "--processor-time-file", str(file)]
+    plugin = ["-p", "tests.processor_time", f"--processor-time-file={file}"]
     spread = ["-n", str(jobs), "--dist", "loadfile", "--no-loadscope-reorder"]  # as the Makefile has it
     whole = measured([sys.executable, "-m", "pytest", "-q", *spread, *plugin], folder)
     parts: Counter[str] = Counter()

@@ -38,30 +38,35 @@ hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("suite")
 
 
-# The files whose tests take longest, the longest first (`-p tests.processor_time` measures them).
+@pytest.fixture
+def few_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are evaluated a hundred times on 256 sequences instead of 4096: most of a tiny run's time otherwise."""
+    monkeypatch.setattr("models.run.HELD_OUT_SEQUENCES", 256)
+
+
+# The files whose tests take longest (`-p tests.processor_time` measures them), the longest first. `test_docs.py` comes
+# a little later: its notebooks then find compiled what the first files use, instead of compiling it beside them.
 LONGEST_FIRST = (
     "test_page.py",
-    "test_docs.py",
-    "test_curve_figures.py",
     "test_training.py",
+    "test_language_study.py",
+    "test_docs.py",
+    "test_fuzz.py",
     "test_cache.py",
-    "03_from_scratch.ipynb",
-    "test_language.py",
-    "test_ray.py",
-    "test_theory.py",
-    "test_compiled.py",
-    "test_stacked.py",
-    "test_factors.py",
-    "test_studies.py",
-    "test_plan.py",
-    "test_cli.py",
+    "test_brought.py",
     "test_figures_cli.py",
+    "test_theory.py",
+    "test_explorer.py",
+    "test_plan.py",
     "test_attention_figures.py",
     "test_instrument_figures.py",
-    "05_your_model.ipynb",
-    "04_smoothing.ipynb",
-    "01_tour.ipynb",
-    "02_hooks.ipynb",
+    "test_ray.py",
+    "test_compiled.py",
+    "test_factors.py",
+    "test_circuit.py",
+    "test_attention_fit.py",
+    "test_language.py",
+    "test_curve_figures.py",
 )
 
 

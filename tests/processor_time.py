@@ -3,7 +3,8 @@
     make pytest PYTEST_ARGS="-p tests.processor_time"
 
 Processor time says what a test costs on any machine, however busy it is. A fixture's time counts for the test that
-asked first. `--processor-time-file FILE` also writes one line per test to a file, seconds and name, as the tests end.
+asked first. `--processor-time-file=FILE` also writes one line per test to a file, seconds and name, as the tests end.
+It takes an equals sign: pytest looks for its settings before it knows the option, and would look beside FILE.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 SHOWN = 20
+SETTINGS = Path(__file__).parent.parent / "pyproject.toml"
 WORD = "processor seconds"
 
 
@@ -66,6 +68,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    worker = hasattr(config, "workerinput")  # of xdist, which is told what the settings are, and writes nothing
+    if not worker and config.inipath != SETTINGS:
+        read = config.inipath or "none"
+        raise pytest.UsageError(f"settings read: {read}, not {SETTINGS}; write --processor-time-file=FILE, with '='")
     file = config.getoption("--processor-time-file")
-    here = file is not None and not hasattr(config, "workerinput")  # the workers of xdist write nothing
-    config.pluginmanager.register(ProcessorTime(Path(str(file)) if here else None), "processor-time")
+    config.pluginmanager.register(ProcessorTime(Path(str(file)) if file and not worker else None), "processor-time")

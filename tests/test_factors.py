@@ -31,6 +31,8 @@ from models.sweep import load_study
 from models.trainers import make_trainer
 from models.zoo import find_checkpoints
 
+pytestmark = pytest.mark.usefixtures("few_held_out")
+
 PRIOR = ip.HierarchicalDirichlet(order=2, vocab=3, eta=(2.0, 4.0))
 SUBSETS = [
     pytest.param(chosen, id="+".join(chosen) or "nothing")

@@ -143,6 +143,12 @@ def test_outputs_become_text_pictures_and_notes_and_a_cell_that_fails_is_an_erro
     assert pages.ALONE in text
     assert text.count("<script") == 1  # in the code that is shown, and not as an output
     assert "a &lt; b" in text
+    first = "import matplotlib\nmatplotlib.rcParams['lines.linewidth'] = 9\nleft = 1"
+    second = "import matplotlib\nprint(matplotlib.rcParams['lines.linewidth'], 'left' in globals())"
+    for name, source in (("03_first", first), ("04_second", second)):
+        nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)]), tmp_path / f"{name}.ipynb")
+    pages.execute(["01_a", "03_first", "04_second"])  # in one kernel, and without a trace of each other
+    assert ">1.5 False<" in pages.markdown(pages.executed("04_second"), "04_second")[0]
     monkeypatch.setattr(pages, "NotebookClient", lambda *_, **__: pytest.fail("ran again"))
     pages.executed("01_a")
     monkeypatch.undo()

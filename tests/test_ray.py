@@ -21,7 +21,7 @@ from models.spec import make_spec
 from models.sweep import PROJECT, PlannedRun, _connect, sweep
 
 PRIOR = {"kind": "hierarchical", "order": 2, "vocab": 3, "eta": [5.0, 5.0], "eta0": 1.0}
-STEPS = 200_000
+STEPS = 100_000
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ from models.spec import RunSpec, make_spec
 from models.sweep import load_study, run_name
 from models.trainers import make_trainer
 
+pytestmark = pytest.mark.usefixtures("few_held_out")
+
 HIERARCHICAL = ip.HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0)).to_dict()
 
 
@@ -124,7 +126,7 @@ def test_a_run_killed_with_sigkill_and_resumed_is_bit_identical(tmp_path: Path) 
     assert victim.wait() == -signal.SIGKILL, "the run ended before it could be killed"
     step = json.loads((tmp_path / "killed.run" / "state" / "state.json").read_text())["trainer"]["step"]
     assert 0 < step < 60_000
-    subprocess.run([*command, str(tmp_path / "killed")], env=environment, check=True)
+    run(spec, tmp_path / "killed", resume=True, progress=False)
     run(spec, tmp_path / "whole", progress=False)
     assert_same_weights(tmp_path / "whole", tmp_path / "killed")
 

@@ -29,6 +29,8 @@ KEPT = ROOT / "build" / "notebooks"
 CODE = ("interp", "models")  # what notebooks may import
 CELL_SECONDS = 300
 ALONE = "*This cell shows sliders, or attention that answers to the mouse: open the notebook in JupyterLab to use it.*"
+# Before each notebook: no name and no style of the one before it.
+FRESH = "%reset -f\nimport matplotlib\nmatplotlib.rcdefaults()\ndel matplotlib"
 NOISE = ("application/vnd.jupyter.widget-view+json",)
 
 
@@ -39,23 +41,38 @@ def names() -> list[str]:
 
 def executed(name: str) -> nbformat.NotebookNode:
     """The notebook with its outputs: run now, or as it was run before on the same text and code."""
-    source = (SOURCES / f"{name}.ipynb").read_bytes()
-    kept = KEPT / f"{name}-{hashlib.sha256(source + code_digest().encode()).hexdigest()[:20]}.ipynb"
-    with alone(KEPT / f"{name}.lock"):
-        if not kept.is_file():
-            book = nbformat.reads(source.decode(), as_version=4)
-            client = NotebookClient(
-                book, timeout=CELL_SECONDS, kernel_name="python3", resources={"metadata": {"path": str(SOURCES)}}
-            )
-            # Pictures inline, and no talk of the kernel on this process' stderr.
-            environment = {key: value for key, value in os.environ.items() if key != "MPLBACKEND"}
-            client.execute(env=environment, stderr=subprocess.DEVNULL)
+    execute([name])
+    return nbformat.read(kept(name), as_version=4)
+
+
+def execute(names: list[str]) -> None:
+    """Run the notebooks that are not kept, one after the other in one kernel, which imports the suite once."""
+    with alone(KEPT / "run.lock"):
+        books = {name: nbformat.read(SOURCES / f"{name}.ipynb", as_version=4) for name in names}
+        books = {name: book for name, book in books.items() if not kept(name).is_file()}
+        if not books:
+            return
+        whole = nbformat.v4.new_notebook(metadata=next(iter(books.values())).metadata)
+        for book in books.values():
+            whole.cells += [nbformat.v4.new_code_cell(FRESH), *book.cells]
+        client = NotebookClient(
+            whole, timeout=CELL_SECONDS, kernel_name="python3", resources={"metadata": {"path": str(SOURCES)}}
+        )
+        # Pictures inline, and no talk of the kernel on this process' stderr.
+        environment = {key: value for key, value in os.environ.items() if key != "MPLBACKEND"}
+        client.execute(env=environment, stderr=subprocess.DEVNULL)
+        for name, book in books.items():  # their cells have been run in place
             for old in KEPT.glob(f"{name}-*.ipynb"):
                 old.unlink()
-            staged = kept.with_suffix(".new")
+            staged = kept(name).with_suffix(".new")
             nbformat.write(book, staged)
-            staged.replace(kept)
-        return nbformat.read(kept, as_version=4)
+            staged.replace(kept(name))
+
+
+def kept(name: str) -> Path:
+    """Where the notebook is kept once it was run."""
+    source = (SOURCES / f"{name}.ipynb").read_bytes()
+    return KEPT / f"{name}-{hashlib.sha256(source + code_digest().encode()).hexdigest()[:20]}.ipynb"
 
 
 @functools.cache
@@ -153,6 +170,7 @@ def on_files(files: Any, config: Any) -> Any:
         files.append(File.generated(config, f"notebooks/{path}", content=content))
 
     add("index.md", re.sub(r"\((\d\d_\w+)\.ipynb\)", r"(\1.md)", (SOURCES / "README.md").read_text(encoding="utf-8")))
+    execute(names())
     for name in names():
         text, pictures = markdown(executed(name), name)
         add(f"{name}.md", text)

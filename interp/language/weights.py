@@ -87,12 +87,12 @@ def quiet() -> Iterator[None]:
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()
     try:
         yield
     finally:
         if shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+            logging.enable_progress_bar()
 
 
 def _packaged(name: str) -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 WIDTHS = (1400, 800, 390)
+SCHEMES = ("light", "dark")
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -40,6 +41,12 @@ class Tab:
         """What was asked for from another machine."""
         return [url for url in self.requests if not url.startswith(("file:", "data:"))]
 
+    def in_each_scheme(self) -> Iterator[str]:
+        """The page in light and in dark colours, without loading it again."""
+        for scheme in SCHEMES:
+            self.view.emulate_media(color_scheme=scheme)
+            yield scheme
+
     def overflow(self) -> int:
         """By how many pixels the page is wider than the window."""
         return max(0, int(self.view.evaluate(OVERFLOW)))
@@ -48,8 +55,10 @@ class Tab:
         """What axe-core finds wrong: contrast, names, roles, alt texts, headings."""
         import axe_playwright_python
 
-        self.view.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
-        found = self.view.evaluate("axe.run()")["violations"]
+        if not self.view.evaluate("'axe' in window"):
+            self.view.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
+        # Without `resultTypes` every element that passed is sent here too.
+        found = self.view.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
         return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}" for one in found]
 
 
@@ -60,8 +69,8 @@ class Browser:
         self.chromium = chromium
 
     @contextmanager
-    def opened(self, address: str, *, width: int = 1400, scheme: str = "light") -> Iterator[Tab]:
-        view = self.chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    def opened(self, address: str, *, width: int = 1400) -> Iterator[Tab]:
+        view = self.chromium.new_page(viewport={"width": width, "height": 900})
         tab = Tab(view)
         view.goto(address)
         yield tab

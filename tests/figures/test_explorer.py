@@ -173,11 +173,11 @@ def test_pointing_at_a_token_makes_it_the_query_and_leaving_it_goes_back(chromiu
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_is_fetched_or_overflows_and_axe_finds_no_violation(chromium, file, width, scheme):
-    with chromium.opened(file.resolve().as_uri(), width=width, scheme=scheme) as tab:
-        assert tab.overflow() == 0
-        assert tab.violations() == []
+def test_nothing_is_fetched_or_overflows_and_axe_finds_no_violation(chromium, file, width):
+    with chromium.opened(file.resolve().as_uri(), width=width) as tab:
+        for scheme in tab.in_each_scheme():
+            assert tab.overflow() == 0, scheme
+            assert tab.violations() == [], scheme
         assert tab.fetched() == []
         assert tab.complaints == []
 
@@ -189,6 +189,15 @@ def test_axe_would_find_a_violation(chromium, tmp_path):
     )
     with chromium.opened(bad.as_uri()) as tab:
         assert any(one.startswith("image-alt") for one in tab.violations())
+
+
+def test_axe_sees_each_scheme(chromium, tmp_path):
+    grey = tmp_path / "grey.html"
+    style = "<style>@media (prefers-color-scheme: dark) { h1 { color: #eee } }</style>"
+    grey.write_text(f'<!DOCTYPE html><html lang="en"><title>grey</title>{style}<main><h1>grey</h1></main></html>')
+    with chromium.opened(grey.as_uri()) as tab:
+        found = {scheme: [one.split(":")[0] for one in tab.violations()] for scheme in tab.in_each_scheme()}
+    assert found == {"light": [], "dark": ["color-contrast"]}
 
 
 def test_a_file_that_would_be_too_large_leaves_out_its_largest_models(rows, monkeypatch):
