@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from figures.rows import Row, matching, nearest
 from figures.verdict import Check, Verdict, judged
-from models.families import PAPER, drawing_order, find_family
+from models.families import PAPER, find_family
 
 HIERARCHICAL = {"prior": "hierarchical", "bos": True}
 
@@ -145,6 +145,8 @@ def verdict_of(
     missing: Iterable[str] = (),
     why: Iterable[str] = (),
     of: str = "one sequence",
+    headline: str = "",
+    number: str = "",
 ) -> Verdict:
     """`judged`, but what could not be looked at is named, and keeps a claim of all models from holding in full.
 
@@ -152,13 +154,12 @@ def verdict_of(
     """
     absent = ", ".join(missing)
     reasons = [*why, *([f"not judged, for want of results: {absent}"] if absent else [])]
-    told = list(measured)
-    numbers = "; ".join(told)
-    trained = [part for part in told if part.partition(":")[0] in drawing_order() and not is_analytic(part)]
+    numbers = "; ".join(measured)
     verdict = judged(
         checks,
         measured=f"{of}: {numbers}" if numbers else "",
-        headline=f"{of}: {'; '.join(trained)}" if trained else "",
+        headline=headline,
+        number=number,
         why=". ".join(reasons),
     )
     if absent and verdict.word == "holds":
@@ -166,9 +167,41 @@ def verdict_of(
     return verdict
 
 
-def is_analytic(part: str) -> bool:
-    """Whether a part of the numbers is of a family whose weights are analytic."""
-    return find_family(part.partition(":")[0]).analytic
+def trained_of(found: Mapping[str, Row]) -> dict[str, Row]:
+    """The families whose weights were found by training; all where there is no such family."""
+    trained = {family: row for family, row in found.items() if not find_family(family).analytic}
+    return trained or dict(found)
+
+
+def copy_numbers(found: Mapping[str, Row]) -> str:
+    """What the copy heads put on their lags, lag 1 first, family by family: means over sequences where known."""
+    return ", ".join(f"{family} {mean_shares(row)}" for family, row in trained_of(found).items())
+
+
+def mean_shares(row: Row) -> str:
+    return " and ".join(f"{mean_share(copy):.2f}" for copy in by_lag(row))
+
+
+def last_shares(row: Row) -> str:
+    """The same at the last query of the sequence that is shown."""
+    return " and ".join(f"{copy['last']:.2f}" for copy in by_lag(row))
+
+
+def mean_share(copy: Mapping[str, Any]) -> float:
+    """A copy head's share on its lag: the mean over all sequences, or that of the one shown."""
+    over = copy.get("over_batch")
+    return float(over[0] if over else copy["share"])
+
+
+def mass_text(row: Row, kind: str) -> str:
+    """The last query's mass on a kind of key: mean and standard deviation over sequences where known."""
+    over = (row.get("over_batch") or {}).get(kind)
+    return f"{over[0]:.2f} ± {over[1]:.2f}" if over else f"{row['mass'][kind]:.2f}"
+
+
+def of_sequences(found: Iterable[Row]) -> str:
+    """What the spreads of `mass_text` are over."""
+    return "mean ± sd over sequences" if any(row.get("over_batch") for row in found) else "one sequence"
 
 
 def masses_in_words(row: Row) -> str:

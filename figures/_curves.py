@@ -50,13 +50,13 @@ LOOKS = {
     "add-0.5": Look(label="add-0.5", colour="#7f7f7f", line="--"),
     "add-1": Look(label="add-1", colour="#7f7f7f", line="-."),
     "add-alpha, tuned": Look(label=r"add-$\alpha$, $\alpha$ tuned for each $T$", colour="#7f7f7f", width=1.4),
-    "jelinek-mercer": Look(label="Jelinek-Mercer, tuned", colour="#b08968", line="-"),
-    "katz": Look(label="Katz", colour="#b08968", line="--"),
-    "katz, absolute": Look(label="Katz, absolute", colour="#b08968", line="-."),
-    "katz, good-turing": Look(label="Katz, Good-Turing", colour="#b08968", line=":"),
-    "witten-bell": Look(label="Witten-Bell", colour="#b08968", line=(0, (6, 1, 1, 1, 1, 1))),
-    "kneser-ney": Look(label="Kneser-Ney", colour="#b08968", line=(0, (8, 3))),
-    "context tree weighting": Look(label="context tree weighting", colour="#b08968", line=(0, (1, 3))),
+    "jelinek-mercer": Look(label="Jelinek-Mercer, tuned", colour="#882255", marker="s"),
+    "katz": Look(label="Katz", colour="#b08968", marker="o"),
+    "katz, absolute": Look(label="Katz, absolute", colour="#b08968", line="--", marker="v"),
+    "katz, good-turing": Look(label="Katz, Good-Turing", colour="#b08968", line=":", marker="^"),
+    "witten-bell": Look(label="Witten-Bell", colour="#52796f", marker="D"),
+    "kneser-ney": Look(label="Kneser-Ney", colour="#5b99c2", marker="P"),
+    "context tree weighting": Look(label="context tree weighting", colour="#000000", marker="X"),
     "hard, no BOS": Look(label=r"construction, $\beta=100$", colour="#003566", line=":", marker="D", filled=False),
     "hard, BOS": Look(label=r"construction, $\beta=100$, BOS", colour="#003566", line=":", marker="D", filled=False),
     "beta(t), no BOS": Look(label=r"construction, $\beta(t)$ of the lemma", colour="#5b99c2", marker="o"),
@@ -106,27 +106,41 @@ def plot_curve(ax: Axes, rows: Sequence[Row], field: str, look: Look, *, error: 
     return line
 
 
-def plot_seeds(ax: Axes, rows: Sequence[Row], field: str, family: str) -> Line2D:
-    """A marker for each seed, a thin line from the least to the largest, and a line through the medians."""
+def plot_seeds(ax: Axes, rows: Sequence[Row], field: str, family: str, *, shift: float = 0.0) -> Line2D:
+    """A marker for each seed, a thin line from the least to the largest, and a line through the medians.
+
+    They lie above all curves, with a white edge, so that what coincides with a curve can be seen; `shift` sets a family
+    aside, in powers of two of the length.
+    """
     colour = find_family(family).colour
+    aside = 2.0**shift
     groups = by_length(rows)
     ax.plot(
-        list(groups), [median(row[field] for row in group) for group in groups.values()], color=colour, linewidth=0.7
-    )
+        [length * aside for length in groups],
+        [median(row[field] for row in group) for group in groups.values()],
+        color=colour, linewidth=0.7, zorder=2.5,
+    )  # fmt: skip
     for length, group in groups.items():
         values = [row[field] for row in group]
-        ax.plot([length] * 2, [min(values), max(values)], color=colour, linewidth=0.6)
+        ax.plot([length * aside] * 2, [min(values), max(values)], color=colour, linewidth=0.6, zorder=2.5)
     (points,) = ax.plot(
-        [row["length"] for row in rows],
+        [row["length"] * aside for row in rows],
         [row[field] for row in rows],
         linestyle="None",
         marker=find_family(family).marker,
-        markersize=2.6,
+        markersize=3.8,
         color=colour,
-        markeredgewidth=0,
+        markeredgecolor="white",
+        markeredgewidth=0.35,
+        zorder=4,
         label=find_family(family).trained_label,
     )
     return points
+
+
+def family_shift(family: str, families: Sequence[str]) -> float:
+    """How far a family is set aside, so that none lies on another."""
+    return 0.17 * (families.index(family) - (len(families) - 1) / 2)
 
 
 def length_axis(ax: Axes, lengths: Iterable[int]) -> None:

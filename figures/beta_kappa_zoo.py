@@ -268,7 +268,8 @@ def reasons(rows: list[Row], most: int = 2) -> str:
 
 def verdict(results: dict[str, list[Row]]) -> Verdict:
     """Whether trained models are at the optimum, and where they are not, on which side of it."""
-    parts, away = [], []
+    parts: list[str] = []
+    away: dict[str, float] = {}  # words -> median distance
     checks: dict[str, bool | Check] = {}
     for panel in PANELS:
         best = {point.length: point for point in optimum_points(panel, results)}
@@ -287,11 +288,16 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
                     family, near, otherwise="" if panel.bos else FIXED_READOUT, found=f"{median(gaps):+.2f}"
                 )
                 if not near:
-                    away.append(f"{panel.name} of {family} models ({panel.title}) by {median(gaps):+.2f}")
+                    away[f"{panel.name} of {family} models ({panel.title}) by {median(gaps):+.2f}"] = abs(median(gaps))
     if not parts:
         return Verdict(word="cannot tell", measured="no fits beside an optimum")
+    near = f"{len(checks) - len(away)} of {len(checks)}"
+    farthest = f"; farthest: {max(away, key=lambda words: away[words])}" if away else ""
     judgement = judged(
         checks,
+        headline=f"The median trained model is within {NEAR} nats of the optimum in {near} cases (a parameter of a "
+        f"family on a task){farthest}.",
+        number=f"median run within {NEAR} nats of the optimum in {near} parameters (a tolerance of ours)",
         measured=f"median distance from the optimum within {NEAR} nats (a tolerance of ours) in "
         f"{len(checks) - len(away)} of {len(checks)}; trained less optimum in nats, median and range over runs: "
         + "; ".join(parts),

@@ -63,4 +63,10 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         f"bias {bias[-1]:.2f} at the distance of BOS, {max(bias[-1 - order : -1]):.0f} at those of the first tokens",
         f"BOS {share:.4f}, alpha|V|/(n + alpha|V|) = {expected:.4f}",
     ]
-    return circuit.verdict_of(checks, measured=measured)
+    return circuit.verdict_of(
+        checks,
+        measured=measured,
+        headline=f"BOS has {share:.4f} of the last query's attention, and alpha|V| pseudo-counts would have "
+        f"{expected:.4f} (one sequence).",
+        number=f"attention on BOS {share:.4f}; alpha|V|/(n + alpha|V|) = {expected:.4f} (one sequence)",
+    )

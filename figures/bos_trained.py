@@ -80,4 +80,12 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         why.append("it matches hard, as the main text says and the caption does not")
     if leaning := circuit.last_copies_in_words(row):
         why.append(f"at the last query, whose prediction carries the loss, the copy heads put {leaning}")
-    return circuit.verdict_of(checks, measured=measured, why=why)
+    masses = f"{circuit.mass_text(row, 'partial')} ({circuit.of_sequences([row])})"
+    return circuit.verdict_of(
+        checks,
+        measured=measured,
+        why=why,
+        headline=f"BOS has {share:.2f} of the last query's attention on one sequence, as add-alpha has with "
+        f"{expected:.2f}; partial matches have {masses}.",
+        number=f"BOS {share:.2f} (add-alpha: {expected:.2f}, one sequence); partial matches {masses}",
+    )

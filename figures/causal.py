@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from figures._instruments import (
     LEAST_RECOVERED,
     SETTINGS,
@@ -22,12 +19,12 @@ from figures._instruments import (
     seeds_text,
     shape_text,
     shown,
+    spread,
 )
 from figures.known_conditions import by_family, runs_that_meet
-from figures.panels import PRIORS_IN_SHORT, absent, lettered
+from figures.panels import PRIORS_IN_SHORT, absent
 from figures.rows import Row, lengths_of
 from figures.verdict import Check, Verdict, judged
-from interp.plotting import CONTROL_COLOUR, grouped_bars, signed_log
 from models.families import find_family
 
 if TYPE_CHECKING:
@@ -42,6 +39,8 @@ CLAIM = (
     "keys, or attention without matches or copies, must not."
 )
 
+DARK = "#404040"
+CONTROL_EDGE = "#8c8c8c"  # the control's grey, dark enough for an outline
 EDITS = {
     "law": "law",
     "pair_law": "law of all pairs",
@@ -55,9 +54,9 @@ EDITS = {
     "copy_head_1": "no copy head 1",
     "uniform": "even attention",
 }
-MEASURES = {"loss": "rise of loss (nats)", "kl": "KL to the model (nats)"}
-RECOVERED = {"loss_recovered": "loss recovered", "kl_recovered": "predictions recovered"}
-LINEAR_BELOW = 1e-3  # nats: the horizontal scales are linear up to here, then logarithmic
+GROUPS = (("law", "pair_law"), ("no_bos",), ("copy_head_0", "copy_head_1"), ("uniform",))  # each begins after a line
+LEAST = 1e-4  # nats: a point at the left edge lies there or below
+MOST = 20.0
 LENGTH_MARKERS = "os^Dv"
 ERRORS = 2  # standard errors by which a share must lie below LEAST_RECOVERED to count as short of it
 FIELDS = (
@@ -66,12 +65,8 @@ FIELDS = (
     "loss_stderr",
     "loss_recovered",
     "loss_recovered_stderr",
-    "kl_recovered",
-    "kl_recovered_stderr",
     "pair_loss_recovered",
     "pair_loss_recovered_stderr",
-    "pair_kl_recovered",
-    "pair_kl_recovered_stderr",
     "n",
     "success",
     "message",
@@ -79,44 +74,42 @@ FIELDS = (
 
 
 def chosen(results: Results) -> Results:
-    """Every model of the settings; bars are drawn of one each, recovered loss of all."""
+    """Every model of the settings; edits are drawn of one each, recovered loss of all."""
     return {"causal": [only(row, *FIELDS) for setting in SETTINGS for row in all_of(results["causal"], setting)]}
 
 
 def draw(results: Results) -> Figure:
-    """Bars for each setting, loss above and KL below; then what the law recovers."""
+    """Above, how far each edit moves the predictions, a panel for each setting; below, what the law recovers."""
     import matplotlib.pyplot as plt
-    from matplotlib.patches import Patch
+    from matplotlib.lines import Line2D
 
     found = dict(shown(results["causal"]))
-    figure = plt.figure(figsize=(6.3, 6.6))
-    halves: Any = figure.subfigures(2, 1, height_ratios=[2.7, 1.0])
+    figure = plt.figure(figsize=(6.3, 5.0))
+    halves: Any = figure.subfigures(2, 1, height_ratios=[1.75, 1.0])
     above, below = halves
-    panels = above.subplots(len(MEASURES), len(SETTINGS), squeeze=False)
+    panels = above.subplots(1, len(SETTINGS), squeeze=False)[0]
     edits = known_edits(list(found.values()))
-    for column, setting in enumerate(SETTINGS):
+    first = next((place for place, setting in enumerate(SETTINGS) if setting in found), 0)
+    for column, (setting, ax) in enumerate(zip(SETTINGS, panels, strict=True)):
         row = found.get(setting)
-        for line, measure in enumerate(MEASURES):
-            ax = panels[line, column]
-            if row is None:
-                absent(ax, setting.title.replace(", ", ",\n"))
-                continue
-            draw_edits(ax, row, edits, measure, names=column == 0)
-            if line == 0:
-                task = f"{setting.prior}\n{bos_text(setting)}, T = {row['subject']['length']}"
-                ax.set_title(f"({chr(ord('a') + column)}) {setting.family}\n{task}", fontsize=6.5)
-    rows = [row for row in results["causal"] if row["success"]]
-    for half, (ax, (field, name)) in enumerate(zip(below.subplots(1, 2), RECOVERED.items(), strict=True)):
-        if rows:
-            draw_recovered(ax, rows, field)
-            ax.set_title(f"{name} by the law")
-        else:
-            absent(ax, name)
-        lettered([ax], start=chr(ord("a") + len(SETTINGS) + half))
-    families = dict.fromkeys(setting.family for setting in SETTINGS)
-    handles = [Patch(facecolor=find_family(name).colour, label=name) for name in families]
-    handles.append(Patch(facecolor=CONTROL_COLOUR, label="its random control"))
-    above.legend(handles=handles, loc="outside upper center", ncols=4)
+        if row is None:
+            absent(ax, setting.title.replace(", ", ",\n"))
+            continue
+        draw_edits(ax, row, edits, names=column == first)
+        task = f"{setting.prior}\n{bos_text(setting)}, T = {row['subject']['length']}"
+        ax.set_title(f"({chr(ord('a') + column)}) {setting.family}\n{task}", fontsize=6.5)
+    if found:
+        above.supxlabel("KL from the model to the edited model (nats, logarithmic)", fontsize=7)
+    handles = [
+        Line2D([], [], color=DARK, marker="o", markersize=3.5, linestyle="none", label="the edit (colour: family)"),
+        Line2D(
+            [], [], color=CONTROL_EDGE, marker="o", markersize=4, markerfacecolor="white", linestyle="none",
+            label="its random control",
+        ),
+        Line2D([], [], color=DARK, marker="<", markersize=3.5, linestyle="none", label=f"{LEAST:g} nats or less"),
+    ]  # fmt: skip
+    above.legend(handles=handles, loc="outside upper center", ncols=3)
+    draw_recovered(below.subplots(), [row for row in results["causal"] if row["success"]])
     return figure
 
 
@@ -126,64 +119,90 @@ def known_edits(rows: list[Row]) -> list[str]:
     return [edit for edit in EDITS if edit in there] + sorted(there - set(EDITS))
 
 
-def draw_edits(ax: Axes, row: Row, edits: list[str], measure: str, *, names: bool) -> None:
-    """Two bars for each edit: what it did, and what its control did."""
+def draw_edits(ax: Axes, row: Row, edits: list[str], *, names: bool) -> None:
+    """Two points on each edit's line: how far it moves the predictions, and how far its control does."""
     made = {one["edit"]: one for one in row["edits"]}
-    value = {"loss": "loss_change", "kl": "kl"}[measure]
-
-    def column(field: str) -> NDArray[Any]:
-        return np.array([made.get(edit, {}).get(field) for edit in edits], dtype=np.float64)
-
-    grouped_bars(
-        ax,
-        [EDITS.get(edit, edit) if names else "" for edit in edits],
-        {prefix: column(f"{prefix}{value}") for prefix in ("", "control_")},
-        stderrs={prefix: column(f"{prefix}{measure}_stderr") for prefix in ("", "control_")},
-        colours={"": find_family(row["subject"]["family"]).colour, "control_": CONTROL_COLOUR},
-        reach=1.0,
-        across=True,
-    )
+    colour = find_family(row["subject"]["family"]).colour
     for place, edit in enumerate(edits):
-        if edit not in made:
-            ax.text(0.0, place, " none to edit", va="center", fontsize=6, color="#7f7f7f")
-    signed_log(ax, linear_below=LINEAR_BELOW)
-    ax.set_xlim(-1.1 * LINEAR_BELOW, 10)
-    ax.set_xticks([0, 0.01, 1], ["0", "0.01", "1"])
-    ax.set_xlabel(MEASURES[measure].replace(" (", "\n("))
+        one = made.get(edit)
+        if one is None:
+            ax.text(1.3 * LEAST, place, "none to edit", va="center", fontsize=6, color="#7f7f7f")
+            continue
+        ends = [max(value, LEAST) for value in (one["kl"], one["control_kl"]) if value is not None]
+        ax.plot(ends, [place] * len(ends), color="#d9d9d9", linewidth=2.0, zorder=1, gid="difference")
+        if one["control_kl"] is not None:
+            point(ax, one["control_kl"], place, CONTROL_EDGE, size=4.0, gid="control", markerfacecolor="white")
+        point(ax, one["kl"], place, colour, size=3.5, gid="edit", zorder=3)
+    for group in GROUPS:
+        if any(edit in edits for edit in group):
+            ax.axhline(min(edits.index(edit) for edit in group if edit in edits) - 0.5, color="#e6e6e6", linewidth=0.5)
+            ax.axhline(max(edits.index(edit) for edit in group if edit in edits) + 0.5, color="#e6e6e6", linewidth=0.5)
+    ax.set_xscale("log")
+    ax.set_xlim(0.6 * LEAST, MOST)
+    ax.set_xticks([1e-4, 1e-2, 1], ["0.0001", "0.01", "1"])
+    ax.minorticks_off()
+    ax.set_ylim(len(edits) - 0.5, -0.5)
+    ax.set_yticks(range(len(edits)), [EDITS.get(edit, edit) if names else "" for edit in edits])
+    ax.tick_params(axis="y", length=0)
 
 
-def draw_recovered(ax: Axes, rows: list[Row], field: str) -> None:
-    """A point for each model, settings side by side, lengths by marker."""
+def point(ax: Axes, value: float, place: float, colour: str, *, size: float, gid: str, **options: Any) -> None:
+    """A marker; what lies left of the scale is an arrow head at its edge."""
+    marker = "o" if value > LEAST else "<"
+    ax.plot(
+        max(value, LEAST), place, marker, color=colour, markersize=size, gid=gid, **{"zorder": 2, **options}
+    )  # fmt: skip
+
+
+def draw_recovered(ax: Axes, rows: list[Row]) -> None:
+    """A point for each model, settings side by side, lengths by marker; open markers for the law of all lag pairs."""
+    from matplotlib.lines import Line2D
+
+    if not rows:
+        absent(ax, "loss recovered by the law")
+        return
     lengths = lengths_of(rows)
     for place, length in enumerate(lengths):
-        points = [
-            (index + 0.16 * (place - (len(lengths) - 1) / 2), row)
-            for index, setting in enumerate(SETTINGS)
-            for row in all_of(rows, setting)
-            if row["subject"]["length"] == length
-        ]
-        ax.errorbar(
-            [x for x, _ in points],
-            [row[field] for _, row in points],
-            yerr=[row[f"{field}_stderr"] for _, row in points],
-            fmt=LENGTH_MARKERS[place % len(LENGTH_MARKERS)],
-            color="#000000",
-            markersize=3,
-            linewidth=0.6,
-            label=f"$T = {length}$",
-        )
-        for x, row in points:
-            marker, colour = LENGTH_MARKERS[place % len(LENGTH_MARKERS)], find_family(row["subject"]["family"]).colour
-            ax.plot(x, row[field], marker, markersize=3, color=colour, zorder=3)
-            if row[f"pair_{field}"] is not None:
-                ax.plot(x, row[f"pair_{field}"], marker, markersize=5, color=colour, fillstyle="none", linewidth=0.6)
-    ax.axhline(LEAST_RECOVERED, color="#000000", linewidth=0.8, linestyle="--")
-    lowest = min(row[field] - row[f"{field}_stderr"] for row in rows)  # the pair law contains the law
+        marker = LENGTH_MARKERS[place % len(LENGTH_MARKERS)]
+        for index, setting in enumerate(SETTINGS):
+            x = index + 0.3 * (place - (len(lengths) - 1) / 2)
+            for row in (row for row in all_of(rows, setting) if row["subject"]["length"] == length):
+                colour = find_family(setting.family).colour
+                ax.errorbar(
+                    x, row["loss_recovered"], yerr=row["loss_recovered_stderr"], fmt=marker, color=colour,
+                    markersize=4, elinewidth=0.8, gid="law",
+                )  # fmt: skip
+                if row["pair_loss_recovered"] is not None:
+                    ax.errorbar(
+                        x + 0.1, row["pair_loss_recovered"], yerr=row["pair_loss_recovered_stderr"], fmt=marker,
+                        color=colour, markersize=4, markerfacecolor="white", elinewidth=0.8, gid="pair law",
+                    )  # fmt: skip
+    for index, setting in enumerate(SETTINGS):
+        if not all_of(rows, setting):
+            ax.text(index, LEAST_RECOVERED - 0.01, "no law, or no\nloss to recover", ha="center", va="top", color=DARK)
+    ax.axhline(LEAST_RECOVERED, color=DARK, linewidth=0.8, linestyle="--", zorder=0)
+    lowest = min(row["loss_recovered"] - row["loss_recovered_stderr"] for row in rows)  # the pair law contains the law
     ax.set_ylim(min(0.9, lowest - 0.02), 1.01)
     ax.set_xticks(range(len(SETTINGS)), [short(setting) for setting in SETTINGS])
     ax.set_xlim(-0.5, len(SETTINGS) - 0.5)
-    ax.set_ylabel("share")
-    ax.legend(loc="lower left", fontsize=6, handletextpad=0.1, borderaxespad=0.0)
+    for edge in range(1, len(SETTINGS)):
+        ax.axvline(edge - 0.5, color="#e6e6e6", linewidth=0.5, zorder=0)
+    ax.set_ylabel("share of the loss")
+    ax.set_title(f"({chr(ord('a') + len(SETTINGS))}) loss recovered with the law in place of the attention")
+    mark: dict[str, Any] = {"color": DARK, "linestyle": "none", "markersize": 4}
+    handles = [
+        Line2D([], [], marker=LENGTH_MARKERS[place % len(LENGTH_MARKERS)], label=f"T = {length}", **mark)
+        for place, length in enumerate(lengths)
+    ]
+    handles += [
+        Line2D([], [], marker=LENGTH_MARKERS[0], label="filled: the law", **mark),
+        Line2D(
+            [], [], marker=LENGTH_MARKERS[0], markerfacecolor="white", label="open: the law of all lag pairs", **mark
+        ),
+        Line2D([], [], color=DARK, linewidth=0.8, linestyle="--", label=f"asked: {LEAST_RECOVERED}"),
+        Line2D([], [], color=DARK, marker="|", markersize=7, linestyle="none", label="bar: ± one standard error"),
+    ]
+    ax.figure.legend(handles=handles, loc="outside lower center", ncols=6, columnspacing=1.0, handletextpad=0.3)
 
 
 def short(setting: Setting) -> str:
@@ -206,30 +225,40 @@ def caption(results: Results) -> str:
     rows = results["causal"]
     if not rows:
         return "Edits of the live model: no model was there to be edited."
-    barred = [row for _, row in shown(rows)]
+    edited = [row for _, row in shown(rows)]
     failed = [row for row in rows if not row["success"]]
-    left = (
-        f" {len(failed)} models without a law to test, or with no loss to recover, are left out of (f) and (g)."
-        if failed
-        else ""
-    )
+    left = f" {len(failed)} models without a law to test, or with no loss to recover, are left out." if failed else ""
     numbers = "; ".join(
         f"{setting.words} {row['loss_recovered']:.3f} ± {row['loss_recovered_stderr']:.3f}"
         for setting, row in shown(rows)
         if row["success"]
     )
     return (
-        f"Edits of the match head's attention at the last query, and ablations of copy heads, one model of each "
-        f"setting ({lengths_text(barred)}, {shape_text(rows)}, {seeds_text(rows)}; n = {rows[0]['n']} held-out "
-        f"sequences). Coloured: the edit; grey: its control, the same weights or score changes at shuffled keys, for "
-        f"BOS the same mass taken from random keys, for a copy head a random move of the same size; which head copies "
-        f"which lag differs from model to model. Top: rise of KL(truth || prediction); middle: KL(model || edited "
-        f"model). Scales are linear up to {LINEAR_BELOW:g} nats and logarithmic above; bars are one standard error "
-        f"over sequences. Bottom: 1 - (L_law - L_model) / (L_even - L_model), cut to [0, 1], where even attention sets "
-        f"the scale, and the same for KL from the model, at every length ({lengths_text(rows)}); dashed: "
-        f"{LEAST_RECOVERED}, of which a model falls short if it lies more than {ERRORS} standard errors below. Open "
-        f"markers: the same for the law that also compares tokens of unequal lags (corollary:inductive). Loss "
-        f"recovered: {numbers}.{left}"
+        f"(a) to (e) Edits of the match head's attention at the last query, and ablations of copy heads, one model of "
+        f"each setting ({lengths_text(edited)}, {shape_text(rows)}, {seeds_text(rows)}; n = {rows[0]['n']} held-out "
+        f"sequences): KL(model || edited model), on one logarithmic scale; an arrow head is a point at {LEAST:g} nats "
+        f"or below. Filled: the edit; open and grey: its control, the same weights or score changes at shuffled keys, "
+        f"for BOS the same mass taken from random keys, for a copy head a random move of the same size (even attention "
+        f"has none). Which head copies which lag differs from model to model. Standard errors over sequences are at "
+        f"most {largest_error(edited):.0%} of a value above 0.001 nats. (f) Loss recovered by the law, "
+        f"1 - (L_law - L_model) / (L_even - L_model), cut to [0, 1], where even attention sets the scale "
+        f"({lengths_text(rows)}, side by side); bars: one standard error; dashed: {LEAST_RECOVERED}, of which a model "
+        f"falls short if it lies more than {ERRORS} standard errors below. Open markers: the same for the law that "
+        f"also compares tokens of unequal lags (corollary:inductive). Loss recovered: {numbers}.{left}"
+    )
+
+
+def largest_error(rows: list[Row]) -> float:
+    """The largest standard error of a KL that can be seen, as a share of it."""
+    return max(
+        (
+            one[f"{prefix}kl_stderr"] / one[f"{prefix}kl"]
+            for row in rows
+            for one in row["edits"]
+            for prefix in ("", "control_")
+            if one[f"{prefix}kl"] is not None and one[f"{prefix}kl"] > 1e-3
+        ),
+        default=0.0,
     )
 
 
@@ -276,18 +305,32 @@ def verdict(results: Results) -> Verdict:
     return judged(
         checks,
         measured="; ".join(measured) or "no trained model was edited",
-        headline=recovered_by_family(results["causal"]),
+        headline=headline(results["causal"]),
+        number=number(results["causal"]),
         why=". ".join(reasons),
     )
 
 
-def recovered_by_family(rows: list[Row]) -> str:
+def recovered_by_family(rows: list[Row]) -> dict[str, str]:
     """The least and the largest share of loss recovered, family by family."""
-    parts = []
+    found = {}
     for family in dict.fromkeys(setting.family for setting in SETTINGS if setting.trained):
         told = [row["loss_recovered"] for row in rows if row["subject"]["family"] == family and row["success"]]
         if told:
-            parts.append(f"{family} {min(told):.2f} to {max(told):.2f}")
+            found[family] = spread(told, ".2f")
+    return found
+
+
+def headline(rows: list[Row]) -> str:
+    """The finding, family by family."""
+    parts = [f"{share} in {family} models" for family, share in recovered_by_family(rows).items()]
+    return f"With the law in place of the attention, this share of the loss is recovered: {listed(parts)}." * bool(
+        parts
+    )
+
+
+def number(rows: list[Row]) -> str:
+    parts = [f"{family} {share}" for family, share in recovered_by_family(rows).items()]
     return f"loss recovered by the law: {', '.join(parts)}" if parts else ""
 
 

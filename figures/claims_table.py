@@ -20,7 +20,7 @@ from figures.claims import CLAIMS
 from figures.verdict import sentence
 
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
-BRIEF = 200  # characters of the number's sentence; the figure's page has the rest
+BRIEF = 120  # characters of the number; figures keep to it (`tests/figures/test_headlines.py`)
 HEAD = ("| the claim | verdict | the number |", "|---|---|---|")
 ENTRY = Entry(
     name="claims",
@@ -68,7 +68,8 @@ def lines(records: dict[str, dict[str, Any]]) -> list[str]:
     for name in SHOWN:
         if name in records:
             verdict = records[name]["verdict"]
-            said, number = sentence(verdict), textwrap.shorten(verdict["headline"], BRIEF, placeholder=" …")
+            said = sentence(verdict)
+            number = textwrap.shorten(verdict.get("number") or verdict["headline"], BRIEF, placeholder=" …")
         else:
             said, number = "cannot tell", "not drawn"
         rows.append(f"| {_cell(CLAIMS[name].sentence)} (`{name}`) | {_cell(said)} | {_cell(number)} |")

@@ -5,6 +5,7 @@ Draws the rows of `python -m analyses direct_path` and `lag_pairs`.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from figures._instruments import (
@@ -19,6 +20,7 @@ from figures._instruments import (
     seeds_text,
     shape_text,
     shown,
+    spread,
 )
 from figures.known_conditions import FIXED_READOUT, by_family
 from figures.panels import absent, lettered
@@ -38,9 +40,20 @@ CLAIM = (
     "trained transformers alike: silenced, a model must predict the uniform law."
 )
 
-POINTS = {"kl_uniform": ("uniform law", "|"), "kl": ("match head silenced", "o"), "kl_model": ("whole model", "D")}
-SHARES = {"r2_frequency": "frequency", "r2_recent": "last tokens", "r2": "both", "r2_control": "control"}
+DARK = "#404040"
+POINTS = {  # field -> name, marker, whether it is filled
+    "kl_uniform": ("uniform law", "|", True),
+    "kl": ("match head silenced", "o", False),
+    "kl_model": ("whole model", "D", True),
+}
+SHARES = {
+    "r2_frequency": "frequency",
+    "r2_recent": "last tokens",
+    "r2": "both",
+    "r2_control": "control: another sequence",
+}
 SHADES = {"r2_frequency": "#5b99c2", "r2_recent": "#ffb703", "r2": "#003566", "r2_control": "#bdbdbd"}
+PAIR_MARKERS = "os^Dv"
 FIELDS = ("verdict", "gain", "gain_stderr", *POINTS, *SHARES, "frequency", "recent", "n", "success", "message")
 
 
@@ -55,95 +68,115 @@ def chosen(results: Results) -> Results:
 
 
 def draw(results: Results) -> Figure:
-    """KL with and without the match head, what the rest is made of, and the match head's answer to it."""
+    """KL with and without the match head, the match head's answer to it, and what the rest is made of."""
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
 
-    figure, axes = plt.subplots(1, 3, figsize=(6.3, 3.2), width_ratios=[1.3, 1.0, 1.0])
+    figure, axes = plt.subplots(1, 3, figsize=(6.3, 2.7), width_ratios=[1.25, 1.0, 0.85])
     if not shown(results["direct_path"]):
         for ax in axes:
             absent(ax, "every model")
         return figure
-    loss, made_of, discount = axes
+    loss, discount, made_of = axes
     draw_losses(loss, results["direct_path"])
-    draw_shares(made_of, results["direct_path"])
     draw_discount(discount, results["lag_pairs"])
-    for ax in axes:
+    draw_shares(made_of, results["direct_path"])
+    for ax in (loss, discount):
         ax.set_ylim(len(SETTINGS) - 0.5, -0.5)
         ax.set_yticks(range(len(SETTINGS)), [setting.title for setting in SETTINGS] if ax is loss else [])
         ax.tick_params(axis="y", length=0)
         for edge in range(1, len(SETTINGS)):
             ax.axhline(edge - 0.5, color="#d9d9d9", linewidth=0.5)
-    lettered(axes)
+    lettered([ax for ax in axes if ax.axison])
     handles = [
-        Line2D([], [], color="#555555", marker=marker, linestyle="none", label=name) for name, marker in POINTS.values()
+        Line2D([], [], color=DARK, marker=marker, markersize=7 if marker == "|" else 4, linestyle="none",
+               label=f"(a) {name}", markerfacecolor=DARK if filled else "white")
+        for name, marker, filled in POINTS.values()
+    ]  # fmt: skip
+    names = lag_names("t", len(PAIR_MARKERS))
+    handles += [
+        Line2D([], [], color=DARK, marker=marker, markersize=3.5, linestyle="none", label=f"(b) key's token is {name}")
+        for marker, name in zip(PAIR_MARKERS, names[: pairs_shown(results["lag_pairs"])], strict=False)
     ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=3)
+    above, below = handles[: len(POINTS)], handles[len(POINTS) :]
+    order = [one for pair in itertools.zip_longest(above, below) for one in pair if one is not None]  # (a) over (b)
+    figure.legend(handles=order, loc="outside upper center", ncols=3, columnspacing=1.5, handletextpad=0.3)
     return figure
 
 
+def pairs_shown(rows: list[Row]) -> int:
+    """How many tokens of the query a key's own token is compared with."""
+    return max((len(row["beta"]) for _, row in shown(rows) if row["success"]), default=0)
+
+
 def draw_losses(ax: Axes, rows: list[Row]) -> None:
-    """KL to the truth: uniform law, silenced model, whole model."""
+    """KL to the truth: uniform law, silenced model, whole model; a line of markers for each seed."""
     for place, setting in enumerate(SETTINGS):
         row = one_of(rows, setting)
         if row is None:
             note_missing(ax, place, setting.words)
             continue
         colour = find_family(setting.family).colour
-        ax.plot([row[field] for field in POINTS], [place] * len(POINTS), color=colour, linewidth=0.8)
-        for field, (_, marker) in POINTS.items():
-            ax.plot(row[field], place, marker, color=colour, markersize=8 if marker == "|" else 4)
-        for other in all_of(rows, setting):
-            if other is not row and other["subject"]["length"] == row["subject"]["length"]:
-                below = [other[field] for field in ("kl", "kl_model")]
-                ax.plot(below, [place + 0.18] * 2, "o", color=colour, markersize=1.6, markerfacecolor="none")
+        seeds = [one for one in all_of(rows, setting) if one["subject"]["length"] == row["subject"]["length"]]
+        for number, one in enumerate(seeds):
+            y = place + 0.22 * (number - (len(seeds) - 1) / 2)
+            ax.plot([one[field] for field in POINTS], [y] * len(POINTS), color=colour, linewidth=0.6)
+            for field, (_, marker, filled) in POINTS.items():
+                face = colour if filled else "white"
+                ax.plot(
+                    one[field], y, marker, color=colour, markersize=7 if marker == "|" else 3.6, markerfacecolor=face
+                )  # fmt: skip
     ax.set_xlim(0, None)
     ax.set_xlabel("KL to the truth (nats)")
     ax.set_title("the loss", loc="left")
 
 
-def draw_shares(ax: Axes, rows: list[Row]) -> None:
-    """What explains the silenced model's log-probabilities, where they are better than the uniform law."""
-    height = 0.19
-    for place, setting in enumerate(SETTINGS):
-        row = one_of(rows, setting)
-        if row is None:
-            continue
-        if row["verdict"] == "nothing":
-            ax.annotate("nothing to explain", (0.02, place), va="center", fontsize=6, color="#7f7f7f")
-            continue
-        for number, (field, name) in enumerate(SHARES.items()):
-            y = place + (number - 1.5) * height
-            ax.barh(y, row[field] or 0.0, height=0.9 * height, color=SHADES[field])
-            ax.annotate(name, ((row[field] or 0.0) + 0.02, y), va="center", fontsize=6, annotation_clip=False)
-    ax.set_xlim(0, 1.45)
-    ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    ax.set_xlabel("$R^2$ of log-probabilities")
-    ax.set_title("what is left", loc="left")
-
-
 def draw_discount(ax: Axes, rows: list[Row]) -> None:
-    """Weights of the pairs in which a key's own token takes part."""
-    names = lag_names("t", 3)
+    """Weights of the pairs in which a key's own token takes part, a marker for each token of the query."""
     for place, setting in enumerate(SETTINGS):
         row = one_of(rows, setting)
         if row is None or not row["success"]:
             continue
         for lag, weights in enumerate(row["beta"]):
-            y = place + (lag - (len(row["beta"]) - 1) / 2) * 0.25
-            ax.barh(
-                y, weights[0], xerr=row["stderr"][lag][0], height=0.21, color=find_family(setting.family).colour,
-                error_kw={"linewidth": 0.5},
+            ax.errorbar(
+                weights[0], place + (lag - (len(row["beta"]) - 1) / 2) * 0.25, xerr=row["stderr"][lag][0],
+                fmt=PAIR_MARKERS[lag % len(PAIR_MARKERS)], color=find_family(setting.family).colour, markersize=3.6,
+                elinewidth=0.8,
             )  # fmt: skip
-            if lag < len(names):
-                ax.annotate(
-                    names[lag], (max(weights[0], 0.0), y), xytext=(3, 0), textcoords="offset points", va="center",
-                    fontsize=6,
-                )  # fmt: skip
-    ax.axvline(0.0, color="#555555", linewidth=0.5)
-    ax.margins(x=0.15)
-    ax.set_xlabel("weight in the scores (nats)")
+    ax.axvline(0.0, color=DARK, linewidth=0.6)
+    ax.margins(x=0.12)
+    ax.set_xlabel("weight in the match scores (nats)")
     ax.set_title("the key's own token", loc="left")
+
+
+def draw_shares(ax: Axes, rows: list[Row]) -> None:
+    """What explains the silenced model's log-probabilities, for the first setting that is better than the uniform law.
+
+    Others are named in the caption.
+    """
+    counting = [(setting, row) for setting, row in shown(rows) if row["verdict"] != "nothing"]
+    if not counting:
+        ax.set_axis_off()
+        ax.text(
+            0.5, 0.5, "no model predicts better\nthan the uniform law\nwithout its match head", ha="center",
+            va="center", transform=ax.transAxes, color=DARK,
+        )  # fmt: skip
+        return
+    setting, row = max(counting, key=lambda pair: pair[1]["gain"])
+    for place, (field, name) in enumerate(SHARES.items()):
+        value = row[field] or 0.0
+        ax.barh(place + 0.15, value, height=0.4, color=SHADES[field])
+        ax.annotate(
+            f"{value:.2f}", (max(value, 0.0), place + 0.15), xytext=(2, 0), textcoords="offset points", va="center",
+            fontsize=6,
+        )  # fmt: skip
+        ax.annotate(name, (0.0, place - 0.1), xytext=(2, 0), textcoords="offset points", va="bottom", fontsize=6)
+    ax.set_ylim(len(SHARES) - 0.5, -0.6)
+    ax.set_yticks([])
+    ax.set_xlim(0, 1.2)
+    ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    ax.set_xlabel("$R^2$ of its log-probabilities")
+    ax.set_title(f"{setting.family}, silenced", loc="left")
 
 
 def caption(results: Results) -> str:
@@ -151,15 +184,22 @@ def caption(results: Results) -> str:
     rows = [row for _, row in shown(results["direct_path"])]
     if not rows:
         return "The direct path: no model was there to be silenced."
+    others = [setting.words for setting, row in shown(results["direct_path"]) if row["verdict"] != "nothing"]
+    left = (
+        f"(c) Of the silenced model that gains most over the uniform law: share of the variance of its centred "
+        f"log-probabilities that is explained by the frequency of a symbol in the sequence, by whether it is one of "
+        f"the last k + 1 tokens, by both, and, as control, by both of another sequence. Silenced models that gain: "
+        f"{listed(others)}."
+        if others
+        else "(c) No silenced model gains over the uniform law."
+    )
     return (
         f"Models whose match head is silenced at the last query: all its attention on BOS, or on nothing where there "
         f"is no BOS ({lengths_text(rows)}, {shape_text(rows)}, {seeds_text(results['direct_path'])}; n = "
-        f"{rows[0]['n']} held-out sequences). (a) KL(truth || prediction) of the uniform law, of the silenced and of "
-        f"the whole model; small circles, the latter two of the other seeds. (b) Where the silenced model is better "
-        f"than the uniform law: share of the variance of its centred log-probabilities that the frequency of a symbol "
-        f"in the sequence explains, whether it is one of the last k + 1 tokens, both, and, as control, both of another "
-        f"sequence. (c) Weight that the match scores give to a key whose own token x_s equals the query's x_t, "
-        f"x_(t-1), x_(t-2); the paper's law has none. Bars: one standard error."
+        f"{rows[0]['n']} held-out sequences). (a) KL(truth || prediction) of the uniform law (tick), of the silenced "
+        f"(circle) and of the whole model (diamond), a line for each seed. (b) Weight that the match scores give to a "
+        f"key whose own token x_s equals the query's x_t, x_(t-1), x_(t-2), first seed; bars: one standard error; the "
+        f"paper's law has none. {left}"
     )
 
 
@@ -190,6 +230,27 @@ def verdict(results: Results) -> Verdict:
     parts = []
     for family in dict.fromkeys(row["subject"]["family"] for row in results["direct_path"]):
         gains = [row["gain"] for row in results["direct_path"] if row["subject"]["family"] == family and row["success"]]
-        parts += [f"{family} {min(gains):+.2f} to {max(gains):+.2f}"] if gains else []
-    headline = f"nats known without the match head: {', '.join(parts)}" if parts else ""
-    return judged(checks, measured=told, headline=headline, why=". ".join(reasons))
+        parts += [f"{family} {spread(gains, '+z.2f')}"] if gains else []
+    number = f"nats known without the match head: {', '.join(parts)}" if parts else ""
+    return judged(
+        checks, measured=told, headline=headline(results["direct_path"]), number=number, why=". ".join(reasons)
+    )
+
+
+def headline(rows: list[Row]) -> str:
+    """Which families know something without the match head, and how much."""
+    told: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["success"]:
+            told.setdefault(row["subject"]["family"], []).append(row)
+    knowing = {family: [row for row in group if row["verdict"] != "nothing"] for family, group in told.items()}
+    parts = [
+        f"{family} models still gain {spread([row['gain'] for row in group], '.2f')} nats over the uniform law"
+        + (" by counting tokens" if all(row["verdict"] == "counts tokens" for row in group) else "")
+        for family, group in knowing.items()
+        if group
+    ]
+    empty = [family for family, group in knowing.items() if not group]
+    if empty:
+        parts.append(f"{listed(empty)} models know nothing")
+    return f"Without the match head {'; '.join(parts)}." if parts else ""

@@ -193,6 +193,7 @@ def verdict(results: Results) -> Verdict:
         return Verdict(word="cannot tell", measured="no run with snapshots was measured")
     return Verdict(
         word="beyond the paper",
+        **headline(found),
         measured="; ".join(f"{words_of(row)}: {formed_text(row)}" for row in found),
         why=" ".join(order_text(row) for row in found if not find_family(row["subject"]["family"]).analytic),
     )
@@ -232,3 +233,23 @@ def order_text(row: Row) -> str:
     """The parts in the order in which they came."""
     parts = [f"{listed(names)} at step {step}" for step, names in half_way(row).items()]
     return f"In {words_of(row)}, half of the last value is first reached by {', then '.join(parts) or 'nothing'}."
+
+
+def headline(found: list[Row]) -> dict[str, str]:
+    """The first and the last part to reach half of its value in each trained run: a sentence and the number."""
+    parts, numbers = [], []
+    for row in found:
+        reached = half_way(row)
+        if find_family(row["subject"]["family"]).analytic or row["subject"]["protocol"] == "paper" or len(reached) < 2:
+            continue
+        (first, early), *_, (last, late) = reached.items()
+        parts.append(
+            f"{row['subject']['family']}: {listed(early)} by step {first:,}, {listed(late)} last, by step {last:,}"
+        )
+        numbers.append(f"{row['subject']['family']}: {early[0]} first (step {first:,}), {late[-1]} last ({last:,})")
+    if not parts:
+        return {}
+    return {
+        "headline": f"Parts of the circuit reach half of their last value in this order: {'; '.join(parts)}.",
+        "number": "; ".join(numbers),
+    }

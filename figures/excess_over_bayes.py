@@ -6,6 +6,7 @@ one can see what is left: in nats, and as a share of the KL that no predictor ca
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from figures._curves import (
     concentration,
     counted,
     curve,
+    family_shift,
     length_axis,
     listed,
     models,
@@ -40,9 +42,32 @@ CLAIM = (
     "the best that any predictor can do, and how do classical smoothers compare?"
 )
 
-OTHERS = tuple(name for name in LOOKS if name != "bayes")
+REFERENCE = "optimal, BOS"  # stands in every panel, to compare with
+PANELS = {  # title -> the predictors of one kind
+    "matching": ("hard, no BOS", "hard, BOS", "beta(t), no BOS", "optimal, no BOS", REFERENCE),
+    "counting": ("maximum likelihood", "add-0.1", "add-0.5", "add-1", "add-alpha, tuned"),
+    "back-off and mixtures": (
+        "jelinek-mercer", "katz", "katz, absolute", "katz, good-turing", "witten-bell", "kneser-ney",
+        "context tree weighting",
+    ),
+}  # fmt: skip
+OTHERS = tuple(name for names in PANELS.values() for name in names)
+SHORT = {  # names beside the curves, where those of the legends are too long
+    "hard, no BOS": r"$\beta=100$, no BOS",
+    "hard, BOS": r"$\beta=100$",
+    "beta(t), no BOS": r"$\beta(t)$, no BOS",
+    "optimal, no BOS": r"best $\beta$, no BOS",
+    "optimal, BOS": r"best $\beta, \kappa$",
+    "maximum likelihood": "max. likelihood",
+    "add-alpha, tuned": r"add-$\alpha$, tuned",
+    "jelinek-mercer": "Jelinek-Mercer",
+    "katz, absolute": "Katz, abs.",
+    "katz, good-turing": "Katz, G.-T.",
+    "context tree weighting": "context tree",
+}
+FAMILY_NAMES = {"construction": "trained constr."}
 LABEL_GAP = 0.052  # between labels at the right, as a share of the axis' height
-GOLD, GOLD_TEXT = LOOKS["optimal, BOS"].colour, "#8a6000"  # the line's gold is too light to read
+GOLD, GOLD_TEXT = LOOKS[REFERENCE].colour, "#8a6000"  # the line's gold is too light to read
 SIGMAS = 3.0  # a difference that is no chance
 LEAST = 1e-4  # nats or share: below it a logarithmic axis shows noise
 
@@ -55,43 +80,63 @@ def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
 
 
 def draw(results: dict[str, list[Row]]) -> Figure:
-    """Nats on the left, share on the right with a name at the end of each curve."""
+    """A panel for each kind of predictor on one scale, a name at the end of each curve."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, NullLocator
 
     rows = results["kl_curves"]
-    figure, (nats, share) = plt.subplots(1, 2, figsize=(6.3, 3.9))
-    if not [row for row in rows if row["predictor"] != "bayes"]:
-        absent(nats, "KL curves, hierarchical prior")
-        absent(share, "KL curves, hierarchical prior")
+    figure, axes = plt.subplots(1, len(PANELS), figsize=(6.3, 3.3), sharey=True)
+    if not rows:
+        for ax in axes:
+            absent(ax, "KL curves, hierarchical prior")
         return figure
-    for ax, field in ((nats, "excess"), (share, "excess_share")):
-        ends = []
-        for name in OTHERS:
-            if found := curve(rows, name):
-                plot_curve(ax, found, field, LOOKS[name], error=f"{field}_stderr")
-                ends.append((found[-1]["length"], found[-1][field], LOOKS[name].label, LOOKS[name].colour))
-        for family in drawing_order():
-            if found := models(rows, family=family):
-                plot_seeds(ax, found, field, family)
-                length, last = list(by_length(found).items())[-1]
-                look = find_family(family)
-                ends.append((length, median(row[field] for row in last), look.trained_label, look.colour))
-        drawn = [row[field] for row in rows if row["predictor"] != "bayes" and row[field] > LEAST]
-        ax.set_yscale("log")
-        ax.set_ylim(0.6 * min(drawn, default=LEAST), 1.8 * max(drawn, default=1.0))
+    figure.get_layout_engine().set(wspace=0.0)
+    drawn = [row["excess_share"] for row in rows if row["predictor"] != "bayes" and row["excess_share"] > LEAST]
+    axes[0].set_yscale("log")
+    axes[0].set_ylim(0.7 * min(drawn, default=LEAST), 1.6 * max(drawn, default=1.0))
+    for ax, (title, names) in zip(axes, PANELS.items(), strict=True):
         length_axis(ax, [row["length"] for row in rows])
-        if ax is share:
-            name_ends(ax, ends)
-    nats.set_ylabel("excess KL over Bayes (nats)")
-    share.set_ylabel("excess as a share of Bayes' KL")
-    share.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}" if value >= 0.01 else f"{value:.1%}")
-    nats.set_title("in nats", loc="left")
-    share.set_title("as a share", loc="left")
-    lettered([nats, share])
+        name_ends(ax, [*draw_predictors(ax, rows, names), *(draw_models(ax, rows) if REFERENCE in names else [])])
+        ax.set_title(title, loc="left")
+    axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes[0].yaxis.set_major_formatter(lambda value, _: f"{value:.0%}" if value >= 0.01 else f"{value:.1%}")
+    axes[0].yaxis.set_minor_locator(NullLocator())
+    axes[0].set_ylabel("KL above that of Bayes, as a share of it")
+    lettered(axes)
     return figure
 
 
-def name_ends(ax: Axes, ends: list[tuple[int, float, str, str]]) -> None:
+End = tuple[int, float, str, str]  # length, value, name and colour
+
+
+def draw_predictors(ax: Axes, rows: list[Row], names: tuple[str, ...]) -> list[End]:
+    """The curves of one panel, and the best soft matching, broad and pale where it is not among them."""
+    ends = []
+    for name in dict.fromkeys([*names, REFERENCE]):
+        found, look = curve(rows, name), LOOKS[name]
+        if not found:
+            continue
+        if name == REFERENCE:
+            look = replace(look, width=2.2, below=True)
+        plot_curve(ax, found, "excess_share", look, error="excess_share_stderr")
+        ends.append((found[-1]["length"], found[-1]["excess_share"], SHORT.get(name, look.label), look.colour))
+    return ends
+
+
+def draw_models(ax: Axes, rows: list[Row]) -> list[End]:
+    """The trained models, a marker for each seed."""
+    ends = []
+    families = [family for family in drawing_order() if models(rows, family=family)]
+    for family in families:
+        found = models(rows, family=family)
+        plot_seeds(ax, found, "excess_share", family, shift=family_shift(family, families))
+        length, last = list(by_length(found).items())[-1]
+        middle = median(row["excess_share"] for row in last)
+        ends.append((length, middle, FAMILY_NAMES.get(family, family), find_family(family).colour))
+    return ends
+
+
+def name_ends(ax: Axes, ends: list[End]) -> None:
     """The name of each curve to the right of the axes, with a thin line to where the curve ends."""
     to_share = ax.transScale + ax.transLimits  # of the axes, in both directions
     places = [to_share.transform((length, value)) for length, value, _, _ in ends]
@@ -125,15 +170,18 @@ def caption(results: dict[str, list[Row]]) -> str:
     return (
         "Excess of KL(truth || prediction) over the Bayes predictor at the last of T tokens under the hierarchical "
         f"prior ({shape_words(rows)}, eta = {concentration(rows, 'hierarchical')} at each level), on "
-        f"{listed(f'{size:,}' for size in sizes)} sequences per T that all predictors share. Left, in nats; right, as "
-        f"a share of the Bayes predictor's own KL, which falls from {first['kl']:.3f} nats at T = {first['length']} to "
+        f"{listed(f'{size:,}' for size in sizes)} sequences per T that all predictors share, as a share of the Bayes "
+        f"predictor's own KL, which falls from {first['kl']:.3f} nats at T = {first['length']} to "
         f"{last['kl']:.4f} at T = {last['length']} (Monte Carlo error of its law at most "
-        f"{max(row['monte_carlo_error'] for row in bayes):.2g}). Bars are 95% intervals from paired differences; "
-        f"models trained with BOS have a marker for each seed ({counted(groups)} per length) and a line through the "
-        "medians. `Best` are the parameters of least population KL at that T, found on other sequences; Jelinek-Mercer "
-        "weights are tuned in the same way; add-alpha, Katz, Witten-Bell, Kneser-Ney and context tree weighting have "
-        f"nothing to tune. Infinite KLs are floored at {first['floor']:g}: this shapes maximum likelihood, Katz and "
-        "beta = 100 without BOS. With BOS beta = 100 is add-1, so these two curves coincide."
+        f"{max(row['monte_carlo_error'] for row in bayes):.2g}). All panels share one scale; the best soft "
+        "matching, broad and gold, stands in each: (a) constructions and models trained with BOS, (b) estimators of "
+        "the full context alone, (c) classical smoothers that use shorter contexts. Bars are 95% intervals from paired "
+        "differences; "
+        f"trained models have a marker for each seed ({counted(groups)} per length) and a line through the medians, "
+        "and families are set apart sideways. `Best` are the parameters of least population KL at that T, found on "
+        "other sequences; Jelinek-Mercer weights are tuned in the same way; add-alpha, Katz, Witten-Bell, Kneser-Ney "
+        f"and context tree weighting have nothing to tune. Infinite KLs are floored at {first['floor']:g}: this shapes "
+        "maximum likelihood, Katz and beta = 100 without BOS. With BOS beta = 100 is add-1: one curve in (a) and (b)."
     )
 
 
@@ -141,28 +189,43 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     """What is left, and for whom."""
     rows = results["kl_curves"]
     parts = []
-    for name, label in (("optimal, BOS", "best soft matching"), ("add-0.5", "add-0.5")):
+    for name, label in ((REFERENCE, "best soft matching"), ("add-0.5", "add-0.5")):
         if found := curve(rows, name):
             parts.append(f"{label} {span(found)}")
     for family in drawing_order():
         if found := models(rows, family=family):
             parts.append(f"{find_family(family).trained_label.partition(' (')[0]} {span(found)}")
-    classical = [row for row in rows if row["group"] == "classical"]
-    if classical:
-        best = min(classical, key=lambda row: row["excess_share"])
+    if best := nearest_classical(rows):
         parts.append(f"nearest classical: {best['predictor']} at T = {best['length']}, {best['excess_share']:+.0%}")
     if not parts:
         return Verdict(word="cannot tell", measured="no KL curves of the hierarchical prior")
-    last = curve(rows, "optimal, BOS")[-1:]
+    last = curve(rows, REFERENCE)[-1:]
     stays = any(row["excess"] > SIGMAS * row["excess_stderr"] for row in last)
     return Verdict(
         word="beyond the paper",
         measured="over Bayes: " + "; ".join(parts),
+        headline=headline(rows),
+        number=f"best soft matching over Bayes: {span(curve(rows, REFERENCE))}" if last else "",
         why=f"even the best soft matching is not the Bayes predictor at T = {last[0]['length']}: what it leaves is "
         f"{last[0]['excess'] / last[0]['excess_stderr']:.0f} standard errors from nothing"
         if stays
         else "",
     )
+
+
+def nearest_classical(rows: list[Row]) -> Row | None:
+    """The classical smoother and the length at which one comes nearest to Bayes."""
+    classical = [row for row in rows if row["group"] == "classical"]
+    return min(classical, key=lambda row: row["excess_share"], default=None)
+
+
+def headline(rows: list[Row]) -> str:
+    """How far above Bayes the best soft matching and the best of the classical smoothers lie."""
+    best, soft = nearest_classical(rows), curve(rows, REFERENCE)
+    parts = [f"The best soft matching has {span(soft)} of KL over the Bayes predictor"] if soft else []
+    if best is not None:
+        parts.append(f"no classical smoother has less than {best['excess_share']:+.0%} ({best['predictor']})")
+    return f"{'; '.join(parts)}." if parts else ""
 
 
 def span(rows: list[Row]) -> str:

@@ -73,4 +73,15 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         )
         measured.append(f"{family}: {circuit.masses_in_words(row)}")
     missing = [family for family in PAPER if family not in found] if found else ()
-    return circuit.verdict_of(checks, measured=measured, missing=missing)
+    masses = ", ".join(
+        f"{family} {circuit.mass_text(row, 'full')} and {circuit.mass_text(row, 'partial')}"
+        for family, row in circuit.trained_of(found).items()
+    )
+    over = circuit.of_sequences(found.values())
+    return circuit.verdict_of(
+        checks,
+        measured=measured,
+        missing=missing,
+        headline=f"Attention of the last query on full and on partial matches: {masses} ({over})." if masses else "",
+        number=f"full and partial matches: {masses} ({over})" if masses else "",
+    )

@@ -79,4 +79,22 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         if leaning:
             why.append(f"{family}: at the last query, whose prediction carries the loss, the copy heads put {leaning}")
     missing = [family for family in PAPER if family not in found] if found else ()
-    return circuit.verdict_of(checks, measured=measured, missing=missing, why=why)
+    return circuit.verdict_of(
+        checks,
+        measured=measured,
+        missing=missing,
+        why=why,
+        headline=headline(found),
+        number=f"copy mass on lags 1 and 2: {circuit.copy_numbers(found)}" if found else "",
+    )
+
+
+def headline(found: dict[str, Row]) -> str:
+    """How sharply the trained models copy, over all queries and at the last."""
+    last = [f"{family} {circuit.last_shares(row)}" for family, row in circuit.trained_of(found).items()]
+    if not found:
+        return ""
+    return (
+        f"Copy heads put this much of their attention on lags 1 and 2: {circuit.copy_numbers(found)}; at the last "
+        f"query, whose prediction is trained: {', '.join(last)}."
+    )

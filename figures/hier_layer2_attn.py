@@ -78,4 +78,14 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         measured.append(f"{family}: largest weight on a full match at {hits} of {total} queries that have one")
     missing = [family for family in PAPER if family not in found] if found else ()
     note = ["BOS and early keys are left aside, and only the last query carries the loss"] if found else []
-    return circuit.verdict_of(checks, measured=measured, missing=missing, why=note)
+    hits = ", ".join(
+        f"{family} {row['on_full'][0]} of {row['on_full'][1]}" for family, row in circuit.trained_of(found).items()
+    )
+    return circuit.verdict_of(
+        checks,
+        measured=measured,
+        missing=missing,
+        why=note,
+        headline=f"Queries that attend most to a full match, of those that have one: {hits}." if hits else "",
+        number=f"largest weight on a full match: {hits} queries" if hits else "",
+    )

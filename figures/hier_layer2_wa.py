@@ -79,5 +79,26 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
             why.append(f"{family}: {note}")
     missing = [family for family in WITH_BLOCKS if family not in found] if found else ()
     return circuit.verdict_of(
-        checks, measured=measured, missing=missing, why=why, of="weights of one run each, whatever the sequence"
+        checks,
+        measured=measured,
+        missing=missing,
+        why=why,
+        of="weights of one run each, whatever the sequence",
+        **headline(found),
     )
+
+
+def headline(found: dict[str, Row]) -> dict[str, str]:
+    """Where the trained model's weights lie, and which block is the larger: a sentence and the number."""
+    told = {family: row for family, row in circuit.trained_of(found).items() if row.get("raw_beta") is not None}
+    if not told:
+        return {}
+    family, row = next(iter(told.items()))
+    first, last = row["raw_beta"][0], row["raw_beta"][-1]
+    return {
+        "headline": f"In the {family} model the aligned blocks hold {row['aligned_share']:.0%} of the match weights; "
+        f"the block of lag 1 is {'larger' if first > last else 'smaller'} than that of the longest lag ({first:.2f} "
+        f"against {last:.2f}).",
+        "number": f"{family}: aligned blocks {row['aligned_share']:.0%} of W_A; lag-1 block {first:.2f}, last "
+        f"{last:.2f} nats",
+    }

@@ -191,12 +191,27 @@ def verdict(results: Results) -> Verdict:
                 found=f"cosine {min(agreements):.2f}",
                 where=READOUT_ADDS_VOTES if softmax_family(setting.family) else FROZEN_COPIES,
             )
+    told = decides([row for _, row in found])
     return judged(
         checks,
         measured="; ".join(measured) or "no trained model was measured",
+        headline=f"{told[:1].upper()}{told[1:]}." if told else "",
+        number=told,
         why=f"Asked of each block that carries {HEAVY:.0%} of the weight: at most {LARGEST_RESIDUAL:.0%} of it outside "
         f"span{{I, J}}, p <= {LARGEST_P}; and a cosine of {LEAST_AGREEMENT} between the readings" + surprise(found),
     )
+
+
+def decides(rows: list[Row]) -> str:
+    """Both requirements with what was found: the residual of the blocks, and the cosine between the readings."""
+    residuals = [found[0] for row in rows for reading in row["maps"] if (found := worst(reading)) is not None]
+    cosines = [row["agreement"] for row in rows if row["agreement"] is not None]
+    parts = []
+    if residuals:
+        parts.append(f"outside span{{I, J}} at most {max(residuals):.2g} of a block (allowed {LARGEST_RESIDUAL})")
+    if cosines:
+        parts.append(f"cosine of the two readings {spread(cosines, '.2f')} (asked {LEAST_AGREEMENT})")
+    return "; ".join(parts)
 
 
 def passes(reading: dict[str, Any]) -> bool:

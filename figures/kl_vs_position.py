@@ -16,6 +16,7 @@ from figures._curves import (
     concentration,
     counted,
     curve,
+    family_shift,
     length_axis,
     listed,
     models,
@@ -121,13 +122,14 @@ def draw(results: dict[str, list[Row]]) -> Figure:
             continue
         for name in panel.predictors:
             if found := curve(mine, name):
-                handles[LOOKS[name].label] = plot_curve(above, found, "kl", LOOKS[name])
+                handles[key_of(name)] = plot_curve(above, found, "kl", LOOKS[name])
                 plot_curve(below, found, "excess_share", LOOKS[name], error="excess_share_stderr")
-        for family in panel.families:
-            if found := models(mine, family=family):
-                points = plot_seeds(above, found, "kl", family)
-                handles[str(points.get_label())] = points
-                plot_seeds(below, found, "excess_share", family)
+        there = [family for family in panel.families if models(mine, family=family)]
+        for family in there:
+            found, shift = models(mine, family=family), family_shift(family, there)
+            points = plot_seeds(above, found, "kl", family, shift=shift)
+            handles[str(points.get_label())] = points
+            plot_seeds(below, found, "excess_share", family, shift=shift)
         above.set_yscale("log")
         above.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         # One scale for all three panels: add-alpha under one prior is to be seen beside the other.
@@ -142,11 +144,16 @@ def draw(results: dict[str, list[Row]]) -> Figure:
     axes[0, 0].set_ylabel("KL to the true law (nats)")
     axes[1, 0].set_ylabel("excess over Bayes")
     lettered(axes[0])
-    order = [look.label for look in LOOKS.values()] + [find_family(name).trained_label for name in drawing_order()]
+    order = [key_of(name) for name in LOOKS] + [find_family(name).trained_label for name in drawing_order()]
     names = sorted(handles, key=order.index)
     if handles:
         figure.legend([handles[name] for name in names], names, loc="outside lower center", ncols=3)
     return figure
+
+
+def key_of(name: str) -> str:
+    """What the legend calls a predictor; with or without BOS is said by the panel's title."""
+    return LOOKS[name].label.removesuffix(", BOS")
 
 
 def caption(results: dict[str, list[Row]]) -> str:
@@ -164,8 +171,8 @@ def caption(results: dict[str, list[Row]]) -> str:
         f"Above, the KL (standard errors at most {worst:.1%}, not drawn); below, the excess over the Bayes predictor "
         f"on the same sequences as a share of its KL, linear up to {LINEAR_SHARE:.0%}, with 95% intervals from paired "
         "differences where no model was trained. Trained models are measured at the length they were trained on: a "
-        "marker for each seed, thin bars from the least to the largest, lines through the medians "
-        f"({counted(group for panel in PANELS for group in family_groups(panel, rows))} per length).",
+        "marker for each seed, thin bars from the least to the largest, lines through the medians; families are set "
+        f"apart sideways ({counted(group for panel in PANELS for group in family_groups(panel, rows))} per length).",
         f"Under the independent prior (alpha = {concentration(rows, 'independent')}) the Bayes predictor is add-alpha. "
         f"Under the hierarchical prior (eta = {concentration(rows, 'hierarchical')} at each level) it is a Monte Carlo "
         "estimate"
@@ -232,9 +239,26 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         "Without BOS the attention alone cannot be Bayes, not even at the best beta: trained models come nearer "
         "because their readout smooths too"
     )
-    headline = next((one for one in measured if one.startswith("KL below")), "")
     return judged(
-        checks, measured="; ".join(measured), headline=headline, why=why if checks else "no KL curves were made"
+        checks,
+        measured="; ".join(measured),
+        headline=headline(rows),
+        number=next((one for one in measured if one.startswith("KL below")), ""),
+        why=why if checks else "no KL curves were made",
+    )
+
+
+def headline(rows: list[Row]) -> str:
+    """The trained models between the best add-alpha and Bayes."""
+    mine = PANELS[2].rows(rows)
+    margins, _ = margins_of(mine)
+    if not margins:
+        return ""
+    shares = [row["excess_share"] for row in models(mine)]
+    side = "below" if min(margins) >= 0 else "(negative: above) below"
+    return (
+        f"Under the hierarchical prior trained models have a KL {min(margins):.0%} to {max(margins):.0%} {side} the "
+        f"best add-alpha's, and {min(shares):+.1%} to {max(shares):+.1%} over that of Bayes ({len(margins)} runs)."
     )
 
 
@@ -343,16 +367,7 @@ def judge_hierarchical(rows: list[Row]) -> Judged:
         worst = max(ratios, key=lambda length: ratios[length])
         checks[f"the families' KLs are within {ALIKE:.0%} of each other"] = ratios[worst] <= ALIKE
         numbers.append(f"families apart by at most {ratios[worst]:.1%} of KL (T = {worst})")
-    margins = []
-    beaten = True
-    for length, group in by_length(found).items():
-        rivals = [row for row in mine if row["length"] == length and row["predictor"] in ADD_ALPHA]
-        if not rivals:
-            continue
-        best = min(rivals, key=lambda row: row["kl"])
-        for row in group:
-            margins.append(1 - row["kl"] / best["kl"])
-            beaten &= row["below_add_alpha"] > SIGMAS * row["below_add_alpha_stderr"]
+    margins, beaten = margins_of(mine)
     if margins:
         checks[f"every model beats every add-alpha by more than {SIGMAS:g} standard errors"] = beaten
         numbers.append(
@@ -362,3 +377,14 @@ def judge_hierarchical(rows: list[Row]) -> Judged:
     shares = [row["excess_share"] for row in found]
     numbers.append(f"over the Bayes predictor {min(shares):+.1%} to {max(shares):+.1%}")
     return checks, numbers
+
+
+def margins_of(rows: list[Row]) -> tuple[list[float], bool]:
+    """How far each model's KL lies below that of the best add-alpha, as a share, and whether all of them surely do."""
+    margins, beaten = [], True
+    for length, group in by_length(models(rows)).items():
+        rivals = [row["kl"] for row in rows if row["length"] == length and row["predictor"] in ADD_ALPHA]
+        for row in group if rivals else []:
+            margins.append(1 - row["kl"] / min(rivals))
+            beaten &= row["below_add_alpha"] > SIGMAS * row["below_add_alpha_stderr"]
+    return margins, beaten

@@ -131,13 +131,14 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     """The order of the lags under either prior, by scores and by blocks."""
     rows = results["lag_asymmetry"]
     checks: dict[str, bool | Check] = {}
-    measured, headline = [], ""
+    measured, number, said = [], "", []
     told = drawable(rows, "hierarchical", ("beta_1", "beta_2"))
     if told:
         larger = sum(row["asymmetric"] == "beta_1" for row in told)
         checks["the scores of every hierarchical model show beta_1 > beta_2"] = larger == len(told)
         measured.append(f"hierarchical, from the scores: beta_1 larger in {larger} of {len(told)} ({gaps(told)})")
-        headline = f"in the scores: {larger} of {len(told)}"
+        number = f"in the scores: {larger} of {len(told)}"
+        said.append(f"the scores show a larger weight at lag 1 in {larger} of {len(told)} models")
     raw = drawable(rows, "hierarchical", ("raw_1", "raw_2"))
     if raw:
         larger = sum(row["raw_1"] > row["raw_2"] for row in raw)
@@ -149,14 +150,16 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
             mine = [row for row in raw if row["family"] == family]
             parts.append(f"{family} {sum(row['raw_1'] > row['raw_2'] for row in mine)} of {len(mine)}")
         measured.append(f"from the blocks: {', '.join(parts)}")
-        headline = f"{headline}; in the blocks: {', '.join(parts)}"
+        number = f"{number}; in the blocks: {', '.join(parts)}"
+        said.append(f"the weight blocks show it in {' and '.join(parts)}")
     alike = drawable(rows, "independent", ("beta_1", "beta_2"))
     if alike:
         measured.append(f"independent, from the scores: {gaps(alike)}")
     return judged(
         checks,
         measured="; ".join(measured) or "no checkpoints",
-        headline=headline.removeprefix("; "),
+        headline=f"Under the hierarchical prior {'; '.join(said)}." if said else "",
+        number=number.removeprefix("; "),
         why="Where the two readings differ, attention follows the scores: a block says nothing of how pure its copy is"
         if raw and any(row["raw_1"] <= row["raw_2"] for row in raw)
         else "",

@@ -135,7 +135,23 @@ def verdict(results: Results) -> Verdict:
         why = (
             f"Least aligned is {setting.words}: other pairs hold {1 - row['aligned_share']:.1%} of its explained score"
         )
-    return judged(checks, measured=measured or "no trained model was measured", why=why)
+    shares = aligned_by_family([row for _, rows in groups for row in rows])
+    return judged(
+        checks,
+        measured=measured or "no trained model was measured",
+        headline=f"Pairs of equal lag carry this share of the explained match score: {shares}." if shares else "",
+        number=f"share of aligned pairs: {shares}" if shares else "",
+        why=why,
+    )
+
+
+def aligned_by_family(rows: list[Row]) -> str:
+    """The least and the largest share of the aligned pairs, family by family."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if row["success"]:
+            found.setdefault(row["subject"]["family"], []).append(row["aligned_share"])
+    return ", ".join(f"{family} {spread(shares, '.1%')} ({len(shares)} runs)" for family, shares in found.items())
 
 
 def seeds_in_words(rows: list[Row]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from figures._language import NOTHING, Results, listed, pick, pm
 from figures.panels import absent, lettered
@@ -20,6 +20,14 @@ CLAIM = (
     "Question: do the matching heads cause the language model's in-context predictions, and does the law, fitted on "
     "other sequences, do the same in their place?"
 )
+EDIT_NAMES = {
+    "ablated": "heads ablated",
+    "even": "even attention",
+    "law": "the law",
+    "law of chains": "the law of chains",
+    "grouped": "grouped by mask",
+    "hard": "hard matching",
+}
 COST, CONTROL_COST = 5.0, 1.0  # nats on the second copy
 RECOVERED, CONTROL_RECOVERED = 0.9, 0.2
 
@@ -34,11 +42,12 @@ def draw(results: Results) -> Figure:
     import matplotlib.pyplot as plt
 
     rows = results["language_model"]
-    figure, axes = plt.subplots(1, 3, figsize=(6.3, 3.2), width_ratios=(1.2, 1.1, 0.9))
+    figure, axes = plt.subplots(1, 3, figsize=(6.3, 2.7), width_ratios=(1.0, 1.0, 0.9))
+    edits = list(dict.fromkeys(row["edit"] for on in ("repeats", "chains") for row in pick(rows, part="causal", on=on)))
     for ax, on, title in zip(axes, ("repeats", "chains"), ("repeated tokens", "chains"), strict=False):
         mine = pick(rows, part="causal", on=on)
         if mine:
-            draw_edits(ax, mine)
+            draw_edits(ax, mine, edits)
             ax.set_title(title, loc="left")
         else:
             absent(ax, f"edits on {on}")
@@ -47,29 +56,35 @@ def draw(results: Results) -> Figure:
         draw_gains(axes[2], gains)
     else:
         absent(axes[2], "natural text")
-    handles, labels = axes[0].get_legend_handles_labels()
-    if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=2)
+    known: dict[str, Any] = {}
+    for ax, place in zip(axes, ("(a, b) ", "(a, b) ", "(c) contexts: "), strict=True):
+        handles, labels = ax.get_legend_handles_labels()
+        known |= {f"{place}{label}": handle for label, handle in zip(labels, handles, strict=True)}
+    if known:
+        figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=4)
     lettered([ax for ax in axes if ax.axison])
     return figure
 
 
-def draw_edits(ax: Axes, rows: list[Row]) -> None:
-    """The rise of the loss under each edit, beside its control."""
+def draw_edits(ax: Axes, rows: list[Row], edits: list[str]) -> None:
+    """The rise of the loss under each edit, beside its control; the same edits in every panel."""
     import numpy as np
 
+    made = {row["edit"]: row for row in rows}
+
     def column(name: str) -> np.ndarray:
-        return np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
+        found = [made[edit][name] if edit in made else None for edit in edits]
+        return np.array([np.nan if value is None else value for value in found], dtype=np.float64)
 
     grouped_bars(
         ax,
-        [row["edit"] for row in rows],
+        [EDIT_NAMES.get(edit, edit) for edit in edits],
         {"edit": column("change"), "its control": column("control_change")},
         stderrs={"edit": column("stderr"), "its control": column("control_stderr")},
         colours={"edit": MAIN_COLOUR, "its control": CONTROL_COLOUR},
+        across=True,
     )
-    ax.tick_params(axis="x", rotation=60)
-    ax.set_ylabel("rise of the loss (nats)")
+    ax.set_xlabel("rise of the loss (nats)")
 
 
 def draw_gains(ax: Axes, rows: list[Row]) -> None:
@@ -79,19 +94,18 @@ def draw_gains(ax: Axes, rows: list[Row]) -> None:
     kinds = list(dict.fromkeys(row["without"] for row in rows))
     grouped_bars(
         ax,
-        [f"without\n{kind}" if kind != "nothing" else "whole\nmodel" for kind in kinds],
+        [f"without\n{kind.replace(' ', chr(10))}" if kind != "nothing" else "whole\nmodel" for kind in kinds],
         {place: np.array([row["gain"] for row in pick(rows, positions=place)]) for place in ("repeated", "new")},
         stderrs={
             place: np.array([row["gain_stderr"] for row in pick(rows, positions=place)])
             for place in ("repeated", "new")
         },
         colours={"repeated": MAIN_COLOUR, "new": "#5b99c2"},
+        across=True,
     )
-    ax.tick_params(axis="x", rotation=60)
-    ax.set_ylim(0.0, 1.45 * max(row["gain"] + 2 * row["gain_stderr"] for row in rows))  # room for the legend
-    ax.set_ylabel("in-context gain (nats)")
+    ax.set_xlim(0.0, None)
+    ax.set_xlabel("in-context gain (nats)")
     ax.set_title("text", loc="left")
-    ax.legend(loc="upper right")
 
 
 def caption(results: Results) -> str:
@@ -161,7 +175,9 @@ def verdict(results: Results) -> Verdict:
     return judged(
         checks,
         measured="; ".join(told),
-        headline=f"on repeated tokens the heads are worth {ablated['change']:.1f} nats, and the law recovers "
-        f"{law['recovered']:.2f} of it",
+        headline=f"On repeated tokens the heads are worth {pm(ablated['change'], ablated['stderr'])} nats, and the law "
+        f"in their place recovers {pm(law['recovered'], law['recovered_stderr'])} of it.",
+        number=f"heads worth {pm(ablated['change'], ablated['stderr'])} nats; the law recovers "
+        f"{pm(law['recovered'], law['recovered_stderr'])}, on shuffled keys {law['control_recovered']:.2f}",
         condition="tokens repeat" if not all(check.passed for check in checks.values()) else "",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from figures._instruments import spread
 from figures._language import HEAD_COLOURS, NOTHING, Results, listed, pick, pm
 from figures.panels import absent, lettered
 from figures.rows import Row
@@ -178,15 +179,21 @@ def verdict(results: Results) -> Verdict:
         ]
     )
     judgement = judged(
-        checks, measured=f"betas {betas}; other masks at most {control:.4f}; halves at most {apart:.1f} s.e. apart"
+        checks,
+        headline=f"Controls of {len(laws)} heads: other masks explain at most {control:.4f}, and betas of two halves "
+        f"are at most {apart:.1f} standard errors apart.",
+        number=f"other masks at most {control:.4f}; halves at most {apart:.1f} s.e. apart; {matching} random heads",
+        measured=f"betas {betas}; other masks at most {control:.4f}; halves at most {apart:.1f} s.e. apart",
     )
     if judgement.word != "holds":
         return judgement
+    firsts, seconds = ([row["beta"][lag] for row in laws] for lag in (0, 1))
     return Verdict(
         word="beyond the paper",
         measured=judgement.measured,
-        headline=f"{len(laws)} heads match, with beta_1 {min(row['beta'][0] for row in laws):.1f} to "
-        f"{max(row['beta'][0] for row in laws):.1f}",
+        headline=f"{len(laws)} heads match, mostly on one token: beta_1 is {spread(firsts, '.1f')} nats and beta_2 "
+        f"{spread(seconds, '.1f')}.",
+        number=f"{len(laws)} heads match: beta_1 {spread(firsts, '.1f')}, beta_2 {spread(seconds, '.1f')} nats",
         why="these heads match mostly on one token: beta_2 is small beside beta_1, so that on chains of order 2 they "
         "compute a bigram estimate with pseudo-counts rather than one of order 2",
     )

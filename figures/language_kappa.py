@@ -20,6 +20,7 @@ CLAIM = (
     "Question: BOS with score kappa is a number of pseudo-counts. Does a language model's head keep that number as the "
     "context grows, and what stands in for BOS where there is none?"
 )
+HEAD_MARKERS = "os^DvPX*"
 PANELS = (
     ("kappa", r"$\kappa$ (nats)", "against an empty match"),
     ("kappa_minus_beta", r"$\kappa - |\beta|$ (nats)", "against a full match"),
@@ -53,18 +54,20 @@ def draw(results: Results) -> Figure:
 
 def draw_lines(ax: Axes, rows: list[Row], name: str) -> None:
     """One number of every head by position, with 95% intervals."""
-    for place, head in enumerate(dict.fromkeys(row["name"] for row in rows)):
+    heads = list(dict.fromkeys(row["name"] for row in rows))
+    for place, head in enumerate(heads):
+        aside = 2 ** (0.09 * (place - (len(heads) - 1) / 2))  # so that intervals do not hide each other
         mine = [row for row in pick(rows, name=head) if row[name] is not None]
         ax.errorbar(
-            [(row["from"] * row["to"]) ** 0.5 for row in mine],
+            [aside * (row["from"] * row["to"]) ** 0.5 for row in mine],
             [row[name] for row in mine],
             yerr=[INTERVAL * (row[f"{name}_stderr"] or 0.0) for row in mine],
             color=HEAD_COLOURS[place % len(HEAD_COLOURS)],
-            marker="o",
-            markersize=2.5,
+            marker=HEAD_MARKERS[place % len(HEAD_MARKERS)],
+            markersize=3,
             linewidth=0.9,
             elinewidth=0.6,
-            label=head,
+            label=f"head {head}",
         )
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
@@ -78,7 +81,8 @@ def caption(results: Results) -> str:
         return "The sink of a language model: no results."
     return (
         f"Additive law of the attention, without a positional term, fitted within bands of query positions of "
-        f"{rows[0]['n']} long chains; 95% intervals. (a) The score of BOS above that of a key that matches nowhere; "
+        f"{rows[0]['n']} long chains; bars: 95% intervals; heads are set apart sideways. (a) The "
+        "score of BOS above that of a key that matches nowhere; "
         "where such keys get next to no attention it is told badly. (b) The score of BOS against a full match. "
         "(c) Observed attention on BOS. With a constant number of pseudo-counts kappa would not depend on the position."
     )
@@ -111,7 +115,8 @@ def verdict(results: Results) -> Verdict:
     return Verdict(
         word="beyond the paper",
         measured="; ".join(told),
-        headline=f"kappa rises with the position in {up} of {len(risen)} heads",
+        headline=f"kappa rises with the position in {up} of {len(risen)} heads (by more than 3 standard errors).",
+        number=f"kappa rises with the position in {up} of {len(risen)} heads (by more than 3 standard errors)",
         why="a sink whose score grows with the context keeps its share of the attention: the head's pseudo-counts are "
         "a share of the context, not a number"
         if up == len(risen)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from figures._instruments import LEAST_R2, Results, listed, only, shape_text
+from figures._instruments import LEAST_R2, Results, listed, only, shape_text, spread
 from figures.dynamics import step_axis
 from figures.panels import BAYES_COLOUR, absent, lettered
 from figures.rows import Row, lengths_of, matching
@@ -227,4 +227,24 @@ def verdict(results: Results) -> Verdict:
         )
     if not told:
         return Verdict(word="cannot tell", measured="no model without BOS was measured")
-    return Verdict(word="beyond the paper", measured=". ".join(told), why=". ".join(surprises))
+    return Verdict(word="beyond the paper", measured=". ".join(told), why=". ".join(surprises), **headline(fits))
+
+
+def headline(fits: list[Row]) -> dict[str, str]:
+    """What matches explain of the scores after the usual and after five times the steps: a sentence and the number."""
+    lengths = sorted({row["subject"]["length"] for row in without_bos(fits, "long")})
+    shares = {
+        protocol: [row["r2"] for row in without_bos(fits, protocol)
+                   if row["r2"] is not None and row["subject"]["length"] in lengths]
+        for protocol in (None, "long")
+    }  # fmt: skip
+    if not all(shares.values()):
+        return {}
+    usual, longer = (spread(found, ".2f") for found in shares.values())
+    at = f"T = {listed([str(length) for length in lengths])}"
+    many = f"{len(shares[None])} and {len(shares['long'])} runs"
+    return {
+        "headline": f"Without BOS, matches explain {usual} of the variance of the scores after the usual training and "
+        f"{longer} after five times the steps ({at}; {many}).",
+        "number": f"R2 of the law without BOS: {usual}, after five times the steps {longer} ({at})",
+    }

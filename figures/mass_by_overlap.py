@@ -252,4 +252,22 @@ def verdict(results: Results) -> Verdict:
     why = f"Spreading is judged up to T = {SPREAD_UP_TO}, the longest that the paper shows attention of"
     if thin:
         why += f"; beyond it partial matches get less than {SPREAD} in {len(thin)} models: {listed(thin)}"
-    return judged(checks, measured="; ".join(measured) or "no trained model was measured", why=why)
+    gaps = gaps_by_family(results["overlap_mass"])
+    return judged(
+        checks,
+        measured="; ".join(measured) or "no trained model was measured",
+        headline=f"Attention by overlap is the law's to within {gaps} of all attention." if gaps else "",
+        number=f"largest gap to the law: {gaps}" if gaps else "",
+        why=why,
+    )
+
+
+def gaps_by_family(rows: list[Row]) -> str:
+    """The largest gap between observed and predicted mass, and in how many models there is a law to compare with."""
+    parts = []
+    for family in dict.fromkeys(setting.family for setting in SETTINGS if setting.trained):
+        fitted, failed = split([row for row in rows if row["subject"]["family"] == family])
+        if fitted:
+            without = f", no law in {len(failed)}" if failed else ""
+            parts.append(f"{max(row['largest_gap'] for row in fitted):.3f} ({len(fitted)} {family} models{without})")
+    return listed(parts)

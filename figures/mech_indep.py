@@ -141,4 +141,21 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
             )
     wanted = ("hard", "adaptive", "nobos_trained", "bos", "bos_trained")
     missing = [missing_words(name) for name in wanted if name not in rows] if rows else ()
-    return circuit.verdict_of(checks, measured=measured, missing=missing, why=why)
+    return circuit.verdict_of(checks, measured=measured, missing=missing, why=why, **headline(rows))
+
+
+def headline(rows: dict[str, Row]) -> dict[str, str]:
+    """How far the trained models' attention is from the constructions': a sentence and the number."""
+    apart = {}
+    for words, name, twin in (("without BOS", "nobos_trained", "adaptive"), ("with BOS", "bos_trained", "bos")):
+        distance = circuit.attention_distance(rows[name], rows[twin]) if {name, twin} <= set(rows) else None
+        if distance is not None:
+            apart[words] = f"{distance:.2f} {words}"
+    if not apart:
+        return {}
+    far = " and ".join(apart.values())
+    return {
+        "headline": f"On one sequence the trained model's attention differs from the construction's by {far} (total "
+        "variation).",
+        "number": f"trained against constructed attention, total variation: {far} (one sequence)",
+    }

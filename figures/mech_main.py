@@ -166,4 +166,23 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         measured=measured,
         missing=[family for family in PAPER if family not in found] if found else (),
         why=why,
+        headline=headline(found),
+        number=f"copy mass on lags 1 and 2: {circuit.copy_numbers(found)}{blocks_number(found)}" if found else "",
     )
+
+
+def headline(found: dict[str, Row]) -> str:
+    """Copies and matches of the trained models."""
+    parts = [
+        f"in the {family} model copy heads put {circuit.mean_shares(row)} on lags 1 and 2, and the last query "
+        f"{circuit.mass_text(row, 'full')} on full and {circuit.mass_text(row, 'partial')} on partial matches"
+        for family, row in circuit.trained_of(found).items()
+    ]
+    words = "; ".join(parts)
+    return f"{words[:1].upper()}{words[1:]} ({circuit.of_sequences(found.values())})." if parts else ""
+
+
+def blocks_number(found: dict[str, Row]) -> str:
+    """The blocks of a trained model's match weights, lag 1 first."""
+    blocks = [row["raw_beta"] for row in circuit.trained_of(found).values() if row.get("raw_beta") is not None]
+    return f"; blocks of W_A {' and '.join(f'{size:.1f}' for size in blocks[0])}" if blocks else ""

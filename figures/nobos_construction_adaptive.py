@@ -66,4 +66,11 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         f"log weight of a full over a partial match {ratio:.4f}",
         f"last query: {circuit.masses_in_words(row)}",
     ]
-    return circuit.verdict_of(checks, measured=measured)
+    full, partial = row["mass"]["full"], row["mass"]["partial"]
+    return circuit.verdict_of(
+        checks,
+        measured=measured,
+        headline=f"At the lemma's beta = {row['beta'][0]:.2f} the last query puts {full:.2f} on full and "
+        f"{partial:.2f} on partial matches (one sequence).",
+        number=f"full {full:.2f}, partial {partial:.2f} at beta = {row['beta'][0]:.2f} (one sequence)",
+    )

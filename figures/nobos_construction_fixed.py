@@ -58,4 +58,10 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         f"beta = {row['beta'][0]:g}",
         f"last query: {circuit.masses_in_words(row)} on {row['kinds'].count('full')} full matches",
     ]
-    return circuit.verdict_of(checks, measured=measured)
+    full, beta = row["mass"]["full"], row["beta"][0]
+    return circuit.verdict_of(
+        checks,
+        measured=measured,
+        headline=f"At beta = {beta:g} full matches have {full:.3f} of the last query's attention (one sequence).",
+        number=f"attention on full matches {full:.3f} at beta = {beta:g} (one sequence)",
+    )

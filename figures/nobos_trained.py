@@ -73,4 +73,13 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         f"predicted law and the attention's vote differ by {gap:.2f} in total variation",
     ]
     why = ["the readout smooths as well, which the construction's does not"] if gap > circuit.SPREAD else []
-    return circuit.verdict_of(checks, measured=measured, why=why)
+    masses = " and ".join(circuit.mass_text(row, kind) for kind in ("full", "partial"))
+    over = circuit.of_sequences([row])
+    return circuit.verdict_of(
+        checks,
+        measured=measured,
+        why=why,
+        headline=f"The last query puts {masses} on full and partial matches ({over}), and the readout moves "
+        f"{gap:.2f} of the attention's vote (one sequence).",
+        number=f"full and partial matches {masses} ({over}); the readout moves {gap:.2f} of the vote",
+    )

@@ -197,4 +197,22 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
             measured.append(
                 f"kappa {reading}: KL {min(mine.values()):+.1%} to {max(mine.values()):+.1%} over a free kappa"
             )
-    return judged(checks, measured="; ".join(measured) or "no results")
+    return judged(checks, measured="; ".join(measured) or "no results", **headline(swept, readings))
+
+
+def headline(swept: list[Row], readings: list[Row]) -> dict[str, str]:
+    """What each choice costs: a sentence and the number."""
+    parts, numbers = [], []
+    if swept:
+        gains = [row["below_add_alpha"] / (row["kl"] + row["below_add_alpha"]) for row in swept]
+        etas = [row["eta0"] for row in swept]
+        told = f"KL {min(gains):.0%} to {max(gains):.0%} below the best add-alpha"
+        parts.append(f"at every eta_0 from {min(etas):g} to {max(etas):g} soft matching has a {told}'s")
+        numbers.append(f"eta_0 {min(etas):g} to {max(etas):g}: {told}")
+    tied = [row["over_free_share"] for row in readings if row["reading"] == "tied(1)"]
+    if tied:
+        cost = f"{min(tied):+.0%} to {max(tied):+.0%} KL"
+        parts.append(f"a kappa tied to beta as in prop:add_constant costs {cost}")
+        numbers.append(f"kappa tied: {cost}")
+    words = "; ".join(parts)
+    return {"headline": f"{words[:1].upper()}{words[1:]}.", "number": "; ".join(numbers)} if parts else {}

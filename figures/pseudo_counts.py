@@ -117,8 +117,15 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     paper = sorted((row for row in rows if (row["order"], row["vocab"]) == (2, 5)), key=lambda row: row["length"])
     ends = [paper[0], paper[-1]] if paper else []
     own = ", ".join(f"T = {row['length']} mean {row['mean']:.2f} and sd {row['sd']:.2f}" for row in ends)
+    told = (
+        f"mean / alpha {min(ratios):.2f} to {max(ratios):.2f}, sd / mean {min(spreads):.2f} to {max(spreads):.2f} "
+        f"({len(rows)} settings)"
+    )
     return judged(
         checks,
+        headline=f"The pseudo-count of partial matches has a mean of {min(ratios):.2f} to {max(ratios):.2f} alpha, and "
+        f"varies between sequences by {min(spreads):.0%} to {max(spreads):.0%} of it ({len(rows)} settings).",
+        number=told,
         measured=f"mean / alpha from {min(ratios):.2f} to {max(ratios):.2f}; sd / mean from {min(spreads):.2f} to "
         f"{max(spreads):.2f}" + (f"; k = 2, |V| = 5: {own}" if own else ""),
     )

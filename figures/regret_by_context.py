@@ -142,5 +142,21 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         return Verdict(word="cannot tell", measured="no regret by context")
     return Verdict(
         word="beyond the paper",
+        **headline(rows),
         measured="parts of the whole excess by earlier occurrences of the context: " + "; ".join(parts),
     )
+
+
+def headline(rows: list[Row]) -> dict[str, str]:
+    """The counts of the context from which most of soft matching's excess comes: a sentence and the number."""
+    mine = [row for row in rows if row["predictor"] == "soft matching" and row["by"] == "seen"]
+    told = [row for row in mine if row["contribution_share"] is not None]
+    if not told:
+        return {}
+    most = max(told, key=lambda row: row["contribution_share"])
+    part, share = f"{most['contribution_share']:.0%}", f"{most['share']:.0%}"
+    return {
+        "headline": f"{part} of soft matching's excess over Bayes comes from the {share} of sequences whose last "
+        f"context was seen {most['bin']} times before ({most['excess']:.4f} ± {most['excess_stderr']:.4f} nats there).",
+        "number": f"{part} of the excess after contexts seen {most['bin']} times, {share} of the sequences",
+    }

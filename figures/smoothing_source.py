@@ -215,7 +215,7 @@ def floored_alone(rows: list[Row]) -> float:
 def verdict(results: Results) -> Verdict:
     """Whether the source that the paper names is the one that is missed most."""
     checks: dict[str, bool | Check] = {}
-    measured, surprises, headline = [], [], ""
+    measured, surprises, number = [], [], ""
     for setting, rows in seeds_shown(results["smoothing_source"]):
         row = rows[0]
         every = [costs_of(one) for one in rows]
@@ -231,7 +231,7 @@ def verdict(results: Results) -> Verdict:
         uniform = [one["readout_uniform"] for one in rows if one["readout_uniform"] is not None]
         words += f", uniform share of the readout {spread(uniform, '.1%')}" if uniform else ""
         if not setting.bos:
-            headline = f"without BOS, parts in the smoothing: {shares_text(row)}"
+            number = f"without BOS, parts in the smoothing: {shares_text(row)}"
             words += f"; {parts_text(row)}" + (f" (seed {row['subject']['seed']})" if len(rows) > 1 else "")
         measured.append(f"{setting.words}{f' ({len(rows)} seeds)' if len(rows) > 1 else ''}: {words}")
         if most == "readout":
@@ -244,7 +244,8 @@ def verdict(results: Results) -> Verdict:
     return judged(
         checks,
         measured=f"rise of KL when switched off alone, in nats: {told}" if told else "no model was measured",
-        headline=headline,
+        headline=f"{number[:1].upper()}{number[1:]}." if number else "",
+        number=number,
         why=". ".join(surprises),
     )
 

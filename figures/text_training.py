@@ -39,21 +39,22 @@ def draw(results: Results) -> Figure:
     import matplotlib.pyplot as plt
 
     runs = runs_of(results["text_training"])
-    figure, axes = plt.subplots(max(1, len(runs)), 3, figsize=(6.3, 0.8 + 2.0 * max(1, len(runs))), squeeze=False)
+    figure, axes = plt.subplots(
+        max(1, len(runs)), 3, figsize=(6.3, 1.1 + 1.8 * max(1, len(runs))), sharey="col", squeeze=False
+    )
     if not runs:
         for ax in axes.flat:
             absent(ax, "snapshots")
         return figure
     for place, (row_of_axes, rows) in enumerate(zip(axes, runs.values(), strict=True)):
         draw_run(row_of_axes, rows)
+        for ax in row_of_axes:
+            ax.set_xlim(-2.0, 1.3 * rows[-1]["step"])  # step 0 at the left end, the last one whole
         if place < len(runs) - 1:
             for ax in row_of_axes:
                 ax.set_xlabel("")
-    known: dict[str, Any] = {}
-    for ax in axes[-1]:
-        handles, labels = ax.get_legend_handles_labels()
-        known |= dict(zip(labels, handles, strict=True))
-    figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=4)
+    for ax in axes[-1]:  # colours mean something else in each column
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=1 if ax is axes[-1, 0] else 2)
     lettered(axes.flat)
     return figure
 

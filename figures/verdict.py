@@ -17,7 +17,8 @@ class Verdict:
     word        `holds where` needs a condition; `beyond the paper` is for pictures of what the paper does not claim;
                 `cannot tell` where results are missing
     condition   completes `holds where`: "the copy heads are frozen"; empty for every other word
-    headline    the one number, a sentence; by default the first clause of `measured`
+    headline    the finding in plain words, one sentence with its number; by default the first clause of `measured`
+    number      the one number that decides, with its spread, short enough for a table's cell; by default the headline
     required    the requirements that were not met; where all were met, all of them
     found       what was found in place of what was not met
     measured    all numbers
@@ -28,6 +29,7 @@ class Verdict:
     measured: str
     condition: str = ""
     headline: str = ""
+    number: str = ""
     required: str = ""
     found: str = ""
     why: str = ""
@@ -41,6 +43,8 @@ class Verdict:
             raise ValueError(f"the word `holds where`, and no other, has a condition; got {self.word!r}")
         if not self.headline:
             object.__setattr__(self, "headline", self.measured.split("; ")[0])
+        if not self.number:
+            object.__setattr__(self, "number", self.headline)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +65,7 @@ def judged(
     *,
     measured: str,
     headline: str = "",
+    number: str = "",
     why: str = "",
     condition: str = "",
 ) -> Verdict:
@@ -77,7 +82,8 @@ def judged(
     ('holds where there is a BOS', 'betas agree', '3.1, 2.7', '0.99')
     """
     if not checks:
-        return Verdict(word="cannot tell", measured=measured or "nothing to judge", headline=headline, why=why)
+        told = measured or "nothing to judge"
+        return Verdict(word="cannot tell", measured=told, headline=headline, number=number, why=why)
     made = {name: one if isinstance(one, Check) else Check(passed=bool(one)) for name, one in checks.items()}
     failed = {name: check for name, check in made.items() if not check.passed}
     word: Word = "holds" if not failed else "does not hold here" if len(failed) == len(made) else "holds where"
@@ -89,6 +95,7 @@ def judged(
         word=word,
         condition=condition if word == "holds where" else "",
         headline=headline,
+        number=number,
         required="; ".join(failed or made),
         found=_once(check.found for check in failed.values() if check.found),
         measured=measured,
