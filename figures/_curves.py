@@ -106,16 +106,26 @@ def plot_curve(ax: Axes, rows: Sequence[Row], field: str, look: Look, *, error: 
     return line
 
 
-def plot_seeds(ax: Axes, rows: Sequence[Row], field: str, family: str, *, shift: float = 0.0) -> Line2D:
+def plot_seeds(
+    ax: Axes,
+    rows: Sequence[Row],
+    field: str,
+    family: str,
+    *,
+    shift: float = 0.0,
+    size: float = 3.8,
+    medians: bool = True,
+) -> Line2D:
     """A marker for each seed, a thin line from the least to the largest, and a line through the medians.
 
     They lie above all curves, with a white edge, so that what coincides with a curve can be seen; `shift` sets a family
-    aside, in powers of two of the length.
+    aside, in powers of two of the length, and `size` puts the markers of one into those of another.
     """
     colour = find_family(family).colour
     aside = 2.0**shift
     groups = by_length(rows)
-    ax.plot(
+    if medians:
+        ax.plot(
         [length * aside for length in groups],
         [median(row[field] for row in group) for group in groups.values()],
         color=colour, linewidth=0.7, zorder=2.5,
@@ -128,7 +138,7 @@ def plot_seeds(ax: Axes, rows: Sequence[Row], field: str, family: str, *, shift:
         [row[field] for row in rows],
         linestyle="None",
         marker=find_family(family).marker,
-        markersize=3.8,
+        markersize=size,
         color=colour,
         markeredgecolor="white",
         markeredgewidth=0.35,
@@ -143,11 +153,15 @@ def family_shift(family: str, families: Sequence[str]) -> float:
     return 0.17 * (families.index(family) - (len(families) - 1) / 2)
 
 
-def length_axis(ax: Axes, lengths: Iterable[int]) -> None:
-    """T on a logarithmic axis, with a tick at powers of two only: the paper's other lengths lie too close for names."""
+def length_axis(ax: Axes, lengths: Iterable[int], *, sparse: bool = False) -> None:
+    """T on a logarithmic axis, with a tick at powers of two only: the paper's other lengths lie too close for names.
+
+    `sparse` names every other one of them, for narrow panels.
+    """
     found = sorted(set(lengths))
     ax.set_xscale("log", base=2)
     named = [length for length in found if math.log2(length).is_integer()] or found
+    named = named[:: 2 if sparse and len(named) > 4 else 1]
     ax.set_xticks(named, [str(length) for length in named])
     ax.set_xticks([length for length in found if length not in named], minor=True)
     ax.tick_params(axis="x", which="minor", labelbottom=False, size=1.2)

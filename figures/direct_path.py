@@ -252,5 +252,6 @@ def headline(rows: list[Row]) -> str:
     ]
     empty = [family for family, group in knowing.items() if not group]
     if empty:
-        parts.append(f"{listed(empty)} models know nothing")
+        most = max(row["gain"] for family in empty for row in told[family])
+        parts.append(f"{listed(empty)} models know nothing (at most {most:z.2f} nats)")
     return f"Without the match head {'; '.join(parts)}." if parts else ""

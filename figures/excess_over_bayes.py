@@ -95,7 +95,9 @@ def draw(results: dict[str, list[Row]]) -> Figure:
     axes[0].set_yscale("log")
     axes[0].set_ylim(0.7 * min(drawn, default=LEAST), 1.6 * max(drawn, default=1.0))
     for ax, (title, names) in zip(axes, PANELS.items(), strict=True):
-        length_axis(ax, [row["length"] for row in rows])
+        lengths = sorted({row["length"] for row in rows})
+        length_axis(ax, lengths, sparse=True)
+        ax.set_xlim(0.85 * lengths[0], 1.2 * lengths[-1])
         name_ends(ax, [*draw_predictors(ax, rows, names), *(draw_models(ax, rows) if REFERENCE in names else [])])
         ax.set_title(title, loc="left")
     axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

@@ -83,5 +83,5 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         measured=measured,
         missing=missing,
         headline=f"Attention of the last query on full and on partial matches: {masses} ({over})." if masses else "",
-        number=f"full and partial matches: {masses} ({over})" if masses else "",
+        number=f"full and partial matches: {masses} ({'± sd' if '±' in masses else over})" if masses else "",
     )

@@ -37,6 +37,7 @@ def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
 def draw(results: dict[str, list[Row]]) -> Figure:
     """A panel for each order: mean and 5% to 95% range over T; vocabularies side by side."""
     import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
     from matplotlib.ticker import LogLocator, NullLocator
 
     rows = results["pseudo_counts"]
@@ -70,7 +71,10 @@ def draw(results: dict[str, list[Row]]) -> Figure:
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         ax.set_ylim(0.9 * floor, 1.2 * max(row["high"] for row in rows))
         length_axis(ax, [row["length"] for row in mine])
-    axes[0, 0].set_ylabel("pseudo-count\n(mean, and 5% to 95% of sequences)")
+    axes[0, 0].set_ylabel("pseudo-count")
+    handles["bar: 5% to 95% of sequences"] = Line2D([], [], color="#404040", marker="|", linestyle="none", markersize=7)
+    if any(row["low"] <= 0 for row in rows):
+        handles["down to 0"] = Line2D([], [], color="#404040", marker="v", linestyle="none", markersize=3)
     lettered(axes[0])
     if handles:
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))

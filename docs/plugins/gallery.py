@@ -1,13 +1,15 @@
 """The gallery: every figure with its claim, on one page.
 
 A picture comes from the results of `make reproduce` where there are any (`results/`, or the folder that INTERP_RESULTS
-names), else from `docs/images/figures`, where `make gallery` puts small copies of them. A figure that has neither is
-listed with its command.
+names), else from `docs/images/figures`, where `make gallery` puts small copies of them, with what each of them finds. A
+figure that has neither is listed with its command.
 """
 
 from __future__ import annotations
 
 import html
+import io
+import json
 import os
 import sys
 from pathlib import Path
@@ -15,7 +17,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "docs" / "images" / "figures"
+FINDINGS = KEPT / "findings.json"  # figure -> its headline
 WIDTH = 1000  # of the copies that are kept, in pixels
+LARGEST = 60_000  # bytes of such a copy
 sys.path.insert(0, str(ROOT))  # mkdocs does not put the checkout on the path
 
 
@@ -48,7 +52,9 @@ def on_files(files: Any, config: Any) -> Any:
         else:
             address = f"images/gallery/{picture.name}"
             files.append(File.generated(config, address, content=picture.read_bytes()))
-            parts.append(f'<p><img alt="{html.escape(entry.summary)}" src="{address}" loading="lazy"></p>\n')
+            parts.append(
+                f'<p><img alt="{html.escape(finding(name) or entry.summary)}" src="{address}" loading="lazy"></p>\n'
+            )
         parts.append(f"`python -m figures {name}`\n")
     files.append(File.generated(config, "gallery.md", content="\n".join(parts)))
     return files
@@ -62,15 +68,36 @@ def sentence(name: str, summary: str) -> str:
     return f"**{claim.sentence}** {summary}." if claim else f"{summary}."
 
 
+def finding(name: str) -> str:
+    """What a figure finds, in a sentence: of the last results, else what was kept with its copy."""
+    sidecar = results() / f"{name}.json"
+    if sidecar.is_file():
+        return str(json.loads(sidecar.read_text())["verdict"]["headline"])
+    return str(json.loads(FINDINGS.read_text()).get(name, "")) if FINDINGS.is_file() else ""
+
+
 def keep(folder: Path) -> None:
-    """Put small copies of the pictures of a results folder beside the documentation."""
+    """Put small copies of the pictures of a results folder, and their findings, beside the documentation."""
     from PIL import Image
 
     KEPT.mkdir(parents=True, exist_ok=True)
+    found = json.loads(FINDINGS.read_text()) if FINDINGS.is_file() else {}
     for file in sorted((folder / "figures").glob("*.png")):
         picture = Image.open(file).convert("RGB")
         picture.thumbnail((WIDTH, 10 * WIDTH))
-        picture.save(KEPT / f"{file.stem}.webp", format="WEBP", quality=80)
+        (KEPT / f"{file.stem}.webp").write_bytes(small(picture))
+        found[file.stem] = json.loads(file.with_suffix(".json").read_text())["verdict"]["headline"]
+    FINDINGS.write_text(json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def small(picture: Any) -> bytes:
+    """The picture as WebP, at the highest quality that fits `LARGEST`."""
+    for quality in range(85, 25, -5):
+        buffer = io.BytesIO()
+        picture.save(buffer, format="WEBP", quality=quality, method=6)
+        if buffer.tell() <= LARGEST:
+            break
+    return buffer.getvalue()
 
 
 def picture_of(name: str) -> Path | None:

@@ -6,10 +6,12 @@ import matplotlib.pyplot as plt
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
+from figures.claims_table import BRIEF
 from figures.verdict import Verdict
 
 WIDEST = 6.3  # inches: the width of a page's text
 SMALLEST = 6.0  # points
+LONGEST = 320  # characters of a headline
 
 
 def assert_readable(figure: Figure) -> None:
@@ -34,6 +36,16 @@ def _not_drawn(axis: Axis) -> list[plt.Text]:
     low, high = sorted(axis.get_view_interval())
     ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
     return [text for tick in ticks if not low <= tick.get_loc() <= high for text in (tick.label1, tick.label2)]
+
+
+def assert_told(verdict: Verdict) -> None:
+    """The finding is a sentence with a number in it, and the one number fits a cell of the table of claims."""
+    assert verdict.headline.endswith("."), verdict.headline
+    assert len(verdict.headline) <= LONGEST, verdict.headline
+    assert any(character.isdigit() for character in verdict.headline), verdict.headline
+    assert 0 < len(verdict.number) <= BRIEF, verdict.number
+    assert any(character.isdigit() for character in verdict.number), verdict.number
+    assert "\n" not in verdict.headline + verdict.number
 
 
 def unmet(verdict: Verdict) -> str:

@@ -20,7 +20,7 @@ from figures.panels import MissingPanel
 from interp.plotting import OVERLAP_COLOURS, attention
 from models.families import PAPER
 from tests import tiny_zoo
-from tests.figures.artists import assert_readable, unmet
+from tests.figures.artists import assert_readable, assert_told, unmet
 
 ANALYSES = ("attention", "construction_attention")
 PAGES = {
@@ -156,6 +156,7 @@ def test_every_figure_can_be_read_and_redrawn_from_its_numbers(name, results, dr
     assert verdict.word in ("holds", "holds where")
     of = "weights of one run each" if name == "hier_layer2_wa" else "one sequence: "
     assert verdict.measured.startswith(of)
+    assert_told(verdict)
     assert_readable(drawn(name, results))
 
 
@@ -178,6 +179,8 @@ def test_attention_without_structure_fails(name, results):
     verdict = module.verdict(module.chosen(bad))
     assert verdict.word in ("does not hold here", "holds where")
     assert BROKEN[name] in unmet(verdict)
+    if name != "hier_layer2_wa":  # its blocks then have no lag to be named by
+        assert_told(verdict)
     assert BROKEN[name] not in unmet(module.verdict(module.chosen(results)))
 
 

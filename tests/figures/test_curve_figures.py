@@ -18,7 +18,7 @@ from analyses import kl_curves, regret
 from figures import _curves, drawing
 from figures.panels import MissingPanel
 from models.families import FAMILIES, find_family
-from tests.figures.artists import assert_readable
+from tests.figures.artists import assert_readable, assert_told
 
 NAMES = (
     "kl_vs_position", "excess_over_bayes", "beta_kappa_zoo", "lag_asymmetry", "regret_by_context", "pseudo_counts",
@@ -151,6 +151,12 @@ def test_kl_curves_are_the_table(drawn):
     assert len(points.get_xdata()) == 9
     mine = [row for row in rows if row["subject"] and row["subject"]["family"] == "standard"]
     assert sorted(points.get_ydata()) == sorted(row["kl"] for row in mine)
+    # Trained models lie above every curve, and no two keys are alike.
+    assert points.get_zorder() > max(line.get_zorder() for line in axes[2].get_lines() if line is not points) - 1e-9
+    (legend,) = figure.legends
+    keys = [(h.get_color(), h.get_linestyle(), h.get_marker(), h.get_linewidth()) for h in legend.get_lines()]
+    assert len(keys) == len(set(keys))
+    assert len({text.get_text() for text in legend.get_texts()}) == len(keys)
 
 
 def test_runs_of_the_papers_protocol_are_left_out():
@@ -166,6 +172,8 @@ def test_verdict_holds_where_the_rows_are_as_claimed():
     results = module.chosen({"kl_curves": claimed_rows()})
     verdict = module.verdict(results)
     assert verdict.word == "holds", verdict.why
+    assert_told(verdict)
+    assert "have a KL 22% to 24% below the best add-alpha's, and +3.0% to +5.2% over that of Bayes" in verdict.headline
     assert "beta(t) over Bayes: +50.0% at T = 32, +2.0% at T = 1024" in verdict.measured
     assert "70% of sequences at T = 32" in module.caption(results)
     assert "4,000 sequences" in module.caption(results)
@@ -212,21 +220,20 @@ def test_excess_is_the_table_and_every_curve_is_named(drawn):
     rows = claimed_rows()
     figure = drawn("excess_over_bayes", {"kl_curves": rows})
     assert_readable(figure)
-    nats, share = figure.axes
-    for name, look in _curves.LOOKS.items():
-        if name == "bayes":
-            continue
-        table = [row for row in rows if (row["prior"], row["predictor"]) == ("hierarchical:5", name)]
-        assert list(lines_by_label(nats)[look.label].get_ydata()) == [row["excess"] for row in table]
-        assert list(lines_by_label(share)[look.label].get_ydata()) == [row["excess_share"] for row in table]
-    shown = {text.get_text() for text in share.texts}
-    assert shown == {look.label for name, look in _curves.LOOKS.items() if name != "bayes"} | {
-        family.trained_label for family in FAMILIES.values()
-    }
-    boxes = [text.get_window_extent() for text in share.texts]
-    heights = sorted((box.y0, box.y1) for box in boxes)
-    assert all(low[1] <= high[0] + 1 for low, high in itertools.pairwise(heights))
     module = module_of("excess_over_bayes")
+    for ax, names in zip(figure.axes, module.PANELS.values(), strict=True):
+        for name in {*names, module.REFERENCE}:  # the best soft matching stands in every panel
+            table = [row for row in rows if (row["prior"], row["predictor"]) == ("hierarchical:5", name)]
+            line = lines_by_label(ax)[_curves.LOOKS[name].label]
+            assert list(line.get_ydata()) == [row["excess_share"] for row in table]
+        boxes = [text.get_window_extent() for text in ax.texts]
+        heights = sorted((box.y0, box.y1) for box in boxes)
+        assert all(low[1] <= high[0] + 1 for low, high in itertools.pairwise(heights))
+        assert ax.get_ylim() == figure.axes[0].get_ylim()
+    shown = [text.get_text() for ax in figure.axes for text in ax.texts]
+    named = {module.SHORT.get(name, _curves.LOOKS[name].label) for name in module.OTHERS}
+    assert set(shown) == named | {module.FAMILY_NAMES.get(family, family) for family in FAMILIES}
+    assert set(module.OTHERS) == set(_curves.LOOKS) - {"bayes"}
     assert "add-0.5 +40.0% (T = 32)" in module.verdict(module.chosen({"kl_curves": rows})).measured
 
 
@@ -301,6 +308,7 @@ def test_a_planted_construction_is_drawn_at_its_parameters(planted, drawn):
         row for row in results["optimal"] if row["source"] == "optimum" and row["bos"] and row["length"] == LENGTH
     )
     assert f"{BETA[0] - best['beta'][0]:+.2f}" in module.verdict(chosen).measured
+    assert_told(module.verdict(chosen))
     assert "1 checkpoints" in module.caption(chosen)
 
 
@@ -360,6 +368,7 @@ def test_lags_are_drawn_and_judged(planted, drawn):
         assert points.get_ydata() == pytest.approx([BETA[1]], abs=1e-3)
     module = module_of("lag_asymmetry")
     assert module.verdict({"lag_asymmetry": rows}).word == "holds"
+    assert_told(module.verdict({"lag_asymmetry": rows}))
     swapped = [{**rows[0], "raw_1": 1.0, "raw_2": 2.0}]
     verdict = module.verdict({"lag_asymmetry": swapped})
     assert verdict.word == "holds where"
@@ -378,6 +387,7 @@ def test_regret_is_drawn_bin_by_bin(planted, drawn):
     module = module_of("regret_by_context")
     assert "300 sequences" in module.caption({"regret": rows})
     assert module.verdict({"regret": rows}).word == "beyond the paper"
+    assert_told(module.verdict({"regret": rows}))
 
 
 def test_pseudo_counts_are_drawn_and_judged(planted, drawn):
@@ -390,6 +400,7 @@ def test_pseudo_counts_are_drawn_and_judged(planted, drawn):
     module = module_of("pseudo_counts")
     good = [{**row, "ratio": 1.0, "variation": 0.1} for row in rows]
     assert module.verdict({"pseudo_counts": good}).word == "holds"
+    assert_told(module.verdict({"pseudo_counts": good}))
     off = [{**row, "ratio": 2.0} if row["order"] == 3 else row for row in good]
     verdict = module.verdict({"pseudo_counts": off})
     assert verdict.word == "holds where"

@@ -31,7 +31,7 @@ from figures import (
 from figures._instruments import LARGEST_GAP, LEAST_RECOVERED, SETTINGS
 from figures.panels import MissingPanel
 from interp.plotting import OVERLAP_COLOURS
-from tests.figures.artists import assert_readable
+from tests.figures.artists import assert_readable, assert_told
 from tests.planted import trained_like, without_mechanism
 
 Rows = list[dict[str, Any]]
@@ -131,6 +131,7 @@ def test_pictures_can_be_read_and_say_what_is_missing(module: ModuleType, result
     assert "n = 96" in words
     assert "k = 2" in words
     assert module.verdict(mine).measured
+    assert_told(module.verdict(mine))
     # The sidecar holds what was drawn: drawing from it again changes nothing.
     assert module.chosen(json.loads(json.dumps(mine))) == mine
 
@@ -186,12 +187,16 @@ class TestLagPairs:
 class TestDirectPath:
     def test_points_and_bars_are_the_numbers(self, results: dict[str, Rows]) -> None:
         figure = drawn(direct_path, results)
-        loss, made_of, discount = figure.axes
+        loss, discount, made_of = figure.axes
         (row,) = (row for row in results["direct_path"] if row["subject"]["family"] == "construction")
         assert list(loss.lines[0].get_xdata()) == [row[field] for field in direct_path.POINTS]
-        assert {text.get_text() for text in made_of.texts} == {"nothing to explain"}
-        drawn_bars = [bar.get_width() for bar in discount.patches[:3]]
-        assert drawn_bars == pytest.approx([0.0, 0.0, 0.0], abs=1e-6)
+        # Where no model knows anything without its match head, one sentence says so.
+        assert not made_of.patches
+        assert [text.get_text()[:8] for text in made_of.texts] == ["no model"]
+        weights = [group.lines[0].get_xdata()[0] for group in discount.containers]
+        rows = [row for row in results["lag_pairs"] if row["success"]]
+        assert weights == [pair[0] for row in rows for pair in row["beta"]]
+        assert weights[:3] == pytest.approx([0.0, 0.0, 0.0], abs=1e-6)
 
     def test_a_model_that_counts_is_shown_and_fails_the_claim(self, results: dict[str, Rows]) -> None:
         assert direct_path.verdict(direct_path.chosen(results)).word == "holds"
@@ -211,8 +216,11 @@ class TestDirectPath:
         figure = drawn(direct_path, rows)
         with plt.style.context(drawing.STYLE):
             assert_readable(figure)
-        widths = [bar.get_width() for group in figure.axes[1].containers for bar in group]
+        widths = [bar.get_width() for group in figure.axes[2].containers for bar in group]
         assert widths == [0.8, 0.7, 0.9, 0.01]
+        assert figure.axes[2].get_title(loc="left") == "(c) disentangled, silenced"
+        assert "disentangled models still gain 0.30 nats over the uniform law by counting tokens" in found.headline
+        assert "construction models know nothing" in found.headline
 
 
 @pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
@@ -238,6 +246,14 @@ class TestIdentityBlocks:
         np.testing.assert_allclose(residual, 0.0, atol=1e-12)
         share = BETA[0] ** 2 / (BETA[0] ** 2 + BETA[1] ** 2)
         assert maps[0].images[0].get_array()[0, 1] == pytest.approx(share)
+
+    def test_the_number_names_what_decides(self, results: dict[str, Rows]) -> None:
+        rows = deepcopy(identity_blocks.chosen(results)["identity_blocks"])
+        rows[1]["agreement"] = 0.87
+        found = identity_blocks.verdict({"identity_blocks": rows})
+        assert found.required == "disentangled (hierarchical prior, with BOS): both readings agree"
+        assert "cosine of the two readings 0.87 to 1.00 (asked 0.9)" in found.number
+        assert_told(found)
 
     def test_verdict_can_fail(self, results: dict[str, Rows]) -> None:
         rows = identity_blocks.chosen(results)["identity_blocks"]
@@ -313,22 +329,35 @@ class TestMassByOverlap:
 
 @pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
 class TestCausal:
-    def test_bars_are_the_changes_and_their_controls(self, results: dict[str, Rows]) -> None:
+    def test_points_are_the_changes_and_their_controls(self, results: dict[str, Rows]) -> None:
         figure = drawn(causal, results)
         row = next(row for row in results["causal"] if row["subject"]["family"] == "construction")
         edits = {one["edit"]: one for one in row["edits"]}
-        panels = {ax.get_xlabel().split("\n")[0]: ax for ax in figure.axes if "constr" in ax.get_title(loc="left")}
-        bars = panels["rise of loss"].containers
-        own, control = (group for group in bars if hasattr(group, "patches"))
+        (panel,) = (ax for ax in figure.axes if "constr" in ax.get_title(loc="left"))
         names = [name for name in causal.EDITS if name in edits]
-        assert [bar.get_width() for bar in own] == [edits[name]["loss_change"] for name in names]
-        with_control = [name for name in names if edits[name]["control_loss_change"] is not None]
+
+        def points(gid: str) -> dict[str, float]:
+            lines = [line for line in panel.lines if line.get_gid() == gid]
+            return {names[int(line.get_ydata()[0])]: line.get_xdata()[0] for line in lines}
+
+        own, control = points("edit"), points("control")
+        assert own == {name: max(edits[name]["kl"], causal.LEAST) for name in names}
+        with_control = [name for name in names if edits[name]["control_kl"] is not None]
         assert with_control == [name for name in names if name != "uniform"]
-        assert [bar.get_width() for bar in control] == [edits[name]["control_loss_change"] for name in with_control]
-        assert {to_hex(bar.get_facecolor()) for bar in control} == {causal.CONTROL_COLOUR}
+        assert control == {name: max(edits[name]["control_kl"], causal.LEAST) for name in with_control}
+        faces = {line.get_markerfacecolor() for line in panel.lines if line.get_gid() == "control"}
+        assert faces == {"white"}
         # A construction is its own law: replacing its attention by the law's changes nothing.
-        assert own[names.index("law")].get_width() == pytest.approx(0.0, abs=1e-6)
-        assert own[names.index("beta_zero")].get_width() > 0.01
+        assert edits["law"]["kl"] == pytest.approx(0.0, abs=1e-6)
+        (arrow,) = (line for line in panel.lines if line.get_gid() == "edit" and line.get_ydata()[0] == 0)
+        assert arrow.get_marker() == "<"
+        assert own["beta_zero"] > 0.01
+        recovered = figure.axes[-1]
+        filled, opened = ([group for group in recovered.containers if group.lines[0].get_gid() == gid]
+                          for gid in ("law", "pair law"))  # fmt: skip
+        told = [row for row in causal.chosen(results)["causal"] if row["success"]]
+        assert [group.lines[0].get_ydata()[0] for group in filled] == [row["loss_recovered"] for row in told]
+        assert {group.lines[0].get_markerfacecolor() for group in opened} == {"white"}
         assert row["loss_recovered"] == pytest.approx(1.0, abs=1e-4)
 
     def test_verdict_can_fail(self, results: dict[str, Rows]) -> None:

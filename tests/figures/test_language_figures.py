@@ -20,7 +20,7 @@ from figures import (
     text_training,
 )
 from figures._language import pick
-from tests.figures.artists import assert_readable, unmet
+from tests.figures.artists import assert_readable, assert_told, unmet
 
 FIGURES = {
     "language_causal": language_causal,
@@ -78,6 +78,7 @@ def test_every_figure_can_be_read(rows: list[dict[str, Any]], name: str) -> None
         plt.close(figure)
     assert len(module.caption(results)) > 100
     assert module.verdict(results).word != "cannot tell"
+    assert_told(module.verdict(results))
     with pytest.warns(drawing.MissingPanel), plt.style.context(drawing.STYLE):
         plt.close(module.draw({"language_model": []}))
     assert module.verdict({"language_model": []}).word == "cannot tell"

@@ -14,7 +14,7 @@ import interp as ip
 from analyses import cli as analyses_cli
 from figures import drawing, leaving_the_law
 from figures.panels import MissingPanel
-from tests.figures.artists import assert_readable
+from tests.figures.artists import assert_readable, assert_told
 from tests.figures.test_instrument_figures import history
 from tests.test_readout import comparing, constant_readout
 
@@ -69,6 +69,7 @@ def test_the_verdict_names_who_left_the_law(results: dict[str, Any]) -> None:
     assert leaving_the_law.chosen(json.loads(json.dumps(mine))) == mine
     found = leaving_the_law.verdict(mine)
     assert found.word == "beyond the paper"
+    assert_told(found)
     assert "T = 24, seed 0, long: level follows the evidence" in found.measured
     assert found.why.startswith("1 model trained five times as long (T = 24) leaves the law")
     assert "n = 2048" in leaving_the_law.caption(mine)
