@@ -193,10 +193,10 @@ def mean_share(copy: Mapping[str, Any]) -> float:
     return float(over[0] if over else copy["share"])
 
 
-def mass_text(row: Row, kind: str) -> str:
+def mass_text(row: Row, kind: str, digits: int = 2) -> str:
     """The last query's mass on a kind of key: mean and standard deviation over sequences where known."""
     over = (row.get("over_batch") or {}).get(kind)
-    return f"{over[0]:.2f} ± {over[1]:.2f}" if over else f"{row['mass'][kind]:.2f}"
+    return f"{over[0]:.{digits}f} ± {over[1]:.{digits}f}" if over else f"{row['mass'][kind]:.{digits}f}"
 
 
 def of_sequences(found: Iterable[Row]) -> str:

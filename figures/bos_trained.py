@@ -80,7 +80,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         why.append("it matches hard, as the main text says and the caption does not")
     if leaning := circuit.last_copies_in_words(row):
         why.append(f"at the last query, whose prediction carries the loss, the copy heads put {leaning}")
-    masses = f"{circuit.mass_text(row, 'partial')} ({circuit.of_sequences([row])})"
+    masses = f"{circuit.mass_text(row, 'partial', 3)} ({circuit.of_sequences([row])})"
     return circuit.verdict_of(
         checks,
         measured=measured,

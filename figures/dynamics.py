@@ -236,10 +236,13 @@ def order_text(row: Row) -> str:
 
 
 def headline(found: list[Row]) -> dict[str, str]:
-    """The first and the last part to reach half of its value in each trained run: a sentence and the number."""
+    """The first and the last part to reach half of its value in each trained run: a sentence and the number.
+
+    What is there at the start is left out.
+    """
     parts, numbers = [], []
     for row in found:
-        reached = half_way(row)
+        reached = {step: parts for step, parts in half_way(row).items() if step > 0}
         if find_family(row["subject"]["family"]).analytic or row["subject"]["protocol"] == "paper" or len(reached) < 2:
             continue
         (first, early), *_, (last, late) = reached.items()

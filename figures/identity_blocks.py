@@ -195,22 +195,43 @@ def verdict(results: Results) -> Verdict:
     return judged(
         checks,
         measured="; ".join(measured) or "no trained model was measured",
-        headline=f"{told[:1].upper()}{told[1:]}." if told else "",
+        headline=headline([row for _, row in found]),
         number=told,
         why=f"Asked of each block that carries {HEAVY:.0%} of the weight: at most {LARGEST_RESIDUAL:.0%} of it outside "
         f"span{{I, J}}, p <= {LARGEST_P}; and a cosine of {LEAST_AGREEMENT} between the readings" + surprise(found),
     )
 
 
-def decides(rows: list[Row]) -> str:
-    """Both requirements with what was found: the residual of the blocks, and the cosine between the readings."""
+def found_of(rows: list[Row]) -> tuple[list[float], list[float]]:
+    """The largest residual of each reading, and the cosine between the readings of each model."""
     residuals = [found[0] for row in rows for reading in row["maps"] if (found := worst(reading)) is not None]
-    cosines = [row["agreement"] for row in rows if row["agreement"] is not None]
+    return residuals, [row["agreement"] for row in rows if row["agreement"] is not None]
+
+
+def headline(rows: list[Row]) -> str:
+    """Both requirements with what was found, as a sentence."""
+    residuals, cosines = found_of(rows)
     parts = []
     if residuals:
-        parts.append(f"outside span{{I, J}} at most {max(residuals):.2g} of a block (allowed {LARGEST_RESIDUAL})")
+        parts.append(
+            f"at most {max(residuals):.2g} of a block that carries weight is no test of equality (allowed "
+            f"{LARGEST_RESIDUAL})"
+        )
+    if cosines:
+        agree = spread(cosines, ".2f")
+        parts.append(f"the two readings of the weights agree to a cosine of {agree} (asked {LEAST_AGREEMENT})")
+    words = "; ".join(parts)
+    return f"{words[:1].upper()}{words[1:]}." if parts else ""
+
+
+def decides(rows: list[Row]) -> str:
+    """The same, short."""
+    residuals, cosines = found_of(rows)
+    parts = []
     if cosines:
         parts.append(f"cosine of the two readings {spread(cosines, '.2f')} (asked {LEAST_AGREEMENT})")
+    if residuals:
+        parts.append(f"not an equality test: at most {max(residuals):.2g} of a block (allowed {LARGEST_RESIDUAL})")
     return "; ".join(parts)
 
 

@@ -128,7 +128,7 @@ def draw(results: dict[str, list[Row]]) -> Figure:
         for family in there:
             found, shift = models(mine, family=family), family_shift(family, there)
             # Set aside, a point of a falling curve would seem to lie above it: there, markers stand inside each other.
-            size = 2.6 + 1.9 * there.index(family)
+            size = 2.8 + 1.7 * there.index(family) if len(there) > 1 else 4.2
             points = plot_seeds(above, found, "kl", family, size=size, medians=False)
             points.set_zorder(4 - 0.1 * there.index(family))
             points = plot_seeds(below, found, "excess_share", family, shift=shift)

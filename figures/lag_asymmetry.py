@@ -58,6 +58,14 @@ def draw(results: dict[str, list[Row]]) -> Figure:
         (("beta_1", "beta_2"), r"effective (from the scores)", r"$\beta_1$ (nats)", r"$\beta_2$ (nats)"),
         (("raw_1", "raw_2"), "raw weight blocks", "lag-1 block (nats)", "lag-2 block (nats)"),
     )
+    values = [
+        row[field]
+        for fields, *_ in columns
+        for kind in kinds_of(rows)
+        for row in drawable(rows, kind, fields)
+        for field in fields
+    ]
+    low, high = min(0.0, *values, 0.0), 1.08 * max(values, default=1.0)  # one scale: readings are compared
     for ax, (fields, title, across, up) in zip(axes, columns, strict=True):
         ax.set_title(title, loc="left")
         shown = [row for kind in kinds_of(rows) for row in drawable(rows, kind, fields)]
@@ -70,8 +78,6 @@ def draw(results: dict[str, list[Row]]) -> Figure:
                 if mine:
                     words = f"{find_family(family).label}, {kind} prior"
                     handles[words] = scatter(ax, mine, fields, kind=kind, family=family)
-        values = [row[field] for row in shown for field in fields]
-        low, high = min(0.0, min(values)), 1.08 * max(values)
         (handles["equal"],) = ax.plot(
             [low, high], [low, high], color="#7f7f7f", linewidth=0.6, linestyle="--", zorder=0
         )
@@ -145,13 +151,15 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         checks["the weight blocks of every hierarchical model show beta_1 > beta_2"] = Check(
             passed=larger == len(raw), found=f"{larger} of {len(raw)}", where=READ_FROM_SCORES
         )
-        parts = []
+        parts, counts = [], []
         for family in dict.fromkeys(row["family"] for row in raw):
             mine = [row for row in raw if row["family"] == family]
-            parts.append(f"{family} {sum(row['raw_1'] > row['raw_2'] for row in mine)} of {len(mine)}")
+            many = f"{sum(row['raw_1'] > row['raw_2'] for row in mine)} of {len(mine)}"
+            parts.append(f"{family} {many}")
+            counts.append(f"{many} {family}")
         measured.append(f"from the blocks: {', '.join(parts)}")
         number = f"{number}; in the blocks: {', '.join(parts)}"
-        said.append(f"the weight blocks show it in {' and '.join(parts)}")
+        said.append(f"the weight blocks show it in {' and '.join(counts)} models")
     alike = drawable(rows, "independent", ("beta_1", "beta_2"))
     if alike:
         measured.append(f"independent, from the scores: {gaps(alike)}")

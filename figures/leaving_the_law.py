@@ -231,20 +231,26 @@ def verdict(results: Results) -> Verdict:
 
 
 def headline(fits: list[Row]) -> dict[str, str]:
-    """What matches explain of the scores after the usual and after five times the steps: a sentence and the number."""
-    lengths = sorted({row["subject"]["length"] for row in without_bos(fits, "long")})
-    shares = {
-        protocol: [row["r2"] for row in without_bos(fits, protocol)
-                   if row["r2"] is not None and row["subject"]["length"] in lengths]
-        for protocol in (None, "long")
-    }  # fmt: skip
-    if not all(shares.values()):
+    """Where five times the steps leave the law, and where they do not: a sentence and the number."""
+    left: dict[bool, list[int]] = {True: [], False: []}
+    for length in sorted({row["subject"]["length"] for row in without_bos(fits, "long") if row["r2"] is not None}):
+        left[min(shares_of(fits, "long", [length])) < LEAST_R2].append(length)
+    parts = []
+    for gone, lengths in left.items():
+        if lengths:
+            usual, longer = (shares_of(fits, protocol, lengths) for protocol in (None, "long"))
+            change = f"from {spread(usual, '.2f')} to {spread(longer, '.2f')}" if usual else spread(longer, ".2f")
+            parts.append(f"{'falls' if gone else 'goes'} {change} at T = {listed([str(length) for length in lengths])}")
+    if not parts:
         return {}
-    usual, longer = (spread(found, ".2f") for found in shares.values())
-    at = f"T = {listed([str(length) for length in lengths])}"
-    many = f"{len(shares[None])} and {len(shares['long'])} runs"
+    told = "; it ".join(parts)
     return {
-        "headline": f"Without BOS, matches explain {usual} of the variance of the scores after the usual training and "
-        f"{longer} after five times the steps ({at}; {many}).",
-        "number": f"R2 of the law without BOS: {usual}, after five times the steps {longer} ({at})",
+        "headline": f"Without BOS and with five times the steps, the share of the scores that the law explains {told}.",
+        "number": f"R2 of the law, five times the steps: {told.replace('; it ', '; ')}",
     }
+
+
+def shares_of(fits: list[Row], protocol: str | None, lengths: list[int]) -> list[float]:
+    """What the law explains in the runs of a protocol at some lengths."""
+    rows = without_bos(fits, protocol)
+    return [row["r2"] for row in rows if row["r2"] is not None and row["subject"]["length"] in lengths]

@@ -150,7 +150,7 @@ def headline(rows: dict[str, Row]) -> dict[str, str]:
     for words, name, twin in (("without BOS", "nobos_trained", "adaptive"), ("with BOS", "bos_trained", "bos")):
         distance = circuit.attention_distance(rows[name], rows[twin]) if {name, twin} <= set(rows) else None
         if distance is not None:
-            apart[words] = f"{distance:.2f} {words}"
+            apart[words] = f"{distance:.3f} {words}"
     if not apart:
         return {}
     far = " and ".join(apart.values())

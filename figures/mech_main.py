@@ -107,6 +107,10 @@ def draw_bars(figure: SubFigure, found: dict[str, Row]) -> None:
             panels.note(ax, panels.family_missing(family, length), width=32, square=False)
         ax.set_xlabel("key position (BOS is 0)" if ax is axes[-1] else "")
         ax.set_ylabel("weight")
+    highest = max((ax.get_ylim()[1] for ax in axes if ax.containers), default=1.0)
+    for ax in axes:
+        if ax.containers:
+            ax.set_ylim(0, highest)
     panels.overlap_key(figure, found.values())
 
 
@@ -126,7 +130,7 @@ def caption(results: dict[str, list[Row]]) -> str:
         "Top right: match weights on one scale, query blocks down and key blocks across, in the order of the lags that "
         "the copy heads write into them.",
         "Bottom right: the last query's match attention, each key coloured by its overlap; the legends give the share "
-        "of each kind, and the vertical scales differ.",
+        "of each kind, and the vertical scale is one.",
         "Copy heads, counted from 0: "
         + "; ".join(f"{family}: {circuit.copies_in_words(row)}" for family, row in found.items())
         + ".",

@@ -154,9 +154,12 @@ def headline(rows: list[Row]) -> dict[str, str]:
     if not told:
         return {}
     most = max(told, key=lambda row: row["contribution_share"])
+    bins = bins_of(rows, "seen")
+    before = bins[bins.index(most["bin"]) - 1].rpartition("-")[2]
+    times = f"more than {before} times" if most["bin"] == "more" else f"{most['bin']} times"
     part, share = f"{most['contribution_share']:.0%}", f"{most['share']:.0%}"
     return {
         "headline": f"{part} of soft matching's excess over Bayes comes from the {share} of sequences whose last "
-        f"context was seen {most['bin']} times before ({most['excess']:.4f} ± {most['excess_stderr']:.4f} nats there).",
-        "number": f"{part} of the excess after contexts seen {most['bin']} times, {share} of the sequences",
+        f"context was seen {times} before ({most['excess']:.4f} ± {most['excess_stderr']:.4f} nats there).",
+        "number": f"{part} of the excess after contexts seen {times}, in {share} of the sequences",
     }

@@ -335,10 +335,10 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     return judged(
         checks,
         headline=f"Under the hierarchical prior the laws of sibling contexts correlate at "
-        f"{tied['siblings']['correlation']:.2f} ± {tied['siblings']['stderr']:.2f}, under the independent one at "
-        f"{apart['siblings']['correlation']:.2f} ± {apart['siblings']['stderr']:.2f}.",
+        f"{tied['siblings']['correlation']:.3f} ± {tied['siblings']['stderr']:.3f}, under the independent one at "
+        f"{apart['siblings']['correlation']:z.3f} ± {apart['siblings']['stderr']:.3f}.",
         number=f"correlation of sibling laws: hierarchical {tied['siblings']['correlation']:.3f} ± "
-        f"{tied['siblings']['stderr']:.3f}, independent {apart['siblings']['correlation']:.3f} ± "
+        f"{tied['siblings']['stderr']:.3f}, independent {apart['siblings']['correlation']:z.3f} ± "
         f"{apart['siblings']['stderr']:.3f}",
         measured=f"correlations (standard error; exact): {measured}",
         why="contexts with another suffix are correlated too under the hierarchical prior, through the base law",

@@ -140,8 +140,13 @@ def verdict(results: Results) -> Verdict:
     if not runs:
         return NOTHING
     told = [words(name, rows) for name, rows in runs.items()]
-    heads = [f"{name}: gain from step {gain_step(rows)}, law from step {law_step(rows)}" for name, rows in runs.items()]
+    heads = [f"{name}: {since('gain', gain_step(rows))}, {since('law', law_step(rows))}" for name, rows in runs.items()]
     return Verdict(word="beyond the paper", measured="; ".join(told), headline="; ".join(heads))
+
+
+def since(what: str, step: int | None) -> str:
+    """From when on it is there."""
+    return f"no {what}" if step is None else f"{what} from step {step}"
 
 
 def gain_step(rows: list[Row]) -> int | None:

@@ -106,12 +106,13 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         "attention is in proportion to exp(|beta|_M)": row["largest_ratio_error"] < RATIO_TOLERANCE,
         "the votes add up to the estimator": max(row["to_estimator"], row["model_to_estimator"]) < LAW_TOLERANCE,
     }
-    law = max(row["to_estimator"], row["model_to_estimator"])
+    law, ratio = max(row["to_estimator"], row["model_to_estimator"]), row["largest_ratio_error"]
+    attention = f"{ratio:.0e}" if ratio else "the last digit"
     return judged(
         checks,
-        headline=f"On one sequence the log attention of each key is that of exp(|beta|_M) to "
-        f"{row['largest_ratio_error']:.0e}, and the votes add up to the estimator to {law:.0e}.",
-        number=f"error of the log attention {row['largest_ratio_error']:.0e}, of the law {law:.0e} (one sequence)",
+        headline=f"On one sequence the log attention of each key is |beta|_M to {attention}, and the votes add up to "
+        f"the estimator to {law:.0e}.",
+        number=f"errors on one sequence: log attention {ratio:.1g}, predicted law {law:.0e}",
         measured=f"least attention of a copy head to its lag {row['least_copy']:.6f}; attention of the three "
         f"candidates over an empty match's, against exp(|beta|_M): {ratios}; largest error of its logarithm "
         f"over all keys {row['largest_ratio_error']:.1e}; votes from soft_matching {row['to_estimator']:.1e}, model's "

@@ -1,0 +1,68 @@
+"""The figure of the four-head model: points are what the edits recover; it says what one head alone does."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pytest
+
+from figures import drawing, four_heads
+from figures.panels import MissingPanel
+from tests.figures.artists import assert_readable, assert_told
+
+
+def edit(name: str, recovered: float, control: float | None = None) -> dict[str, Any]:
+    return {
+        "edit": name, "loss": 2.2, "change": 0.03, "stderr": 0.003, "recovered": recovered, "recovered_stderr": 0.01,
+        "control_change": 0.3, "control_stderr": 0.01, "control_recovered": control, "model": "four_heads",
+        "heads": "1.0, 1.1", "queries": 61, "n": 128, "success": True, "message": "",
+    }  # fmt: skip
+
+
+ROWS = [
+    edit("ablated", 0.0, 0.95),
+    edit("even", -0.1),
+    edit("law", 0.9, -0.08),
+    edit("hard", 0.2, -1.7),
+    edit("only 1.0", 0.33),
+    edit("law 1.0", 0.3, 0.04),
+    edit("only 1.1", 0.37),
+]
+
+
+def test_points_are_what_the_edits_recover() -> None:
+    mine = four_heads.chosen({"four_heads": ROWS})
+    assert four_heads.chosen(json.loads(json.dumps(mine))) == mine
+    with plt.style.context(drawing.STYLE):
+        figure = four_heads.draw(mine)
+        assert_readable(figure)
+    (ax,) = figure.axes
+    points = {group.lines[0].get_gid(): group.lines[0].get_xdata()[0] for group in ax.containers}
+    assert points == {row["edit"]: row["recovered"] for row in ROWS if row["edit"] != "ablated"}
+    controls = {line.get_gid(): line for line in ax.lines if (line.get_gid() or "").startswith("control")}
+    assert controls["control of law"].get_xdata()[0] == -0.08
+    assert controls["control of hard"].get_marker() == "<"  # beyond the axis, with its value beside it
+    assert "-1.7" in {text.get_text() for text in ax.texts}
+    plt.close(figure)
+
+
+def test_the_verdict_tells_law_single_heads_and_control() -> None:
+    found = four_heads.verdict({"four_heads": ROWS})
+    assert_told(found)
+    assert (
+        found.number == "the law in all match heads recovers 0.90 ± 0.01, one head alone at most 0.37 (control -0.08)"
+    )
+    assert "falls short" in found.why
+    better = [{**row, "recovered": 0.97} if row["edit"] == "law" else row for row in ROWS]
+    assert four_heads.verdict({"four_heads": better}).why == ""
+
+
+def test_without_results_there_is_a_note() -> None:
+    failed = [{**row, "success": False} for row in ROWS]
+    for rows in ([], failed):
+        with pytest.warns(MissingPanel), plt.style.context(drawing.STYLE):
+            plt.close(four_heads.draw({"four_heads": rows}))
+        assert four_heads.verdict({"four_heads": rows}).word == "cannot tell"
+    assert "no results" in four_heads.caption({"four_heads": []})
