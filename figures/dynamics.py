@@ -249,10 +249,10 @@ def headline(found: list[Row]) -> dict[str, str]:
         parts.append(
             f"{row['subject']['family']}: {listed(early)} by step {first:,}, {listed(late)} last, by step {last:,}"
         )
-        numbers.append(f"{row['subject']['family']}: {early[0]} first (step {first:,}), {late[-1]} last ({last:,})")
+        numbers.append(f"{row['subject']['family']} {early[0]} {first:,}, {late[-1]} {last:,}")
     if not parts:
         return {}
     return {
         "headline": f"Parts of the circuit reach half of their last value in this order: {'; '.join(parts)}.",
-        "number": "; ".join(numbers),
+        "number": f"step of the first and last part: {'; '.join(numbers)}",
     }

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 LABEL = "beyond:four_heads"
 ANALYSES = ("four_heads",)
 CLAIM = (
-    "Question: the paper's circuit has one match head. In a plain next-token model with several, does the law in all "
-    "of them do what they do together, and would one of them be enough?"
+    "In a plain next-token model with several match heads (the paper's circuit has one), does the law in all of them "
+    "do what they do together, and would one of them be enough?"
 )
 
 CONTROL_EDGE = "#8c8c8c"

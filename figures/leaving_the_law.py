@@ -231,22 +231,22 @@ def verdict(results: Results) -> Verdict:
 
 
 def headline(fits: list[Row]) -> dict[str, str]:
-    """Where five times the steps leave the law, and where they do not: a sentence and the number."""
+    """Where five times the steps leave the law, and where they do not: a sentence; the first of it is the number."""
     left: dict[bool, list[int]] = {True: [], False: []}
     for length in sorted({row["subject"]["length"] for row in without_bos(fits, "long") if row["r2"] is not None}):
         left[min(shares_of(fits, "long", [length])) < LEAST_R2].append(length)
-    parts = []
-    for gone, lengths in left.items():
-        if lengths:
-            usual, longer = (shares_of(fits, protocol, lengths) for protocol in (None, "long"))
-            change = f"from {spread(usual, '.2f')} to {spread(longer, '.2f')}" if usual else spread(longer, ".2f")
-            parts.append(f"{'falls' if gone else 'goes'} {change} at T = {listed([str(length) for length in lengths])}")
+    parts, numbers = [], []
+    for lengths in left.values():
+        usual, longer = (shares_of(fits, protocol, lengths) for protocol in (None, "long"))
+        if usual and longer:
+            at, before, after = listed([str(length) for length in lengths]), spread(usual, ".2f"), spread(longer, ".2f")
+            parts.append(f"{before} of the scores, and {after} after five times the steps, at T = {at}")
+            numbers.append(f"R2 of the law at T = {at}: {before}, after five times the steps {after}")
     if not parts:
         return {}
-    told = "; it ".join(parts)
     return {
-        "headline": f"Without BOS and with five times the steps, the share of the scores that the law explains {told}.",
-        "number": f"R2 of the law, five times the steps: {told.replace('; it ', '; ')}",
+        "headline": f"Without BOS the law explains {'; '.join(parts)}.",
+        "number": numbers[0],
     }
 
 
