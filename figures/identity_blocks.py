@@ -50,7 +50,7 @@ GRIDS = ("weight_share", "identity_share", "constant_share", "residual_share", "
 PARTS = {  # share of a block's squared norm -> its name and colour
     "identity_share": ("identity $aI$", "#003566"),
     "constant_share": ("constant (unseen by the softmax)", "#d9d9d9"),
-    "residual_share": ("residual", "#c1121f"),
+    "residual_share": ("residual (number: what the softmax sees of it)", "#c1121f"),
 }
 ROUTES = {"weights": "the weights", "scores": "the scores", "circuit": "the circuits"}
 

@@ -33,4 +33,3 @@ def test_every_picture_has_its_finding() -> None:
     assert set(findings) == FIGURES
     for name, words in findings.items():
         assert len(words) > BRIEF / 4, name
-        assert any(character.isdigit() for character in words), name
