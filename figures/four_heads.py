@@ -1,4 +1,4 @@
-"""A model from elsewhere: four heads match together, and the law does what they do.
+"""A model from elsewhere, in which four heads match: all edited, or one left.
 
 Draws the rows of `python -m analyses four_heads`.
 """

@@ -17,7 +17,7 @@ from analyses import cli as analyses_cli
 from analyses import kl_curves, regret
 from figures import _curves, drawing
 from figures.panels import MissingPanel
-from models.families import FAMILIES, find_family
+from models.families import FAMILIES, drawing_order, find_family
 from tests.figures.artists import assert_readable, assert_told
 
 NAMES = (
@@ -152,7 +152,13 @@ def test_kl_curves_are_the_table(drawn):
     mine = [row for row in rows if row["subject"] and row["subject"]["family"] == "standard"]
     assert sorted(points.get_ydata()) == sorted(row["kl"] for row in mine)
     # Trained models lie above every curve, and no two keys are alike.
-    assert points.get_zorder() > max(line.get_zorder() for line in axes[2].get_lines() if line is not points) - 1e-9
+    trained = {family.trained_label for family in FAMILIES.values()}
+    curves = [line for label, line in lines_by_label(axes[2]).items() if label not in trained]
+    assert points.get_zorder() > max(line.get_zorder() for line in curves)
+    # A family's markers stand inside those of the next, so that all can be seen.
+    sizes = [lines_by_label(axes[2])[find_family(name).trained_label] for name in drawing_order()]
+    assert [line.get_markersize() for line in sizes] == sorted(line.get_markersize() for line in sizes)
+    assert [line.get_zorder() for line in sizes] == sorted((line.get_zorder() for line in sizes), reverse=True)
     (legend,) = figure.legends
     keys = [(h.get_color(), h.get_linestyle(), h.get_marker(), h.get_linewidth()) for h in legend.get_lines()]
     assert len(keys) == len(set(keys))
