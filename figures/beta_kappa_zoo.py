@@ -291,13 +291,13 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
                     away[f"{panel.name} of {family} models ({panel.title}) by {median(gaps):+.2f}"] = abs(median(gaps))
     if not parts:
         return Verdict(word="cannot tell", measured="no fits beside an optimum")
-    near = f"{len(checks) - len(away)} of {len(checks)}"
+    many = f"{len(checks) - len(away)} of {len(checks)}"
     farthest = f"; farthest: {max(away, key=lambda words: away[words])}" if away else ""
     judgement = judged(
         checks,
-        headline=f"The median trained model is within {NEAR} nats of the optimum in {near} cases (a parameter of a "
+        headline=f"The median trained model is within {NEAR} nats of the optimum in {many} cases (a parameter of a "
         f"family on a task){farthest}.",
-        number=f"median run within {NEAR} nats of the optimum in {near} parameters (a tolerance of ours)",
+        number=f"median run within {NEAR} nats of the optimum in {many} parameters (a tolerance of ours)",
         measured=f"median distance from the optimum within {NEAR} nats (a tolerance of ours) in "
         f"{len(checks) - len(away)} of {len(checks)}; trained less optimum in nats, median and range over runs: "
         + "; ".join(parts),

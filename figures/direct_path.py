@@ -229,8 +229,8 @@ def verdict(results: Results) -> Verdict:
     told = "; ".join(measured) or "no model was silenced"
     parts = []
     for family in dict.fromkeys(row["subject"]["family"] for row in results["direct_path"]):
-        gains = [row["gain"] for row in results["direct_path"] if row["subject"]["family"] == family and row["success"]]
-        parts += [f"{family} {spread(gains, '+z.2f')}"] if gains else []
+        known = [row["gain"] for row in results["direct_path"] if row["subject"]["family"] == family and row["success"]]
+        parts += [f"{family} {spread(known, '+z.2f')}"] if known else []
     number = f"nats known without the match head: {', '.join(parts)}" if parts else ""
     return judged(
         checks, measured=told, headline=headline(results["direct_path"]), number=number, why=". ".join(reasons)

@@ -90,7 +90,6 @@ def draw(results: dict[str, list[Row]]) -> Figure:
         for ax in axes:
             absent(ax, "KL curves, hierarchical prior")
         return figure
-    figure.get_layout_engine().set(wspace=0.0)
     drawn = [row["excess_share"] for row in rows if row["predictor"] != "bayes" and row["excess_share"] > LEAST]
     axes[0].set_yscale("log")
     axes[0].set_ylim(0.7 * min(drawn, default=LEAST), 1.6 * max(drawn, default=1.0))
