@@ -33,7 +33,7 @@ def centred(
 ) -> Float[np.ndarray, "batch key *column"]:
     """Minus the mean over the known keys of each query; what is not known becomes zero."""
     if known.all():
-        return values - values.sum(axis=1, keepdims=True) / max(values.shape[1], 1)
+        return np.asarray(values - values.sum(axis=1, keepdims=True) / max(values.shape[1], 1))
     keep = known if values.ndim == 2 else known[..., None]
     kept = np.where(keep, values, 0.0)  # not a product: what is not known may be infinite
     count = np.maximum(keep.sum(axis=1, keepdims=True), 1)

@@ -53,8 +53,11 @@ def before_match(
     with torch.no_grad(), watched(model, hooks):
         stream = model(ids, prepend_bos=False, stop_at_layer=0)
         if isinstance(copy.attn, RelativeBiasAttention) and all(name in SHOWN for name, _ in hooks):
-            middle = stream + attend(copy.attn, copy.ln1(stream))
-            return middle if copy.cfg.attn_only else middle + copy.mlp(copy.ln2(middle))
+            middle: torch.Tensor = stream + attend(copy.attn, copy.ln1(stream))
+            if copy.cfg.attn_only:
+                return middle
+            after: torch.Tensor = middle + copy.mlp(copy.ln2(middle))
+            return after
         past = KeyValueCacheEntry.init_cache_entry(copy.attn.cfg, stream.device, len(ids))
         return torch.cat([copy(part, past_kv_cache_entry=past) for part in stream.split(QUERIES, dim=1)], dim=1)
 
