@@ -113,8 +113,8 @@ CONSTRUCTION = describe_family(
 
 # Starts that no relabeling of the symbols changes (theorem:invariance); relative biases are free.
 SYMMETRIC = ("zero", "hard", "symmetric", "bias", "construction")
-# What the readout can read beside the votes: the query's own stream, past the match head, and the copied tokens that the
-# match head brings from the keys. It starts at zero in the construction's readout, so that freezing it cuts it.
+# What the readout can read beside the votes: the query's own stream, past the match head, and the copied tokens that
+# the match head brings from the keys. It starts at zero in the construction's readout, so that freezing it cuts it.
 READ_BESIDE_VOTES = ("direct", "carried")
 
 
@@ -128,7 +128,7 @@ def _disentangled_contradiction(spec: RunSpec, starts: Mapping[str, Start]) -> s
         if "readout" in frozen:
             return f"the readout is frozen whole, and {', '.join(cut)} with it: name one of them"
         if starts["readout"].word not in ("construction", "zero"):
-            return f"freezing {', '.join(cut)} cuts it only where the readout starts without it, at construction or zero"
+            return f"freezing {', '.join(cut)} cuts it only where the readout starts at construction or zero"
     if starts["readout"].word == "zero" and spec.readout == "probability":
         return "a readout of zero has no gradient under the probability readout: use the logit readout"
     if spec.symmetrise:

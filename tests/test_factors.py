@@ -103,7 +103,7 @@ def test_every_mask_and_readout_trains_as_autograd_does(readout: str, frozen: tu
     for _, (tokens, laws) in zip(range(8), batches(shape, batch=3, seed=7), strict=False):
         optimiser.zero_grad()
         loss_of(model, tokens, laws).backward()
-        for part in frozen:  # rows of W_U: 0 to 8 the query's own stream, 9 to 11 the votes, 12 to 17 copies of the keys
+        for part in frozen:  # rows of W_U: 0-8 the query's own stream, 9-11 the votes, 12-17 copies of the keys
             if part in READ_BESIDE_VOTES:
                 model.unembed.W_U.grad[slice(0, 9) if part == "direct" else slice(12, 18)] = 0.0
         optimiser.step()
