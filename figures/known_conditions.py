@@ -110,6 +110,10 @@ def readout_is_frozen(row: Row) -> bool:
     return "readout" in row["freeze"].split(",")
 
 
+def readout_is_free(row: Row) -> bool:
+    return not readout_is_frozen(row)
+
+
 def adds_votes(row: Row) -> bool:
     return bool(row["readout"] == "probability")
 
@@ -131,15 +135,25 @@ READ_FROM_SCORES = Condition(
     among=adds_votes,
     anyway="beta_1 > beta_2 in scores",
 )
-# A softmax readout adds evidence in the logits: under the hierarchical prior it also adds tokens that it reads beside
-# the votes, and the match head discounts the votes of tokens that are counted there or are frequent.
+# A softmax readout that trains adds evidence in the logits: under the hierarchical prior it also adds tokens that it
+# reads beside the votes, and the match head discounts the votes of tokens that are counted there or are frequent.
 ADDS_VOTES = "the readout adds votes, which the standard family's softmax does not"
-LAW_IN_SCORES = Condition(words=ADDS_VOTES, claim="scores are the law", has=adds_votes, settings=HIERARCHICAL)
-LAW_RECOVERS = Condition(words=ADDS_VOTES, claim="law recovers the loss", has=adds_votes, settings=HIERARCHICAL)
-ALIGNED_PAIRS = Condition(
-    words=ADDS_VOTES, claim="aligned pairs carry the score", has=adds_votes, settings=HIERARCHICAL
+LAW_IN_SCORES = Condition(
+    words=ADDS_VOTES, claim="scores are the law", has=adds_votes, settings=HIERARCHICAL, among=readout_is_free
 )
-OPTIMAL_BETA = Condition(words=ADDS_VOTES, claim="beta of the optimum", has=adds_votes, settings=HIERARCHICAL)
+LAW_RECOVERS = Condition(
+    words=ADDS_VOTES, claim="law recovers the loss", has=adds_votes, settings=HIERARCHICAL, among=readout_is_free
+)
+ALIGNED_PAIRS = Condition(  # the discount weighs less where there are more matches
+    words=f"{ADDS_VOTES}, or T >= 128",
+    claim="aligned pairs carry the score",
+    has=lambda row: adds_votes(row) or row["length"] >= 128,
+    settings=HIERARCHICAL,
+    among=readout_is_free,
+)
+OPTIMAL_BETA = Condition(
+    words=ADDS_VOTES, claim="beta of the optimum", has=adds_votes, settings=HIERARCHICAL, among=readout_is_free
+)
 # A free readout passes a constant into every prediction, and so does half of the smoothing where there is no BOS.
 FIXED = "the readout is fixed at the construction's"
 SMOOTHING_BY_ATTENTION = Condition(
