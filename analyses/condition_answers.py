@@ -13,8 +13,9 @@ LEAST_R2 = 0.95
 NEAR_BETA, SMALL_RESIDUAL = 0.15, 0.1  # nats
 SHARP = 0.8
 LEAST_RECOVERED, ERRORS = 0.95, 2
+LEAST_ALIGNED = 0.9
 SMALL_READOUT = 0.05
-ALIKE = 0.002  # nats between a model and its relabelings
+ALIKE = 0.002  # nats between a model and its relabelings, or with and without a source of smoothing
 HIERARCHICAL = ("hierarchical", True)
 
 
@@ -53,6 +54,19 @@ def _recovers(name: str) -> Callable[[Row], bool | None]:
     return _known(name)(lambda run: bool(run[name] + ERRORS * run[f"{name}_stderr"] >= LEAST_RECOVERED))
 
 
+def _is_the_constructions(run: Row) -> bool | None:
+    """With BOS the independent prior's best beta is infinite, and only kappa - |beta| is told by the loss."""
+    gap = run["sum_gap"] if run["block_gap"] is None else run["block_gap"]
+    if gap is None or run["residual"] is None:
+        return None
+    return bool(gap <= NEAR_BETA and run["residual"] < SMALL_RESIDUAL)
+
+
+def _has_the_optimums_beta(run: Row) -> bool | None:
+    gap = run["sum_gap"] if run["gap"] is None else run["gap"]
+    return None if gap is None else bool(gap <= NEAR_BETA)
+
+
 CLAIMS = (
     Claim(
         name="KL of the optimum",
@@ -66,12 +80,9 @@ CLAIMS = (
     ),
     Claim(
         name="W_A is the construction's",
-        required=f"aligned blocks within {NEAR_BETA} of the optimum's beta, no entry above {SMALL_RESIDUAL} outside "
-        "span{I, J}",
-        met=_known("block_gap", "residual")(
-            lambda run: bool(run["block_gap"] <= NEAR_BETA and run["residual"] < SMALL_RESIDUAL)
-        ),
-        settings=(HIERARCHICAL, ("independent", False)),  # with BOS the independent prior's best beta is infinite
+        required=f"aligned blocks within {NEAR_BETA} of the optimum's beta (where that is infinite: kappa less the sum "
+        f"of beta within {NEAR_BETA} of the optimum's), no entry above {SMALL_RESIDUAL} outside span{{I, J}}",
+        met=_is_the_constructions,
     ),
     Claim(
         name="beta_1 > beta_2 in weights",
@@ -84,6 +95,24 @@ CLAIMS = (
         required="beta_1 > beta_2 as fitted to the scores",
         met=_known("beta_1", "beta_2")(lambda run: bool(run["beta_1"] > run["beta_2"])),
         settings=(HIERARCHICAL,),
+    ),
+    Claim(
+        name="beta of the optimum",
+        required=f"beta as fitted to the scores within {NEAR_BETA} of the optimum's (where that is infinite: kappa "
+        f"less the sum of beta)",
+        met=_has_the_optimums_beta,
+    ),
+    Claim(
+        name="weights say what scores say",
+        required=f"aligned blocks within {NEAR_BETA} of the betas that the scores show",
+        met=_known("block_1", "block_2", "beta_1", "beta_2")(
+            lambda run: max(abs(run["block_1"] - run["beta_1"]), abs(run["block_2"] - run["beta_2"])) <= NEAR_BETA
+        ),
+    ),
+    Claim(
+        name="aligned pairs carry the score",
+        required=f"pairs of equal lags carry {LEAST_ALIGNED} of the explained score",
+        met=_known("aligned_share")(lambda run: bool(run["aligned_share"] >= LEAST_ALIGNED)),
     ),
     Claim(
         name="copy heads are sharp",
@@ -99,6 +128,16 @@ CLAIMS = (
         name="law of pairs recovers it",
         required=f"the law of all lag pairs recovers {LEAST_RECOVERED} of the loss, within {ERRORS} errors",
         met=_recovers("pair_law"),
+    ),
+    Claim(
+        name="match head knows all",
+        required=f"with the match head silenced, no better than the uniform law by {ERRORS} errors",
+        met=_known("direct", "direct_stderr")(lambda run: bool(run["direct"] <= ERRORS * run["direct_stderr"])),
+    ),
+    Claim(
+        name="partial matches smooth",
+        required=f"without partial matches KL rises by {ALIKE} nats",
+        met=_known("partial_alone")(lambda run: bool(run["partial_alone"] >= ALIKE)),
     ),
     Claim(
         name="attention does the smoothing",
@@ -142,9 +181,13 @@ def readout_answer(rows: list[Row]) -> list[str]:
     """Why the logit readout leaves the law under the hierarchical prior, from cells that differ in one thing."""
     logit = {"readout": "logit", "prior": "hierarchical"}
     cells = (
-        ("the readout frozen", {**logit, "cell": "frozen"}),
-        ("free, copies frozen", {**logit, "cell": "frozen_copies"}),
+        ("copies and readout frozen", {**logit, "cell": "frozen"}),
+        ("copies frozen", {**logit, "cell": "frozen_copies"}),
+        ("copies frozen, no direct path", {**logit, "cell": "frozen_copies_no_direct"}),
+        ("copies frozen, votes alone", {**logit, "cell": "frozen_copies_votes"}),
         ("all free", {**logit, "cell": "random_start"}),
+        ("all free, no direct path", {**logit, "cell": "random_start_no_direct"}),
+        ("all free, votes alone", {**logit, "cell": "random_start_votes"}),
         (
             "all free, independent prior with BOS",
             {**logit, "cell": "random_start", "prior": "independent", "bos": True},
@@ -155,18 +198,48 @@ def readout_answer(rows: list[Row]) -> list[str]:
     parts = []
     for words, chosen in cells:
         for row in pick(rows, **chosen, protocol="annealed"):
+            if row["r2"]["median"] is None:
+                continue
+            text = f"{words}, T = {row['length']}: R2 {_range(row, 'r2')}, weight of the key's own token "
+            text += _range(row, "own_token")
             if row["law"]["median"] is not None:
-                parts.append(
-                    f"{words}: R2 {row['r2']['median']:.2f}, law {row['law']['median']:.2f}, pairs "
-                    f"{row['pair_law']['median']:.2f}, direct path {row['direct']['median']:+.2f} nats, weight of the "
-                    f"key's own token {row['own_token']['median']:+.2f} (T = {row['length']})"
+                text += (
+                    f", law {_range(row, 'law')}, pairs {_range(row, 'pair_law')}, direct {_range(row, 'direct')} nats"
                 )
-    if not parts:
+            parts.append(text)
+    if not any(pick(rows, **logit, cell=cell) for cell in ("frozen_copies", "random_start")):
         return []
-    return [
-        "Under the logit readout evidence adds up in the logits: the readout can add what it reads past the match "
-        "head, and the match head then discounts the votes of tokens that are counted there. " + "; ".join(parts)
-    ]
+    return [" ".join([*_cuts(rows), "; ".join(parts)])]
+
+
+def _cuts(rows: list[Row]) -> list[str]:
+    """Whether the law comes back where what the readout reads beside the votes is cut."""
+    found = []
+    for base, words in (("frozen_copies", "frozen copies"), ("random_start", "free copies")):
+        counts = {
+            cut: _law_counts(
+                pick(rows, cell=f"{base}{cut}", readout="logit", prior="hierarchical", protocol="annealed")
+            )
+            for cut in ("", "_no_direct", "_votes")
+        }
+        if counts["_no_direct"][1] and counts["_votes"][1]:
+            free, cut, alone = (f"{met} of {asked}" for met, asked in counts.values())
+            found.append(
+                f"Logit readout, hierarchical prior, {words}: the scores are the law (R2 >= {LEAST_R2}) in {free} "
+                f"runs, without the path past the match head in {cut}, with votes alone in {alone}."
+            )
+    return found
+
+
+def _law_counts(rows: list[Row]) -> tuple[int, int]:
+    told = [run["r2"] >= LEAST_R2 for row in rows for run in row["runs"] if run["r2"] is not None]
+    return sum(told), len(told)
+
+
+def _range(row: Row, name: str) -> str:
+    """Least to largest over the seeds."""
+    least, most = (f"{row[name][end]:.2f}" for end in ("least", "most"))
+    return least if least == most else f"{least} to {most}"
 
 
 def leaving_answer(rows: list[Row]) -> list[str]:

@@ -1,7 +1,7 @@
 """One run of the study of conditions: what each instrument says of it, as a row of numbers.
 
 Cheap instruments look at every run: KL beside the optimum's on the same sequences, the fit of the law to the scores,
-the blocks of the match weights, and the copy heads. Those that edit the live model (`EDITS`) look at the first seeds.
+the blocks of the match weights, and the copy heads. Others edit the live model (`EDITS`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Numbers of a run, by the instrument that gives them; docs in `analyses.conditions`.
 LOSS = ("kl", "excess", "excess_stderr", "excess_share")
-SCORES = ("r2", "beta_1", "beta_2", "kappa", "gap", "aligned_share", "own_token")
+SCORES = ("r2", "beta_1", "beta_2", "kappa", "gap", "sum_gap", "position", "aligned_share", "own_token")
 BLOCKS = ("block_1", "block_2", "block_gap", "elsewhere", "residual", "score_elsewhere", "score_residual")
 COPIES = ("copy_1", "copy_2")
 EDITS = (
@@ -35,7 +35,8 @@ EDITS = (
 QUANTITIES = (*LOSS, *SCORES, *BLOCKS, *COPIES, *EDITS)
 
 RELABELINGS = 5
-EDITED = 512  # sequences on which a law takes the attention's place: where it does not fit, few sequences decide
+# Sequences on which a law takes the attention's place: where it does not fit, few sequences decide. Long ones are dear.
+EDITED, EDITED_KEYS, LEAST_EDITED = 512, 512 * 64, 256
 
 
 def run_row(
@@ -63,7 +64,8 @@ def run_row(
     laws = fit_scores(seen), fit_score_pairs(seen)
     found |= read_scores(*laws, best) | read_blocks(subject, best) | read_copies(subject)
     if edits:
-        found |= edit_model(subject) | recovered(run.asked(CheckpointOptions(batch=EDITED, seed=sequences.seed)))
+        batch = min(EDITED, max(LEAST_EDITED, EDITED_KEYS // length))
+        found |= edit_model(subject) | recovered(run.asked(CheckpointOptions(batch=batch, seed=sequences.seed)))
     return {
         "run": run.name,
         "seed": record.get("seed"),
@@ -81,6 +83,8 @@ def read_scores(fit: MatchFit, pairs: PairFit, best: OptimalParameters) -> dict[
         "beta_2": fit.beta[1],
         "kappa": fit.kappa,
         "gap": _largest_gap(fit.beta, best),
+        "sum_gap": _sum_gap(fit, best),
+        "position": fit.position_share,
         "aligned_share": pairs.aligned_share,
         "own_token": min(own, default=None),
     }
@@ -174,6 +178,13 @@ def _largest_gap(beta: Any, best: OptimalParameters) -> float:
         abs(float(one) - other) if math.isfinite(other) else math.nan
         for one, other in zip(beta, best.beta, strict=True)
     )
+
+
+def _sum_gap(fit: MatchFit, best: OptimalParameters) -> float | None:
+    """How far kappa less the sum of beta is from the optimum's, where every beta of the optimum is infinite."""
+    if best.combination is None or fit.kappa is None or not all(best.flat):
+        return None
+    return abs(float(fit.kappa - fit.beta.sum()) - best.combination)
 
 
 def _number(value: Any) -> Any:

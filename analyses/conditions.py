@@ -3,6 +3,7 @@
 The cells add freedom one part at a time: hard copy heads and the construction's readout, both frozen (`frozen`); the
 readout free (`frozen_copies`); everything free from sharp copy heads (`hard_start`); from random weights
 (`random_start`); theorem:invariance's own start (`zero_start`), also on symmetrised batches. Each has both readouts.
+Where the logit readout leaves the law, what it reads beside the votes is cut (`no_direct`, then `votes`).
 One row per cell, prior and length, with the median, the least and the largest over its seeds; the JSON also holds
 every run. Standard models of the zoo, and its long runs without BOS, stand beside them, measured in the same way.
 
@@ -13,12 +14,14 @@ every run. Standard models of the zoo, and its long runs without BOS, stand besi
 
 excess, excess_share       KL above that of the optimum (`optimal_parameters`) on the same sequences, and as a share
 r2, beta_1, beta_2, kappa  fit of the law to the scores; gap: distance of beta from the optimum's at most
+sum_gap                    where the optimum's beta is infinite: distance of kappa - |beta| from its, which is finite
+position                   share of the variance of the scores that a bias of the key's position adds to the law
 aligned_share, own_token   of the score, what aligned pairs explain; the most negative weight of the key's own token
 block_1, block_2           identity coefficients of the aligned blocks of W_A; block_gap: distance from the optimum's
 elsewhere, residual        largest identity coefficient of another block; largest entry outside span{I, J}; with
                            score_ before it the same, read from the scores
 copy_1, copy_2             copy mass on the head's lag, at the last query
-law, pair_law              loss recovered by the law, and by that of all lag pairs (from here on, one seed at T = 64)
+law, pair_law              loss recovered by the law, and by that of all lag pairs (from here on, of the edited model)
 partial, bos_share, readout_share   parts in the smoothing (Shapley values); _alone: rise of KL, switched off alone
 direct                     nats that the model knows without its match head
 dependence                 KL between the model and its relabelings
@@ -53,10 +56,11 @@ SHOWN = (
 )  # fmt: skip
 CELLS = (
     "frozen", "frozen_copies", "hard_start", "random_start", "zero_start", "zero_start_symmetrised", "symmetrised",
-    "leaving", "standard",
+    "leaving", "frozen_copies_no_direct", "frozen_copies_votes", "random_start_no_direct", "random_start_votes",
+    "standard",
 )  # fmt: skip
-STANDARD_LENGTH = 64  # the zoo's standard models that stand beside the study
-GROUP = ("cell", "readout", "protocol", "prior", "bos", "length", "order", "vocab")  # what the runs of a row share
+# What the runs of a row share.
+GROUP = ("cell", "readout", "protocol", "init", "prior", "bos", "length", "order", "vocab")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +70,7 @@ class Options(ZooOptions):
         8_192, "keys that the instruments read, in as many sequences as it takes (default: %(default)s)",
         metavar="N", least=1,
     )  # fmt: skip
-    edited: int = option(1, "seeds whose live models are edited (default: %(default)s)", metavar="N", least=0)
-    edited_length: int = option(64, "and their length (default: %(default)s)", metavar="T", least=2)
+    edited: int = option(3, "seeds of a cell whose live models are edited (default: %(default)s)", metavar="N", least=0)
     cells: tuple[str, ...] = option(CELLS, "cells (default: all)", metavar="CELL")
     lengths: tuple[int, ...] = option((32, 64, 128, 256), "lengths (default: %(default)s)", metavar="T", least=2)
     draws: int = option(50_000, "sequences that the optimum is found on (default: %(default)s)", metavar="N", least=100)
@@ -100,7 +103,7 @@ def cell_of(run: Subject, options: Options) -> str | None:
         return Path(run.name).parts[0]
     model, protocol = run.model_config, run.training.get("protocol")
     family = find_family(model["family"])
-    if not family.blocks and model["length"] == STANDARD_LENGTH and protocol != "long":
+    if not family.blocks and protocol != "long":
         return "standard"
     return "leaving" if protocol == "long" and family.blocks and not family.analytic and not model["bos"] else None
 
@@ -155,8 +158,7 @@ def study_piece(options: Options, piece: Setting, cache: Cache, *, known: Contai
         beta, kappa = best.usable()
         sequences = Sequences(prior=prior, batch=options.batch, length=piece.length, seed=options.seed + 1)
         ideal = measure(sequences, soft("optimum", vocab=piece.vocab, beta=beta, kappa=kappa), cache).values
-    for (cell, readout, protocol), runs in groups.items():
-        editable = piece.length == options.edited_length or cell == "leaving"
+    for (cell, readout, protocol, init), runs in groups.items():
         measured = [
             run_row(
                 run,
@@ -164,7 +166,7 @@ def study_piece(options: Options, piece: Setting, cache: Cache, *, known: Contai
                 ideal=ideal,
                 sequences=sequences,
                 keys=options.keys,
-                edits=editable and number < options.edited,
+                edits=number < options.edited,
                 cache=cache,
             )
             | {"weights": weights_of(run)}
@@ -176,7 +178,7 @@ def study_piece(options: Options, piece: Setting, cache: Cache, *, known: Contai
             "cell": cell,
             "readout": readout,
             "protocol": protocol,
-            "init": record.get("init"),
+            "init": init,
             "freeze": record.get("freeze") or "",
             **place,
             "seeds": 0,
@@ -187,13 +189,13 @@ def study_piece(options: Options, piece: Setting, cache: Cache, *, known: Contai
     return Study(rows=rows, provenance=provenance(seed=options.seed))
 
 
-def groups_of(options: Options, piece: Setting) -> dict[tuple[str, str, str], list[Subject]]:
-    """The runs of one setting by cell, readout and protocol, in the order of their seeds."""
-    groups: dict[tuple[str, str, str], list[Subject]] = {}
+def groups_of(options: Options, piece: Setting) -> dict[tuple[str, str, str, str], list[Subject]]:
+    """The runs of one setting by cell, readout, protocol and start, in the order of their seeds."""
+    groups: dict[tuple[str, str, str, str], list[Subject]] = {}
     for cell, run in runs_of(options):
         if setting_of(run) == piece:
-            readout = str(run.model_config["readout"])
-            groups.setdefault((cell, readout, str(run.training.get("protocol"))), []).append(run)
+            words = (run.model_config["readout"], run.training.get("protocol"), run.training.get("init"))
+            groups.setdefault((cell, *map(str, words)), []).append(run)  # type: ignore[arg-type]
     for runs in groups.values():
         runs.sort(key=lambda run: run.training.get("seed") or 0)
     return groups

@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from figures._curves import length_axis, listed, shape_words
-from figures.known_conditions import FIXED_READOUT, by_family
+from figures.known_conditions import OPTIMAL_BETA, OPTIMAL_BETA_WITHOUT_BOS, by_family
 from figures.panels import absent, lettered
 from figures.rows import Row, matching
 from figures.verdict import Check, Verdict, judged
@@ -285,7 +285,11 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
                 )
                 near = median(abs(gap) for gap in gaps) <= NEAR
                 checks[f"{panel.name} ({panel.title}), {family}"] = by_family(
-                    family, near, otherwise="" if panel.bos else FIXED_READOUT, found=f"{median(gaps):+.2f}"
+                    family,
+                    near,
+                    otherwise="" if panel.bos else OPTIMAL_BETA_WITHOUT_BOS,
+                    softmax=OPTIMAL_BETA,
+                    found=f"{median(gaps):+.2f}",
                 )
                 if not near:
                     away[f"{panel.name} of {family} models ({panel.title}) by {median(gaps):+.2f}"] = abs(median(gaps))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from figures import _attention as panels
 from figures import _circuit as circuit
-from figures.known_conditions import FROZEN_COPIES, LOWER_ORDERS_TELL
+from figures.known_conditions import LOWER_ORDERS_TELL, SHARP_COPIES, TRUE_WEIGHTS
 from figures.rows import Row, nearest
 from figures.verdict import Check, Verdict
 
@@ -56,10 +56,10 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     expected, share = circuit.expected_bos_share(row, ALPHA), row["mass"]["bos"]
     checks: dict[str, bool | Check] = {
         f"each copy head puts at least {circuit.SHARP} on its lag": Check(
-            passed=circuit.copies_are_sharp(row), found=circuit.copies_in_words(row), where=FROZEN_COPIES
+            passed=circuit.copies_are_sharp(row), found=circuit.copies_in_words(row), where=SHARP_COPIES
         ),
         f"aligned blocks hold at least {circuit.ALIGNED} of W_A": Check(
-            passed=circuit.is_aligned(row), found=circuit.blocks_in_words(row), where=FROZEN_COPIES
+            passed=circuit.is_aligned(row), found=circuit.blocks_in_words(row), where=TRUE_WEIGHTS
         ),
         "BOS has alpha|V|/(n + alpha|V|)": abs(share - expected) <= circuit.SHARE_ERROR,
         "the rest is on full matches": 1 - share - row["mass"]["full"] <= circuit.SHARE_ERROR,

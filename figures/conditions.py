@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from analyses.condition_answers import readout_answer
 from figures._curves import listed
 from figures.panels import absent
 from figures.rows import Row
@@ -33,6 +34,10 @@ NAMES = {
     "zero_start": "free, zero start",
     "zero_start_symmetrised": "free, zero, symm.",
     "leaving": "free, 5 x steps",
+    "frozen_copies_no_direct": "copies frozen, no direct path",
+    "frozen_copies_votes": "copies frozen, votes alone",
+    "random_start_no_direct": "free, no direct path",
+    "random_start_votes": "free, votes alone",
     "standard": "standard family",
 }
 SETTINGS = (("hierarchical", True), ("independent", True), ("independent", False))
@@ -79,7 +84,7 @@ def draw(results: Results) -> Figure:
     places, heads = layout(rows)
     bottom = max(places.values()) + 0.5
     figure, axes = plt.subplots(
-        1, len(COLUMNS), figsize=(6.3, 0.9 + 0.142 * bottom), sharey=True, gridspec_kw={"wspace": 0.05}
+        1, len(COLUMNS), figsize=(6.3, 0.9 + 0.16 * bottom), sharey=True, gridspec_kw={"wspace": 0.05}
     )
     for ax, (title, ticks, scale, paint) in zip(axes, COLUMNS, strict=True):
         paint(ax, rows, places)
@@ -108,14 +113,23 @@ def draw(results: Results) -> Figure:
 READOUTS = {"probability": "prob.", "logit": "logit"}
 
 
-def each(rows: Sequence[Row], places: dict[Any, float], name: str) -> list[tuple[float, float, int]]:
-    """(value, height, length) of every run that has the number; lengths are set apart a little."""
+SPREAD = 0.6  # of a line's height, over which its lengths are set apart
+
+
+def shifts(rows: Sequence[Row]) -> dict[int, float]:
+    """How far each length stands from the middle of its line; the shortest on top."""
     lengths = sorted({row["length"] for row in rows})
+    step = SPREAD / len(lengths)
+    return {length: step * (place - (len(lengths) - 1) / 2) for place, length in enumerate(lengths)}
+
+
+def each(rows: Sequence[Row], places: dict[Any, float], name: str) -> list[tuple[float, float, int]]:
+    """(value, height, length) of every run that has the number."""
+    shift = shifts(rows)
     found = []
     for row in rows:
-        shift = 0.0 if len(lengths) < 2 else 0.5 * (lengths.index(row["length"]) / (len(lengths) - 1) - 0.5)
-        place = places[row["prior"], row["bos"], row["cell"], row["readout"]]
-        found += [(run[name], place + shift, row["length"]) for run in row["runs"] if run[name] is not None]
+        place = places[row["prior"], row["bos"], row["cell"], row["readout"]] + shift[row["length"]]
+        found += [(run[name], place, row["length"]) for run in row["runs"] if run[name] is not None]
     return found
 
 
@@ -126,11 +140,15 @@ def dots(
 
     def paint(ax: Axes, rows: Sequence[Row], places: dict[Any, float]) -> None:
         for number, name in enumerate(names):
+            groups: dict[str, list[tuple[float, float]]] = {}
             for value, place, length in each(rows, places, name):
                 colour = colours[number] if colours else LENGTH_COLOURS.get(length, OTHER_LENGTH)
+                groups.setdefault(colour, []).append((change(value), place))
+            for colour, points in groups.items():
+                values, heights = zip(*points, strict=True)
                 filled = markers[number] in "o^v"
                 ax.plot(
-                    change(value), place, marker=markers[number].lower(), markersize=2.4, markeredgewidth=0.5,
+                    values, heights, marker=markers[number].lower(), markersize=2.0, markeredgewidth=0.5,
                     color=colour, markerfacecolor=colour if filled else "none", linestyle="None", zorder=2,
                 )  # fmt: skip
 
@@ -138,26 +156,42 @@ def dots(
 
 
 def paint_blocks(ax: Axes, rows: Sequence[Row], places: dict[Any, float]) -> None:
-    """The aligned blocks of W_A, over ticks at the optimum's beta."""
-    for row in rows:
-        place = places[row["prior"], row["bos"], row["cell"], row["readout"]]
-        for lag, best in enumerate(row["best_beta"]):
-            if best is not None:
-                ax.plot([best, best], [place - 0.4, place + 0.4], color=LAG_COLOURS[lag + 1], linewidth=0.4, zorder=1)
+    """The aligned blocks of W_A, over ticks at the optimum's beta for each length."""
+    shift = shifts(rows)
+    half = SPREAD / len(shift) / 2
+    for lag in (0, 1):
+        drawn = [
+            (
+                row["best_beta"][lag],
+                places[row["prior"], row["bos"], row["cell"], row["readout"]] + shift[row["length"]],
+            )
+            for row in rows
+            if row["best_beta"][lag] is not None
+        ]
+        if drawn:
+            best, heights = zip(*drawn, strict=True)
+            lows, highs = [height - half for height in heights], [height + half for height in heights]
+            ax.vlines(best, lows, highs, color=LAG_COLOURS[lag + 1], linewidth=0.5, zorder=1)
     dots("block_1", "block_2", markers="^v", colours=(LAG_COLOURS[1], LAG_COLOURS[2]))(ax, rows, places)
 
 
 def paint_sources(ax: Axes, rows: Sequence[Row], places: dict[Any, float]) -> None:
-    """Parts in the smoothing, where all sources can be switched off."""
+    """Parts in the smoothing, where all sources can be switched off: the mean of the seeds, a bar for each length."""
     sources = {"partial": "partial", "bos_share": "bos", "readout_share": "readout"}
-    for row in rows:
-        if row["readout_share"]["median"] is None:
-            continue
-        place, left = places[row["prior"], row["bos"], row["cell"], row["readout"]], 0.0
-        for name, source in sources.items():
-            width = row[name]["median"] or 0.0
-            ax.barh(place, width, left=left, height=0.6, color=SOURCE_COLOURS[source], linewidth=0)
-            left += width
+    shift = shifts(rows)
+    known = [row for row in rows if row["readout_share"]["median"] is not None]
+    heights = [places[row["prior"], row["bos"], row["cell"], row["readout"]] + shift[row["length"]] for row in known]
+    left = [0.0] * len(known)
+    for name, source in sources.items():
+        widths = [mean_of(row["runs"], name) for row in known]
+        ax.barh(heights, widths, left=left, height=0.9 * SPREAD / len(shift), color=SOURCE_COLOURS[source], linewidth=0)
+        left = [one + width for one, width in zip(left, widths, strict=True)]
+
+
+def mean_of(runs: Sequence[Row], name: str) -> float:
+    """Of the runs that have the number; 0 where the source is not there."""
+    values = [run[name] for run in runs if run[name] is not None]
+    return sum(values) / len(values) if values else 0.0
 
 
 # Title, ticks, limits ("log" for a logarithmic scale), and what is drawn.
@@ -210,9 +244,10 @@ def caption(results: Results) -> str:
         f"explains; identity coefficients of the aligned blocks of W_A, ticks at the optimum's beta; largest entry of "
         f"W_A outside span{{I, J}} once the gauge is fixed (nats; below 1e-4 drawn there); copy mass at the last "
         f"query; loss recovered when the law, or the law of all lag pairs, takes the attention's place; parts in the "
-        f"smoothing (Shapley values; a logit readout cannot be taken apart); KL to the relabeled model. The last three "
-        f"columns: one seed, and T = 64 (all lengths for five times the steps). Standard models and long runs with the "
-        f"probability readout are the zoo's."
+        f"smoothing (Shapley values, mean of the seeds; a logit readout cannot be taken apart); KL to the relabeled "
+        f"model. In each line the lengths stand one below the other, the shortest on top. No direct path: W_O does not "
+        f"read the query's own stream; votes alone: nor the copied tokens of the keys. Standard models and long runs "
+        f"with the probability readout are the zoo's."
     )
 
 
@@ -227,9 +262,7 @@ def verdict(results: Results) -> Verdict:
         measured="; ".join(measured),
         headline=headline(rows),
         why="Runs that meet the claim, of those asked, by cell: what holds in one cell and not in the next needs what "
-        "was freed between them. Under the logit readout and the hierarchical prior the readout adds evidence that "
-        "passes by the match head, which then discounts the votes of tokens counted there: the law of all lag pairs "
-        "has room for that",
+        "was freed between them. " + " ".join(readout_answer(list(rows))),
     )
 
 

@@ -22,7 +22,7 @@ from figures._instruments import (
     shown,
     spread,
 )
-from figures.known_conditions import FIXED_READOUT, by_family
+from figures.known_conditions import NO_DIRECT_PATH, by_family
 from figures.panels import absent, lettered
 from figures.rows import Row
 from figures.verdict import Check, Verdict, judged
@@ -215,7 +215,8 @@ def verdict(results: Results) -> Verdict:
         checks[f"{setting.words}: nothing is left without the match head"] = by_family(
             setting.family,
             all(row["verdict"] == "nothing" for row in rows),
-            otherwise=FIXED_READOUT,
+            otherwise="",
+            softmax=NO_DIRECT_PATH,
             found=f"{listed(gains)} nats",
         )
         measured.append(f"{setting.words}: gain over the uniform law {listed(gains)} nats")

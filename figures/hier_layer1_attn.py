@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from figures import _attention as panels
 from figures import _circuit as circuit
-from figures.known_conditions import FROZEN_COPIES, by_family
+from figures.known_conditions import SHARP_COPIES
 from figures.rows import Row
 from figures.verdict import Check, Verdict
 from models.families import PAPER
@@ -68,13 +68,13 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     checks: dict[str, bool | Check] = {}
     measured, why = [], []
     for family, row in found.items():
-        checks[f"{family}: each copy head puts at least {circuit.SHARP} on its lag"] = by_family(
-            family, circuit.copies_are_sharp(row), otherwise=FROZEN_COPIES, found=circuit.copies_in_words(row)
+        checks[f"{family}: each copy head puts at least {circuit.SHARP} on its lag"] = Check(
+            passed=circuit.copies_are_sharp(row), found=circuit.copies_in_words(row), where=SHARP_COPIES
         )
         measured.append(f"{family}: {circuit.copies_in_words(row)}")
         leaning = circuit.last_copies_in_words(row)
         checks[f"{family}: the last query copies as the others do"] = Check(
-            passed=not leaning, found=leaning, where=FROZEN_COPIES
+            passed=not leaning, found=leaning, where=SHARP_COPIES
         )
         if leaning:
             why.append(f"{family}: at the last query, whose prediction carries the loss, the copy heads put {leaning}")

@@ -8,7 +8,7 @@ import numpy as np
 
 from figures import _attention as panels
 from figures import _circuit as circuit
-from figures.known_conditions import FROZEN_COPIES, READ_FROM_SCORES
+from figures.known_conditions import READ_FROM_SCORES, TRUE_WEIGHTS
 from figures.rows import Row
 from figures.verdict import Check, Verdict
 from models.families import PAPER, find_family
@@ -69,7 +69,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     measured, why = [], []
     for family, row in found.items():
         checks[f"{family}: aligned blocks hold at least {circuit.ALIGNED} of W_A"] = Check(
-            passed=circuit.is_aligned(row), found=circuit.blocks_in_words(row), where=FROZEN_COPIES
+            passed=circuit.is_aligned(row), found=circuit.blocks_in_words(row), where=TRUE_WEIGHTS
         )
         checks[f"{family}: lag-1 block above lag-2 block"] = Check(
             passed=circuit.lag_1_leads(row), found=circuit.blocks_in_words(row), where=READ_FROM_SCORES

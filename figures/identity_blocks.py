@@ -23,7 +23,7 @@ from figures._instruments import (
     shown,
     spread,
 )
-from figures.known_conditions import FROZEN_COPIES, READ_FROM_SCORES, READOUT_ADDS_VOTES, softmax_family
+from figures.known_conditions import LAW_IN_SCORES, READ_FROM_SCORES, TRUE_WEIGHTS, softmax_family
 from figures.panels import absent
 from figures.rows import Row
 from figures.verdict import Check, Verdict, judged
@@ -189,7 +189,7 @@ def verdict(results: Results) -> Verdict:
             checks[f"{setting.words}: both readings agree"] = Check(
                 passed=min(agreements) >= LEAST_AGREEMENT,
                 found=f"cosine {min(agreements):.2f}",
-                where=READOUT_ADDS_VOTES if softmax_family(setting.family) else FROZEN_COPIES,
+                where=LAW_IN_SCORES if softmax_family(setting.family) else TRUE_WEIGHTS,
             )
     told = decides([row for _, row in found])
     return judged(

@@ -22,7 +22,7 @@ from figures._instruments import (
     shown,
     spread,
 )
-from figures.known_conditions import FROZEN_COPIES, by_family
+from figures.known_conditions import ALIGNED_PAIRS, by_family
 from figures.panels import absent, lettered
 from figures.rows import Row
 from figures.verdict import Verdict, judged
@@ -118,7 +118,8 @@ def verdict(results: Results) -> Verdict:
         f"{setting.words}: aligned pairs carry {LEAST_ALIGNED:.0%} of the explained score, R2 >= {LEAST_R2}": by_family(
             setting.family,
             all(row["success"] and row["aligned_share"] >= LEAST_ALIGNED and row["r2"] >= LEAST_R2 for row in rows),
-            otherwise=FROZEN_COPIES,
+            otherwise="",
+            softmax=ALIGNED_PAIRS,
             found=seeds_in_words(rows),
         )
         for setting, rows in groups

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from figures import _attention as panels
 from figures import _circuit as circuit
-from figures.known_conditions import FIXED_READOUT, FROZEN_COPIES
+from figures.known_conditions import OPTIMAL_BETA_WITHOUT_BOS, TRUE_WEIGHTS
 from figures.rows import Row, nearest
 from figures.verdict import Check, Verdict
 
@@ -128,7 +128,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
             checks[f"{name}: the construction's attention, within {circuit.ALIKE}"] = Check(
                 passed=distance <= circuit.ALIKE,
                 found=f"total variation {distance:.2f}",
-                where=FIXED_READOUT if name == "nobos_trained" else FROZEN_COPIES,
+                where=OPTIMAL_BETA_WITHOUT_BOS if name == "nobos_trained" else TRUE_WEIGHTS,
             )
             measured.append(f"{name}: total variation from the construction's attention {distance:.3f}")
     if "nobos_trained" in rows:

@@ -12,7 +12,7 @@ import numpy as np
 
 from figures import _attention as panels
 from figures import _circuit as circuit
-from figures.known_conditions import FROZEN_COPIES, READ_FROM_SCORES, by_family
+from figures.known_conditions import READ_FROM_SCORES, SHARP_COPIES, TRUE_WEIGHTS, by_family
 from figures.rows import Row
 from figures.verdict import Check, Verdict
 from models.families import PAPER, find_family
@@ -144,8 +144,8 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     checks: dict[str, bool | Check] = {}
     measured, why = [], []
     for family, row in found.items():
-        checks[f"{family}: each copy head puts at least {circuit.SHARP} on its lag"] = by_family(
-            family, circuit.copies_are_sharp(row), otherwise=FROZEN_COPIES, found=circuit.copies_in_words(row)
+        checks[f"{family}: each copy head puts at least {circuit.SHARP} on its lag"] = Check(
+            passed=circuit.copies_are_sharp(row), found=circuit.copies_in_words(row), where=SHARP_COPIES
         )
         checks[f"{family}: full over partial over no match, key by key"] = by_family(
             family, circuit.is_ordered(row), otherwise=""
@@ -156,7 +156,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         parts = [circuit.copies_in_words(row), f"last query {circuit.masses_in_words(row)}"]
         if row["match_weight"] is not None:
             checks[f"{family}: aligned blocks hold at least {circuit.ALIGNED} of W_A"] = Check(
-                passed=circuit.is_aligned(row), found=circuit.blocks_in_words(row), where=FROZEN_COPIES
+                passed=circuit.is_aligned(row), found=circuit.blocks_in_words(row), where=TRUE_WEIGHTS
             )
             checks[f"{family}: lag-1 block above lag-2 block"] = Check(
                 passed=circuit.lag_1_leads(row), found=circuit.blocks_in_words(row), where=READ_FROM_SCORES

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from figures import _attention as panels
 from figures import _circuit as circuit
-from figures.known_conditions import FIXED_READOUT, FROZEN_COPIES
+from figures.known_conditions import SHARP_COPIES, SMOOTHING_BY_ATTENTION, TRUE_WEIGHTS
 from figures.rows import Row, nearest
 from figures.verdict import Check, Verdict
 
@@ -55,15 +55,15 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     gap = row["readout_moves"]
     checks: dict[str, bool | Check] = {
         f"each copy head puts at least {circuit.SHARP} on its lag": Check(
-            passed=circuit.copies_are_sharp(row), found=circuit.copies_in_words(row), where=FROZEN_COPIES
+            passed=circuit.copies_are_sharp(row), found=circuit.copies_in_words(row), where=SHARP_COPIES
         ),
         f"aligned blocks hold at least {circuit.ALIGNED} of W_A": Check(
-            passed=circuit.is_aligned(row), found=circuit.blocks_in_words(row), where=FROZEN_COPIES
+            passed=circuit.is_aligned(row), found=circuit.blocks_in_words(row), where=TRUE_WEIGHTS
         ),
         "mass on full and on partial matches": circuit.spreads(row),
         "full over partial over no match, key by key": circuit.is_ordered(row),
         "the attention alone makes the prediction": Check(
-            passed=gap <= circuit.SPREAD, found=f"the readout moves {gap:.2f}", where=FIXED_READOUT
+            passed=gap <= circuit.SPREAD, found=f"the readout moves {gap:.2f}", where=SMOOTHING_BY_ATTENTION
         ),
     }
     measured = [

@@ -21,7 +21,7 @@ from analyses.report import render_table
 from figures.claims import TOPICS, claim_of
 from figures.drawing import Drawn
 from figures.explorer import page as explorer
-from figures.verdict import sentence
+from figures.verdict import FAILED, sentence
 
 FILE = "index.html"
 MARK = '<meta name="generator" content="interp: python -m figures reproduce">'
@@ -29,6 +29,7 @@ ASSETS = Path(__file__).parent / "page_assets"
 WORD_CLASSES = {
     "holds": "good",
     "holds where": "part",
+    "does not hold, condition not known": "bad",
     "does not hold here": "bad",
     "cannot tell": "none",
     "beyond the paper": "ours",
@@ -36,6 +37,7 @@ WORD_CLASSES = {
 IN_PLURAL = {
     "holds": "hold",
     "holds where": "hold under a condition",
+    "does not hold, condition not known": "do not hold, condition not known",
     "does not hold here": "do not hold here",
     "cannot tell": "cannot be told",
     "beyond the paper": "beyond the paper",
@@ -74,7 +76,7 @@ def verdict_table(records: Sequence[dict[str, Any]]) -> str:
 
 def reason(verdict: Mapping[str, str]) -> str:
     """What was required and not found, and why; where nothing of that is said, the one number."""
-    failed = verdict["word"] in ("holds where", "does not hold here")
+    failed = verdict["word"] in FAILED
     parts = [f"required: {verdict['required']}"] if failed and verdict["required"] else []
     parts += [f"found: {verdict['found']}"] if failed and verdict["found"] else []
     parts += [verdict["why"]] if verdict["why"] else []
@@ -181,7 +183,7 @@ def _card(one: Drawn) -> str:
     """A claim in words, its verdict, the one number, and where to look."""
     record, verdict = one.record, one.record["verdict"]
     claim, name = claim_of(record), record["figure"]
-    failed = verdict["word"] in ("holds where", "does not hold here")
+    failed = verdict["word"] in FAILED
     facts = [(term, verdict[term]) for term in ("required", "found") if failed and verdict[term]]
     details = "".join(f"<dt>{term}</dt><dd>{html.escape(text)}</dd>" for term, text in facts)
     if details:

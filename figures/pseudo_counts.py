@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from figures._curves import length_axis, listed
+from figures.known_conditions import largest_box
 from figures.panels import absent, lettered
 from figures.rows import Row
-from figures.verdict import Verdict, judged
+from figures.verdict import Check, Verdict, judged
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,20 +104,16 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     rows = results["pseudo_counts"]
     if not rows:
         return Verdict(word="cannot tell", measured="no pseudo-counts")
-    checks: dict[str, bool] = {}
-    for order in sorted({row["order"] for row in rows}):
-        mine = [row for row in rows if row["order"] == order]
-        off = [row for row in mine if abs(row["ratio"] - 1) > MEAN_TOLERANCE]
-        wide = [row for row in mine if row["variation"] > LARGEST_VARIATION]
-        tested = f"of {len(mine)} settings"
-        checks[
-            f"k = {order}: the mean is within {MEAN_TOLERANCE:.0%} of alpha"
-            + (f" (not in {len(off)} {tested})" * bool(off))
-        ] = not off
-        checks[
-            f"k = {order}: the spread is below {LARGEST_VARIATION:g} of the mean"
-            + (f" (not in {len(wide)} {tested})" * bool(wide))
-        ] = not wide
+    off = [row for row in rows if abs(row["ratio"] - 1) > MEAN_TOLERANCE]
+    wide = [row for row in rows if row["variation"] > LARGEST_VARIATION]
+    checks = {
+        f"the mean is within {MEAN_TOLERANCE:.0%} of alpha": Check(
+            passed=not off, found=f"mean not in {len(off)} of {len(rows)} settings"
+        ),
+        f"the spread (sd over sequences) is below {LARGEST_VARIATION:g} of the mean": Check(
+            passed=not wide, found=f"spread not in {len(wide)} of {len(rows)} settings"
+        ),
+    }
     ratios = [row["ratio"] for row in rows]
     spreads = [row["variation"] for row in rows]
     paper = sorted((row for row in rows if (row["order"], row["vocab"]) == (2, 5)), key=lambda row: row["length"])
@@ -125,11 +123,22 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         f"mean / alpha {min(ratios):.2f} to {max(ratios):.2f}, sd / mean {min(spreads):.2f} to {max(spreads):.2f} "
         f"({len(rows)} settings)"
     )
-    return judged(
+    found = judged(
         checks,
         headline=f"The pseudo-count of partial matches has a mean of {min(ratios):.2f} to {max(ratios):.2f} alpha, and "
         f"varies between sequences by {min(spreads):.0%} to {max(spreads):.0%} of it ({len(rows)} settings).",
         number=told,
         measured=f"mean / alpha from {min(ratios):.2f} to {max(ratios):.2f}; sd / mean from {min(spreads):.2f} to "
         f"{max(spreads):.2f}" + (f"; k = 2, |V| = 5: {own}" if own else ""),
+    )
+    condition = where(rows, [*off, *wide])
+    return replace(found, word="holds where", condition=condition) if condition else found
+
+
+def where(rows: list[Row], failed: list[Row]) -> str:
+    """The bounds of T, |V| and k within which no setting fails, with counts: told from these settings."""
+    return largest_box(
+        rows,
+        lambda row: all(row is not one for one in failed),
+        {"length": "T >=", "vocab": "|V| >=", "order": "k <="},
     )

@@ -20,7 +20,7 @@ from figures._instruments import (
     shown,
     spread,
 )
-from figures.known_conditions import FIXED_READOUT
+from figures.known_conditions import SMOOTHING_BY_ATTENTION
 from figures.panels import absent, lettered
 from figures.rows import Row
 from figures.verdict import Check, Verdict, judged
@@ -225,7 +225,7 @@ def verdict(results: Results) -> Verdict:
         checks[f"{setting.words}: the largest cost is that of switching off {SOURCES[named][0]}"] = Check(
             passed=all(max(one, key=lambda source: one[source]) == named for one in every),
             found=f"{SOURCES[most][0]} {rise_text(costs[most])} nats, {SOURCES[named][0]} {rise_text(costs[named])}",
-            where=FIXED_READOUT if most == "readout" else "",
+            where=SMOOTHING_BY_ATTENTION if most == "readout" else "",
         )
         words = ", ".join(f"{SOURCES[source][0]} {rises_text([one[source] for one in every])}" for source in costs)
         uniform = [one["readout_uniform"] for one in rows if one["readout_uniform"] is not None]

@@ -6,8 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Word = Literal["holds", "holds where", "does not hold here", "cannot tell", "beyond the paper"]
+Word = Literal[
+    "holds",
+    "holds where",
+    "does not hold, condition not known",
+    "does not hold here",
+    "cannot tell",
+    "beyond the paper",
+]
 WORDS: tuple[str, ...] = get_args(Word)
+FAILED = ("holds where", "does not hold, condition not known", "does not hold here")  # a requirement was not met
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +60,13 @@ class Check:
     """Whether a requirement was met; if not, what was found, and where it is met.
 
     found   what was found in place of what was required
-    where   the condition under which it is met, to be read after `holds where`; empty where none is known
+    where   the condition under which it is met, to be read after `holds where`: a text, or what prints as one, such as
+            `figures.known_conditions.Condition`; empty where none is known
     """
 
     passed: bool
     found: str = ""
-    where: str = ""
+    where: object = ""
 
 
 def judged(
@@ -71,8 +80,8 @@ def judged(
 ) -> Verdict:
     """holds if every requirement is met, does not hold here if none is, and holds where its condition says otherwise.
 
-    The condition is the one given, or else those of the failed checks together; a failed check that knows none is
-    named as not asked for.
+    The condition is the one given, or else those of the failed checks together. Where a failed check knows none, the
+    claim does not hold, and its condition is not known.
 
     >>> found = judged(
     ...     {"copies are sharp": True, "betas agree": Check(passed=False, found="3.1, 2.7", where="there is a BOS")},
@@ -88,9 +97,11 @@ def judged(
     failed = {name: check for name, check in made.items() if not check.passed}
     word: Word = "holds" if not failed else "does not hold here" if len(failed) == len(made) else "holds where"
     if word == "holds where" and not condition:
-        unknown = "; ".join(name for name, check in failed.items() if not check.where)
-        known = [check.where for check in failed.values() if check.where]
-        condition = " and ".join(dict.fromkeys([*known, *([f"this is not asked: {unknown}"] if unknown else [])]))
+        known = [str(check.where) for check in failed.values()]
+        if all(known):
+            condition = " and ".join(dict.fromkeys(known))
+        else:
+            word = "does not hold, condition not known"
     return Verdict(
         word=word,
         condition=condition if word == "holds where" else "",

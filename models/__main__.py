@@ -138,7 +138,11 @@ def add_factors(train: argparse.ArgumentParser) -> None:
         "--readout", choices=["probability", "logit"], help="votes normalised, or softmax (default: the family's own)"
     )
     factors.add_argument(
-        "--freeze", default="", metavar="PARTS", help="what does not train: a list of copies, match_bias, readout"
+        "--freeze",
+        default="",
+        metavar="PARTS",
+        help="what does not train: a list of copies, match_bias, readout, or of the readout what it reads beside the "
+        "votes, which cuts it: direct (past the match head), carried (copied tokens of the keys)",
     )
     factors.add_argument(
         "--init",

@@ -36,7 +36,7 @@ class Family:
                     mean       the mean of the token embeddings at the start: what the construction's vector, the
                                mean of the one-hot tokens, is for learnt embeddings
     starts, init    how it may start, and how it starts where a run does not say
-    freezable       the parts that can be kept from training
+    freezable       the parts that can be kept from training; a part may be a part of another
     tied_kappa      whether kappa can be tied to beta
     symmetrised     whether a batch can stand for all its relabelings
     contradiction   why factors of a run exclude each other, or None
@@ -113,6 +113,9 @@ CONSTRUCTION = describe_family(
 
 # Starts that no relabeling of the symbols changes (theorem:invariance); relative biases are free.
 SYMMETRIC = ("zero", "hard", "symmetric", "bias", "construction")
+# What the readout can read beside the votes: the query's own stream, past the match head, and the copied tokens that
+# the match head brings from the keys. It starts at zero in the construction's readout, so that freezing it cuts it.
+READ_BESIDE_VOTES = ("direct", "carried")
 
 
 def _disentangled_contradiction(spec: RunSpec, starts: Mapping[str, Start]) -> str | None:
@@ -121,6 +124,11 @@ def _disentangled_contradiction(spec: RunSpec, starts: Mapping[str, Start]) -> s
         return "hard copy heads are saturated and cannot move: freeze them (copies), or start them at copy(8)"
     if starts["readout"].word == "zero" and "readout" in frozen:
         return "a readout frozen at zero predicts the uniform law whatever it reads"
+    if cut := [part for part in READ_BESIDE_VOTES if part in frozen]:
+        if "readout" in frozen:
+            return f"the readout is frozen whole, and {', '.join(cut)} with it: name one of them"
+        if starts["readout"].word not in ("construction", "zero"):
+            return f"freezing {', '.join(cut)} cuts it only where the readout starts at construction or zero"
     if starts["readout"].word == "zero" and spec.readout == "probability":
         return "a readout of zero has no gradient under the probability readout: use the logit readout"
     if spec.symmetrise:
@@ -179,7 +187,7 @@ DISENTANGLED = describe_family(
             },
         ),
         init="random(0.3)",
-        freezable=("copies", "match_bias", "readout"),
+        freezable=("copies", "match_bias", "readout", *READ_BESIDE_VOTES),
         symmetrised=True,
         contradiction=_disentangled_contradiction,
     )

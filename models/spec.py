@@ -26,7 +26,7 @@ class RunSpec:
     init        where it starts, e.g. random(0.3), copy(5), hard, or hard,readout=random(0.3) (`models.starts`)
     snapshots   whether intermediate checkpoints are kept at log-spaced steps
     readout     probability (votes, normalised) or logit (softmax)
-    freeze      the parts that do not train, e.g. copies,readout
+    freeze      the parts that do not train, e.g. copies,readout (`models.families`)
     kappa       free, tied(ALPHA) or fixed(DELTA): see `models.kappa`; only the construction can tie it
     symmetrise  whether each batch stands for all relabelings of its symbols (theorem:invariance's population loss)
     bos_vector  the fixed vector of BOS in the stream: see `models.families`

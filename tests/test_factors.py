@@ -23,7 +23,7 @@ from models.__main__ import CHECKPOINTS, STUDIES, main
 from models.adam import TrainState
 from models.disentangled.compiled import Shape, loss_and_gradient, train_chunk
 from models.disentangled.weights import PARAMETERS
-from models.families import DISENTANGLED, FAMILIES
+from models.families import DISENTANGLED, FAMILIES, READ_BESIDE_VOTES
 from models.kappa import KappaRule
 from models.run import RunError, recorded_spec, run
 from models.spec import RunSpec, make_spec
@@ -38,6 +38,7 @@ SUBSETS = [
     pytest.param(chosen, id="+".join(chosen) or "nothing")
     for size in range(len(DISENTANGLED.freezable) + 1)
     for chosen in itertools.combinations(DISENTANGLED.freezable, size)
+    if "readout" not in chosen or not set(chosen) & set(READ_BESIDE_VOTES)  # refused: they are parts of it
 ]
 HOOKED_NAMES = {
     "copy_weight": "blocks.0.attn.W_Q",
@@ -96,18 +97,25 @@ def test_every_mask_and_readout_trains_as_autograd_does(readout: str, frozen: tu
         mask=disentangled.training_mask(shape, frozen),
     )
     model = disentangled.to_hooked(config, start)
-    kept = {HOOKED_NAMES[name] for part in frozen for name in PARAMETERS[part]}
-    free = [model.get_parameter(name) for name in model.free_parameters() if name not in kept]
+    whole = {HOOKED_NAMES[name] for part in frozen if part not in READ_BESIDE_VOTES for name in PARAMETERS[part]}
+    free = [model.get_parameter(name) for name in model.free_parameters() if name not in whole]
     optimiser = torch.optim.Adam(free, lr=1e-2)
     for _, (tokens, laws) in zip(range(8), batches(shape, batch=3, seed=7), strict=False):
         optimiser.zero_grad()
         loss_of(model, tokens, laws).backward()
+        for part in frozen:  # rows of W_U: 0-8 the query's own stream, 9-11 the votes, 12-17 copies of the keys
+            if part in READ_BESIDE_VOTES:
+                model.unembed.W_U.grad[slice(0, 9) if part == "direct" else slice(12, 18)] = 0.0
         optimiser.step()
     np.testing.assert_allclose(state.params, disentangled.from_hooked(model), atol=1e-8)
     before, after = shape.views(start), shape.views(state.params)
-    still = {name for part in frozen for name in PARAMETERS[part]}
+    still = {name for part in frozen if part not in READ_BESIDE_VOTES for name in PARAMETERS[part]}
     for name in shape.shapes:
         assert np.array_equal(before[name], after[name]) == (name in still), name
+    if "readout_weight" not in still:
+        stays = (before["readout_weight"] == after["readout_weight"]).all(0)
+        cut = [column for part in frozen for column in {"direct": range(9), "carried": range(12, 18)}.get(part, ())]
+        assert np.flatnonzero(stays).tolist() == sorted(cut)
 
 
 @pytest.mark.parametrize("readout", ["probability", "logit"])
@@ -330,6 +338,7 @@ def test_a_tied_kappa_stays_tied(rule: str, tmp_path: Path) -> None:
 FACTORS = [
     {"readout": "logit"},
     {"freeze": "copies,readout", "init": "hard"},
+    {"freeze": "direct,carried", "readout": "logit"},
     {"freeze": "match_bias", "init": "copy(4),match_bias=zero,readout=random(0.5)", "readout": "logit"},
     {"init": "bias(0.3)", "readout": "logit", "symmetrise": True},
     {"family": "construction", "kappa": "tied(1)"},
@@ -387,9 +396,11 @@ def test_frozen_parts_of_a_checkpoint_are_bit_equal_to_their_start(tmp_path: Pat
         ({"init": "hard"}, "hard copy heads are saturated"),
         ({"init": "bias(0.3)"}, "no gradient under the probability readout"),
         ({"init": "bias(0.3)", "readout": "logit", "freeze": "readout"}, "frozen at zero"),
+        ({"freeze": "direct,readout"}, "the readout is frozen whole, and direct with it"),
+        ({"freeze": "carried", "init": "random(0.3),readout=random(1)"}, "freezing carried cuts it only where"),
         ({"symmetrise": True}, "copies=random\\(0.3\\) is none"),
         ({"readout": "votes"}, "reads out by probability or logit, got 'votes'"),
-        ({"freeze": "match"}, "among copies, match_bias, readout, got 'match'"),
+        ({"freeze": "match"}, "among copies, match_bias, readout, direct, carried, got 'match'"),
         ({"kappa": "tied(1)"}, "kappa tied\\(1\\): in the disentangled family"),
         ({"family": "construction", "kappa": "tied(-1)"}, "ALPHA > 0"),
         ({"family": "construction", "kappa": "tied(1)", "bos": False}, "needs a BOS token"),

@@ -14,7 +14,7 @@ from matplotlib.colors import to_hex
 import interp as ip
 from figures import lag_asymmetry
 from models import families, trainers
-from models.families import FAMILIES, STANDARD, describe_family, drawing_order, find_family
+from models.families import FAMILIES, READ_BESIDE_VOTES, STANDARD, describe_family, drawing_order, find_family
 from models.run import run
 from models.spec import make_spec
 from models.standard import predict_hooked
@@ -80,7 +80,7 @@ def test_a_family_says_what_its_models_say(name: str) -> None:
     assert config.readout == spec.readout
     for start in family.starts.whole:
         assert set(family.starts.whole[start]) == set(family.starts.parts)
-    assert set(family.freezable) <= set(family.starts.parts)
+    assert set(family.freezable) <= {*family.starts.parts, *READ_BESIDE_VOTES}
 
 
 def test_a_family_that_nothing_trains_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,8 @@ PARAMETERS = {  # of each part that can be frozen
     "copies": ("copy_weight", "copy_bias"),
     "match_bias": ("match_bias",),
     "readout": ("readout_weight",),
+    "direct": ("readout_weight",),
+    "carried": ("readout_weight",),
 }
 
 
@@ -99,12 +101,18 @@ def _scale(weight: np.ndarray, start: Start, *, vocab: int) -> None:
 
 
 def training_mask(shape: Shape, frozen: Sequence[str]) -> np.ndarray:
-    """1 for every parameter that trains, 0 for the frozen parts."""
+    """1 for every parameter that trains, 0 for the frozen parts.
+
+    Two parts are columns of W_O: `direct` reads the query's own stream, past the match head; `carried` reads the copied
+    tokens that the match head brings from the keys. The rest of W_O reads the votes.
+    """
     mask = np.ones(shape.size)
     views = shape.views(mask)
+    half = (shape.order + 1) * shape.vocab
+    columns = {"direct": slice(half), "carried": slice(half + shape.vocab, None)}
     for part in frozen:
         for name in PARAMETERS[part]:
-            views[name][:] = 0.0
+            views[name][..., columns.get(part, slice(None))] = 0.0
     return mask
 
 

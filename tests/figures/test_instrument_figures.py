@@ -176,7 +176,7 @@ class TestLagPairs:
         worse = deepcopy(rows)
         worse[1]["aligned_share"] = 0.5
         found = lag_pairs.verdict({"lag_pairs": worse})
-        assert found.word == "holds where"
+        assert found.word == "does not hold, condition not known"  # the study knows one for a softmax readout alone
         assert "disentangled (hierarchical prior, with BOS)" in found.required
         for row in worse:
             row["success"] = False

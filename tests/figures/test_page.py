@@ -145,7 +145,8 @@ def test_a_condition_stands_with_holds_where_and_with_no_other_word():
     with pytest.raises(ValueError, match="condition"):
         Verdict(word="holds", measured="0.5", condition="T < 64")
     asked = judged({"sharp": True, "equal": False, "small": Check(passed=False, where="T < 64")}, measured="0.5")
-    assert asked.condition == "T < 64 and this is not asked: equal"
+    assert page.sentence(vars(asked)) == "does not hold, condition not known"
+    assert asked.required == "equal; small"
 
 
 def test_foreign_page_is_kept(tmp_path):
