@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 Word = Literal["holds", "holds where", "does not hold here", "cannot tell", "beyond the paper"]
 WORDS: tuple[str, ...] = get_args(Word)
@@ -22,6 +22,7 @@ class Verdict:
     found       what was found in place of what was not met
     measured    all numbers
     why         the reason, where one is known
+    checks      every requirement, met or not: {"required", "met", "found", "where"}, as a `Check` has them
     """
 
     word: Word
@@ -31,6 +32,7 @@ class Verdict:
     required: str = ""
     found: str = ""
     why: str = ""
+    checks: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         if self.word not in WORDS:
@@ -47,7 +49,7 @@ class Verdict:
 class Check:
     """Whether a requirement was met; if not, what was found, and where it is met.
 
-    found   what was found in place of what was required
+    found   what was found, whether it was met or not
     where   the condition under which it is met, to be read after `holds where`; empty where none is known
     """
 
@@ -67,7 +69,7 @@ def judged(
     """holds if every requirement is met, does not hold here if none is, and holds where its condition says otherwise.
 
     The condition is the one given, or else those of the failed checks together; a failed check that knows none is
-    named as not asked for.
+    named as left out.
 
     >>> found = judged(
     ...     {"copies are sharp": True, "betas agree": Check(passed=False, found="3.1, 2.7", where="there is a BOS")},
@@ -84,7 +86,7 @@ def judged(
     if word == "holds where" and not condition:
         unknown = "; ".join(name for name, check in failed.items() if not check.where)
         known = [check.where for check in failed.values() if check.where]
-        condition = " and ".join(dict.fromkeys([*known, *([f"this is not asked: {unknown}"] if unknown else [])]))
+        condition = " and ".join(dict.fromkeys([*known, *([f"these are left out: {unknown}"] if unknown else [])]))
     return Verdict(
         word=word,
         condition=condition if word == "holds where" else "",
@@ -93,6 +95,10 @@ def judged(
         found=_once(check.found for check in failed.values() if check.found),
         measured=measured,
         why=why,
+        checks=tuple(
+            {"required": name, "met": check.passed, "found": check.found, "where": check.where}
+            for name, check in made.items()
+        ),
     )
 
 

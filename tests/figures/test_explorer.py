@@ -177,6 +177,7 @@ def test_nothing_is_fetched_or_overflows_and_axe_finds_no_violation(chromium, fi
     with chromium.opened(file.resolve().as_uri(), width=width) as tab:
         for scheme in tab.in_each_scheme():
             assert tab.overflow() == 0, scheme
+            assert tab.overlaps() == [], scheme
             assert tab.violations() == [], scheme
         assert tab.fetched() == []
         assert tab.complaints == []
