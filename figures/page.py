@@ -9,7 +9,6 @@ import base64
 import html
 import io
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,44 +20,12 @@ from analyses.report import render_table
 from figures.claims import TOPICS, claim_of
 from figures.drawing import Drawn
 from figures.explorer import page as explorer
+from figures.first_screen import IN_PLURAL, WORD_CLASSES, answer, board, glossary, links
 from figures.verdict import sentence
 
 FILE = "index.html"
 MARK = '<meta name="generator" content="interp: python -m figures reproduce">'
 ASSETS = Path(__file__).parent / "page_assets"
-WORD_CLASSES = {
-    "holds": "good",
-    "holds where": "part",
-    "does not hold here": "bad",
-    "cannot tell": "none",
-    "beyond the paper": "ours",
-}
-IN_PLURAL = {
-    "holds": "hold",
-    "holds where": "hold under a condition",
-    "does not hold here": "do not hold here",
-    "cannot tell": "cannot be told",
-    "beyond the paper": "beyond the paper",
-}
-NO_CONDITION = "in part, and no condition is known that would make it hold in full"
-WORDS_USED = (
-    (
-        "copy head",
-        "an attention head of the first layer that fetches the token a fixed number of positions back: its lag",
-    ),
-    (
-        "match head",
-        "the attention head of the second layer: it compares the query's context with the one before each key",
-    ),
-    ("full, partial match", "all, or some, of the k last tokens agree"),
-    ("beta, kappa", "what an agreement at a lag adds to a key's score, and the score of BOS"),
-    ("BOS", "a token before the sequence; attention on it adds the same pseudo-count to every symbol"),
-    ("readout", "the last weights: they add the votes of the keys, or add evidence in the logits and take a softmax"),
-    ("construction", "the paper's weights, written by hand; only beta and kappa are trained"),
-    ("disentangled", "a trained model with one block of its stream for each token and head; all attention is trained"),
-    ("standard", "an ordinary trained transformer: embeddings, LayerNorm, MLP, softmax readout"),
-    ("KL", "how far a predicted law is from the true one, in nats; 0 is perfect"),
-)
 REASON = "why, or what was measured"
 BRIEF = 160  # characters of the one number in the terminal's table; the page has all of it
 MOST_PARTS = 5  # analyses whose time the page states
@@ -110,9 +77,9 @@ def page(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Document], t
         "<h1>Do induction heads interpolate n-grams? What holds in the models shipped here</h1>",
         '<p class="answer">The paper says: an induction head is a smoothed n-gram estimator. Each of its claims was '
         f"tested here. <b>{answer([one.record for one in claims])}</b></p>",
-        _board(claims),
+        board(claims),
         _explorer_words(out, documents),
-        _glossary(),
+        glossary(),
         '<section aria-labelledby="claims">',
         '<h2 id="claims">The paper\'s claims</h2>',
         _filters(drawn),
@@ -150,64 +117,6 @@ def _framed(body: str, contents: str) -> str:
     )
 
 
-def answer(records: Sequence[Mapping[str, Any]]) -> str:
-    """How many claims hold, how many under a condition, how many do not: a sentence."""
-    counts = Counter(record["verdict"]["word"] for record in records)
-    parts = [f"{counts[word]} {said}" for word, said in IN_PLURAL.items() if counts[word]]
-    if not counts["does not hold here"]:
-        parts.append("none fails")
-    return f"Of {len(records)} claims, {', '.join(parts[:-1])} and {parts[-1]}."
-
-
-def _board(claims: Sequence[Drawn]) -> str:
-    """All claims on one screen: a column for each verdict, and in it a list for each condition."""
-    columns = []
-    for word, said in IN_PLURAL.items():
-        mine = [one for one in claims if one.record["verdict"]["word"] == word]
-        if not mine:
-            continue
-        by_condition: dict[str, list[Drawn]] = {}
-        for one in mine:
-            by_condition.setdefault(conditions_in_words(one.record["verdict"]), []).append(one)
-        lists = "".join(
-            (f"<p>{html.escape(condition)}</p>" if condition else "") + f"<ul>{_links(group)}</ul>"
-            for condition, group in sorted(by_condition.items(), key=lambda item: -len(item[1]))
-        )
-        columns.append(
-            f'<section class="column {WORD_CLASSES[word]}" aria-label="{said}">'
-            f'<p class="count"><b>{len(mine)}</b> {said}</p>{lists}</section>'
-        )
-    return f'<div class="board">{"".join(columns)}</div>'
-
-
-def _links(group: Iterable[Drawn]) -> str:
-    return "".join(
-        f'<li class="{WORD_CLASSES[one.record["verdict"]["word"]]}-item"><a href="#{one.record["figure"]}">'
-        f"{html.escape(claim_of(one.record).title)}</a></li>"
-        for one in group
-    )
-
-
-def conditions_in_words(verdict: Mapping[str, Any]) -> str:
-    """The conditions of a verdict as the head of a list; empty where it has none."""
-    if verdict["word"] != "holds where":
-        return ""
-    known = [condition for condition in conditions_of(verdict) if condition != NO_CONDITION]
-    where = [f"where {' and '.join(known)}"] if known else []
-    return ", and ".join([*where, *([NO_CONDITION] if len(known) < len(conditions_of(verdict)) else [])])
-
-
-def conditions_of(verdict: Mapping[str, Any]) -> list[str]:
-    """The conditions that a verdict names, one by one; a failed check that knows none counts as such."""
-    failed = [check for check in verdict.get("checks", ()) if not check["met"]]
-    return list(dict.fromkeys(check["where"] or NO_CONDITION for check in failed)) or [verdict["condition"]]
-
-
-def _glossary() -> str:
-    lines = "".join(f"<dt>{html.escape(word)}</dt><dd>{html.escape(text)}</dd>" for word, text in WORDS_USED)
-    return f'<details><summary>The words used on this page</summary><dl class="facts">{lines}</dl></details>'
-
-
 def _group_id(word: str) -> str:
     return f"claims-{WORD_CLASSES[word]}"
 
@@ -228,8 +137,8 @@ def _contents(claims: Sequence[Drawn], findings: Sequence[Drawn]) -> str:
     in_order = [one for word in WORD_CLASSES for one in claims if one.record["verdict"]["word"] == word]
     return (
         '<nav aria-label="contents"><details open><summary>Contents</summary><ul>'
-        f'<li><a href="#claims">The paper\'s claims</a><ul class="by-verdict">{_links(in_order)}</ul></li>'
-        f'<li><a href="#findings">Beyond the paper</a><ul class="by-verdict">{_links(findings)}</ul></li>'
+        f'<li><a href="#claims">The paper\'s claims</a><ul class="by-verdict">{links(in_order)}</ul></li>'
+        f'<li><a href="#findings">Beyond the paper</a><ul class="by-verdict">{links(findings)}</ul></li>'
         '<li><a href="#figures">The figures</a></li>'
         '<li><a href="#theory">The theory</a></li><li><a href="#tables">Tables</a></li></ul></details></nav>'
     )

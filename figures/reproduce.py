@@ -19,6 +19,7 @@ from analyses.files import check_document_target, write_file
 from figures import cli, drawing, page
 from figures.claims import claim_of
 from figures.explorer import page as explorer
+from figures.first_screen import answer
 
 TIMING_FILE = "timing.json"
 
@@ -59,7 +60,7 @@ def reproduce(entries: dict[str, Entry], order: cli.Order) -> int:
     for line in failures:
         say(f"failed: {line}")
     print(page.verdict_table([one.record for one in drawn]))
-    print(f"\n{page.answer([one.record for one in drawn if not claim_of(one.record).ours])}")
+    print(f"\n{answer([one.record for one in drawn if not claim_of(one.record).ours])}")
     print(f"{written}: {len(entries)} figures, {len(run.documents)} analyses, {time.monotonic() - start:.0f} s.")
     if undrawn or any(document.errors for document in run.documents.values()):
         return BAD_INPUT

@@ -12,7 +12,7 @@ import pytest
 
 from analyses import plan
 from analyses.command import read_entries
-from figures import claims, cli, drawing, page
+from figures import claims, cli, drawing, first_screen, page
 from figures.explorer import page as explorer
 from figures.verdict import WORDS, Check, Verdict, judged
 from tests import tiny_zoo
@@ -106,18 +106,20 @@ def test_the_first_screen_counts_the_claims_and_names_each_of_them_with_its_cond
     mine = [record for record in records if not claims.claim_of(record).ours]
     text = (made["out"] / page.FILE).read_text()
     board = text.partition('<div class="board">')[2].partition("</div>")[0]
-    assert page.answer(mine) in text
-    assert sum(map(int, re.findall(r"\d+", page.answer(mine)))) == 2 * len(mine)  # all, and those with each verdict
+    assert first_screen.answer(mine) in text
+    assert sum(map(int, re.findall(r"\d+", first_screen.answer(mine)))) == 2 * len(
+        mine
+    )  # all, and those with each verdict
     assert sorted(re.findall(r'href="#(\w+)"', board)) == sorted(record["figure"] for record in mine)
     for record in mine:
         assert html.escape(claims.claim_of(record).title) in board
-        assert html.escape(page.conditions_in_words(record["verdict"])) in board
+        assert html.escape(first_screen.conditions_in_words(record["verdict"])) in board
     assert all(record["label"].startswith("beyond:") for record in records if record not in mine)
 
 
 def test_the_answer_says_how_many_claims_fail():
     def of(*words):
-        return page.answer([{"verdict": {"word": word}} for word in words])
+        return first_screen.answer([{"verdict": {"word": word}} for word in words])
 
     assert of("holds", "holds", "holds where") == "Of 3 claims, 2 hold, 1 hold under a condition and none fails."
     assert of("holds", "does not hold here") == "Of 2 claims, 1 hold and 1 do not hold here."
@@ -125,9 +127,9 @@ def test_the_answer_says_how_many_claims_fail():
 
 def test_claims_that_hold_under_one_condition_are_listed_under_it():
     checks = {"sharp": Check(passed=False, where="T < 64"), "equal": Check(passed=False), "small": True}
-    words = page.conditions_in_words(vars(judged(checks, measured="0.5")))
-    assert words == f"where T < 64, and {page.NO_CONDITION}"
-    assert page.conditions_in_words(vars(judged({"small": True}, measured="0.5"))) == ""
+    words = first_screen.conditions_in_words(vars(judged(checks, measured="0.5")))
+    assert words == f"where T < 64, and {first_screen.NO_CONDITION}"
+    assert first_screen.conditions_in_words(vars(judged({"small": True}, measured="0.5"))) == ""
 
 
 def test_claims_are_of_figures_and_a_figure_without_one_is_listed_with_the_beginning_of_its_own():
