@@ -143,7 +143,7 @@ def listing(entries: dict[str, Entry]) -> str:
             lines.append(f"{title}:")
             lines += [listed(entry.name, entry.summary, names=width) for entry in group]
             lines.append("")
-    lines.append("python -m analyses NAME --help says more; `all CKPT` runs every question that applies.")
+    lines.append(wrapped("python -m analyses NAME --help says more; `all CKPT` runs every question that applies."))
     return "\n".join(lines)
 
 

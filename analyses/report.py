@@ -69,11 +69,11 @@ def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (),
 def head_lines(name: str, width: int) -> list[str]:
     """A column's name in lines of at most `width` where breaks after underscores allow it.
 
-    >>> head_lines("last_mass_1", 6), head_lines("position_share", 6), head_lines("kappa", 3)
-    (['last_', 'mass_1'], ['position_', 'share'], ['kappa'])
+    >>> head_lines("last_mass_1", 6), head_lines("position_share", 6), head_lines("lag_1", 3)
+    (['last_', 'mass_1'], ['position_', 'share'], ['lag_1'])
     """
     lines = [""]
-    for part in re.findall("[^_]*_+|[^_]+", name):
+    for part in re.split(r"(?<=_)(?!\d+$)", name):  # a number stays with its word
         if lines[-1] and len(lines[-1]) + len(part) > width:
             lines.append("")
         lines[-1] += part

@@ -243,9 +243,7 @@ def show_everything(options: argparse.Namespace) -> int:
             print(listed("" if line else group, text, names=widest))
     for zoo in find_zoos(CHECKPOINTS):
         below = f"models/checkpoints/{zoo.relative_to(CHECKPOINTS)}"
-        print(
-            f"\n{len(find_checkpoints(zoo))} more in {below}\n  the table: python -m models zoo --checkpoints {below}"
-        )
+        print(f"\n{len(find_checkpoints(zoo))} more in {below}\n  table: python -m models zoo --checkpoints {below}")
     return 0
 
 

@@ -35,7 +35,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         said = with_suggestion(message, options=list(self._option_string_actions))
-        self.exit(BAD_INPUT, f"error: {one_line(said)} (see {self.prog} --help)\n")
+        more = "" if said.endswith("?") else f" (see {self.prog} --help)"
+        self.exit(BAD_INPUT, f"error: {one_line(said)}{more}\n")
 
 
 def page_width() -> int:

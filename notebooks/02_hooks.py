@@ -409,6 +409,7 @@ assert max(contrasts, key=contrasts.get) == "attended token"
 # some of them alone: they balance each other.
 
 # %%
+by_block = unembed.reshape(6, 5, 5)
 
 
 def read_with(weights: np.ndarray) -> torch.Tensor:
@@ -419,7 +420,7 @@ def read_with(weights: np.ndarray) -> torch.Tensor:
 
 def without(*names: str) -> np.ndarray:
     """The readout with some of its blocks set to their mean."""
-    edited = unembed.reshape(6, 5, 5).copy()
+    edited = by_block.copy()
     for name in names:
         place_of = parts_read.index(name)
         edited[place_of] = edited[place_of].mean()
