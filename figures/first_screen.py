@@ -65,12 +65,12 @@ def board(claims: Sequence[Drawn]) -> str:
         for one in mine:
             by_condition.setdefault(conditions_in_words(one.record["verdict"]), []).append(one)
         lists = "".join(
-            (f"<p>{html.escape(condition)}</p>" if condition else "") + f"<ul>{links(group)}</ul>"
+            f"<div>{f'<p>{html.escape(condition)}</p>' if condition else ''}<ul>{links(group)}</ul></div>"
             for condition, group in sorted(by_condition.items(), key=lambda item: -len(item[1]))
         )
         columns.append(
             f'<section class="column {WORD_CLASSES[word]}" aria-label="{said}">'
-            f'<p class="count"><b>{len(mine)}</b> {said}</p>{lists}</section>'
+            f'<p class="count"><b>{len(mine)}</b> {said}</p><div class="lists">{lists}</div></section>'
         )
     return f'<div class="board">{"".join(columns)}</div>'
 

@@ -179,14 +179,16 @@ def _row(one: Drawn, *, level: int) -> str:
     record, verdict = one.record, one.record["verdict"]
     claim, name = claim_of(record), record["figure"]
     number = verdict.get("number") or verdict["headline"]
-    why = f'<p class="soft">{html.escape(_capital(verdict["why"]))}.</p>' if verdict["why"] else ""
+    more = [_capital(verdict["why"])] if verdict["why"] else []
+    more += [f"Measured: {verdict['measured']}"] if verdict["measured"] != number else []
+    notes = "".join(f'<p class="soft">{html.escape(note)}.</p>' for note in more)
     return (
         f'<li class="row {WORD_CLASSES[verdict["word"]]}-row" data-verdict="{verdict["word"]}" '
         f'data-topic="{claim.topic}"><a class="thumbnail" href="#{name}" tabindex="-1" aria-hidden="true">'
         f'<img alt="" src="{_thumbnail(one.png)}"></a>'
         f'<div><h{level}><a href="#{name}">{html.escape(claim.sentence)}</a></h{level}><p>{_word(verdict)}</p></div>'
         f'<p class="number">{html.escape(_capital(number))}</p>'
-        f"<details><summary>{_checks_in_short(verdict)}</summary>{_checks(verdict)}{why}</details></li>"
+        f"<details><summary>{_checks_in_short(verdict)}</summary>{_checks(verdict)}{notes}</details></li>"
     )
 
 
@@ -268,7 +270,9 @@ def _section(out: Path, drawn: Drawn) -> str:
     data = base64.b64encode(drawn.png or b"").decode()
     asked = "question" if claim.ours else "the paper"
     facts = [(asked, html.escape(record["claim"]))]
-    facts.append(("verdict", _word(verdict) + (f". {html.escape(verdict['why'])}" if verdict["why"] else "")))
+    facts.append(
+        ("verdict", _word(verdict) + (f". {html.escape(_capital(verdict['why']))}." if verdict["why"] else ""))
+    )
     facts += [
         (term, text) for term, text in (("checks", _checks(verdict)), ("measured", html.escape(verdict["measured"])))
     ]

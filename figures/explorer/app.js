@@ -147,8 +147,9 @@ function copyWords(view) {
   if (!words.length) return "";
   const said = `Copy heads of the model at this query: ${words.join(", ")}.`;
   if (!heads.some(({own, bos}) => bos > own)) return said;
-  return `${said} The arrows to BOS are no error of the picture: this model learned them${target === state.tokens.length + view.offset - 1
-    ? ", at the last query above all, the only one that its loss reads" : ""}. Its match weights are larger to make up for it, so that the scores, and the attention below, still follow the law.`;
+  const where = target === state.tokens.length + view.offset - 1 ? ", at the one query that its loss reads" : "";
+  const law = row().fit_success ? " The match head makes up for it: its scores still follow the law, with the beta and kappa of this model." : "";
+  return `${said} The arrows to BOS are no error of the picture: this model learned them${where}.${law}`;
 }
 
 // --- what is shown -------------------------------------------------------------------------------------------------
