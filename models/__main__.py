@@ -331,7 +331,7 @@ def train_one(options: argparse.Namespace) -> int:
         source = "read from the weight blocks" if blocks else "fitted to the scores of a few sequences"
         print(f"  beta {beta}{kappa}, {source}; {finished.seconds:.0f} s")
         if blocks and not FAMILIES[spec.family].analytic:
-            print("  (the softmax sees scores, which may show other betas: the copy heads dilute the blocks)")
+            print("  (the scores, which the softmax sees, may show other betas than the blocks)")
         print(f"  next: python -m analyses beta_kappa {finished.path}   (from the scores, with errors)")
         print(f"        python -m analyses all {finished.path}")
     return 0
