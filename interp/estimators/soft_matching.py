@@ -152,9 +152,6 @@ def soft_matching_pairs(
 
     beta[r1-1][r2-1] weighs x_{t-r1+1} = x_{s-r2}, the alignment of def:match_mask, so that a diagonal beta is
     `soft_matching`. (The corollary writes x_{t-r1}: there t is the position to be predicted.)
-
-    >>> soft_matching_pairs([[0, 1, 1, 0, 1]], vocab=2, beta=[[2.0]]).numpy().round(3).tolist()
-    [[0.44, 0.56]]
     """
     vocab = check_vocab(vocab)
     every_position = switch(every_position, name="every_position")
@@ -183,9 +180,6 @@ def maximum_likelihood(tokens: Tokens, *, order: Whole, vocab: Whole, every_posi
 
     It is the limit of hard attention wherever the context has been seen; elsewhere that limit averages over the largest
     overlap there is.
-
-    >>> maximum_likelihood([[0, 1, 1, 0, 1]], order=1, vocab=2).tolist()  # after 1 came 1 and 0
-    [[0.5, 0.5]]
     """
 
     def estimate(counts: torch.Tensor) -> torch.Tensor:
@@ -260,12 +254,6 @@ def order_mixture(tokens: Tokens, *, order: Whole, vocab: Whole, beta: Number) -
 
     The weights sum to one. For beta < 0 (gamma < 0) they alternate in sign: the identity still holds, but it is no
     mixture, and for very negative beta its terms are large and cancel.
-
-    >>> mixture = order_mixture([[0, 1, 1, 0, 1]], order=1, vocab=2, beta=1.5)
-    >>> mixture.order_weights.numpy().round(3).tolist()  # of all symbols, and of those after 1
-    [[0.365, 0.635]]
-    >>> mixture.order_models.numpy().round(3).tolist()
-    [[[0.25, 0.75], [0.5, 0.5]]]
     """
     vocab, order = check_vocab(vocab), check_order(order)
     scale = float(as_beta([beta] * order)[0])
@@ -315,9 +303,6 @@ def beta_for_add_alpha(
     polynomial    the positive root of the same condition with E[K_M] measured on the same sequences
 
     The last two agree up to rounding for one seed; their distance from the first is the approximation's error.
-
-    >>> round(beta_for_add_alpha(length=64, order=2, vocab=5, alpha=1.0), 3)
-    2.041
     """
     order, vocab, alpha = check_order(order), check_vocab(vocab), check_concentration(alpha, name="alpha")
     length, draws, seed = count(length, name="length"), count(draws, name="draws"), seed_number(seed)
