@@ -36,11 +36,13 @@ from analyses.command import (
     Entry,
     Parser,
     failing_in_one_line,
+    listed,
     one_line,
     path,
     path_text,
     read_entries,
     say,
+    say_loading,
 )
 from analyses.documents import Document, Request, document_of, questions_of
 from analyses.files import (
@@ -54,7 +56,7 @@ from analyses.files import (
 from analyses.keys import Weights, key_of
 from analyses.machine_code import remove_stale
 from analyses.options import CachedOptions, CheckpointOptions, Options, add_arguments, read_options
-from analyses.report import clipped, heading, indented, json_text
+from analyses.report import clipped, fitted, heading, indented, json_text, wrapped
 from models.suggest import unknown
 
 FOLDER = Path(__file__).parent
@@ -139,9 +141,9 @@ def listing(entries: dict[str, Entry]) -> str:
         group = [entry for entry in entries.values() if entry.marker == kind]
         if group:
             lines.append(f"{title}:")
-            lines += [clipped(f"  {entry.name:<{width}}  {entry.summary}") for entry in group]
+            lines += [listed(entry.name, entry.summary, names=width) for entry in group]
             lines.append("")
-    lines.append("python -m analyses NAME --help says more; `all CKPT` runs every question that applies.")
+    lines.append(wrapped("python -m analyses NAME --help says more; `all CKPT` runs every question that applies."))
     return "\n".join(lines)
 
 
@@ -220,8 +222,7 @@ def run_request(request: Request) -> Document:
     weights = Weights()
     with bad_options():
         questions = questions_of(request)
-    if sys.stderr.isatty() and not keeping:  # the first import takes seconds, in which nothing else is said
-        say(f"{request.analysis}: loading torch and TransformerLens, then {questions[0].words if questions else ''}")
+    say_loading(f"torch and TransformerLens for {questions[0].words if questions else request.analysis}")
     for question in progress(questions, request.analysis):
         if keeping:
             key = key_of(question, weights)
@@ -237,6 +238,7 @@ def run_request(request: Request) -> Document:
 
 def run_all(entries: dict[str, Entry], request: Request) -> Document:
     """Every analysis that applies to each checkpoint: a page for each, and a row for each analysis."""
+    say_loading("torch and TransformerLens for every question to a checkpoint")
     modules = {entry: load_module(entry) for entry in entries.values() if entry.marker == "checkpoint"}
     documents = [_page_of_all(modules, path, request.options) for path in request.checkpoints]
     origins = [document.provenance for document in documents if document.provenance]
@@ -279,7 +281,7 @@ def _page_of_all(modules: dict[Entry, ModuleType], path: str, common: Options) -
     ]
     if passed_over:
         parts.append("not applicable\n" + indented("\n".join(passed_over)))
-    about = clipped(good[-1].about if good else answers.about(subject))
+    about = wrapped(good[-1].about if good else answers.about(subject))
     return Document(
         analysis=ALL.name,
         rows=[{"analysis": one.name, **row} for one, answer in found.items() for row in answer.rows],
@@ -313,7 +315,7 @@ def progress(items: Sequence[Any], what: str) -> Iterator[Any]:
 def deliver(document: Document, delivery: Delivery) -> int:
     """Print the result, write the files, and say in the exit code how it went."""
     if document.rows:
-        print(json_text(document.content()) if delivery.json else document.text)
+        print(json_text(document.content()) if delivery.json else fitted(document.text))
         if delivery.csv:
             write_file(delivery.csv, document.table())
         if delivery.out:

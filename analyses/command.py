@@ -26,10 +26,12 @@ from models.command import (
 )
 from models.command import OK as OK
 from models.command import Parser as Parser
+from models.command import listed as listed
 from models.command import number as number
 from models.command import path as path
 from models.command import path_text as path_text
 from models.command import say as say
+from models.command import say_loading as say_loading
 from models.command import seed as seed
 from models.command import whole_number as whole_number
 

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from interp.instruments.copy_heads import CopyHeads
 
 KIND = "checkpoint"
-COLUMNS = ("success", "lag_1", "mass_1", "last_mass_1", "verdict_1", "lag_2", "mass_2", "last_mass_2", "verdict_2")
+COLUMNS = ("success", "lag_1", "mass_1", "last_mass_1", "lag_2", "mass_2", "last_mass_2", "verdict_1", "verdict_2")
 
 LEGEND = (
-    "mass: attention of the head on its lag, mean over all queries and sequences. last_mass: the same at the last "
-    "query alone, the one that was trained. A picture of one sequence shows the weights of that sequence."
+    "Copy heads in their order: lag_1 is the lag that the first one copies. mass: its attention on that lag, mean over "
+    "all queries and sequences. last_mass: the same at the last query alone, the one that was trained, mean over "
+    "sequences. A picture of one sequence shows the weights of that sequence."
 )
 
 

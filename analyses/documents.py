@@ -15,7 +15,7 @@ from analyses import answers
 from analyses.answers import Answer, Question
 from analyses.files import write_file
 from analyses.options import Options, places
-from analyses.report import clipped, csv_text, heading, json_text, render_table, wrapped
+from analyses.report import csv_text, heading, json_text, render_table, wrapped
 from analyses.subject import flat_rows
 
 
@@ -144,7 +144,7 @@ def _origin(good: Sequence[Answer]) -> dict[str, Any]:
 
 def page(path: str, answer: Answer) -> str:
     """One checkpoint's result for a terminal."""
-    return "\n".join([heading(path), clipped(answer.about), answer.text])
+    return "\n".join([heading(path), wrapped(answer.about), answer.text])
 
 
 def _study_text(study: Answer) -> str:

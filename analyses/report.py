@@ -6,28 +6,23 @@ import io
 import json
 import math
 import re
-import shutil
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 from interp.outside import one_line
+from models.command import WIDTH as WIDTH
+from models.command import page_width as page_width
 
-WIDTH = 110  # of a page where the terminal is wider, or where there is none
-NARROWEST = 60  # a terminal narrower than this breaks lines by itself
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 NARROWEST_TEXT = 24  # a text column is wrapped to no less
-
-
-def page_width() -> int:
-    """The terminal's width where there is one (or what COLUMNS says), within limits."""
-    return max(NARROWEST, min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns))
 
 
 def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (), width: int | None = None) -> str:
     """An aligned table of at most `width` characters: numbers rounded and to the right, long texts wrapped.
 
-    Shows `columns`, or all; those that do not fit are named below the table. A value whose standard error is among the
+    Shows `columns`, or all, but for texts that are empty in every row; those that do not fit are named below the table.
+    Names of columns break after an underscore where the table is too wide. A value whose standard error is among the
     columns too is shown with it, as 3.434 ± 0.008.
     """
     if not rows:
@@ -36,9 +31,13 @@ def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (),
     rows, columns = with_errors(rows, columns)
     known = list(dict.fromkeys(key for row in rows for key in row))
     asked = [name for name in columns if name in known] or known
+    asked = [name for name in asked if any(row.get(name) != "" for row in rows)] or asked
     cells = {name: [cell(row.get(name)) for row in rows] for name in asked}
     numeric = {name: not any(type(row.get(name)) is str for row in rows) for name in asked}
-    natural = {name: max(len(name), *map(len, cells[name])) for name in asked}
+    heads = {name: [name] for name in asked}
+    if sum(max(len(name), *map(len, cells[name])) + 2 for name in asked) - 2 > width:
+        heads = {name: head_lines(name, max(map(len, cells[name]))) for name in asked}
+    natural = {name: max(map(len, (*heads[name], *cells[name]))) for name in asked}
     sizes = {
         name: size if numeric[name] else min(size, max(len(name), NARROWEST_TEXT)) for name, size in natural.items()
     }
@@ -54,7 +53,10 @@ def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (),
             f"{parts[name]:>{sizes[name]}}" if numeric[name] else f"{parts[name]:<{sizes[name]}}" for name in shown
         ).rstrip()
 
-    lines = [line({name: name for name in shown}), line({name: "-" * sizes[name] for name in shown})]
+    high = max(len(heads[name]) for name in shown)
+    above = {name: [""] * (high - len(heads[name])) + heads[name] for name in shown}
+    lines = [line({name: above[name][part] for name in shown}) for part in range(high)]
+    lines.append(line({name: "-" * sizes[name] for name in shown}))
     for place in range(len(rows)):
         split = {name: cell_lines(cells[name][place], sizes[name]) for name in shown}
         for part in range(max(map(len, split.values()))):
@@ -62,6 +64,20 @@ def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (),
     if left_out := [name for name in asked if name not in shown]:
         lines.append(clipped(f"(also in --json and --csv: {', '.join(left_out)})", width))
     return "\n".join(lines)
+
+
+def head_lines(name: str, width: int) -> list[str]:
+    """A column's name in lines of at most `width` where breaks after underscores allow it.
+
+    >>> head_lines("last_mass_1", 6), head_lines("position_share", 6), head_lines("lag_1", 3)
+    (['last_', 'mass_1'], ['position_', 'share'], ['lag_1'])
+    """
+    lines = [""]
+    for part in re.split(r"(?<=_)(?!\d+$)", name):  # a number stays with its word
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return lines
 
 
 class Estimate(str):
@@ -144,6 +160,26 @@ def heading(text: str) -> str:
 def indented(text: str) -> str:
     """Two spaces before every line."""
     return textwrap.indent(text, "  ")
+
+
+def fitted(text: str) -> str:
+    """The text with every line that is longer than the page broken at a space, and the rest of it indented."""
+    lines = []
+    for line in text.split("\n"):
+        start = line[: len(line) - len(line.lstrip())]
+        lines += (
+            textwrap.wrap(
+                line.lstrip(),
+                page_width(),
+                initial_indent=start,
+                subsequent_indent=f"{start}    ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            if len(line) > page_width()
+            else [line]
+        )
+    return "\n".join(lines)
 
 
 def wrapped(note: str) -> str:

@@ -12,134 +12,220 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """sentence: what is claimed, or asked. topic: what it is about. ours: whether the paper leaves it open."""
+    """A figure's claim in words.
+
+    sentence   what is claimed, or asked
+    title      the same in a few words, for the contents
+    topic      what it is about
+    ours       whether the paper leaves it open
+    """
 
     sentence: str
+    title: str
     topic: str
     ours: bool = False
 
 
-TOPICS = ("task and circuit", "prediction", "copying", "matching", "cause", "training", "other")
+TOPICS = ("task and circuit", "prediction", "copying", "matching", "cause", "training", "language models", "other")
 
 CLAIMS = {
     "task_priors": Claim(
+        title="Two priors: laws shared or not",
         sentence="The two priors differ in one thing: under the hierarchical one, contexts that share recent tokens "
         "share what they say of the next one.",
         topic="task and circuit",
     ),
     "two_layer_circuit": Claim(
+        title="Two layers compute the estimator",
         sentence="Two attention layers, copy then match, compute a smoothed n-gram estimator.",
         topic="task and circuit",
     ),
     "kl_vs_position": Claim(
+        title="Trained models predict as well",
         sentence="Trained transformers predict as well as the constructed estimator, and better than any add-alpha.",
         topic="prediction",
     ),
     "mech_main": Claim(
+        title="The circuit is in trained models",
         sentence="Trained transformers contain the circuit: copy heads on single lags, a match head that weighs keys "
         "by how much of their context agrees.",
         topic="matching",
     ),
     "mech_indep": Claim(
+        title="Hard, soft, and with BOS",
         sentence="Hard matching counts, a finite beta interpolates, BOS adds alpha; trained models attend as these "
         "constructions do.",
         topic="matching",
     ),
     "nobos_construction_fixed": Claim(
+        title="Large beta: exact matches alone",
         sentence="Without BOS and with a large fixed beta, the construction attends to exact matches alone.",
         topic="task and circuit",
     ),
     "nobos_construction_adaptive": Claim(
+        title="Smaller beta: partial matches too",
         sentence="Without BOS, a beta that depends on the length spreads attention to partial matches.",
         topic="task and circuit",
     ),
     "nobos_trained": Claim(
+        title="Trained without BOS: soft matching",
         sentence="Trained without BOS, models match softly: partial matches stand in for pseudo-counts.",
         topic="matching",
     ),
     "bos_construction": Claim(
+        title="BOS holds the pseudo-counts",
         sentence="With BOS the construction matches sharply and stays smooth, because BOS holds the pseudo-counts.",
         topic="task and circuit",
     ),
     "bos_trained": Claim(
+        title="Trained with BOS: the construction",
         sentence="Trained with BOS, models recover the construction with BOS.",
         topic="matching",
     ),
-    "hier_layer1_attn": Claim(sentence="One copy head per lag, sharp in all three families.", topic="copying"),
+    "hier_layer1_attn": Claim(
+        title="One copy head for each lag",
+        sentence="One copy head per lag, sharp in all three families.",
+        topic="copying",
+    ),
     "hier_layer2_attn": Claim(
+        title="Queries attend to matching contexts",
         sentence="In all three families each query attends to the keys whose context matches its own.",
         topic="matching",
     ),
     "hier_layer2_wa": Claim(
+        title="One weight block for each lag",
         sentence="The match weights have one block per lag and nothing elsewhere, constructed or trained.",
         topic="matching",
     ),
     "hier_induction": Claim(
+        title="Full matches first, partial ones too",
         sentence="The last query puts most of its attention on full matches and a real share on partial ones.",
         topic="matching",
     ),
     "mass_by_overlap": Claim(
+        title="Attention follows the law of masks",
         sentence="A key's attention depends on its match mask alone, in proportion to exp(|beta|_M).",
         topic="matching",
     ),
     "lag_asymmetry": Claim(
+        title="Lag 1 weighs more than lag 2",
         sentence="Under the hierarchical prior a match at lag 1 weighs more than one at lag 2.",
         topic="matching",
     ),
     "lag_pairs": Claim(
+        title="Only equal lags are compared",
         sentence="The match head compares each lag of the query with the same lag of the key, and no other pair.",
         topic="matching",
     ),
     "identity_blocks": Claim(
+        title="Only equality of tokens is tested",
         sentence="The match head tests tokens for equality and does nothing else.",
         topic="matching",
     ),
     "smoothing_source": Claim(
+        title="Partial matches do the smoothing",
         sentence="Without BOS, models smooth by giving weight to partial matches.",
         topic="cause",
     ),
     "causal": Claim(
+        title="The law causes the predictions",
         sentence="The law causes the predictions: put in place of the attention, it leaves them as they are.",
         topic="cause",
     ),
     "direct_path": Claim(
+        title="All passes through the match head",
         sentence="All that a model knows of the next token comes through the match head.",
         topic="cause",
     ),
     "pseudo_counts": Claim(
+        title="Partial matches add a constant alpha",
         sentence="Without BOS, partial matches act as a constant pseudo-count of alpha.",
         topic="prediction",
     ),
     "beta_kappa_zoo": Claim(
+        title="Trained parameters and the best ones",
         sentence="Do trained models arrive at the beta and kappa that minimise the population loss?",
         topic="training",
         ours=True,
     ),
     "open_choices": Claim(
+        title="Two choices that the paper leaves open",
         sentence="The claims under the hierarchical prior do not depend on eta_0, which the paper does not give, nor "
         "on where kappa is left when only beta is trained.",
         topic="prediction",
         ours=True,
     ),
     "excess_over_bayes": Claim(
+        title="Distance from Bayes",
         sentence="How far are soft matching, trained models and classical smoothers from the Bayes predictor?",
         topic="prediction",
         ours=True,
     ),
     "regret_by_context": Claim(
+        title="Where soft matching loses to Bayes",
         sentence="In which contexts does soft matching lose to the Bayes predictor?",
         topic="prediction",
         ours=True,
     ),
-    "dynamics": Claim(sentence="In which order do the parts of the circuit form?", topic="training", ours=True),
+    "dynamics": Claim(
+        title="How the circuit forms in training",
+        sentence="In which order do the parts of the circuit form?",
+        topic="training",
+        ours=True,
+    ),
     "conditions": Claim(
+        title="What each claim needs",
         sentence="Which condition does each claim need: frozen copies, a fixed readout, a readout that adds votes?",
         topic="cause",
         ours=True,
     ),
     "leaving_the_law": Claim(
+        title="Longer training leaves the law",
         sentence="Is soft matching where training ends, without BOS?",
         topic="training",
+        ours=True,
+    ),
+    "law_of_the_optimum": Claim(
+        title="The best parameters, predicted",
+        sentence="Can the best beta and kappa be predicted from the prior and the length alone?",
+        topic="prediction",
+        ours=True,
+    ),
+    "language_heads": Claim(
+        title="Language model: heads that match",
+        sentence="Does a pretrained language model have heads that match contexts, and with which betas?",
+        topic="language models",
+        ours=True,
+    ),
+    "language_mass": Claim(
+        title="Language model: where attention goes",
+        sentence="Does the attention of a language model's matching heads lie where the law puts it?",
+        topic="language models",
+        ours=True,
+    ),
+    "language_kappa": Claim(
+        title="Language model: kappa and the sink",
+        sentence="Does a language model's head keep its number of pseudo-counts as the context grows?",
+        topic="language models",
+        ours=True,
+    ),
+    "language_kl": Claim(
+        title="Language model: its predictions",
+        sentence="How near do a language model's predictions on Markov chains come to the truth?",
+        topic="language models",
+        ours=True,
+    ),
+    "language_causal": Claim(
+        title="Language model: the law in the heads' place",
+        sentence="Do the matching heads cause a language model's predictions, and does the law do the same in their "
+        "place?",
+        topic="language models",
+        ours=True,
+    ),
+    "text_training": Claim(
+        title="A small language model in training",
+        sentence="Do beta and kappa appear together with the drop of the loss when a small model learns natural text?",
+        topic="language models",
         ours=True,
     ),
 }
@@ -150,4 +236,9 @@ def claim_of(record: Mapping[str, Any]) -> Claim:
     if known := CLAIMS.get(record["figure"]):
         return known
     first, dot, _ = record["claim"].partition(". ")
-    return Claim(sentence=first + dot.strip(), topic="other", ours=record["verdict"]["word"] == "beyond the paper")
+    return Claim(
+        sentence=first + dot.strip(),
+        title=record["figure"].replace("_", " "),
+        topic="other",
+        ours=record["verdict"]["word"] == "beyond the paper",
+    )

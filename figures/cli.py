@@ -27,6 +27,7 @@ import argparse
 import contextlib
 import os
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,17 +40,19 @@ from analyses.command import (
     Entry,
     Parser,
     failing_in_one_line,
+    listed,
     one_line,
     path,
     read_entries,
     say,
+    say_loading,
     whole_number,
 )
 from analyses.documents import Document
 from analyses.files import check_cache, check_directory, is_result
 from analyses.options import CACHE, ZOO
 from analyses.pool import run_jobs
-from analyses.report import clipped
+from analyses.report import page_width
 from figures import claims_table, drawing
 from figures.drawing import Drawn
 from figures.rows import BESIDE, only_beside, with_main
@@ -108,13 +111,14 @@ def run(argv: list[str]) -> int:
         return claims_table.run(rest)
     extra = {entry.name: entry for entry in (ALL, *PAGES)}
     if name not in entries and name not in extra:
-        raise BadInput(unknown("figure", name, [*entries, *extra]))
+        raise BadInput(unknown("figure", name, [*entries, *extra, claims_table.ENTRY.name]))
     order = read_arguments(entries.get(name) or extra[name], rest)
     check_directory(order.out, ours=is_result, overwrite=order.overwrite)
     if order.results is None:
         check_cache(order.cache, overwrite=order.overwrite)
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ.setdefault("MPLBACKEND", "Agg")
+    say_loading("the analyses and their checkpoints")
     if name == REPRODUCE.name:
         from figures.reproduce import reproduce
 
@@ -152,13 +156,14 @@ def listing(entries: dict[str, Entry]) -> str:
     for entry in entries.values():
         named = entry.marker in (f"fig:{entry.name}", f"beyond:{entry.name}")
         label = "" if named else f" [{entry.marker}]"
-        lines.append(clipped(f"  {entry.name:<{width}}  {entry.summary}{label}"))
-    more = [
-        "`all` draws every one; `explorer` writes a page in which models run live; `reproduce` does all of it, runs",
-        "every analysis and writes index.html; `claims` prints the table of claims from what it left.",
-        "python -m figures NAME --help says more.",
-    ]
-    return "\n".join(["figures (in brackets the paper's label, where it is another than the name):", *lines, "", *more])
+        lines.append(listed(entry.name, f"{entry.summary}{label}", names=width))
+    more = (
+        "`all` draws every one; `explorer` writes a page in which models run live; `reproduce` does all of it, runs "
+        "every analysis and writes index.html; `claims` prints the table of claims from what it left. "
+        "python -m figures NAME --help says more."
+    )
+    title = "figures (in brackets the paper's label, where it is another than the name):"
+    return "\n".join([title, *lines, "", textwrap.fill(more, page_width())])
 
 
 def make_parser(entry: Entry) -> Parser:

@@ -9,7 +9,6 @@ import base64
 import html
 import io
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,27 +20,12 @@ from analyses.report import render_table
 from figures.claims import TOPICS, claim_of
 from figures.drawing import Drawn
 from figures.explorer import page as explorer
+from figures.first_screen import IN_PLURAL, WORD_CLASSES, answer, board, glossary, links
 from figures.verdict import FAILED, sentence
 
 FILE = "index.html"
 MARK = '<meta name="generator" content="interp: python -m figures reproduce">'
 ASSETS = Path(__file__).parent / "page_assets"
-WORD_CLASSES = {
-    "holds": "good",
-    "holds where": "part",
-    "does not hold, condition not known": "bad",
-    "does not hold here": "bad",
-    "cannot tell": "none",
-    "beyond the paper": "ours",
-}
-IN_PLURAL = {
-    "holds": "hold",
-    "holds where": "hold under a condition",
-    "does not hold, condition not known": "do not hold, condition not known",
-    "does not hold here": "do not hold here",
-    "cannot tell": "cannot be told",
-    "beyond the paper": "beyond the paper",
-}
 REASON = "why, or what was measured"
 BRIEF = 160  # characters of the one number in the terminal's table; the page has all of it
 MOST_PARTS = 5  # analyses whose time the page states
@@ -83,12 +67,6 @@ def reason(verdict: Mapping[str, str]) -> str:
     return ". ".join(parts) or textwrap.shorten(verdict["headline"], BRIEF, placeholder=" …")
 
 
-def tally(records: Sequence[dict[str, Any]]) -> str:
-    """How often each word was said."""
-    counts = Counter(record["verdict"]["word"] for record in records)
-    return ", ".join(f"{counts[word]} {said}" for word, said in IN_PLURAL.items() if counts[word]) or "none drawn"
-
-
 def page(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Document], timing: Mapping[str, Any]) -> str:
     """The whole page."""
     claims = [one for one in drawn if not claim_of(one.record).ours]
@@ -96,19 +74,20 @@ def page(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Document], t
     origins = [document.provenance for document in documents.values() if document.provenance]
     theory = documents["theory"].rows if "theory" in documents else []
     body = [
-        "<h1>Induction heads interpolate n-grams: what holds, on the shipped checkpoints</h1>",
-        "<p>The paper claims that an induction head is a smoothed n-gram estimator. Below, each of its claims in a "
-        "sentence, with a verdict and the one number that decides it. "
-        f"{len(claims)} claims with a picture: {tally([one.record for one in claims])}.</p>",
+        "<h1>Do induction heads interpolate n-grams? What holds in the models shipped here</h1>",
+        '<p class="answer">The paper says: an induction head is a smoothed n-gram estimator. Each of its claims was '
+        f"tested here. <b>{answer([one.record for one in claims])}</b></p>",
+        board(claims),
         _explorer_words(out, documents),
+        glossary(),
         '<section aria-labelledby="claims">',
         '<h2 id="claims">The paper\'s claims</h2>',
         _filters(drawn),
-        _cards(claims),
+        *(_group(word, claims) for word in WORD_CLASSES),
         "</section>",
         '<section aria-labelledby="findings">',
         '<h2 id="findings">Beyond the paper: what was asked here, and found</h2>',
-        _cards(findings),
+        _rows(findings, level=3),
         "</section>",
         '<section aria-labelledby="figures">',
         '<h2 id="figures">The figures</h2>',
@@ -138,14 +117,29 @@ def _framed(body: str, contents: str) -> str:
     )
 
 
-def _contents(claims: Sequence[Drawn], findings: Sequence[Drawn]) -> str:
-    def links(group: Iterable[Drawn]) -> str:
-        return "".join(f'<li><a href="#{one.record["figure"]}">{one.record["figure"]}</a></li>' for one in group)
+def _group_id(word: str) -> str:
+    return f"claims-{WORD_CLASSES[word]}"
 
+
+def _group(word: str, claims: Sequence[Drawn]) -> str:
+    """The claims with one verdict."""
+    mine = [one for one in claims if one.record["verdict"]["word"] == word]
+    if not mine:
+        return ""
+    return (
+        f'<section class="group" aria-labelledby="{_group_id(word)}"><h3 id="{_group_id(word)}">'
+        f'<span class="word {WORD_CLASSES[word]}">{len(mine)}</span> {IN_PLURAL[word]}</h3>'
+        f"{_rows(mine, level=4)}</section>"
+    )
+
+
+def _contents(claims: Sequence[Drawn], findings: Sequence[Drawn]) -> str:
+    in_order = [one for word in WORD_CLASSES for one in claims if one.record["verdict"]["word"] == word]
     return (
         '<nav aria-label="contents"><details open><summary>Contents</summary><ul>'
-        '<li><a href="#claims">The paper\'s claims</a></li><li><a href="#findings">Beyond the paper</a></li>'
-        f'<li><a href="#figures">The figures</a><ul>{links(claims)}{links(findings)}</ul></li>'
+        f'<li><a href="#claims">The paper\'s claims</a><ul class="by-verdict">{links(in_order)}</ul></li>'
+        f'<li><a href="#findings">Beyond the paper</a><ul class="by-verdict">{links(findings)}</ul></li>'
+        '<li><a href="#figures">The figures</a></li>'
         '<li><a href="#theory">The theory</a></li><li><a href="#tables">Tables</a></li></ul></details></nav>'
     )
 
@@ -154,8 +148,8 @@ def _explorer_words(out: Path, documents: Mapping[str, Document]) -> str:
     if explorer.ANALYSIS not in documents or not (out / explorer.FILE).is_file():
         return ""
     return (
-        f'<p><a href="{explorer.FILE}">The explorer</a>: run these models in the browser, point at a query, and move '
-        "beta and kappa.</p>"
+        f'<p><a href="{explorer.FILE}">Open the explorer</a> to run these models in the browser: point at a query, and '
+        "move beta and kappa.</p>"
     )
 
 
@@ -175,27 +169,51 @@ def _filters(drawn: Sequence[Drawn]) -> str:
     )
 
 
-def _cards(drawn: Sequence[Drawn]) -> str:
-    return f'<ul class="cards">{"".join(map(_card, drawn))}</ul>' if drawn else "<p>None drawn.</p>"
+def _rows(drawn: Sequence[Drawn], *, level: int) -> str:
+    lines = "".join(_row(one, level=level) for one in drawn)
+    return f'<ul class="rows">{lines}</ul>' if drawn else "<p>None drawn.</p>"
 
 
-def _card(one: Drawn) -> str:
-    """A claim in words, its verdict, the one number, and where to look."""
+def _row(one: Drawn, *, level: int) -> str:
+    """A claim in words, its verdict, the one number, its picture in small, and what was required and found."""
     record, verdict = one.record, one.record["verdict"]
     claim, name = claim_of(record), record["figure"]
-    failed = verdict["word"] in FAILED
-    facts = [(term, verdict[term]) for term in ("required", "found") if failed and verdict[term]]
-    details = "".join(f"<dt>{term}</dt><dd>{html.escape(text)}</dd>" for term, text in facts)
-    if details:
-        details = f'<details><summary>required and found</summary><dl class="facts">{details}</dl></details>'
+    number = verdict.get("number") or verdict["headline"]
+    more = [_capital(verdict["why"])] if verdict["why"] else []
+    more += [f"Measured: {verdict['measured']}"] if verdict["measured"] != number else []
+    notes = "".join(f'<p class="soft">{html.escape(note)}.</p>' for note in more)
     return (
-        f'<li class="card" data-verdict="{verdict["word"]}" data-topic="{claim.topic}">'
-        f'<a href="#{name}" aria-label="figure {name}"><img alt="" src="{_thumbnail(one.png)}"></a>'
-        f"<div><h3>{html.escape(claim.sentence)}</h3><p>{_word(verdict)}</p>"
-        f"<p>{html.escape(_capital(verdict['headline']))}</p>"
-        f"{details}"
-        f'<p><a href="#{name}">{name}: picture, numbers and reasons</a></p></div></li>'
+        f'<li class="row {WORD_CLASSES[verdict["word"]]}-row" data-verdict="{verdict["word"]}" '
+        f'data-topic="{claim.topic}"><a class="thumbnail" href="#{name}" tabindex="-1" aria-hidden="true">'
+        f'<img alt="" src="{_thumbnail(one.png)}"></a>'
+        f'<div><h{level}><a href="#{name}">{html.escape(claim.sentence)}</a></h{level}><p>{_word(verdict)}</p></div>'
+        f'<p class="number">{html.escape(_capital(number))}</p>'
+        f"<details><summary>{_checks_in_short(verdict)}</summary>{_checks(verdict)}{notes}</details></li>"
     )
+
+
+def _checks_in_short(verdict: Mapping[str, Any]) -> str:
+    checks = verdict.get("checks", ())
+    met = sum(check["met"] for check in checks)
+    return f"required and found: {met} of {len(checks)} checks met" if checks else "what was found"
+
+
+def _checks(verdict: Mapping[str, Any]) -> str:
+    """Every requirement with what was found; where none was stated, what the verdict says of them as a whole."""
+    checks = verdict.get("checks", ())
+    if not checks:
+        facts = [(term, verdict[term]) for term in ("required", "found") if verdict[term]]
+        facts = facts or [("found", verdict["headline"])]
+        lines = "".join(f"<dt>{term}</dt><dd>{html.escape(text)}</dd>" for term, text in facts)
+        return f'<dl class="facts">{lines}</dl>'
+    lines = "".join(
+        f'<li class="{"met" if check["met"] else "unmet"}"><b>{"met" if check["met"] else "not met"}</b>'
+        f"<span>required: {html.escape(check['required'])}</span>"
+        + (f"<span>found: {html.escape(check['found'])}</span>" if check["found"] else "")
+        + "</li>"
+        for check in sorted(checks, key=lambda check: bool(check["met"]))
+    )
+    return f'<ul class="checks">{lines}</ul>'
 
 
 def _capital(text: str) -> str:
@@ -252,8 +270,12 @@ def _section(out: Path, drawn: Drawn) -> str:
     data = base64.b64encode(drawn.png or b"").decode()
     asked = "question" if claim.ours else "the paper"
     facts = [(asked, html.escape(record["claim"]))]
-    facts.append(("verdict", _word(verdict) + (f". {html.escape(verdict['why'])}" if verdict["why"] else "")))
-    facts += [(term, html.escape(verdict[term])) for term in ("required", "found", "measured") if verdict[term]]
+    facts.append(
+        ("verdict", _word(verdict) + (f". {html.escape(_capital(verdict['why']))}." if verdict["why"] else ""))
+    )
+    facts += [
+        (term, text) for term, text in (("checks", _checks(verdict)), ("measured", html.escape(verdict["measured"])))
+    ]
     missing = "".join(f'<p class="missing">{html.escape(note)}</p>' for note in record["missing"])
     finding = f"{claim.sentence} {_capital(sentence(verdict))}: {verdict['headline']}"
     return (

@@ -17,7 +17,9 @@ from analyses import plan
 from analyses.command import BAD_INPUT, FAILED, OK, Entry, say
 from analyses.files import check_document_target, write_file
 from figures import cli, drawing, page
+from figures.claims import claim_of
 from figures.explorer import page as explorer
+from figures.first_screen import answer
 
 TIMING_FILE = "timing.json"
 
@@ -58,7 +60,8 @@ def reproduce(entries: dict[str, Entry], order: cli.Order) -> int:
     for line in failures:
         say(f"failed: {line}")
     print(page.verdict_table([one.record for one in drawn]))
-    print(f"\n{written}: {len(entries)} figures, {len(run.documents)} analyses, {time.monotonic() - start:.0f} s.")
+    print(f"\n{answer([one.record for one in drawn if not claim_of(one.record).ours])}")
+    print(f"{written}: {len(entries)} figures, {len(run.documents)} analyses, {time.monotonic() - start:.0f} s.")
     if undrawn or any(document.errors for document in run.documents.values()):
         return BAD_INPUT
     return FAILED if failures else OK

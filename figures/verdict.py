@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 Word = Literal[
     "holds",
@@ -31,6 +31,7 @@ class Verdict:
     found       what was found in place of what was not met
     measured    all numbers
     why         the reason, where one is known
+    checks      every requirement, met or not: {"required", "met", "found", "where"}, as a `Check` has them
     """
 
     word: Word
@@ -41,6 +42,7 @@ class Verdict:
     required: str = ""
     found: str = ""
     why: str = ""
+    checks: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         if self.word not in WORDS:
@@ -59,7 +61,7 @@ class Verdict:
 class Check:
     """Whether a requirement was met; if not, what was found, and where it is met.
 
-    found   what was found in place of what was required
+    found   what was found, whether it was met or not
     where   the condition under which it is met, to be read after `holds where`: a text, or what prints as one, such as
             `figures.known_conditions.Condition`; empty where none is known
     """
@@ -111,6 +113,15 @@ def judged(
         found=_once(check.found for check in failed.values() if check.found),
         measured=measured,
         why=why,
+        checks=tuple(
+            {
+                "required": name,
+                "met": check.passed,
+                "found": check.found,
+                "where": "" if check.passed else str(check.where),
+            }
+            for name, check in made.items()
+        ),
     )
 
 

@@ -72,7 +72,7 @@ class Divergence(Result):
 
     def __str__(self) -> str:
         needed = f", floor {self.floor:g} needed in {self.floored:.1%}" if self.floored else ""
-        return f"KL {self.mean:.4f} +- {self.stderr:.4f} nats over {self.n} sequences{needed}"
+        return f"KL {self.mean:.4f} ± {self.stderr:.4f} nats over {self.n} sequences{needed}"
 
 
 def kl_divergence(
@@ -85,7 +85,7 @@ def kl_divergence(
 
     >>> truth = torch.tensor([[0.5, 0.5], [0.5, 0.5]], dtype=torch.float64)
     >>> print(kl_divergence(truth, torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)))
-    KL 3.1073 +- 3.1073 nats over 2 sequences, floor 1e-06 needed in 50.0%
+    KL 3.1073 ± 3.1073 nats over 2 sequences, floor 1e-06 needed in 50.0%
     """
     floor = check_positive(floor, name="floor")
     truth, prediction = as_laws(truth, name="truth"), as_laws(prediction, name="prediction")

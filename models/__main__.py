@@ -15,6 +15,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -28,6 +29,7 @@ from models.command import (
     end_output,
     error_line,
     flush_output,
+    listed,
     number,
     number_list,
     path,
@@ -35,6 +37,7 @@ from models.command import (
     positive_number,
     prepare_output,
     say,
+    say_loading,
     seed,
     whole_number,
 )
@@ -224,24 +227,52 @@ def show_everything(options: argparse.Namespace) -> int:
     from models.sweep import study_summaries
     from models.zoo import find_checkpoints, find_zoos
 
+    studies = study_summaries(STUDIES)
+    width = max(map(len, (*FAMILIES, *studies)))
     print("Families (models/FAMILY)")
     for family in FAMILIES.values():
-        print(f"  {family.name:14} {family.summary}")
+        print(listed(family.name, family.summary, names=width))
     print("\nStudies (python -m models sweep NAME)")
-    for name, summary in study_summaries(STUDIES).items():
-        print(f"  {name:14} {summary}")
+    for name, summary in studies.items():
+        print(listed(name, summary, names=width))
     found = find_checkpoints(CHECKPOINTS)
-    print(f"\nCheckpoints ({len(found)} in models/checkpoints; the table: python -m models zoo)")
+    print(f"\nCheckpoints ({len(found)} below models/checkpoints; the table: python -m models zoo)")
     groups: dict[str, list[str]] = {}
     for place in found:
         relative = place.relative_to(CHECKPOINTS)
         groups.setdefault(str(relative.parent), []).append(relative.name)
+    widest = max(map(len, groups), default=0)
     for group, names in groups.items():
-        print(f"  {group:34} {' '.join(names)}")
+        for line, text in enumerate(alike_together(names)):
+            print(listed("" if line else group, text, names=widest))
     for zoo in find_zoos(CHECKPOINTS):
         below = f"models/checkpoints/{zoo.relative_to(CHECKPOINTS)}"
-        print(f"\n{len(find_checkpoints(zoo))} more in {below} (the table: python -m models zoo --checkpoints {below})")
+        print(f"\n{len(find_checkpoints(zoo))} more in {below}\n  table: python -m models zoo --checkpoints {below}")
     return 0
+
+
+def alike_together(names: Sequence[str]) -> list[str]:
+    """Names of runs in few words: those that differ in length and seed alone on one line.
+
+    >>> alike_together(["T32_seed0", "T32_seed1", "T64_seed0", "T64_seed1", "T64_seed0_long", "mine"])
+    ['T32, T64: _seed0, _seed1', 'T64: _seed0_long', 'mine']
+    """
+    lengths: dict[str, list[str]] = {}  # by what follows the seed, by length: the seeds
+    seeds: dict[tuple[str, str], list[str]] = {}
+    others = []
+    for name in names:
+        if parts := re.fullmatch(r"(T\d+)(_seed\d+)(.*)", name):
+            length, seed_text, rest = parts.groups()
+            if length not in lengths.setdefault(rest, []):
+                lengths[rest].append(length)
+            seeds.setdefault((rest, length), []).append(f"{seed_text}{rest}")
+        else:
+            others.append(name)
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for rest, found in lengths.items():
+        for length in found:
+            lines.setdefault(tuple(seeds[rest, length]), []).append(length)
+    return [f"{', '.join(found)}: {', '.join(same)}" for same, found in lines.items()] + others
 
 
 def train_one(options: argparse.Namespace) -> int:
@@ -273,6 +304,7 @@ def train_one(options: argparse.Namespace) -> int:
             symmetrise=options.symmetrise,
             bos_vector=options.bos_vector,
         )
+    say_loading("torch and the compiled trainers")
     from models.run import AlreadyFinished, run
 
     try:
@@ -299,13 +331,18 @@ def train_one(options: argparse.Namespace) -> int:
         beta = ", ".join(f"{value:.2f}" for value in finished.beta)
         kappa = "" if finished.kappa is None else f", kappa {finished.kappa:.2f}"
         print(f"{finished.path}: held-out {finished.held_out}")
-        source = "in the weight blocks" if FAMILIES[spec.family].blocks else "fitted to the scores of a few sequences"
-        print(f"  beta ({beta}){kappa} {source}; {finished.seconds:.0f} s")
-        print(f"  next: python -m analyses all {finished.path} (beta_kappa fits the scores, with errors)")
+        blocks = FAMILIES[spec.family].blocks
+        source = "read from the weight blocks" if blocks else "fitted to the scores of a few sequences"
+        print(f"  beta {beta}{kappa}, {source}; {finished.seconds:.0f} s")
+        if blocks and not FAMILIES[spec.family].analytic:
+            print("  (the scores, which the softmax sees, may show other betas than the blocks)")
+        print(f"  next: python -m analyses beta_kappa {finished.path}   (from the scores, with errors)")
+        print(f"        python -m analyses all {finished.path}")
     return 0
 
 
 def construct_one(options: argparse.Namespace) -> int:
+    say_loading("torch and TransformerLens")
     import interp as ip
 
     if options.out.exists() or options.out.is_symlink():

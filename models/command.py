@@ -10,7 +10,9 @@ import argparse
 import contextlib
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -24,13 +26,28 @@ WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,4})?", re.IGNORECASE)
 MOST_DIGITS = 400
 MAX_SIZE = 10**9  # of what is counted on a command line, where an option says no less
+WIDTH = 110  # of a page where the terminal is wider, or where there is none
+NARROWEST = 60  # a terminal narrower than this breaks lines by itself
 
 
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(BAD_INPUT, f"error: {one_line(with_suggestion(message))} (see {self.prog} --help)\n")
+        said = with_suggestion(message, options=list(self._option_string_actions))
+        more = "" if said.endswith("?") else f" (see {self.prog} --help)"
+        self.exit(BAD_INPUT, f"error: {one_line(said)}{more}\n")
+
+
+def page_width() -> int:
+    """The terminal's width where there is one (or what COLUMNS says), within limits."""
+    return max(NARROWEST, min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns))
+
+
+def listed(name: str, text: str, *, names: int) -> str:
+    """A line of a listing, with room for names of `names` characters; what is too long goes on below itself."""
+    start = f"  {name:<{names}}  "
+    return textwrap.fill(text, page_width(), initial_indent=start, subsequent_indent=" " * len(start))
 
 
 def whole_number(least: int, most: int = MAX_SIZE) -> Callable[[str], int]:
@@ -94,6 +111,12 @@ def say(line: str) -> None:
     """One line on stderr; nothing happens where nobody reads it."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         print(line, file=sys.stderr, flush=True)
+
+
+def say_loading(what: str) -> None:
+    """What is being loaded, where someone watches: the first import takes seconds in which nothing else is said."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        say(textwrap.shorten(f"loading {what}", page_width() - 4, placeholder="") + " ...")
 
 
 def error_line(error: BaseException) -> str:

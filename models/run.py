@@ -310,6 +310,6 @@ def _snapshot_path(work: Path, step: int) -> Path:
 
 def _reading_line(loss: float, kl: float, beta: list[float], kappa: float | None, spec: RunSpec) -> str:
     """What the bar says. What stands in weight blocks need not be what the scores show, so its source is named."""
-    source = "in weights" if find_family(spec.family).blocks else "of scores"
-    line = f"loss {loss:.4f} KL {kl:.4f} beta {source} ({', '.join(f'{value:.2f}' for value in beta)})"
+    source = "weight blocks" if find_family(spec.family).blocks else "scores"
+    line = f"loss {loss:.4f} KL {kl:.4f} {source}: beta {', '.join(f'{value:.2f}' for value in beta)}"
     return line if kappa is None else f"{line} kappa {kappa:.2f}"

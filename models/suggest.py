@@ -29,15 +29,19 @@ def nearest(given: str, known: Iterable[str]) -> str:
     return " or ".join(near[:3])
 
 
-def with_suggestion(message: str) -> str:
-    """argparse's message; where it refuses a choice, with the one that may have been meant.
+def with_suggestion(message: str, *, options: Iterable[str] = ()) -> str:
+    """argparse's message; where it refuses a choice or an option, with the one that may have been meant.
 
     >>> with_suggestion("argument --family: invalid choice: 'standart' (choose from 'construction', 'standard')")
-    "argument --family: invalid choice: 'standart', did you mean standard? (choose from 'construction', 'standard')"
+    "argument --family: no choice 'standart'; did you mean standard?"
+    >>> with_suggestion("unrecognized arguments: --sed 3", options=["--seed", "--batch"])
+    'unrecognized arguments: --sed 3; did you mean --seed?'
     """
     found = CHOICE.search(message)
-    if found is None:
-        return message
-    near = nearest(found["given"], re.findall(r"[\w.-]+", found["known"]))
-    shown = f"invalid choice: {found['given']!r}, did you mean {near}? (choose from {found['known']})"
-    return message.replace(found[0], shown) if near else message
+    if found is not None:
+        near = nearest(found["given"], re.findall(r"[\w.-]+", found["known"]))
+        shown = f"no choice {found['given']!r}; did you mean {near}?"
+        return message.replace(found[0], shown) if near else message
+    _, refused, given = message.partition("unrecognized arguments: ")
+    near = nearest(given.split()[0], options) if refused and given.startswith("--") else ""
+    return f"{message}; did you mean {near}?" if near else message

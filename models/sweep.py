@@ -39,6 +39,7 @@ from typing import Any
 from interp.outside import read_toml, shown
 from models.families import find_family
 from models.spec import SAVE_SECONDS, RunSpec, make_spec
+from models.suggest import unknown
 
 PROJECT = Path(__file__).parent.parent
 RETRIES = 3
@@ -87,10 +88,10 @@ def load_study(study: str, *, studies: Path, out: Path) -> list[PlannedRun]:
         file = studies / f"{study}.toml"
     if not file.is_file():
         study = shown(study)[1:-1]
-        raise ValueError(f"no study {study!r}; there are {', '.join(study_summaries(studies))}, or give a .toml file")
+        raise ValueError(f"{unknown('study', study, study_summaries(studies))} (or give the path of a .toml file)")
     document = read_toml(file)
-    if unknown := sorted(set(document) - {"summary", "runs"}):
-        raise ValueError(f"{file}: unknown key {unknown[0]}; a study has summary and [[runs]]")
+    if others := sorted(set(document) - {"summary", "runs"}):
+        raise ValueError(f"{file}: unknown key {others[0]}; a study has summary and [[runs]]")
     runs: list[PlannedRun] = []
     entries = document.get("runs", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):

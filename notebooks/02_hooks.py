@@ -355,10 +355,84 @@ print(f"copying score {copying:.3f} (1: copies every symbol, -1: suppresses it)"
 assert copying > 0.99
 
 # %% [markdown]
-# A caution about reading weights: the block's size is not the beta that the model uses. The copy heads here are not
-# perfectly sharp, least of all at the last query, so part of a block's effect is lost on the way. The scores are what
-# the softmax sees, and `fit_scores` reads those.
+# A caution about reading weights: a block's size is not the beta that the model uses. Beta is what agreement adds to
+# the *score*. Between block and score stand the copy heads. Lag 1 compares the query's own token with what head 1
+# copied into the key, so one copy has to be right. Lag 2 compares what was copied into the query with what was copied
+# into the key, so two have to be. At the last query the copy heads of this model put less than half of their attention
+# on their lag, and most of the rest on BOS. What to see: the block of lag 2 is the larger one, and its beta in the
+# scores the smaller.
 
 # %%
-print(f"lag 1: weights say {contrast[1]:.2f}, scores say {fit.beta[0]:.2f}")
-assert contrast[1] > fit.beta[0]
+lag_1, lag_2 = (int(np.flatnonzero(heads.lag == lag)[0]) for lag in (1, 2))
+place = {
+    "token": slice(0, 5),
+    lag_1: slice(5 * (lag_1 + 1), 5 * (lag_1 + 2)),
+    lag_2: slice(5 * (lag_2 + 1), 5 * (lag_2 + 2)),
+}
+blocks = {1: ("token", lag_1), 2: (lag_1, lag_2)}  # query block, key block
+in_weights = {}
+for lag, (query, key) in blocks.items():
+    block = match.QK.AB[0][place[query], place[key]].detach().numpy()
+    in_weights[lag] = np.diag(block).mean() - block[~np.eye(5, dtype=bool)].mean()
+copied = {lag: heads.last_mass[head] for lag, head in ((1, lag_1), (2, lag_2))}
+for lag in (1, 2):
+    print(
+        f"lag {lag}: the block says {in_weights[lag]:.2f}, the scores say {fit.beta[lag - 1]:.2f}; "
+        f"its copy head at the last query: {copied[lag]:.2f} on the lag"
+    )
+assert abs(in_weights[1] - contrast[1]) < 1e-3
+assert in_weights[2] > in_weights[1] > fit.beta[0] > fit.beta[1]
+assert max(copied.values()) < 0.5
+
+# %% [markdown]
+# ## The readout, taken apart
+#
+# `W_U` turns the last residual stream into votes. It, too, has a block for each part of the stream, and it was trained.
+# The construction's has a single one: the identity on the token that the match head attended to. What to see: here,
+# too, this is by far the largest block, and close to a multiple of the identity. The rest is what the readout does
+# beside counting votes.
+
+# %%
+unembed = model.W_U.detach().numpy()  # [stream, vocab]; half of the stream is the match head's output
+parts_read = ["token", "copied by 0", "copied by 1", "attended token", "its copy 0", "its copy 1"]
+print(f"{'block of the stream':16} {'same symbol':>12} {'other symbols':>14}")
+same, other = {}, {}
+for name, block in zip(parts_read, unembed.reshape(6, 5, 5), strict=True):
+    same[name], other[name] = np.diag(block).mean(), block[~np.eye(5, dtype=bool)].mean()
+    print(f"{name:16} {same[name]:12.3f} {other[name]:14.3f}")
+contrasts = {name: abs(same[name] - other[name]) for name in parts_read}
+assert max(contrasts, key=contrasts.get) == "attended token"
+
+# %% [markdown]
+# Which of these matter? Take a block out (set it to its mean, so that it treats all symbols alike) and look at the
+# loss. What to see: without the votes most is lost. The other blocks cost little, and all of them together less than
+# some of them alone: they balance each other.
+
+# %%
+by_block = unembed.reshape(6, 5, 5)
+
+
+def read_with(weights: np.ndarray) -> torch.Tensor:
+    """The prediction with another readout, from the same last residual stream."""
+    total = torch.relu(parts.sum(0) @ torch.from_numpy(weights)) + model.config.floor
+    return (total / total.sum(-1, keepdim=True)).double()
+
+
+def without(*names: str) -> np.ndarray:
+    """The readout with some of its blocks set to their mean."""
+    edited = by_block.copy()
+    for name in names:
+        place_of = parts_read.index(name)
+        edited[place_of] = edited[place_of].mean()
+    return edited.reshape(30, 5)
+
+
+assert torch.allclose(read_with(unembed), own, atol=1e-4)
+costs = {name: kl(read_with(without(name))) - kl(own) for name in parts_read}
+for name, cost in costs.items():
+    print(f"without {name:16} loss {cost:+.4f} nats")
+rest = kl(read_with(without(*(name for name in parts_read if name != "attended token")))) - kl(own)
+print(f"without all but the votes   {rest:+.4f} nats")
+assert max(costs, key=costs.get) == "attended token"
+assert rest < 0.02 * costs["attended token"]
+assert rest < max(cost for name, cost in costs.items() if name != "attended token")

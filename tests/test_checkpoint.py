@@ -463,3 +463,12 @@ def test_a_record_that_is_not_json_is_refused_before_anything_changes(
         save(new, saved, training={"loss": float("nan")})
     assert same(load(saved), old)
     assert sorted(saved.parent.iterdir()) == [saved]
+
+
+def test_a_checkpoint_that_is_nearly_named_is_suggested(tmp_path):
+    save(construct(order=1, vocab=2, length=4, beta=(1.0,)), tmp_path / "T64_seed0")
+    with pytest.raises(CheckpointError, match=r"no such checkpoint; did you mean T64_seed0\?$"):
+        load(tmp_path / "T64_sed0")
+    for other in (tmp_path / "else", tmp_path / "T64_sed0" / "deeper"):
+        with pytest.raises(CheckpointError, match=r"no such checkpoint$"):
+            load(other)

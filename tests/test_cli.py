@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 import interp as ip
 from analyses import answers, cli, documents, files, report
 from analyses.cache import Cache
-from analyses.command import BadInput, Entry, read_entries
+from analyses.command import BadInput, Entry, listed, read_entries, say_loading
 from analyses.documents import Request
 from analyses.options import CheckpointOptions, Options, option
 from analyses.subject import Study, Subject, flat_rows, prior_text
@@ -536,6 +537,43 @@ def test_tables_fit_the_terminal_say_a_shared_folder_once_and_join_values_with_t
     assert max(map(len, documents.compared_text(rows, columns=("beta_1", "note")).splitlines())) <= report.WIDTH
     mixed = [{**rows[0], "checkpoint": "/a/b"}, {**rows[1], "checkpoint": "c/d"}]
     assert documents.compared_text(mixed, columns=("beta_1",)).startswith("checkpoint ")
+
+
+def test_tables_leave_out_empty_texts_and_break_long_names(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    numbers = {"last_mass_1": 0.25, "position_share": 0.5, "beta_1": 1.5, "kappa_2": 2.0}
+    rows = [{"checkpoint": "a" * 20, "warning": "", **numbers}]
+    table = report.render_table(rows)
+    assert "warning" not in table
+    assert max(map(len, table.splitlines())) <= 80
+    narrow = report.render_table(rows, width=60)
+    assert "mass_1" in narrow
+    assert "last_mass_1" not in narrow
+    assert "kappa_2" in narrow
+    rows[0]["warning"] = "look"
+    assert "warning" in report.render_table(rows)
+
+
+def test_long_lines_go_on_below_themselves_with_every_word(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = "head\n  partial  " + "off alone " * 12 + "end"
+    fitted = report.fitted(text)
+    assert max(map(len, fitted.splitlines())) <= 80
+    assert fitted.split() == text.split()
+    assert fitted.splitlines()[2].startswith("      ")
+    entry = listed("name", "word " * 40, names=10)
+    assert {len(line) - len(line.lstrip()) for line in entry.splitlines()[1:]} == {14}
+    assert max(map(len, entry.splitlines())) <= 80
+
+
+def test_what_is_loaded_is_said_on_a_terminal_alone(monkeypatch):
+    for watched in (True, False):
+        stream = io.StringIO()
+        stream.isatty = lambda watched=watched: watched
+        monkeypatch.setattr(sys, "stderr", stream)
+        say_loading("torch " * 40)
+        assert stream.getvalue().startswith("loading torch") == watched
+        assert len(stream.getvalue()) <= report.WIDTH
 
 
 def test_a_name_that_is_nearly_right_is_suggested(run):

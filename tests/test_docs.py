@@ -31,6 +31,8 @@ import interp
 from analyses.command import read_entries
 from interp.chains import priors
 from models import families, trainers
+from tests.figures.chromium import WIDTHS
+from tests.figures.chromium import chromium as chromium
 
 pytest.importorskip("mkdocs", reason="the documentation is built with the `docs` extra")
 
@@ -179,6 +181,36 @@ def test_pages_ask_nothing_of_the_network(site: Path, pages: dict[Path, Page]) -
 def test_a_remote_script_would_be_found() -> None:
     page = Page('<script src="https://example.org/x.js"></script><link rel="stylesheet" href="//example.org/x.css">')
     assert [is_remote(request) for request in page.requests] == [True, True]
+
+
+# A page of each kind: what the theme and the hooks make of them differs by kind.
+LOOKED_AT = (
+    "index.html", "theory.html", "howto/causal.html", "api/results.html", "notebooks/02_hooks.html", "gallery.html",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_pages_fit_every_window_and_axe_finds_nothing_wrong(chromium, site: Path, name: str) -> None:
+    with chromium.opened((site / name).as_uri()) as tab:
+        assert tab.violations() == []
+        for width in WIDTHS:
+            tab.resize(width)
+            assert tab.overflow() == 0, width
+            assert tab.overlaps("main .md-content") == [], width  # the contents wait beside a narrow window
+        assert tab.fetched() == []
+        assert tab.complaints == []
+
+
+def test_what_is_wrong_with_a_page_would_be_found(chromium, tmp_path: Path) -> None:
+    file = tmp_path / "bad.html"
+    file.write_text(
+        '<html lang="en"><title>bad</title><main><h1>Bad</h1><img src="data:,"><p style="color: #aaa">pale</p>'
+        '<p style="width: 2000px">wide</p><p>below</p><p style="margin-top: -2em">above</p></main></html>'
+    )
+    with chromium.opened(file.as_uri()) as tab:
+        assert {line.partition(":")[0] for line in tab.violations()} == {"color-contrast", "image-alt"}
+        assert tab.overflow() > 500
+        assert tab.overlaps() == ["above / below"] or tab.overlaps() == ["below / above"]
 
 
 def test_formulas_are_mathml(site: Path) -> None:

@@ -421,6 +421,7 @@ def test_markup_is_escaped_on_pages_and_in_terminals() -> None:
 
     odd = "<script>alert(1)</script>"
     verdict = {one.name: odd for one in dataclasses.fields(Verdict)} | {"word": "holds"}
+    verdict |= {"checks": ({"required": odd, "met": False, "found": odd, "where": odd},)}
     record = {"figure": "f", "label": "fig:x", "claim": odd, "caption": odd, "missing": [odd], "verdict": verdict}
     record |= {"provenance": {}, "numbers": {}}
     section = page._section(Path("out"), page.Drawn(files=(), record=record, png=None, new=True))

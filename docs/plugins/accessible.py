@@ -10,6 +10,8 @@ REPLACED = (
     (r'(<div class="md-search" data-md-component="search" role="dialog")>', r'\1 aria-label="search">'),
     # Sections of the contents are named by number: their titles stand in the page, too.
     (r'(<nav class="md-nav" data-md-level="[1-9]" )aria-labelledby="__nav_([\d_]+)_label"', r'\1aria-label="part \2"'),
+    # Parts of a page's own contents may have the same name, and the list around them is the landmark.
+    (r'<nav class="md-nav" aria-label="[^"]*">', '<nav class="md-nav" role="none">'),
     # An anchor is no link.
     (r'<a href="" (id="[^"]*")></a>', r"<a \1></a>"),
     # A formula that is wider than the window scrolls, and must be reachable by keyboard.

@@ -12,6 +12,7 @@ import io
 import json
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,10 @@ def on_files(files: Any, config: Any) -> Any:
         "# Gallery\n\nEvery figure, drawn from the shipped checkpoints by `make reproduce`, which also judges each "
         "claim on `results/index.html`.\n"
     ]
-    for name, entry in read_entries(ROOT / "figures", marker="LABEL").items():
-        parts.append(f"## {name}\n\n{sentence(name, entry.summary)}\n")
+    entries = read_entries(ROOT / "figures", marker="LABEL")
+    for name in in_order(entries):
+        entry = entries[name]
+        parts.append(f"## {title(name)}\n\n{sentence(name, entry.summary)}\n")
         picture = picture_of(name)
         if picture is None:
             parts.append("Not among the pictures kept here: draw it with the command below.\n")
@@ -60,12 +63,28 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
+def in_order(names: Iterable[str]) -> list[str]:
+    """The paper's claims first, then the questions beyond it, each in the order of `figures.claims`."""
+    from figures.claims import CLAIMS
+
+    listed = sorted((name for name in CLAIMS if name in set(names)), key=lambda name: CLAIMS[name].ours)
+    return [*listed, *(name for name in names if name not in CLAIMS)]
+
+
+def title(name: str) -> str:
+    """The claim in a few words."""
+    from figures.claims import CLAIMS
+
+    return CLAIMS[name].title if name in CLAIMS else name
+
+
 def sentence(name: str, summary: str) -> str:
     """The claim in words, and what the picture shows."""
     from figures.claims import CLAIMS
 
     claim = CLAIMS.get(name)
-    return f"**{claim.sentence}** {summary}." if claim else f"{summary}."
+    shown = f"{summary[:1].upper()}{summary[1:]}{'' if summary.endswith('?') else '.'}"
+    return f"**{claim.sentence}** {shown}" if claim else shown
 
 
 def finding(name: str) -> str:

@@ -129,6 +129,29 @@ function panelWords(view) {
   return `Attention of the query at position ${view.query + 1}: ${massWords(view)}. Predicted law: ${law}.`;
 }
 
+/** The lag that a copy head attends to most, over all positions that have it. */
+function lagOf(pattern, order, offset) {
+  const lags = Array.from({length: order}, (_, place) => place + 1), rows = pattern.slice(offset + order);
+  const mass = (lag) => rows.reduce((sum, row, place) => sum + row[offset + order + place - lag], 0);
+  return lags.reduce((best, lag) => (mass(lag) > mass(best) ? lag : best));
+}
+
+/** What the copy heads of the model do at the query; where BOS gets more than the lag, why the arrows point there. */
+function copyWords(view) {
+  const {order} = shape(), target = view.query + view.offset;
+  const heads = view.copies.map((pattern, head) => {
+    const lag = lagOf(pattern, order, view.offset), source = target - lag;
+    return {lag, head, own: source >= view.offset ? pattern[target][source] : null, bos: view.offset ? pattern[target][0] : 0};
+  }).filter((one) => one.own !== null);
+  const words = heads.map(({head, lag, own, bos}) => `head ${head + 1} puts ${own.toFixed(2)} on its lag ${lag}${view.offset ? ` and ${bos.toFixed(2)} on BOS` : ""}`);
+  if (!words.length) return "";
+  const said = `Copy heads of the model at this query: ${words.join(", ")}.`;
+  if (!heads.some(({own, bos}) => bos > own)) return said;
+  const where = target === state.tokens.length + view.offset - 1 ? ", at the one query that its loss reads" : "";
+  const law = row().fit_success ? " The match head makes up for it: its scores still follow the law, with the beta and kappa of this model." : "";
+  return `${said} The arrows to BOS are no error of the picture: this model learned them${where}.${law}`;
+}
+
 // --- what is shown -------------------------------------------------------------------------------------------------
 
 function render() {
@@ -138,6 +161,7 @@ function render() {
   element("model-words").textContent = massWords(model);
   element("law-words").textContent = massWords(law);
   element("key-words").textContent = focusWords(model, law);
+  element("copy-words").textContent = copyWords(model);
   renderStrip(model.kinds);
   renderTable();
   renderControls();

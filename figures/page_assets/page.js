@@ -3,12 +3,13 @@
 
 const chosen = (id) => document.getElementById(id).value;
 
-function filterCards() {
-  const cards = [...document.querySelectorAll(".card")];
-  for (const card of cards)
-    card.hidden = (chosen("by-verdict") !== "" && card.dataset.verdict !== chosen("by-verdict"))
-      || (chosen("by-topic") !== "" && card.dataset.topic !== chosen("by-topic"));
-  document.getElementById("shown").textContent = `${cards.filter((card) => !card.hidden).length} of ${cards.length} shown`;
+function filterRows() {
+  const rows = [...document.querySelectorAll(".row")];
+  for (const row of rows)
+    row.hidden = (chosen("by-verdict") !== "" && row.dataset.verdict !== chosen("by-verdict"))
+      || (chosen("by-topic") !== "" && row.dataset.topic !== chosen("by-topic"));
+  for (const group of document.querySelectorAll(".group")) group.hidden = !group.querySelector(".row:not([hidden])");
+  document.getElementById("shown").textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} shown`;
 }
 
 /** Numbers by size and before texts, texts by alphabet. */
@@ -36,6 +37,6 @@ for (const header of document.querySelectorAll("thead th")) {
 }
 const filters = document.querySelector(".filters");
 filters.hidden = false;
-filters.addEventListener("change", filterCards);
+filters.addEventListener("change", filterRows);
 if (matchMedia("(max-width: 62rem)").matches) document.querySelector("nav details").open = false;
-filterCards();
+filterRows();

@@ -309,7 +309,11 @@ def check_prior(prior: Any) -> Prior:
 
 
 def prior_from_dict(values: Any) -> Prior:
-    """The prior that `to_dict` described; unknown or missing keys are refused."""
+    """The prior that `to_dict` described; unknown or missing keys are refused.
+
+    >>> prior_from_dict({"kind": "independent", "order": 1, "vocab": 2, "alpha": 1.0})
+    IndependentDirichlet(order=1, vocab=2, alpha=1.0)
+    """
     if not isinstance(values, dict):
         raise ValueError(f"a prior's description must be a dict, got {type(values).__name__}")
     kind = values.get("kind")

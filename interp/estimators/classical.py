@@ -116,10 +116,10 @@ class JelinekMercerFit(Result):
         return heading(ax, f"Jelinek-Mercer, length {self.length}: KL {self.kl:.4f} nats", doubt=self.doubt)
 
     def __str__(self) -> str:
-        weights = ", ".join(f"{w:.4f} +- {e:.4f}" for w, e in zip(self.weights, self.stderr, strict=True))
+        weights = ", ".join(f"{w:.4f} ± {e:.4f}" for w, e in zip(self.weights, self.stderr, strict=True))
         lines = [
             f"Jelinek-Mercer weights of order 0..{len(self.weights) - 1} at length {self.length}: {weights}",
-            f"  KL {self.kl:.4f} +- {self.kl_stderr:.4f} nats, n = {self.n}",
+            f"  KL {self.kl:.4f} ± {self.kl_stderr:.4f} nats, n = {self.n}",
         ]
         return "\n".join([*lines, *self.remarks()])
 
@@ -271,6 +271,9 @@ def witten_bell(tokens: Tokens, *, order: Whole, vocab: Whole, every_position: S
 
     p_{-1} is uniform, so that every symbol has some probability once the unigram has seen anything new; a
     suffix that is new leaves p_{i-1} as it is.
+
+    >>> witten_bell([[0, 1, 1, 0, 1]], order=1, vocab=2).numpy().round(3).tolist()
+    [[0.417, 0.583]]
     """
     order, vocab = check_order(order), check_vocab(vocab)
 
@@ -302,6 +305,9 @@ def kneser_ney(
     shorter model; the unigram gives to the uniform law. D = n_1 / (n_1 + 2 n_2) from that order's counts of
     counts in the sequence; on small alphabets these often vanish (every n-gram has been seen many times), and
     then D = 0.5. `discount` fixes D instead.
+
+    >>> kneser_ney([[0, 1, 1, 0, 1]], order=1, vocab=2).numpy().round(3).tolist()
+    [[0.417, 0.583]]
     """
     order, vocab = check_order(order), check_vocab(vocab)
     fixed = None if discount is None else finite_number(discount, name="discount")

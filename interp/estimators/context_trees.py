@@ -32,6 +32,9 @@ def context_tree_weighting(
     older token. KT_c is the Krichevsky-Trofimov probability of the symbols that followed c, sequentially
     (n(m) + alpha) / (n + alpha |V|) with alpha = 1/2. The prediction is the ratio of the root's block
     probabilities with and without the next symbol, computed along the path of the context only.
+
+    >>> context_tree_weighting([[0, 1, 1, 0, 1]], order=1, vocab=2).numpy().round(3).tolist()
+    [[0.409, 0.591]]
     """
     order, vocab = check_order(order), check_vocab(vocab)
     alpha = check_concentration(alpha, name="alpha")

@@ -81,21 +81,33 @@ def mask_counts(
 def cumulative_counts(
     tokens: Tokens, *, order: Whole, vocab: Whole, every_position: Switch = False
 ) -> Int64[torch.Tensor, "batch mask vocab"] | Int64[torch.Tensor, "batch length mask vocab"]:
-    """K_M(m): successors of contexts that match on at least the lags in M; the sum of N_S(m) over S containing M."""
+    """K_M(m): successors of contexts that match on at least the lags in M; the sum of N_S(m) over S containing M.
+
+    >>> cumulative_counts([[0, 1, 1, 0, 1]], order=1, vocab=2).tolist()  # masks {} and {1}, symbols 0 and 1
+    [[[1, 3], [1, 1]]]
+    """
     return superset_sum(mask_counts(tokens, order=order, vocab=vocab, every_position=every_position))
 
 
 def superset_sum(
     counts: Any,
 ) -> Shaped[torch.Tensor, "*rows mask vocab"]:
-    """From N_M to K_M: sum over all S that contain M, one lag at a time."""
+    """From N_M to K_M: sum over all S that contain M, one lag at a time.
+
+    >>> superset_sum(torch.tensor([[[0, 2], [1, 1]]])).tolist()
+    [[[1, 3], [1, 1]]]
+    """
     return _superset_transform(counts, sign=1)
 
 
 def superset_difference(
     counts: Any,
 ) -> Shaped[torch.Tensor, "*rows mask vocab"]:
-    """From K_M back to N_M: inclusion-exclusion, the exact inverse of `superset_sum`."""
+    """From K_M back to N_M: inclusion-exclusion, the exact inverse of `superset_sum`.
+
+    >>> superset_difference(torch.tensor([[[1, 3], [1, 1]]])).tolist()
+    [[[0, 2], [1, 1]]]
+    """
     return _superset_transform(counts, sign=-1)
 
 

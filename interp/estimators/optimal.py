@@ -117,7 +117,7 @@ class OptimalParameters(Result):
     def __str__(self) -> str:
         rows = self.table()
         lines = [
-            f"  {name:<12} {value:9.4f} +- {error:.4f}"
+            f"  {name:<12} {value:9.4f} ± {error:.4f}"
             for name, value, error in zip(rows.parameter, rows.estimate, rows.stderr, strict=True)
         ]
         shown = lines if len(lines) <= 6 else [*lines[:2], f"  ... {len(lines) - 5} more", *lines[-3:]]

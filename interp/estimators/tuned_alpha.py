@@ -63,8 +63,8 @@ class AddAlphaFit(Result):
 
     def __str__(self) -> str:
         lines = [
-            f"Best add-alpha at length {self.length}: alpha {self.alpha:.4f} +- {self.stderr:.4f}",
-            f"  KL {self.kl:.4f} +- {self.kl_stderr:.4f} nats, n = {self.n}",
+            f"Best add-alpha at length {self.length}: alpha {self.alpha:.4f} ± {self.stderr:.4f}",
+            f"  KL {self.kl:.4f} ± {self.kl_stderr:.4f} nats, n = {self.n}",
         ]
         return "\n".join([*lines, *self.remarks()])
 

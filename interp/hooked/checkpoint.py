@@ -10,6 +10,7 @@ the new directory is complete on disk before it takes the old one's place, and a
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import shutil
@@ -210,7 +211,14 @@ def _resolve(path: Path) -> Path:
         return _previous(path)
     if path.exists():
         raise CheckpointError(f"{path}: a checkpoint is a directory, this is a file")
-    raise CheckpointError(f"{path}: no such checkpoint")
+    raise CheckpointError(f"{path}: no such checkpoint{_nearest(path)}")
+
+
+def _nearest(path: Path) -> str:
+    """The checkpoint beside it whose name is most like the one given, as the end of a message."""
+    beside = path.parent.glob("*/config.json") if path.parent.is_dir() else ()
+    near = difflib.get_close_matches(path.name, sorted(file.parent.name for file in beside), n=1, cutoff=0.8)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def check_replaceable(target: Path) -> None:

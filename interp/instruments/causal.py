@@ -127,20 +127,20 @@ class CausalTests(NamedRows[CausalEdit]):
     def __str__(self) -> str:
         others = [row for row in self.edits if row.edit not in ("law", "pair_law", "uniform")]
         worst = sorted(others, key=lambda row: -row.loss_change)[:3]
-        lines = [f"Causal tests on {self.n} sequences, loss {self.loss:.4f} +- {self.loss_stderr:.4f} nats"]
+        lines = [f"Causal tests on {self.n} sequences, loss {self.loss:.4f} ± {self.loss_stderr:.4f} nats"]
         if self.beta is not None:
             law = self["law"]
             lines += [
-                f"  attention replaced by the law: loss {law.loss_change:+.5f} +- {law.loss_stderr:.5f}, "
+                f"  attention replaced by the law: loss {law.loss_change:+.5f} ± {law.loss_stderr:.5f}, "
                 f"KL {law.kl:.5f}",
                 f"  the law at shuffled keys: loss {law.control_loss_change:+.5f}, KL {law.control_kl:.5f}",
-                f"  loss recovered {self.loss_recovered:.3f} +- {self.loss_recovered_stderr:.3f}, "
-                f"predictions recovered {self.kl_recovered:.3f} +- {self.kl_recovered_stderr:.3f}",
+                f"  loss recovered {self.loss_recovered:.3f} ± {self.loss_recovered_stderr:.3f}, "
+                f"predictions recovered {self.kl_recovered:.3f} ± {self.kl_recovered_stderr:.3f}",
             ]
         if not math.isnan(self.pair_kl_recovered):
             lines.append(
-                f"  by the law of all lag pairs: loss {self.pair_loss_recovered:.3f} +- "
-                f"{self.pair_loss_recovered_stderr:.3f}, predictions {self.pair_kl_recovered:.3f} +- "
+                f"  by the law of all lag pairs: loss {self.pair_loss_recovered:.3f} ± "
+                f"{self.pair_loss_recovered_stderr:.3f}, predictions {self.pair_kl_recovered:.3f} ± "
                 f"{self.pair_kl_recovered_stderr:.3f}"
             )
         lines.append("  worst edits: " + ", ".join(f"{row.edit} {row.loss_change:+.4f}" for row in worst))

@@ -125,16 +125,16 @@ class DirectPath(Result):
     def __str__(self) -> str:
         lines = [
             f"Without the match head, on {self.n} sequences: {self.verdict}",
-            f"  KL to the truth {self.kl:.4f} +- {self.kl_stderr:.4f} nats; uniform law {self.kl_uniform:.4f}, the "
+            f"  KL to the truth {self.kl:.4f} ± {self.kl_stderr:.4f} nats; uniform law {self.kl_uniform:.4f}, the "
             f"whole model {self.kl_model:.4f}",
-            f"  gain over the uniform law {self.gain:+.4f} +- {self.gain_stderr:.4f}",
+            f"  gain over the uniform law {self.gain:+.4f} ± {self.gain_stderr:.4f}",
         ]
         if not math.isnan(self.r2):
             recent = ", ".join(f"{value:.2f}" for value in self.recent)
             lines += [
                 f"  log-probabilities: R2 {self.r2:.3f} by frequency and recent tokens together, "
                 f"{self.r2_frequency:.3f} and {self.r2_recent:.3f} alone, {self.r2_control:.3f} by another sequence's",
-                f"  weights: frequency {self.frequency:.2f} +- {self.frequency_stderr:.2f}; "
+                f"  weights: frequency {self.frequency:.2f} ± {self.frequency_stderr:.2f}; "
                 f"x_t, x_{{t-1}}, ...: {recent}",
             ]
         return "\n".join([*lines, *self.remarks()])

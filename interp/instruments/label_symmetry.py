@@ -92,12 +92,12 @@ class LabelSymmetry(Result):
         count = f"all {len(self.relabelings)}" if self.exhaustive else f"{len(self.relabelings)} sampled"
         lines = [
             f"Label symmetry on {self.n} sequences, {count} relabelings",
-            f"  KL to the relabeled model {self.kl:.3g} +- {self.stderr:.2g} nats, largest {self.max:.3g}",
+            f"  KL to the relabeled model {self.kl:.3g} ± {self.stderr:.2g} nats, largest {self.max:.3g}",
             f"  worst relabeling {list(self.worst)}: {self.worst_kl:.3g}",
         ]
         if self.other_models:
             lines.append(
-                f"  KL to {self.other_models} other models {self.seeds_kl:.3g} +- {self.seeds_stderr:.2g}; "
+                f"  KL to {self.other_models} other models {self.seeds_kl:.3g} ± {self.seeds_stderr:.2g}; "
                 f"ratio {self.ratio:.3g}"
             )
         return "\n".join([*lines, *self.remarks()])

@@ -132,7 +132,7 @@ class NearestEstimator(NamedRows[EstimatorDistance]):
         lines = [f"Nearest estimators on {self.n} sequences, KL(model || estimator) in nats"]
         for row in self.estimators[:6]:
             needed = f", floored {row.floored:.0%}" if row.floored else ""
-            lines.append(f"  {row.estimator:22} {row.kl:.5f} +- {row.stderr:.5f}{needed}  {_text(row.parameters)}")
+            lines.append(f"  {row.estimator:22} {row.kl:.5f} ± {row.stderr:.5f}{needed}  {_text(row.parameters)}")
         return "\n".join([*lines, *self.remarks()])
 
 

@@ -196,21 +196,21 @@ class SmoothingSource(NamedRows[Switched]):
     def __str__(self) -> str:
         base, bare = self.switched[0], self.switched[-1]
         lines = [
-            f"Sources of smoothing on {self.n} sequences: KL {base.kl:.4f} +- {base.kl_stderr:.4f} nats, "
+            f"Sources of smoothing on {self.n} sequences: KL {base.kl:.4f} ± {base.kl_stderr:.4f} nats, "
             f"{bare.change:+.4f} with all off (floor needed in {bare.floored:.0%})"
         ]
         for part in self.shares:
             if part.applies:
                 alone = self[part.source]
                 lines.append(
-                    f"  {part.source:8} off alone {alone.change:+.4f} +- {alone.change_stderr:.4f}; "
-                    f"part in the whole (Shapley value) {part.contribution:+.4f} +- {part.stderr:.4f}"
+                    f"  {part.source:8} off alone {alone.change:+.4f} ± {alone.change_stderr:.4f}; "
+                    f"part in the whole (Shapley value) {part.contribution:+.4f} ± {part.stderr:.4f}"
                 )
             else:
                 lines.append(f"  {part.source:8} not applicable: {part.reason}")
         if math.isfinite(self.readout_uniform):
             lines.append(
-                f"  the readout mixes in {self.readout_uniform:.4f} +- {self.readout_uniform_stderr:.4f} of the "
+                f"  the readout mixes in {self.readout_uniform:.4f} ± {self.readout_uniform_stderr:.4f} of the "
                 f"uniform law (R2 {self.readout_r2:.3f})"
             )
         return "\n".join([*lines, *self.remarks()])

@@ -172,8 +172,8 @@ class VoteWeight(Result):
         lines.append(level)
         if not math.isnan(self.held):
             lines.append(
-                f"  held at its harmonic mean: KL {self.held:+.5f} +- {self.held_stderr:.5f} nats; from another "
-                f"sequence: {self.shuffled:+.5f} +- {self.shuffled_stderr:.5f}"
+                f"  held at its harmonic mean: KL {self.held:+.5f} ± {self.held_stderr:.5f} nats; from another "
+                f"sequence: {self.shuffled:+.5f} ± {self.shuffled_stderr:.5f}"
             )
         if self.opposed is not None and not math.isnan(self.compared):
             opposed = ", ".join(f"{value:.2f}" for value in self.opposed)

@@ -13,7 +13,46 @@ import pytest
 
 WIDTHS = (1400, 800, 390)
 SCHEMES = ("light", "dark")
+HEIGHT = 900
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+# Lines of text that lie on each other: the boxes of every text that is seen, cut to what the boxes around it show, each
+# without a quarter of its height above and below, because the boxes of neighbouring lines touch.
+OVERLAPS = """(within) => {
+  const shown = (element) => element.checkVisibility({visibilityProperty: true, opacityProperty: true});
+  const window_of = new Map([[document.documentElement, [-1e6, -1e6, 1e6, 1e6]]]);
+  const cut = ([a, b, c, d], [e, f, g, h]) => [Math.max(a, e), Math.max(b, f), Math.min(c, g), Math.min(d, h)];
+  const view = (element) => {
+    if (!window_of.has(element)) {
+      const outer = view(element.parentElement), style = getComputedStyle(element);
+      const box = element.getBoundingClientRect();
+      const clips = style.overflowX !== "visible" || style.overflowY !== "visible";
+      window_of.set(element, clips ? cut(outer, [box.left, box.top, box.right, box.bottom]) : outer);
+    }
+    return window_of.get(element);
+  };
+  const texts = document.createTreeWalker(document.querySelector(within), NodeFilter.SHOW_TEXT);
+  const lines = [], range = document.createRange();
+  for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+    const parent = text.parentElement;
+    if (!text.data.trim() || parent.closest("script, style, svg, math, option") || !shown(parent)) continue;
+    range.selectNodeContents(text);
+    for (const box of range.getClientRects()) {
+      const [left, top, right, bottom] = cut([box.left, box.top, box.right, box.bottom], view(parent));
+      const edge = (bottom - top) / 4;
+      if (right - left > 4 && bottom - top > 4) lines.push({left, right, top: top + edge, bottom: bottom - edge, text});
+    }
+  }
+  lines.sort((one, other) => one.top - other.top);
+  const found = [];
+  lines.forEach((one, place) => {
+    for (let next = place + 1; next < lines.length && lines[next].top < one.bottom - 1; next++) {
+      const other = lines[next];
+      if (other.text !== one.text && Math.min(one.right, other.right) - Math.max(one.left, other.left) > 2)
+        found.push(`${one.text.data.trim().slice(0, 40)} / ${other.text.data.trim().slice(0, 40)}`);
+    }
+  });
+  return found;
+}"""
 
 
 def installed() -> str:
@@ -51,14 +90,23 @@ class Tab:
         """By how many pixels the page is wider than the window."""
         return max(0, int(self.view.evaluate(OVERFLOW)))
 
+    def overlaps(self, within: str = "body") -> list[str]:
+        """Texts that lie on each other, in pairs."""
+        return [str(pair) for pair in self.view.evaluate(OVERLAPS, within)]
+
+    def resize(self, width: int) -> None:
+        """Another width of the window."""
+        self.view.set_viewport_size({"width": width, "height": HEIGHT})
+
     def violations(self) -> list[str]:
         """What axe-core finds wrong: contrast, names, roles, alt texts, headings."""
         import axe_playwright_python
 
         if not self.view.evaluate("'axe' in window"):
             self.view.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
-        # Without `resultTypes` every element that passed is sent here too.
-        found = self.view.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+        # Without `preload`, which would read style sheets again, as no page that was opened from disk may. Without
+        # `resultTypes` every element that passed is sent here too.
+        found = self.view.evaluate("axe.run({preload: false, resultTypes: ['violations']})")["violations"]
         return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}" for one in found]
 
 
@@ -70,7 +118,7 @@ class Browser:
 
     @contextmanager
     def opened(self, address: str, *, width: int = 1400) -> Iterator[Tab]:
-        view = self.chromium.new_page(viewport={"width": width, "height": 900})
+        view = self.chromium.new_page(viewport={"width": width, "height": HEIGHT})
         tab = Tab(view)
         view.goto(address)
         yield tab

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.xdist_group("explorer")
 
 STATES = 50
 TOLERANCE = 1e-6
+COPY_WORDS = re.compile(r"puts ([\d.]+) on its lag (\d+) and ([\d.]+) on BOS")
 VOCAB, ORDER, LENGTH = tiny_zoo.VOCAB, tiny_zoo.ORDER, tiny_zoo.LENGTH
 
 
@@ -140,6 +142,24 @@ def test_models_run_in_the_page_as_they_do_here_on_changed_sequences(chromium, f
     assert len(set(seen)) == 4
 
 
+def test_copy_heads_that_attend_to_bos_are_said_to(chromium, file, rows):
+    """What the page says of them is what the model does; of a construction, whose copies are exact, it says no more."""
+    for row in (row for row in rows if row["config"]["bos"]):
+        model = ip.load(row["checkpoint"]).double()
+        copies = ip.capture(model, torch.tensor([row["sequences"][0]["tokens"]]), copies=True).copy_pattern[0, :, -1]
+        with chromium.opened(address(file, row)) as tab:
+            said = tab.view.inner_text("#copy-words")
+        numbers = [(int(lag), float(own), float(bos)) for own, lag, bos in COPY_WORDS.findall(said)]
+        assert len(numbers) == ORDER
+        for head, (lag, own, bos) in enumerate(numbers):
+            assert own == pytest.approx(copies[head, LENGTH - lag].item(), abs=0.006)
+            assert bos == pytest.approx(copies[head, 0].item(), abs=0.006)
+        assert ("arrows to BOS" in said) == any(bos > own for _, own, bos in numbers)
+        if row["subject"]["family"] == "construction":
+            assert [lag for lag, _, _ in numbers] == list(range(1, ORDER + 1))
+            assert "arrows to BOS" not in said
+
+
 def test_a_link_restores_the_state(chromium, file, rows):
     row = next(row for row in rows if row["subject"]["family"] == "construction")
     with chromium.opened(address(file, row)) as tab:
@@ -177,6 +197,7 @@ def test_nothing_is_fetched_or_overflows_and_axe_finds_no_violation(chromium, fi
     with chromium.opened(file.resolve().as_uri(), width=width) as tab:
         for scheme in tab.in_each_scheme():
             assert tab.overflow() == 0, scheme
+            assert tab.overlaps() == [], scheme
             assert tab.violations() == [], scheme
         assert tab.fetched() == []
         assert tab.complaints == []

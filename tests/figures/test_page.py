@@ -12,7 +12,7 @@ import pytest
 
 from analyses import plan
 from analyses.command import read_entries
-from figures import claims, cli, drawing, page
+from figures import claims, cli, drawing, first_screen, page
 from figures.explorer import page as explorer
 from figures.verdict import WORDS, Check, Verdict, judged
 from tests import tiny_zoo
@@ -87,26 +87,61 @@ def test_claims_open_the_page_and_the_sections_have_every_number(made):
     assert page.REASON in terminal
     for record in records:
         verdict, sentence = record["verdict"], html.escape(claims.claim_of(record).sentence)
-        assert f"<h3>{sentence}</h3>" in head
+        assert f'<a href="#{record["figure"]}">{sentence}</a></h' in head
         assert f"<h3>{sentence}</h3>" in sections
-        assert html.escape(verdict["headline"][1:]) in head
+        assert html.escape((verdict.get("number") or verdict["headline"])[1:]) in head
         assert html.escape(verdict["measured"]) in sections
         assert f"python -m figures {record['figure']}" in sections
         assert verdict["why"] in page.reason(verdict)
-        if verdict["word"] in ("holds where", "does not hold here"):
-            for part in ("required", "found", "condition"):
-                assert html.escape(verdict[part]) in head
-                assert html.escape(verdict[part]) in sections
+        assert html.escape(verdict["condition"]) in head
+        for check in verdict["checks"]:  # met or not
+            for part in ("required", "found"):
+                assert html.escape(check[part]) in head
+                assert html.escape(check[part]) in sections
+    assert any(not check["met"] for record in records for check in record["verdict"]["checks"])
+
+
+def test_the_first_screen_counts_the_claims_and_names_each_of_them_with_its_condition(made):
+    records = [json.loads((made["out"] / "figures" / f"{name}.json").read_text()) for name in ENTRIES]
     mine = [record for record in records if not claims.claim_of(record).ours]
-    assert f"{len(mine)} claims with a picture: {page.tally(mine)}." in head
-    assert sum(map(int, re.findall(r"\d+", page.tally(mine)))) == len(mine)
+    text = (made["out"] / page.FILE).read_text()
+    board = text.partition('<div class="board">')[2].partition("<details>")[0]
+    assert first_screen.answer(mine) in text
+    assert sum(map(int, re.findall(r"\d+", first_screen.answer(mine)))) == 2 * len(
+        mine
+    )  # all, and those with each verdict
+    assert sorted(re.findall(r'href="#(\w+)"', board)) == sorted(record["figure"] for record in mine)
+    for record in mine:
+        assert html.escape(claims.claim_of(record).title) in board
+        assert html.escape(first_screen.conditions_in_words(record["verdict"])) in board
+    assert all(record["label"].startswith("beyond:") for record in records if record not in mine)
+
+
+def test_the_answer_says_how_many_claims_fail():
+    def of(*words):
+        return first_screen.answer([{"verdict": {"word": word}} for word in words])
+
+    assert of("holds", "holds", "holds where") == "Of 3 claims, 2 hold, 1 hold under a condition and none fails."
+    assert of("holds", "does not hold here") == "Of 2 claims, 1 hold and 1 do not hold here."
+
+
+def test_claims_that_hold_under_one_condition_are_listed_under_it():
+    def words(checks, **given):
+        return first_screen.conditions_in_words(vars(judged(checks, measured="0.5", **given)))
+
+    sharp, equal = Check(passed=False, where="T < 64"), Check(passed=False, where="k = 1")
+    assert words({"sharp": sharp, "small": True}) == "where T < 64"
+    assert words({"sharp": sharp, "equal": equal, "small": True}) == "where T < 64 and k = 1"
+    assert words({"equal": False, "small": True}, condition="alpha is 1") == "where alpha is 1"
+    assert words({"sharp": sharp, "equal": False, "small": True}) == ""
+    assert first_screen.conditions_in_words(vars(judged({"small": True}, measured="0.5"))) == ""
 
 
 def test_claims_are_of_figures_and_a_figure_without_one_is_listed_with_the_beginning_of_its_own():
     assert set(claims.CLAIMS) <= set(ENTRIES)
     assert {claim.topic for claim in claims.CLAIMS.values()} <= set(claims.TOPICS)
     record = {"figure": "new", "claim": "Keys vote. They do.", "verdict": {"word": "beyond the paper"}}
-    assert claims.claim_of(record) == claims.Claim(sentence="Keys vote.", topic="other", ours=True)
+    assert claims.claim_of(record) == claims.Claim(sentence="Keys vote.", title="new", topic="other", ours=True)
 
 
 def test_time_is_stated_by_analysis_and_by_question(made):
@@ -168,6 +203,7 @@ def test_page_opens_in_a_browser(chromium, made, width):
         titles = tab.view.eval_on_selector_all("article.figure", "all => all.map(one => one.id)")
         for scheme in tab.in_each_scheme():
             assert tab.overflow() == 0, scheme
+            assert tab.overlaps() == [], scheme
             assert tab.violations() == [], scheme
         assert tab.fetched() == []
         assert tab.complaints == []
@@ -181,13 +217,13 @@ def test_claims_are_filtered_and_tables_are_sorted(chromium, made):
     count = "all => all.filter(one => !one.hidden).length"
     with chromium.opened((made["out"] / page.FILE).resolve().as_uri()) as tab:
         view = tab.view
-        words = view.eval_on_selector_all(".card", "all => all.map(one => one.dataset.verdict)")
+        words = view.eval_on_selector_all(".row", "all => all.map(one => one.dataset.verdict)")
         for word in sorted(set(words)):
             view.select_option("#by-verdict", word)
-            assert view.eval_on_selector_all(".card", count) == words.count(word)
+            assert view.eval_on_selector_all(".row", count) == words.count(word)
             assert view.inner_text("#shown") == f"{words.count(word)} of {len(ENTRIES)} shown"
         view.select_option("#by-verdict", "")
-        assert view.eval_on_selector_all(".card", count) == len(ENTRIES)
+        assert view.eval_on_selector_all(".row", count) == len(ENTRIES)
         column = "all => all.map(one => Number(one.cells[1].textContent))"
         rows = "section[aria-labelledby=tables] tbody tr"
         before = view.eval_on_selector_all(rows, column)
