@@ -1,25 +1,75 @@
-"""python -m tests.fuzz N [--seconds S] [--seed K] [--only NAME]: N cases over all strategies, and a summary line."""
+"""python -m tests.fuzz N [--seconds S] [--seed K] [--only NAME] [--jobs J]: N cases over all rooms, and a summary."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import multiprocessing
 import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import hypothesis
 
-from tests.fuzz import checkpoints, commands, files, library
-from tests.fuzz.room import Finding, Sandbox
-from tests.fuzz.world import build, light
+from tests.fuzz import captures, checkpoints, circuits, commands, files, language, library
+from tests.fuzz.room import Finding, Sandbox, where
+from tests.fuzz.world import build, light, shipped_files
 
-ROOMS: dict[str, ModuleType] = {"commands": commands, "files": files, "checkpoints": checkpoints, "library": library}
-CHUNK = 500  # cases between two looks at the clock
+ROOMS: dict[str, ModuleType] = {
+    "commands": commands,
+    "files": files,
+    "checkpoints": checkpoints,
+    "library": library,
+    "captures": captures,
+    "circuits": circuits,
+    "language": language,
+}
+# Of a hundred cases; a case of `circuits` takes 20 ms, of the others 3 to 10.
+SHARES = {
+    "commands": 15,
+    "files": 15,
+    "checkpoints": 15,
+    "library": 20,
+    "captures": 15,
+    "circuits": 10,
+    "language": 10,
+}
+ROUND = 2000  # cases of all rooms between two looks at the clock
 MOST_SHOWN = 20
+MOST_SHOWN_OF_CASE = 600
+SEEDS_OF_JOB = 1_000_000
+
+
+@dataclass
+class Tally:
+    """How the cases of each room ended, and the findings: how often, and one case of each."""
+
+    ended: dict[str, Counter[str]] = field(default_factory=dict)
+    findings: dict[str, tuple[int, str]] = field(default_factory=dict)
+    seconds: float = 0.0  # of processor time
+
+    def add(self, other: Tally) -> None:
+        """Take in what another process found."""
+        for name, counts in other.ended.items():
+            self.ended.setdefault(name, Counter()).update(counts)
+        for text, (number, case) in other.findings.items():
+            self.found(text, case, number)
+        self.seconds += other.seconds
+
+    def found(self, text: str, case: str, number: int = 1) -> None:
+        """Count a finding; the first case is kept."""
+        before, first = self.findings.get(text, (0, case))
+        self.findings[text] = before + number, first
+
+    @property
+    def total(self) -> int:
+        """All cases."""
+        return sum(counts.total() for counts in self.ended.values())
 
 
 def explore(
@@ -45,53 +95,92 @@ def explore(
         except Finding as finding:
             ended["FOUND"] += 1
             found.append((str(finding), case))
+        except Exception as error:
+            ended["FOUND"] += 1
+            found.append((f"the room itself: {where(error)}", case))
 
     run()
     return ended, found
 
 
+def run_rooms(names: list[str], number: int, seconds: float, seed: int) -> Tally:
+    """The rooms in turn, each its share of a round, until all cases are run or the time is up."""
+    start, worked = time.monotonic(), time.process_time()
+    tally = Tally(ended={name: Counter() for name in names})
+    shares = sum(SHARES[name] for name in names)
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        sandbox = build(Path(folder) / "root")
+        shipped = shipped_files()
+        stack.enter_context(light(sandbox))
+        while tally.total < number and time.monotonic() - start < seconds:
+            left = min(ROUND, number - tally.total)
+            for name in names:
+                share = -(-left * SHARES[name] // shares)
+                counts, found = explore(ROOMS[name], sandbox, number=share, seed=seed)
+                tally.ended[name] += counts
+                try:
+                    sandbox.check(every_byte=True)
+                except Finding as finding:
+                    found.append((str(finding), f"seed {seed}"))
+                if (now := shipped_files()) != shipped:
+                    shipped = now
+                    found.append(("file lost or changed: one that the repository ships", f"seed {seed}"))
+                for text, case in found:
+                    kind, instance = f"{name}: {text}", str(case)[:MOST_SHOWN_OF_CASE]
+                    if kind not in tally.findings:
+                        print(f"  FOUND {kind}\n    {instance}", file=sys.stderr, flush=True)
+                    tally.found(kind, instance)
+                seed += 1
+            tally.seconds = time.process_time() - worked
+            print(
+                f"  {tally.total} cases, {time.monotonic() - start:.0f} s, {tally.seconds:.0f} s of processor time, "
+                f"{len(tally.findings)} kinds of findings",
+                file=sys.stderr,
+                flush=True,
+            )
+    return tally
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Run the rooms in turn, a chunk each, until all cases are run or the time is up."""
+    """Run the rooms, on several processes if asked, and say what was found."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("number", type=int, help="cases in all")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after about so long")
-    parser.add_argument("--seed", type=int, default=0, help="of the first chunk; each chunk adds one")
+    parser.add_argument("--seed", type=int, default=0, help="of the first room of the first round; each adds one")
     parser.add_argument("--only", choices=ROOMS, help="one room alone")
+    parser.add_argument("--jobs", type=int, default=1, help="processes, with seeds of their own (default 1)")
     options = parser.parse_args(argv)
-    rooms = {name: room for name, room in ROOMS.items() if options.only in (None, name)}
-    start, seed = time.monotonic(), options.seed
-    ended = {name: Counter[str]() for name in rooms}
-    findings: dict[str, tuple[int, Any]] = {}
-    with tempfile.TemporaryDirectory() as folder, light():
-        sandbox = build(Path(folder) / "root")
-        while (done := sum(count.total() for count in ended.values())) < options.number:
-            if time.monotonic() - start > options.seconds:
-                break
-            for name, room in rooms.items():
-                share = min(CHUNK, -(-(options.number - done) // len(rooms)))
-                counts, found = explore(room, sandbox, number=share, seed=seed)
-                ended[name] += counts
-                for text, case in found:
-                    findings[f"{name}: {text}"] = (findings.get(f"{name}: {text}", (0, case))[0] + 1, case)
-                seed += 1
-            print(f"  {done} cases, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
-    for name, counts in ended.items():
+    names = [name for name in ROOMS if options.only in (None, name)]
+    start = time.monotonic()
+    each = -(-options.number // options.jobs)
+    parts = [(names, each, options.seconds, options.seed + SEEDS_OF_JOB * job) for job in range(options.jobs)]
+    tally = Tally()
+    if options.jobs == 1:
+        tally.add(run_rooms(*parts[0]))
+    else:
+        with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
+            for part in pool.starmap(run_rooms, parts):
+                tally.add(part)
+    for name, counts in tally.ended.items():
         print(f"{name}: {counts.total()} cases")
         for outcome, number in sorted(counts.items()):
             print(f"  {outcome:<44} {number}")
-    for text, (number, case) in sorted(findings.items(), key=lambda one: -one[1][0])[:MOST_SHOWN]:
-        print(f"FOUND {number} times: {text}\n  for instance {str(case)[:400]!r}")
-    total = sum(count.total() for count in ended.values())
+    for text, (number, case) in sorted(tally.findings.items(), key=lambda one: -one[1][0])[:MOST_SHOWN]:
+        print(f"FOUND {number} times: {text}\n  for instance {case!r}")
     kinds = Counter(
         "hang" if "hang" in text else "file lost" if "file lost" in text else "traceback or wrong result"
-        for text in findings
+        for text in tally.findings
     )
     words = (
         ", ".join(f"{number} kinds of {kind}" for kind, number in kinds.items())
         or "no traceback, no hang, no file lost"
     )
-    print(f"fuzz: {total} cases in {time.monotonic() - start:.0f} s (seed {options.seed}): {words}")
-    return 1 if findings else 0
+    rooms = ", ".join(f"{name} {counts.total()}" for name, counts in tally.ended.items())
+    print(
+        f"fuzz: {tally.total} cases ({rooms}) in {time.monotonic() - start:.0f} s, {tally.seconds:.0f} s of processor "
+        f"time (seed {options.seed}): {words}"
+    )
+    return 1 if tally.findings else 0
 
 
 if __name__ == "__main__":

@@ -34,14 +34,39 @@ def vocabulary() -> dict[str, list[tuple[list[str], list[argparse.Action]]]]:
     return found
 
 
+GOOD_VALUES = {
+    "checkpoints": ("ckpt", "zoo"),
+    "CKPT": ("ckpt", "zoo/one"),
+    "model": ("ckpt", "mine.py:build"),
+    "results": ("results",),
+    "out": ("made", "folder/new", "a/deep/place"),
+    "csv": ("made.csv",),
+    "cache": ("kept",),
+    "spec": ("spec.json",),
+    "study": ("smoke", "study.toml"),
+    "prior": ("hierarchical:5", "independent:1", "hierarchical:5,5"),
+    "format": ("png", "pdf,svg"),
+    "beta": ("2.7,1.2", "1", "1,1"),
+}
+
+
+def good_values(action: argparse.Action) -> list[str]:
+    """Values that the option takes, mostly."""
+    if action.choices:
+        return [str(one) for one in action.choices]
+    return list(GOOD_VALUES.get(action.dest, ("1", "2", "3", "8", "0.5")))
+
+
 @st.composite
 def option(draw: st.DrawFn, action: argparse.Action) -> list[str]:
     """An option with as many values as it takes, mostly."""
     words = [action.option_strings[-1]] if action.option_strings else []
     if action.nargs == 0:
         return words
-    if isinstance(action.type, type) or action.type is None:
-        value = st.one_of(texts(), st.sampled_from([str(one) for one in action.choices or ["x"]]))
+    if draw(st.integers(0, 2)):  # so that most command lines are not refused at once
+        value = st.sampled_from(good_values(action))
+    elif isinstance(action.type, type) or action.type is None:
+        value = texts()
     else:
         value = st.one_of(texts(), st.sampled_from(NUMBER_TEXTS), st.sampled_from(PATHS))
     several = action.nargs in ("+", "*")

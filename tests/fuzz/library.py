@@ -10,6 +10,7 @@ import torch
 from hypothesis import strategies as st
 
 import interp as ip
+from tests.fuzz.found import wrong_result
 from tests.fuzz.room import Sandbox, run_call
 from tests.fuzz.values import mostly, numbers
 
@@ -191,6 +192,51 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, st.SearchStrategy[Any]]
         },
         is_law,
     ),
+    "bayes_predictive to an error": (
+        lambda **given: ip.bayes_predictive(**given).mean,
+        {"tokens": tokens(), "prior": priors(), "draws": mostly(st.just(8)), "error": POSITIVE, "seed": SEED},
+        is_law,
+    ),
+    "predicted_parameters": (
+        ip.predicted_parameters,
+        {"prior": priors(), "length": SMALL, "bos": EVERY, "fitted": EVERY},
+        wrong_result,
+    ),
+    "optimal_parameters": (
+        ip.optimal_parameters,
+        {"prior": priors(), "length": SMALL, "bos": EVERY, "draws": mostly(st.integers(50, 200)), "seed": SEED},
+        wrong_result,
+    ),
+    "tune_add_alpha": (
+        ip.tune_add_alpha,
+        {"prior": priors(), "length": SMALL, "order": ORDER, "draws": mostly(st.integers(20, 50)), "seed": SEED},
+        wrong_result,
+    ),
+    "tune_jelinek_mercer": (
+        ip.tune_jelinek_mercer,
+        {
+            "prior": priors(),
+            "length": SMALL,
+            "order": ORDER,
+            "draws": mostly(st.integers(20, 50)),
+            "seed": SEED,
+            "steps": mostly(st.integers(1, 9)),
+        },
+        wrong_result,
+    ),
+    "construct": (
+        ip.construct,
+        {
+            "order": ORDER,
+            "vocab": VOCAB,
+            "length": SMALL,
+            "beta": BETAS,
+            "kappa": KAPPA,
+            "dtype": st.sampled_from(["float64", "float32", "float16", None, 3]),
+        },
+        anything,
+    ),
+    "cumulative_counts": (ip.cumulative_counts, {"tokens": tokens(), **SIZES}, is_finite),
     "sample hierarchical": (sampled, {"prior": HIERARCHICAL, "kind": st.just("hierarchical"), **DRAWN}, is_law),
     "sample independent": (sampled, {"prior": INDEPENDENT, "kind": st.just("independent"), **DRAWN}, is_law),
     "parse_prior": (
