@@ -224,7 +224,8 @@ def run_request(request: Request) -> Document:
         say(f"{request.analysis}: loading torch and TransformerLens, then {questions[0].words if questions else ''}")
     for question in progress(questions, request.analysis):
         if keeping:
-            key = key_of(question, weights)
+            with bad_options():
+                key = key_of(question, weights)
             found[question] = answers.kept_answer(question, key, cache=cache)
         else:
             found[question] = answers.answer(question, cache=cache, opened=opened)

@@ -199,10 +199,14 @@ def mean_stderr(values: Any, *, clusters: Any | None = None) -> tuple[float, flo
 
 def provenance(*, seed: int | None = None, checkpoint: str | None = None, **more: Any) -> dict[str, Any]:
     """Where a number comes from: seed, checkpoint, versions and the git commit of the working directory's project."""
-    versions = {"python": platform.python_version()}
-    for package in TRACED_PACKAGES:
-        versions[package] = metadata.version(package)
-    return {"seed": seed, "checkpoint": checkpoint, "versions": versions, "commit": git_commit(), **more}
+    return {"seed": seed, "checkpoint": checkpoint, "versions": dict(_versions()), "commit": git_commit(), **more}
+
+
+@functools.cache
+def _versions() -> tuple[tuple[str, str], ...]:
+    """Of Python and the packages behind the numbers; reading them takes a few milliseconds."""
+    installed = [(package, metadata.version(package)) for package in TRACED_PACKAGES]
+    return (("python", platform.python_version()), *installed)
 
 
 @functools.cache

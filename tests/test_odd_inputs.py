@@ -171,6 +171,15 @@ def test_order_weights_that_cancel_are_not_known() -> None:
     assert np.allclose(sums[np.isfinite(sums)], 1.0)
 
 
+def test_early_attention_that_underflowed_has_no_score() -> None:
+    cap = planted(beta=(2.0, 1.0), kappa=None, vocab=3, batch=24, length=12)
+    fit = ip.fit_scores(cap, source="pattern", min_r2=0.0)
+    assert fit.success
+    assert (cap.match_pattern[..., :2] == 0).all()
+    assert np.isnan(fit.early_score).all()
+    assert np.isfinite(ip.fit_scores(cap).early_score).all()
+
+
 def test_scores_that_cannot_be_squared_are_trouble() -> None:
     equations = NormalEquations(columns=1, epsilon=1e-16)
     known = np.ones((2, 3), dtype=bool)
@@ -189,3 +198,27 @@ def test_blocks_of_nothing_are_json() -> None:
     json.dumps(ip.identity_blocks(silent, tokens).record(), allow_nan=False)
     found = ip.identity_blocks(planted_standard(length=8), chains(length=8).tokens).record()
     assert all(value is not None for value in found["scores"]["beta"])
+
+
+# ---- commands
+
+
+def test_a_study_that_finds_no_weights_says_so_in_one_line(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from analyses.cli import main
+
+    with pytest.raises(SystemExit) as end:
+        main(["text_training", "--histories", str(tmp_path), "--cache", str(tmp_path / "kept")])
+    assert end.value.code == 2
+    assert "has no runs with snapshots" in capsys.readouterr().err
+
+
+def test_the_entries_of_a_package_are_read_again_when_a_file_changes(tmp_path: Any) -> None:
+    from analyses.command import read_entries
+
+    file = tmp_path / "one.py"
+    file.write_text('"""First."""\nKIND = "study"\n')
+    assert read_entries(tmp_path, marker="KIND")["one"].summary == "First"
+    file.write_text('"""Another."""\nKIND = "study"\n')
+    assert read_entries(tmp_path, marker="KIND")["one"].summary == "Another"
+    file.write_text("")
+    assert not read_entries(tmp_path, marker="KIND")

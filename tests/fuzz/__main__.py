@@ -29,13 +29,13 @@ ROOMS: dict[str, ModuleType] = {
     "circuits": circuits,
     "language": language,
 }
-# Of a hundred cases; a case of `circuits` takes 20 ms, of the others 3 to 10.
+# Of a hundred cases: those of `captures` and `circuits` take 10 to 20 ms of processor time, the others 2 to 10.
 SHARES = {
-    "commands": 15,
-    "files": 15,
-    "checkpoints": 15,
+    "commands": 10,
+    "files": 20,
+    "checkpoints": 20,
     "library": 20,
-    "captures": 15,
+    "captures": 10,
     "circuits": 10,
     "language": 10,
 }

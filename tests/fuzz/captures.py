@@ -13,7 +13,7 @@ import interp as ip
 from tests.fuzz.found import fingerprint, wrong_result
 from tests.fuzz.room import Finding, Sandbox, run_call
 from tests.fuzz.subjects import CircuitCase, TokensCase, build_circuit, build_model, build_tokens, circuits, tokens
-from tests.fuzz.values import mostly, numbers
+from tests.fuzz.values import mostly, numbers, one_in
 
 EDITS = (
     "-inf scores",
@@ -115,21 +115,21 @@ def closed(ax: Any) -> None:
 def cases(draw: st.DrawFn) -> Case:
     """A case."""
     name = draw(st.sampled_from(sorted(INSTRUMENTS)))
-    if name in SLOW and draw(st.integers(0, 9)):
+    if name in SLOW and not draw(one_in(10)):
         name = "fit_scores"
     return Case(
         instrument=name,
         circuit=draw(circuits()),
         tokens=draw(tokens()),
-        query=draw(QUERIES) if draw(st.integers(0, 3)) == 0 else "last",
-        copies=draw(SWITCH) if draw(st.integers(0, 9)) == 0 else True,
-        edit="" if draw(st.integers(0, 1)) else draw(st.sampled_from(EDITS)),
+        query=draw(QUERIES) if draw(one_in(5)) else "last",
+        copies=draw(SWITCH) if draw(one_in(10)) else True,
+        edit=draw(st.sampled_from(EDITS)) if draw(st.booleans()) else "",
         seed=draw(st.integers(0, 99)),
         options={
             **REQUIRED.get(name, {}),
             **draw(st.fixed_dictionaries({}, optional=INSTRUMENTS[name][1])),
         },
-        drawn=draw(st.integers(0, 39)) == 0,
+        drawn=draw(one_in(100)),
     )
 
 
@@ -213,4 +213,6 @@ def looked_at(found: Any, *, drawn: bool) -> str | None:
         return wrong
     if drawn and hasattr(found, "plot"):
         closed(found.plot())
+    if drawn and hasattr(found, "_repr_html_"):
+        found._repr_html_()
     return None

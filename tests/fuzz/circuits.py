@@ -25,7 +25,7 @@ from tests.fuzz.subjects import (
     place_of,
     tokens,
 )
-from tests.fuzz.values import mostly, numbers
+from tests.fuzz.values import mostly, numbers, one_in
 
 SEED = mostly(st.integers(0, 3))
 FEW = mostly(st.integers(1, 3))
@@ -165,9 +165,9 @@ def cases(draw: st.DrawFn) -> Case:
         instrument=name,
         circuit=circuit,
         tokens=draw(tokens()),
-        law="right" if draw(st.integers(0, 3)) else draw(st.sampled_from(LAWS)),
+        law=draw(st.sampled_from(LAWS)) if draw(one_in(5)) else "right",
         options={**required, **odd},
-        drawn=draw(st.integers(0, 39)) == 0,
+        drawn=draw(one_in(100)),
     )
 
 

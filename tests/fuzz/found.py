@@ -49,7 +49,6 @@ def wrong_result(found: Any) -> str | None:
     name = type(found).__name__
     json.dumps(found.record(), allow_nan=False)
     found.table()
-    found._repr_html_()
     if len(text.splitlines()) > MOST_LINES:
         return f"{name}: a text of {len(text.splitlines())} lines"
     if "\n" in found.message or (not found.success and not found.message):

@@ -15,7 +15,7 @@ import interp as ip
 from tests import tiny_language
 from tests.fuzz.captures import SWITCH, looked_at
 from tests.fuzz.room import Sandbox, run_call
-from tests.fuzz.values import mostly, numbers
+from tests.fuzz.values import mostly, numbers, one_in
 
 Case = tuple[str, dict[str, Any]]
 
@@ -87,7 +87,7 @@ def predicted(*, order: Any, alphabet: Any, fresh: Any, bos: Any) -> torch.Tenso
 
 PROMPTS = {
     "vocab": st.integers(2, 5),
-    "alphabet": st.integers(0, 2).flatmap(lambda die: ALPHABETS if die == 0 else st.sampled_from([WORDS, WORDS[:6]])),
+    "alphabet": one_in(3).flatmap(lambda odd: ALPHABETS if odd else st.sampled_from([WORDS, WORDS[:6]])),
     "fresh": SWITCH,
     "bos": SWITCH,
     "separator": SEPARATOR,
@@ -132,7 +132,7 @@ RARELY = ("predict", "scan_heads")  # they run the model: 30 ms
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     """A function's name and its arguments."""
-    names = [name for name in FUNCTIONS if name not in RARELY or draw(st.integers(0, 3)) == 0]
+    names = [name for name in FUNCTIONS if name not in RARELY or draw(one_in(4))]
     name = draw(st.sampled_from(names))
     return name, draw(st.fixed_dictionaries(FUNCTIONS[name][1]))
 

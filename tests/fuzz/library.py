@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import interp as ip
 from tests.fuzz.found import wrong_result
 from tests.fuzz.room import Sandbox, run_call
-from tests.fuzz.values import mostly, numbers
+from tests.fuzz.values import mostly, numbers, one_in
 
 Case = tuple[str, dict[str, Any]]
 
@@ -24,7 +24,7 @@ def tokens(draw: st.DrawFn) -> Any:
     """Tokens of every kind, good ones more often than not."""
     batch, length = draw(SHAPES)
     array = draw(st.integers(0, 2**16).map(lambda seed: np.random.default_rng(seed).integers(0, 3, (batch, length))))
-    if draw(st.integers(0, 2)):
+    if not draw(one_in(3)):
         return array
     return draw(
         st.sampled_from(
@@ -74,7 +74,7 @@ SEED = mostly(st.integers(0, 3))
 @st.composite
 def priors(draw: st.DrawFn) -> Any:
     """A prior, or a `ValueError` where its numbers are no prior's, or something else."""
-    if draw(st.integers(0, 9)) == 0:
+    if draw(one_in(10)):
         return draw(numbers())
     if draw(st.booleans()):
         return ip.IndependentDirichlet(order=2, vocab=3, alpha=draw(st.sampled_from([0.1, 1.0, 1e-100, 1e100])))

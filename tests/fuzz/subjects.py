@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 import interp as ip
-from tests.fuzz.values import mostly, numbers
+from tests.fuzz.values import mostly, numbers, one_in
 from tests.planted import without_mechanism
 from tests.planted_heads import Plant, plant
 
@@ -103,7 +103,7 @@ def models(*kinds: str) -> st.SearchStrategy[ModelCase]:
         scale=st.sampled_from([0.0, 1e-3, 0.3, 0.3, 1.0, 1.0, 10.0, 1e4]),
         dtype=st.sampled_from(["float64", "float64", "float32"]),
         seed=st.integers(0, 99),
-        damage=st.integers(0, 3).flatmap(lambda die: st.sampled_from(DAMAGES) if die == 0 else st.just("")),
+        damage=one_in(4).flatmap(lambda odd: st.sampled_from(DAMAGES) if odd else st.just("")),
     )
 
 
@@ -113,7 +113,7 @@ def tokens() -> st.SearchStrategy[TokensCase]:
         TokensCase,
         batch=st.sampled_from([24, 24, 24, 12, 10, 11, 40]),
         seed=st.integers(0, 2**16),
-        kind=st.integers(0, 5).flatmap(lambda die: st.just("") if die else st.sampled_from(KINDS_OF_TOKENS)),
+        kind=one_in(6).flatmap(lambda odd: st.sampled_from(KINDS_OF_TOKENS) if odd else st.just("")),
     )
 
 
@@ -186,7 +186,7 @@ ODD_PLACE = {
 def odd_places() -> st.SearchStrategy[dict[str, Any]]:
     """Nothing odd five times in six, else one or two of the arguments that place a circuit."""
     some = st.fixed_dictionaries({}, optional=ODD_PLACE).map(lambda odd: dict(list(odd.items())[:2]))
-    return st.integers(0, 5).flatmap(lambda die: some if die == 0 else st.just({}))
+    return one_in(6).flatmap(lambda odd: some if odd else st.just({}))
 
 
 def circuits(*kinds: str) -> st.SearchStrategy[CircuitCase]:

@@ -144,6 +144,10 @@ def light(sandbox: Sandbox) -> Iterator[None]:
     def trained(*_: Any) -> Any:
         raise models.run.RunError("nothing is trained in the fuzz room")
 
+    def measured(path: Path, name: str) -> dict[str, Any]:
+        texts = {"protocol": "annealed", "target": "law", "init": "", "freeze": "", "bos_vector": "", "copies": "none"}
+        return dict.fromkeys(models.zoo.COLUMNS, 1.0) | texts | {"checkpoint": name, "steps": 10}
+
     def answered(question: Question, *, cache: Any, opened: Any = None) -> Answer:
         if question.checkpoint is None:
             return Answer(rows=[dict(ROW)])
@@ -173,7 +177,7 @@ def light(sandbox: Sandbox) -> Iterator[None]:
             (models.run, "make_trainer", trained),
             (models.sweep, "_run_in_process", lambda *_: None),
             (models.sweep, "_ray", lambda runs, *_: iter(())),
-            (models.zoo, "measure", lambda path, name: dict.fromkeys(models.zoo.COLUMNS, 0.0) | {"checkpoint": name}),
+            (models.zoo, "measure", measured),
             (answers, "answer", answered),
             (cli, "document_of", joined),
             (cli, "run_all", lambda entries, request: Document(analysis="all", rows=[dict(ROW)])),
