@@ -146,7 +146,7 @@ def light(sandbox: Sandbox) -> Iterator[None]:
 
     def measured(path: Path, name: str) -> dict[str, Any]:
         texts = {"protocol": "annealed", "target": "law", "init": "", "freeze": "", "bos_vector": "", "copies": "none"}
-        return dict.fromkeys(models.zoo.COLUMNS, 1.0) | texts | {"checkpoint": name, "steps": 10}
+        return dict.fromkeys(models.zoo.COLUMNS, 1.0) | texts | {"checkpoint": name, "steps": 10, "change": None}
 
     def answered(question: Question, *, cache: Any, opened: Any = None) -> Answer:
         if question.checkpoint is None:
