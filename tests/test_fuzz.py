@@ -15,9 +15,9 @@ import pytest
 import torch
 
 import interp as ip
-from tests.fuzz.__main__ import ROOMS, explore
 from tests.fuzz.found import ESTIMATES, fingerprint, wrong_result
 from tests.fuzz.room import Finding, Sandbox, run_call, run_command
+from tests.fuzz.rooms import ROOMS, explore
 from tests.fuzz.world import build, light, shipped_files
 
 CASES = {
