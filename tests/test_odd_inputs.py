@@ -222,3 +222,18 @@ def test_the_entries_of_a_package_are_read_again_when_a_file_changes(tmp_path: A
     assert read_entries(tmp_path, marker="KIND")["one"].summary == "Another"
     file.write_text("")
     assert not read_entries(tmp_path, marker="KIND")
+
+
+def test_a_result_whose_subject_names_no_family_is_of_no_analytic_one() -> None:
+    from figures.rows import analytic
+
+    assert not analytic({"prior": "independent"})
+    assert not analytic({"family": ["construction"]})
+    assert analytic({"family": "construction"})
+
+
+def test_blocks_need_a_query_with_two_candidates() -> None:
+    plain = random_model(order=1, vocab=3, length=8, bos=False, family="standard", scale=0.5, seed=0)
+    tokens = torch.randint(3, (24, 8), generator=torch.Generator().manual_seed(0))
+    refused(lambda: ip.identity_blocks(plain, tokens, query=[1]), "no query has two candidate keys")
+    assert ip.identity_blocks(plain, tokens, query=[2, 7]).n
