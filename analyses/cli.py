@@ -225,7 +225,8 @@ def run_request(request: Request) -> Document:
     say_loading(f"torch and TransformerLens for {questions[0].words if questions else request.analysis}")
     for question in progress(questions, request.analysis):
         if keeping:
-            key = key_of(question, weights)
+            with bad_options():
+                key = key_of(question, weights)
             found[question] = answers.kept_answer(question, key, cache=cache)
         else:
             found[question] = answers.answer(question, cache=cache, opened=opened)

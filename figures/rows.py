@@ -70,7 +70,8 @@ def with_main(rows: Iterable[Row], protocol: str) -> list[Row]:
 
 def analytic(subject: Mapping[str, Any]) -> bool:
     """Whether it is of a family whose weights are written, not found."""
-    return subject["family"] in FAMILIES and FAMILIES[subject["family"]].analytic
+    family = subject.get("family")  # a result may come from elsewhere
+    return isinstance(family, str) and family in FAMILIES and FAMILIES[family].analytic
 
 
 def protocol_note(results: Mapping[str, Sequence[Row]]) -> str:

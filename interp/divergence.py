@@ -87,7 +87,6 @@ def kl_divergence(
     >>> print(kl_divergence(truth, torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)))
     KL 3.1073 ± 3.1073 nats over 2 sequences, floor 1e-06 needed in 50.0%
     """
-    floor = check_positive(floor, name="floor")
     truth, prediction = as_laws(truth, name="truth"), as_laws(prediction, name="prediction")
     if truth.shape != prediction.shape or truth.ndim < 2:
         raise ValueError(
@@ -96,10 +95,9 @@ def kl_divergence(
         )
     if truth.numel() == 0:
         raise ValueError(f"truth and prediction hold no law: shape {list(truth.shape)}")
-    if floor * truth.shape[-1] >= 1:
-        raise ValueError(f"floor must be far below 1/|V| = {1 / truth.shape[-1]:.3g}, got {floor}")
-    _check_laws(truth, name="truth")
-    _check_laws(prediction, name="prediction")
+    floor = check_floor(floor, vocab=truth.shape[-1])
+    check_laws(truth, name="truth")
+    check_laws(prediction, name="prediction")
     truth, prediction = truth.double(), prediction.double()
     short = (prediction < floor) & (truth > 0)
     needed = short.any(-1)
@@ -128,7 +126,16 @@ def as_laws(laws: Any, *, name: str) -> Float[torch.Tensor, "*rows vocab"]:
     return given if given.is_floating_point() else given.double()
 
 
-def _check_laws(laws: torch.Tensor, *, name: str) -> None:
+def check_floor(floor: Number, *, vocab: int) -> float:
+    """The least probability of a law over so many symbols."""
+    number = check_positive(floor, name="floor")
+    if number * vocab >= 1:
+        raise ValueError(f"floor must be far below 1/|V| = {1 / vocab:.3g}, got {number:g}")
+    return number
+
+
+def check_laws(laws: torch.Tensor, *, name: str) -> None:
+    """Refuse what is no law."""
     if not torch.isfinite(laws).all() or (laws < 0).any():
         raise ValueError(f"{name} must hold probabilities, but has a negative or non-finite entry")
     worst = float((laws.detach().double().sum(-1) - 1).abs().max())

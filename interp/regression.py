@@ -26,6 +26,7 @@ RANK_TOLERANCE = 1e-9  # eigenvalues of the correlation matrix below this count 
 SPLINE_TERMS = 8  # cubic B-splines in log(1 + distance): finest near the query, where trained biases bend most
 ROUNDING = 8  # units in the last place that a forward pass may lose
 SUM_ROUNDING = 1e-12  # relative, of the normal equations
+TOO_LARGE = 1e100  # a score; sums of squares must not overflow
 
 
 def centred(
@@ -93,12 +94,14 @@ class NormalEquations:
     @property
     def noise(self) -> float:
         """Sums of squares below this are rounding."""
-        return self.n * self.resolution**2
+        return self.n * self.resolution * self.resolution  # a product is inf where a power would raise
 
     def trouble(self) -> str | None:
         """Why there is nothing to regress, or None."""
         if self.not_finite:
             return f"{self.not_finite} scores of candidate keys are not finite"
+        if not self.largest < TOO_LARGE:
+            return f"the scores reach {self.largest:.1g}: too large to be squared and summed"
         if self.total <= self.noise:
             return "the scores do not vary over the candidate keys of a query"
         return None

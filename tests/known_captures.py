@@ -115,7 +115,10 @@ def everywhere(*, beta: Sequence[float], vocab: int, length: int, batch: int, qu
 def with_scores(cap: Capture, scores: torch.Tensor, *, tokens: torch.Tensor | None = None) -> Capture:
     """The capture as a model with these match scores would give it."""
     tokens = cap.tokens if tokens is None else tokens
-    return replace(cap, tokens=tokens, match_scores=scores, match_pattern=torch.softmax(scores, dim=-1))
+    copied = cap.copy_pattern[: len(tokens)]
+    return replace(
+        cap, tokens=tokens, copy_pattern=copied, match_scores=scores, match_pattern=torch.softmax(scores, dim=-1)
+    )
 
 
 def noisy(cap: Capture, *, scale: float, seed: int) -> Capture:

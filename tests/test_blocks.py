@@ -258,7 +258,7 @@ def test_result() -> None:
         (lambda: identity_blocks(planted_standard(), routes=["weights"]), "needs a construction or disentangled model"),
         (lambda: identity_blocks(trained_like(), routes=["wishes"]), "a route must be one of weights, scores, circuit"),
         (lambda: identity_blocks(trained_like(), routes=[]), "at least one route"),
-        (lambda: identity_blocks(trained_like(), draws=0), "draws must be at least 1"),
+        (lambda: identity_blocks(trained_like(), draws=0), "draws must be an integer >= 1"),
         (lambda: identity_blocks(trained_like(), [[0, 1, 2]]), "a query needs two candidates"),
         (lambda: identity_blocks(trained_like(), [[0, 1, 9, 2, 3]]), "token 9 is outside the vocabulary"),
         (lambda: identity_blocks(planted_foreign()), "does not say where its circuit sits"),

@@ -85,7 +85,7 @@ def test_verdicts():
     assert on_bos.bos_mass[0] == pytest.approx(1.0, abs=1e-3)
     strict = heads_of(copying_model([{1: 4.0}, {2: 4.0}]), copies=0.99)
     assert strict.verdict == ("mixed", "mixed")
-    with pytest.raises(ValueError, match=r"copies must be a share in \(0, 1\], got 1.5"):
+    with pytest.raises(ValueError, match=r"copies must be at most 1, got 1.5"):
         heads_of(copying_model([{1: 4.0}]), copies=1.5)
 
 

@@ -1,19 +1,34 @@
-"""A few hundred cases of each kind from the fuzz room; `make fuzz FUZZ=100000` runs as many as asked."""
+"""Some dozens of cases from each room of the fuzz room; `make fuzz FUZZ=100000` runs as many as asked."""
 
 from __future__ import annotations
 
+import math
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import pandas as pd
 import pytest
+import torch
 
-from tests.fuzz.__main__ import ROOMS, explore
+import interp as ip
+from tests.fuzz.found import ESTIMATES, fingerprint, wrong_result
 from tests.fuzz.room import Finding, Sandbox, run_call, run_command
-from tests.fuzz.world import build, light
+from tests.fuzz.rooms import ROOMS, explore
+from tests.fuzz.world import build, light, shipped_files
 
-CASES = {"commands": 150, "files": 150, "checkpoints": 80, "library": 300}
+CASES = {
+    "commands": 100,
+    "files": 100,
+    "checkpoints": 60,
+    "library": 150,
+    "captures": 80,
+    "circuits": 60,
+    "language": 40,
+}
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +39,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
 @pytest.mark.parametrize("name", ROOMS)
 def test_nothing_crashes_hangs_or_loses_a_file(name: str, sandbox: Sandbox) -> None:
     room: ModuleType = ROOMS[name]
-    with light():
+    with light(sandbox):
         ended, findings = explore(room, sandbox, number=CASES[name], seed=1)
     assert not findings, findings[0]
     assert sum(ended.values()) >= CASES[name] // 2  # a strategy may be exhausted, but not at once
@@ -77,16 +92,107 @@ def test_lost_and_changed_files_are_found_and_new_ones_removed(tmp_path: Path) -
     (root / "new/file").write_text("2")
     box.check()
     assert not (root / "new").exists()
-    for change in (lambda: (root / "mine").unlink(), lambda: (root / "mine").write_text("other")):
+    for change in (
+        lambda: (root / "mine").unlink(),
+        lambda: (root / "mine").write_text("other"),
+        lambda: [(root / "mine").unlink(), (root / "mine").mkdir()],
+    ):
         change()
         with pytest.raises(Finding, match="file lost or changed: mine"):
             box.check()
         assert (root / "mine").read_text() == "1"
 
 
-def test_a_result_that_is_no_law_is_found() -> None:
-    import torch
+def test_links_belong_to_the_user_and_a_change_without_a_trace_is_found(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "mine").write_text("1")
+    (root / "link").symlink_to("mine")
+    box = Sandbox(root)
+    box.remember()
+    box.check()
+    assert (root / "link").is_symlink()
+    (root / "link").unlink()
+    with pytest.raises(Finding, match="file lost or changed: link"):
+        box.check()
+    assert (root / "link").readlink() == Path("mine")
+    content = b"2"
+    box.kept = {name: (state, content) for name, (state, _) in box.kept.items()}  # as if the file system were blind
+    box.check()
+    with pytest.raises(Finding, match="file lost or changed: mine"):
+        box.check(every_byte=True)
 
+
+def test_the_rooms_leave_alone_what_the_repository_ships(sandbox: Sandbox) -> None:
+    """`models zoo --write` writes beside the checkpoints that it looks at, unless told the shipped ones."""
+    from models.__main__ import main
+
+    before = shipped_files()
+    with light(sandbox):
+        assert run_command(main, ["zoo", "--write"], sandbox) == "ok"
+        assert (sandbox.work / "zoo/README.md").is_file()
+        assert not (sandbox.work / "zoo/one/README.md").exists()
+        assert run_command(main, ["sweep", "smoke"], sandbox) in ("ok", "failed", "refused")
+    sandbox.check()
+    assert shipped_files() == before
+    assert len(before) > 100  # or nothing was looked at
+
+
+@dataclass(frozen=True, kw_only=True)
+class Odd(ip.Result):
+    """A result with the faults that the rooms look for."""
+
+    value: float = 1.0
+    stderr: float = 0.1
+    bos: float = 0.5
+
+    def table(self) -> pd.DataFrame:
+        return pd.DataFrame([{"value": self.value}])
+
+
+@pytest.mark.parametrize(
+    ("result", "wrong"),
+    [
+        (Odd(), None),
+        (Odd(success=False, message="too few", value=math.inf), None),
+        (Odd(success=False), "with the message ''"),
+        (Odd(message="two\nlines"), "with the message"),
+        (Odd(value=math.inf), "value is infinite"),
+        (Odd(stderr=-1.0), "stderr is negative"),
+        (Odd(bos=1.5), "bos is no share"),
+        (torch.tensor([math.nan]), "not finite"),
+        (ip.kl_divergence([[0.5, 0.5]] * 2, [[0.5, 0.5]] * 2), None),
+    ],
+)
+def test_a_result_that_says_nothing_of_its_fault_is_found(result: Any, wrong: str | None) -> None:
+    found = wrong_result(result)
+    assert found is None if wrong is None else wrong in str(found)
+
+
+def test_success_with_an_estimate_that_is_not_finite_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ESTIMATES, "Odd", ("value",))
+    assert wrong_result(Odd(value=math.nan)) == "Odd: success, but value is not finite"
+    assert wrong_result(Odd()) is None
+
+
+def test_an_input_changed_in_place_is_found() -> None:
+    model = ip.construct(order=1, vocab=2, length=4, beta=(1.0,))
+    tokens = torch.tensor([[0, 1, 1, 0]])
+    cap = ip.capture(model, tokens)
+    for value, array in (
+        (model, model.embed.W_E),
+        (tokens, tokens),
+        (cap, cap.match_scores),
+        ({"x": [tokens]}, tokens),
+    ):
+        before = fingerprint(value)
+        assert fingerprint(value) == before
+        with torch.no_grad():
+            array.view(-1)[0] += 1
+        assert fingerprint(value) != before
+
+
+def test_a_result_that_is_no_law_is_found() -> None:
     from tests.fuzz.library import is_law
 
     def two_lines() -> None:

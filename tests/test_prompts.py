@@ -146,15 +146,15 @@ def test_natural_text_is_cut_into_windows() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ip.repeated_tokens(tokenizer(), batch=0, length=4), "give batch and length >= 1, copies >= 2, got 0"),
-        (lambda: ip.repeated_tokens(tokenizer(), batch=2, length=4, copies=1), "copies >= 2"),
-        (lambda: ip.repeated_tokens(tokenizer(), batch=2, length=4, share=0.0), "share must lie in"),
+        (lambda: ip.repeated_tokens(tokenizer(), batch=0, length=4), "batch must be an integer >= 1, got 0"),
+        (lambda: ip.repeated_tokens(tokenizer(), batch=2, length=4, copies=1), "copies must be an integer >= 2"),
+        (lambda: ip.repeated_tokens(tokenizer(), batch=2, length=4, share=0.0), "share must be a finite number > 0"),
         (
             lambda: ip.repeated_tokens(tokenizer(), batch=2, length=4000),
             "length must be at most 142, the tokens",
         ),
         (lambda: ip.natural_text(tokenizer(), batch=2, length=9, text=" red"), "2 windows of 9 tokens were asked for"),
-        (lambda: ip.natural_text(tokenizer(), batch=0, length=9), "give batch and length >= 1"),
+        (lambda: ip.natural_text(tokenizer(), batch=0, length=9), "batch must be an integer >= 1"),
     ],
 )
 def test_bad_sizes_are_refused(call: Any, message: str) -> None:

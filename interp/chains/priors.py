@@ -124,7 +124,7 @@ class Prior(ABC):
             tokens, next_law = self._sample_collapsed(batch, length, rng)
             kernel = None
         else:
-            raise ValueError(f"method must be 'explicit' or 'collapsed', got {method!r}")
+            raise ValueError(f"method must be 'explicit' or 'collapsed', got {shown(method)}")
         return ChainBatch(
             tokens=torch.from_numpy(tokens),
             next_law=torch.from_numpy(next_law),
@@ -255,7 +255,7 @@ class HierarchicalDirichlet(Prior):
     def __post_init__(self) -> None:
         _keep_plain(self, order=check_order(self.order), vocab=check_vocab(self.vocab))
         if isinstance(self.eta, (str, bytes)) or not hasattr(self.eta, "__len__"):
-            raise ValueError(f"eta must list one number per level 1..{self.order}, got {self.eta!r}")
+            raise ValueError(f"eta must list one number per level 1..{self.order}, got {shown(self.eta)}")
         eta = tuple(self.eta)
         if len(eta) != self.order:
             raise ValueError(f"eta must list one number per level 1..{self.order}, got {len(eta)}: {list(eta)}")

@@ -18,17 +18,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import torch
 from jaxtyping import Float, Int64
 
+from interp.arguments import Whole, is_whole, real_array, shown
 from interp.circuit.circuit import Circuit, Head, as_circuit, head_name
 from interp.circuit.queries import query_positions, untrained_note
 from interp.circuit.runner import Hook, observe
 from interp.estimators.counts import match_masks
-from interp.notation import Tokens, key_kinds, kind_masses
+from interp.notation import Tokens, check_order, check_vocab, key_kinds, kind_masses
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Query: TypeAlias = Literal["last", "all", "trained"] | Sequence[int]
 
+ATTENTION_ROUNDING = 0.05  # of a sum over thousands of keys in bfloat16
 COPY_BYTES = 256 << 20  # copy patterns kept in a capture
 MATCH_BYTES = 256 << 20  # match attention kept in a capture; twice that while it is put together
 
@@ -65,6 +67,30 @@ class Capture:
     checkpoint: str | None = None
     note: str = ""
 
+    def __post_init__(self) -> None:
+        """Refuse arrays that do not belong together; whether their numbers make sense is for the instruments."""
+        check_order(self.order)
+        vocab = check_vocab(self.vocab)
+        if self.tokens.ndim != 2 or not self.tokens.numel():
+            raise ValueError(f"a capture needs tokens of shape [batch, length], got {list(self.tokens.shape)}")
+        low, high = int(self.tokens.min()), int(self.tokens.max())
+        if low < 0 or high >= vocab:
+            raise ValueError(f"token {low if low < 0 else high} is outside the capture's vocabulary 0..{vocab - 1}")
+        (batch, length), shape = self.tokens.shape, tuple(self.match_pattern.shape)
+        keys = length + bool(self.bos)
+        if len(shape) != 4 or shape != (batch, max(1, shape[1]), max(1, len(self.queries)), keys):
+            raise ValueError(
+                f"match_pattern must have shape [{batch}, match >= 1, {max(1, len(self.queries))}, {keys}], one row "
+                f"for each sequence, match head, query and key, got {list(shape)}"
+            )
+        if tuple(self.match_scores.shape) != shape:
+            raise ValueError(f"match_scores must have the shape {list(shape)} of match_pattern")
+        if int(self.queries.min()) < 0 or int(self.queries.max()) >= keys:
+            raise ValueError(f"queries must be keys 0..{keys - 1}, got {shown(self.queries.tolist())}")
+        copied = tuple(self.copy_pattern.shape)
+        if len(copied) != 4 or copied[0] > batch or (copied[0] and copied[2:] != (keys, keys)):
+            raise ValueError(f"copy_pattern must have shape [<= {batch}, head, {keys}, {keys}], got {list(copied)}")
+
     @property
     def has_sink(self) -> bool:
         """Whether key 0, BOS or the first token in its place, has the score kappa in the law."""
@@ -75,11 +101,11 @@ class Capture:
         """The tokens that `copy_pattern` belongs to."""
         return self.tokens[: self.copy_pattern.shape[0]]
 
-    def match_head(self, index: int) -> Capture:
+    def match_head(self, index: Whole) -> Capture:
         """The capture of one match head alone; -1 is the last."""
         heads = int(self.match_pattern.shape[1])
-        if not -heads <= index < heads:
-            raise ValueError(f"match_head({index}), but the capture has match heads 0..{heads - 1}")
+        if not is_whole(index) or not -heads <= index < heads:
+            raise ValueError(f"match_head({shown(index)}), but the capture has match heads 0..{heads - 1}")
         one = slice(index % heads, index % heads + 1)
         return replace(
             self,
@@ -94,7 +120,7 @@ class Capture:
         Its scores are the logarithm of the mean attention.
         """
         heads = int(self.match_pattern.shape[1])
-        given = torch.ones(heads) if weights is None else torch.as_tensor(weights)
+        given = torch.ones(heads) if weights is None else torch.from_numpy(real_array(weights, name="weights"))
         if given.shape != (heads,) or not torch.isfinite(given).all() or (given < 0).any() or not given.sum() > 0:
             raise ValueError(f"weights must be {heads} numbers >= 0, not all of them 0, got {given.tolist()}")
         share = (given / given.sum()).to(self.match_pattern)
@@ -110,9 +136,13 @@ class Capture:
         from interp.plotting import heading, induction_bars, legend_beside, overlap_handles, panel, visible_masses
 
         batch, heads, queries, _ = self.match_pattern.shape
-        for name, index, size in (("sequence", sequence, batch), ("query", query, queries), ("head", head or 0, heads)):
-            if not -size <= index < size:
-                raise ValueError(f"{name}={index}, but the capture has {size}")
+        for name, index, size in (
+            ("sequence", sequence, batch),
+            ("query", query, queries),
+            ("head", 0 if head is None else head, heads),
+        ):
+            if not is_whole(index) or not -size <= index < size:
+                raise ValueError(f"{name}={shown(index)}, but the capture has {size}")
         last, bos = int(self.queries[query]), int(self.bos)
         seen = self.tokens[sequence, : last + 1 - bos]
         drawn = slice(None) if head is None else [head]
@@ -143,6 +173,14 @@ class Capture:
         )
 
     __repr__ = __str__
+
+
+def check_attention(pattern: Float[torch.Tensor, "... key"], *, of: str) -> None:
+    """Refuse what is no attention: its numbers must be shares of the keys. Models of 16 bits round a lot."""
+    if not torch.isfinite(pattern).all():
+        raise ValueError(f"the {of} attention is not finite: the model's weights are too large for its precision")
+    if (pattern < 0).any() or float((pattern.double().sum(-1) - 1).abs().max()) > ATTENTION_ROUNDING:
+        raise ValueError(f"the {of} attention must be numbers >= 0 that sum to 1 over the keys")
 
 
 def capture(
@@ -212,7 +250,7 @@ class _Kept:
         per_sequence = 2 * 8 * len(self.matching) * len(queries) * self.keys
         if per_sequence * batch > MATCH_BYTES:
             raise ValueError(
-                f"query={asked!r} on {batch} sequences would keep {per_sequence * batch >> 20} MiB of attention; "
+                f"query={shown(asked)} on {batch} sequences would keep {per_sequence * batch >> 20} MiB of attention; "
                 f"use at most {max(1, MATCH_BYTES // per_sequence)} sequences"
                 + (", or query='last'" if isinstance(asked, str) else "")
             )

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
-from interp.arguments import is_whole
+from interp.arguments import is_whole, shown
 from interp.hooked.transformer import InductionTransformer
 from interp.notation import Tokens, as_tokens, check_order, check_vocab
 
@@ -92,7 +92,8 @@ class Circuit:
             copies = list(copy_heads) if isinstance(copy_heads, Iterable) else copy_heads
             if not isinstance(copies, list) or len(copies) != self.order:
                 raise ValueError(
-                    f"copy_heads must list one (layer, head) or None for each lag 1..{self.order}, got {copy_heads!r}"
+                    f"copy_heads must list one (layer, head) or None for each lag 1..{self.order}, "
+                    f"got {shown(copy_heads)}"
                 )
         self.copy_heads: tuple[Head | None, ...] = tuple(
             None if place is None else _head(model, place, name="copy_heads") for place in copies
@@ -101,7 +102,7 @@ class Circuit:
         if match_heads is None:
             matches = [(1, 0)] if own is not None else []
         elif not isinstance(match_heads, Iterable):
-            raise ValueError(f"match_heads must list (layer, head) pairs, got {match_heads!r}")
+            raise ValueError(f"match_heads must list (layer, head) pairs, got {shown(match_heads)}")
         self.match_heads: tuple[Head, ...] = _distinct(
             tuple(_head(model, place, name="match_heads") for place in matches)
         )
@@ -120,13 +121,13 @@ class Circuit:
         places = (0 if copy_layer is None else copy_layer, 1 if match_layer is None else match_layer)
         for name, layer in zip(("copy_layer", "match_layer"), places, strict=True):
             if not is_whole(layer):
-                raise ValueError(f"{name} must be an integer, got {layer!r}")
+                raise ValueError(f"{name} must be an integer, got {shown(layer)}")
             if not 0 <= layer < len(model.blocks):
                 raise ValueError(f"{name}={layer}, but the model has layers 0..{len(model.blocks) - 1}")
         head = 0 if match_head is None else match_head
         if not is_whole(head):
             raise ValueError(
-                f"match_head must be an integer, got {head!r}; match_heads=((layer, head), ...) names several"
+                f"match_head must be an integer, got {shown(head)}; match_heads=((layer, head), ...) names several"
             )
         heads = heads_of(model, int(places[1]))
         if not 0 <= head < heads:
@@ -292,7 +293,7 @@ def _head(model: Any, place: Any, *, name: str) -> Head:
     if isinstance(place, np.ndarray):
         place = place.tolist()
     if not isinstance(place, (tuple, list)) or len(place) != 2 or not all(map(is_whole, place)):
-        raise ValueError(f"{name} must list (layer, head) pairs, such as ((2, 1),), got {place!r} for one of them")
+        raise ValueError(f"{name} must list (layer, head) pairs, such as ((2, 1),), got {shown(place)} for one of them")
     layer, head = int(place[0]), int(place[1])
     if not 0 <= layer < len(model.blocks):
         raise ValueError(f"{name}: layer {layer}, but the model has layers 0..{len(model.blocks) - 1}")
@@ -337,7 +338,9 @@ def _bos_of(model: Any, bos: Any, *, vocab: int) -> int | None:
     if bos is None or bos is False:
         return None
     if bos is not True and not is_whole(bos):
-        raise ValueError(f"bos must be the id of the BOS token, True (for id = vocab), 'first' or None, got {bos!r}")
+        raise ValueError(
+            f"bos must be the id of the BOS token, True (for id = vocab), 'first' or None, got {shown(bos)}"
+        )
     known = vocab if bos is True else int(bos)
     if not 0 <= known < model.cfg.d_vocab:
         raise ValueError(f"BOS id {known} is outside the model's input vocabulary 0..{model.cfg.d_vocab - 1}")
@@ -349,7 +352,7 @@ def _symbols_of(model: Any, symbols: Any, *, vocab: int, bos: int | None) -> Int
         return None
     ids = np.asarray(symbols.detach().cpu() if hasattr(symbols, "detach") else symbols)
     if ids.ndim not in (1, 2) or ids.shape[-1] != vocab or not np.issubdtype(ids.dtype, np.integer):
-        raise ValueError(f"symbols must list one id for each of the {vocab} symbols, got {symbols!r}")
+        raise ValueError(f"symbols must list one id for each of the {vocab} symbols, got {shown(symbols)}")
     for row in ids.reshape(-1, vocab).tolist():
         if len(set(row)) < vocab:
             raise ValueError(f"symbols must be different ids, got {row}")

@@ -14,7 +14,9 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
 
+from interp.arguments import real_array, shown
 from interp.circuit.circuit import Circuit
+from interp.divergence import as_laws, check_laws
 from interp.estimators.counts import NOT_A_CANDIDATE, match_masks
 from interp.notation import as_beta, as_kappa, mask_bits
 
@@ -118,7 +120,7 @@ def check_parameters(circuit: Circuit, *, beta: Any, kappa: Any) -> tuple[Float[
     if circuit.has_sink and pseudo is None:
         raise ValueError("this model has a BOS token: give kappa, its score relative to an empty match")
     if not circuit.has_sink and pseudo is not None:
-        raise ValueError(f"this model has no BOS token: expected kappa=None, got {kappa!r}")
+        raise ValueError(f"this model has no BOS token: expected kappa=None, got {shown(kappa)}")
     return weights, pseudo
 
 
@@ -127,9 +129,10 @@ def check_parameters_by_head(
 ) -> list[tuple[Float[np.ndarray, " lag"], float | None]]:
     """The law of each match head: beta is one number per lag for all heads, or a row for each head; so is kappa."""
     heads = len(circuit.match_heads)
-    table = np.asarray(beta.detach().cpu() if hasattr(beta, "detach") else beta, dtype=np.float64)
+    table = real_array(beta, name="beta")
     betas = [table] * heads if table.ndim != 2 else list(table)
-    kappas = [kappa] * heads if kappa is None or np.ndim(kappa) == 0 else list(kappa)
+    several = isinstance(kappa, (list, tuple)) or getattr(kappa, "ndim", 0) > 0
+    kappas = list(kappa) if several else [kappa] * heads
     for name, rows in (("beta", betas), ("kappa", kappas)):
         if len(rows) != heads:
             raise ValueError(f"{name} has {len(rows)} rows, but the circuit has {heads} match heads")
@@ -137,10 +140,12 @@ def check_parameters_by_head(
 
 
 def check_next_law(
-    next_law: torch.Tensor, tokens: Int64[torch.Tensor, "batch length"], *, vocab: int
+    next_law: Any, tokens: Int64[torch.Tensor, "batch length"], *, vocab: int
 ) -> Float[torch.Tensor, "batch vocab"]:
     """The true laws of these sequences' next tokens, in float64."""
     expected = (tokens.shape[0], vocab)
-    if tuple(next_law.shape) != expected:
-        raise ValueError(f"next_law must have shape {list(expected)}, got {list(next_law.shape)}")
-    return next_law.cpu().double()
+    given = as_laws(next_law, name="next_law")
+    if tuple(given.shape) != expected:
+        raise ValueError(f"next_law must have shape {list(expected)}, got {list(given.shape)}")
+    check_laws(given, name="next_law")
+    return given.detach().cpu().double()

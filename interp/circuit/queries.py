@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from jaxtyping import Int64
 
-from interp.arguments import is_whole
+from interp.arguments import is_whole, plain_array, shown
 from interp.circuit.circuit import Circuit
 from interp.hooked.transformer import InductionTransformer
 
@@ -24,16 +24,17 @@ def query_positions(query: Any, circuit: Circuit, length: int) -> Int64[torch.Te
     bos = int(circuit.has_bos)
     if isinstance(query, str):
         if query not in ("last", "all", "trained"):
-            raise ValueError(f"query must be {NAMES}, got {query!r}")
+            raise ValueError(f"query must be {NAMES}, got {shown(query)}")
         every = torch.arange(length + bos)
         if query == "all":
             return every
         if query == "last" or isinstance(circuit.model, InductionTransformer):
             return every[-1:]
         return every[: len(every) - int(last_is_untrained(circuit, length))]
-    asked = [] if not isinstance(query, Iterable) else list(query)
-    if not isinstance(query, Iterable) or not all(is_whole(t) for t in asked):
-        raise ValueError(f"query must be {NAMES}, got {query!r}")
+    asked = plain_array(query, name="query").tolist() if hasattr(query, "ndim") else query
+    asked = list(asked) if isinstance(asked, Iterable) else [None]
+    if not all(is_whole(t) for t in asked):
+        raise ValueError(f"query must be {NAMES}, got {shown(query)}")
     asked = [int(t) for t in asked]
     for t in asked:
         if not -length <= t < length:

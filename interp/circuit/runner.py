@@ -38,7 +38,11 @@ def predict(
     """
     circuit = as_circuit(model)
     array = circuit.check(tokens)
-    found = every_law(circuit, array)[0] if switch(every_position, name="every_position") else laws(circuit, array)
+    return every_law(circuit, array)[0] if switch(every_position, name="every_position") else laws(circuit, array)
+
+
+def check_finite(found: torch.Tensor) -> torch.Tensor:
+    """The predictions, or a `ValueError` where one is not finite: no number that rests on it would mean anything."""
     if not torch.isfinite(found).all():
         raise ValueError("the model's prediction is not finite: its weights are too large for its precision")
     return found
@@ -114,7 +118,7 @@ def laws(
 ) -> Float[torch.Tensor, "batch vocab"]:
     """The predicted law after the last token, under the given hooks; the arguments are those of `run`."""
     logits = run(circuit, tokens, hooks=hooks, last_only=last_only, stream=stream)
-    return torch.softmax(logits.double(), dim=-1)
+    return check_finite(torch.softmax(logits.double(), dim=-1))
 
 
 def observe(
@@ -168,7 +172,7 @@ def every_law(
         ours = circuit.of_symbols(logits, rows).double()
         laws.append(torch.softmax(ours, dim=-1))
         masses.append((ours.logsumexp(-1) - logits.logsumexp(-1).cpu().double()).exp())
-    return torch.cat(laws), torch.cat(masses)
+    return check_finite(torch.cat(laws)), torch.cat(masses)
 
 
 def next_losses(
@@ -179,7 +183,7 @@ def next_losses(
     for rows, logits in _after_every_token(circuit, tokens, hooks):
         ours = circuit.of_symbols(logits[:, :-1], rows).double()
         losses.append(ours.logsumexp(-1) - ours.gather(-1, tokens[rows, 1:, None]).squeeze(-1))
-    return torch.cat(losses)
+    return check_finite(torch.cat(losses))
 
 
 def _after_every_token(

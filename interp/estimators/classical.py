@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from interp.arguments import Number, Numbers, Switch, Whole, count, finite_number, real_array, seed_number
+from interp.arguments import Number, Numbers, Switch, Whole, count, finite_number, real_array, seed_number, shown
 from interp.chains.priors import Prior, check_prior
 from interp.divergence import kl_divergence
 from interp.estimators.soft_matching import Law
@@ -214,7 +214,7 @@ def katz(
     [0.0, 1.0]
     """
     if discount not in (None, "absolute", "good_turing"):
-        raise ValueError(f"discount must be None, 'absolute' or 'good_turing', got {discount!r}")
+        raise ValueError(f"discount must be None, 'absolute' or 'good_turing', got {shown(discount)}")
 
     def estimate(suffixes: SuffixCounts) -> torch.Tensor:
         if discount is None:
@@ -312,7 +312,7 @@ def kneser_ney(
     order, vocab = check_order(order), check_vocab(vocab)
     fixed = None if discount is None else finite_number(discount, name="discount")
     if fixed is not None and not 0 < fixed <= 1:
-        raise ValueError(f"discount must lie in (0, 1], got {discount!r}")
+        raise ValueError(f"discount must lie in (0, 1], got {shown(discount)}")
 
     def estimate(suffixes: SuffixCounts) -> torch.Tensor:
         counts = suffixes.continuations.double()

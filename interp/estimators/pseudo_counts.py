@@ -13,7 +13,7 @@ import math
 
 import torch
 
-from interp.arguments import Number, Switch, Whole, count, finite_number, whole_number
+from interp.arguments import Number, Switch, Whole, count, finite_number, shown, whole_number
 from interp.estimators.counts import superset_sum
 from interp.estimators.soft_matching import Law, from_counts
 from interp.notation import Tokens, check_order, check_vocab
@@ -31,7 +31,7 @@ def pseudo_counts(tokens: Tokens, *, order: Whole, vocab: Whole, beta: Number, e
     order = check_order(order)
     scale = finite_number(beta, name="beta")
     if scale <= 0:
-        raise ValueError(f"beta must be > 0 for pseudo-counts (gamma = e^beta - 1 > 0), got {beta!r}")
+        raise ValueError(f"beta must be > 0 for pseudo-counts (gamma = e^beta - 1 > 0), got {shown(beta)}")
     log_gamma = scale + math.log(-math.expm1(-scale))
     if -order * log_gamma > 700:
         raise ValueError(f"beta = {beta!r} is too small: gamma^-{order} overflows")

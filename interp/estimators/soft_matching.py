@@ -34,6 +34,7 @@ from interp.arguments import (
     fits_memory,
     real_array,
     seed_number,
+    shown,
     switch,
 )
 from interp.chains.priors import IndependentDirichlet
@@ -313,7 +314,7 @@ def beta_for_add_alpha(
         root = math.expm1(math.log1p(alpha * float(vocab) ** (order + 1) / candidates) / order)
         return math.log1p(vocab / root)
     if method not in ("line_search", "polynomial"):
-        raise ValueError(f"method must be 'closed_form', 'line_search' or 'polynomial', got {method!r}")
+        raise ValueError(f"method must be 'closed_form', 'line_search' or 'polynomial', got {shown(method)}")
     prior = IndependentDirichlet(order=order, vocab=vocab, alpha=alpha)
     chains = prior.sample(batch=draws, length=length, seed=seed, method="collapsed")
     exact = mask_counts(chains.tokens, order=order, vocab=vocab)

@@ -66,11 +66,11 @@ class InductionConfig:
 
     def __post_init__(self) -> None:
         if not isinstance(self.family, str) or not re.fullmatch("[a-z][a-z0-9_]*", self.family):
-            raise ValueError(f"family must be a name in small letters, got {self.family!r}")
+            raise ValueError(f"family must be a name in small letters, got {shown(self.family)}")
         if self.readout not in get_args(Readout):
-            raise ValueError(f"readout must be one of {', '.join(get_args(Readout))}, got {self.readout!r}")
+            raise ValueError(f"readout must be one of {', '.join(get_args(Readout))}, got {shown(self.readout)}")
         if self.dtype not in get_args(Dtype):
-            raise ValueError(f"dtype must be one of {', '.join(get_args(Dtype))}, got {self.dtype!r}")
+            raise ValueError(f"dtype must be one of {', '.join(get_args(Dtype))}, got {shown(self.dtype)}")
         # Plain numbers only, whatever kind was given: the config is written as JSON.
         object.__setattr__(self, "order", check_order(self.order))
         object.__setattr__(self, "vocab", check_vocab(self.vocab))
@@ -89,7 +89,8 @@ class InductionConfig:
         if HAS_WIDTHS.get(self.family, widths != (None, None)):
             if not all(is_whole(width) and (width or 0) >= 1 for width in widths):
                 raise ValueError(
-                    f"the {self.family} family needs d_model and d_mlp >= 1, got {self.d_model!r} and {self.d_mlp!r}"
+                    f"the {self.family} family needs d_model and d_mlp >= 1, "
+                    f"got {shown(self.d_model)} and {shown(self.d_mlp)}"
                 )
             if self.copy_width < 1:
                 raise ValueError(f"d_model must be at least the order {self.order}, got {self.d_model}")

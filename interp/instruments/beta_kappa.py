@@ -41,6 +41,7 @@ from typing import Any, Literal, TypeVar, get_args, overload
 
 import numpy as np
 
+from interp.arguments import Number, Switch, Whole, finite_number, shown, switch, whole_number
 from interp.circuit.capture import Capture
 from interp.circuit.circuit import head_name
 from interp.instruments.attention_fit import MIN_SEQUENCES as MIN_SEQUENCES
@@ -58,7 +59,7 @@ SAME = 0.05  # heads whose parameters are nearer than this are not said to diffe
 
 @overload
 def fit_scores(
-    cap: Capture, *, source: Source = ..., position: bool = ..., min_r2: float = ..., min_sequences: int = ...
+    cap: Capture, *, source: Source = ..., position: Switch = ..., min_r2: Number = ..., min_sequences: Whole = ...
 ) -> MatchFit: ...
 
 
@@ -68,22 +69,22 @@ def fit_scores(
     *,
     source: Literal["attention"],
     law: Law = ...,
-    own: bool = ...,
-    position: bool = ...,
-    min_r2: float = ...,
-    min_sequences: int = ...,
+    own: Switch = ...,
+    position: Switch = ...,
+    min_r2: Number = ...,
+    min_sequences: Whole = ...,
 ) -> AttentionFit: ...
 
 
 def fit_scores(
     cap: Capture,
     *,
-    source: Source | Literal["attention"] = "scores",
-    law: Law = "additive",
-    own: bool = False,
-    position: bool = True,
-    min_r2: float = MIN_R2,
-    min_sequences: int = MIN_SEQUENCES,
+    source: Any = "scores",
+    law: Any = "additive",
+    own: Switch = False,
+    position: Switch = True,
+    min_r2: Number = MIN_R2,
+    min_sequences: Whole = MIN_SEQUENCES,
 ) -> MatchFit | AttentionFit:
     """beta per lag and kappa from the match scores over all candidate keys, with a free intercept per query.
 
@@ -101,12 +102,16 @@ def fit_scores(
     Several match heads are fitted together, with an intercept per query and head: one beta and kappa for all. `heads`
     then holds the fit of each one alone, and the message says so where they differ.
     """
-    if source not in (*get_args(Source), "attention"):
-        raise ValueError(f"source must be 'scores', 'pattern' or 'attention', got {source!r}")
-    if source != "attention" and (law != "additive" or own):
+    own, position = switch(own, name="own"), switch(position, name="position")
+    limits: dict[str, Any] = {
+        "min_r2": finite_number(min_r2, name="min_r2"),
+        "min_sequences": whole_number(min_sequences, name="min_sequences"),
+    }
+    if not isinstance(source, str) or source not in (*get_args(Source), "attention"):
+        raise ValueError(f"source must be 'scores', 'pattern' or 'attention', got {shown(source)}")
+    if source != "attention" and (not isinstance(law, str) or law != "additive" or own):
         raise ValueError("law and own are for source='attention'; scores are fitted by the additive law")
 
-    limits: dict[str, Any] = {"min_r2": min_r2, "min_sequences": min_sequences}
     if source == "attention":
         return _with_heads(cap, lambda one: _fit_attention(one, law=law, own=own, position=position, **limits))
     return _with_heads(cap, lambda one: ScoreFitter(one, source=source, position=position).fit(**limits))

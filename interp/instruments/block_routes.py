@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from interp.circuit.capture import Query, capture
 from interp.circuit.circuit import Circuit
+from interp.circuit.queries import query_positions
 from interp.circuit.runner import run
 from interp.hooked.transformer import InductionTransformer
 from interp.instruments.copy_heads import copy_heads
@@ -94,6 +95,8 @@ def score_blocks(circuit: Circuit, tokens: torch.Tensor, *, query: Query) -> Fou
         )
     if tokens.shape[1] <= order + 1:
         raise ValueError(f"a query needs two candidates: expected more than {order + 1} tokens, got {tokens.shape[1]}")
+    if int(query_positions(query, circuit, tokens.shape[1]).max()) - circuit.has_bos <= order:
+        raise ValueError(f"no query has two candidate keys: the first that has them is token {order + 1}")
     solution = _least_squares(_designs(circuit, tokens, query=query))
     sizes = {"a": order + 1, "b": order + 1}
     raw = einops.rearrange(solution.coefficients[1:], "(a i) (b j) -> a b i j", **sizes)

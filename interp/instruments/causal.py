@@ -35,12 +35,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
 
+from interp.arguments import Number, Switch, Whole, real_array, seed_number, shown, switch
 from interp.circuit.circuit import Circuit, as_circuit
 from interp.circuit.law import check_next_law, check_parameters, check_parameters_by_head
-from interp.divergence import KL_FLOOR
+from interp.divergence import KL_FLOOR, check_floor
 from interp.instruments.causal_bench import CausalBench, CausalEdit
 from interp.notation import Tokens
 from interp.results import NamedRows, mean_stderr, provenance
@@ -101,7 +101,7 @@ class CausalTests(NamedRows[CausalEdit]):
         )
 
         if measure not in ("loss", "kl"):
-            raise ValueError(f"measure must be 'loss' or 'kl', got {measure!r}")
+            raise ValueError(f"measure must be 'loss' or 'kl', got {shown(measure)}")
         rows = self.table()
         value = {"loss": "loss_change", "kl": "kl"}[measure]
         columns = {"edit": "", "control": "control_"}
@@ -151,14 +151,14 @@ def causal_tests(
     model: Any,
     tokens: Tokens,
     *,
-    next_law: Float[torch.Tensor, "batch vocab"],
+    next_law: Any,
     beta: Any,
     kappa: Any,
     pairs: Any | None = None,
-    pairs_kappa: float | None = None,
-    seed: int = 0,
-    floor: float = KL_FLOOR,
-    only_laws: bool = False,
+    pairs_kappa: Any = None,
+    seed: Whole = 0,
+    floor: Number = KL_FLOOR,
+    only_laws: Switch = False,
     checkpoint: str | None = None,
 ) -> CausalTests:
     """Run every edit and its control on the live model; the module's docstring says what each one does.
@@ -174,6 +174,8 @@ def causal_tests(
     array = circuit.check(tokens)
     truth = check_next_law(next_law, array, vocab=circuit.vocab)
     heads = None if beta is None else check_parameters_by_head(circuit, beta=beta, kappa=kappa)
+    floor, seed = check_floor(floor, vocab=circuit.vocab), seed_number(seed)
+    only_laws = switch(only_laws, name="only_laws")
     bench = CausalBench(circuit, array, truth, floor=floor, seed=seed)
     asked = {name: edit for name, edit in bench.match_edits(heads).items() if name == "law" or not only_laws}
     measured = [bench.edit_matches(name, edit) for name, edit in asked.items()]
@@ -218,11 +220,9 @@ def _as_given(
     return np.stack([beta for beta, _ in heads]), np.array(kappas) if kappas else None
 
 
-def _checked_pairs(
-    circuit: Circuit, pairs: Any, kappa: float | None
-) -> tuple[Float[np.ndarray, "block block"], float | None]:
+def _checked_pairs(circuit: Circuit, pairs: Any, kappa: Any) -> tuple[Float[np.ndarray, "block block"], float | None]:
     """The matrix and kappa of a pair law that belongs to this model."""
-    matrix = np.asarray(pairs, dtype=np.float64)
+    matrix = real_array(pairs, name="pairs")
     if matrix.shape != (circuit.order + 1,) * 2 or not np.isfinite(matrix).all():
         raise ValueError(f"pairs must be finite numbers of shape {[circuit.order + 1] * 2}, got {list(matrix.shape)}")
     _, pseudo = check_parameters(circuit, beta=np.zeros(circuit.order), kappa=kappa)

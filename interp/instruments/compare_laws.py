@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 from jaxtyping import Float
 
-from interp.circuit.capture import Capture
+from interp.arguments import Switch, switch
+from interp.circuit.capture import Capture, check_attention
 from interp.instruments.attention_fit import MIN_NATS, MIN_SEQUENCES, share_explained
 from interp.instruments.attention_rows import AttentionRows, attention_rows
 from interp.instruments.laws import Law, LawDesign, law_design
@@ -89,14 +90,16 @@ class LawComparison(Result):
         return "\n".join([*lines, *self.remarks()])
 
 
-def compare_laws(cap: Capture, *, position: bool = True, own: bool = False) -> LawComparison:
+def compare_laws(cap: Capture, *, position: Switch = True, own: Switch = False) -> LawComparison:
     """Fit the three laws to one half of the sequences and judge them on the other, both ways round.
 
     Several match heads are taken together, as one law for all. At order 1 the three laws are one.
     """
+    position, own = switch(position, name="position"), switch(own, name="own")
     sequences = int(cap.tokens.shape[0])
     if sequences < 2 * MIN_SEQUENCES:
         raise ValueError(f"{sequences} sequences; halves of at least {MIN_SEQUENCES} are needed")
+    check_attention(cap.match_pattern, of="match")
     rows = attention_rows(cap, position=position, own=own)
     laws = get_args(Law)
     designs = [law_design(law, order=cap.order, bos=cap.has_sink, own=own) for law in laws]

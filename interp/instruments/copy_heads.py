@@ -38,7 +38,8 @@ from jaxtyping import Float, Int64
 from scipy.optimize import linear_sum_assignment
 from scipy.special import xlogy
 
-from interp.circuit.capture import Capture
+from interp.arguments import Number, finite_number
+from interp.circuit.capture import Capture, check_attention
 from interp.circuit.circuit import Head, head_name
 from interp.results import Result, mean_stderr, provenance
 
@@ -167,15 +168,17 @@ class CopyHeads(Result):
         return "\n".join([*lines, *self.remarks()])
 
 
-def copy_heads(cap: Capture, *, copies: float = COPIES, pure: float = PURE, some: float = SOME) -> CopyHeads:
+def copy_heads(cap: Capture, *, copies: Number = COPIES, pure: Number = PURE, some: Number = SOME) -> CopyHeads:
     """Attention of every copy head by lag, the matching of heads to lags, and a verdict on each head."""
-    for name, value in (("copies", copies), ("pure", pure), ("some", some)):
-        if not 0 < value <= 1:
-            raise ValueError(f"{name} must be a share in (0, 1], got {value}")
+    copies, pure, some = (
+        finite_number(value, name=name, above=0, most=1.0)
+        for name, value in (("copies", copies), ("pure", pure), ("some", some))
+    )
     if cap.copy_pattern.shape[1] == 0:
         raise ValueError("the circuit names no copy head: give copy_heads=((layer, head), ...), or a copy_layer")
     if cap.copy_pattern.shape[0] == 0:
         raise ValueError("the capture kept no copy patterns (copies=False): capture again with copies=True")
+    check_attention(cap.copy_pattern, of="copy")
     order, bos = cap.order, int(cap.bos)
     sequences, heads, keys, _ = cap.copy_pattern.shape
     seen = [_read_head(cap, head) for head in range(heads)]

@@ -28,11 +28,12 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
+from interp.arguments import Number, shown
 from interp.circuit.circuit import Circuit, as_circuit, head_name
 from interp.circuit.edits import NOTICEABLE, MatchReader, write_pattern
 from interp.circuit.law import check_next_law
 from interp.circuit.runner import laws as laws_of
-from interp.divergence import KL_FLOOR, kl_divergence, raised
+from interp.divergence import KL_FLOOR, check_floor, kl_divergence, raised
 from interp.notation import Tokens
 from interp.regression import clustered, solve_normal_equations
 from interp.results import Result, mean_stderr, provenance
@@ -100,7 +101,7 @@ class DirectPath(Result):
         )
 
         if show not in ("loss", "weights"):
-            raise ValueError(f"show must be 'loss' or 'weights', got {show!r}")
+            raise ValueError(f"show must be 'loss' or 'weights', got {shown(show)}")
         title = f"without the match head, {self.n} sequences: {self.verdict}"
         ax = panel(ax, width=5.6)
         if show == "weights":
@@ -144,14 +145,15 @@ def direct_path(
     model: Any,
     tokens: Tokens,
     *,
-    next_law: Float[torch.Tensor, "batch vocab"],
-    floor: float = KL_FLOOR,
+    next_law: Any,
+    floor: Number = KL_FLOOR,
     checkpoint: str | None = None,
 ) -> DirectPath:
     """Silence the match head at the last query and see what is still predicted; the module's docstring says how."""
     circuit = as_circuit(model)
     array = circuit.check(tokens)
     truth = check_next_law(next_law, array, vocab=circuit.vocab)
+    floor = check_floor(floor, vocab=circuit.vocab)
     reader = MatchReader(circuit)
     own = laws_of(circuit, array, hooks=reader.hooks, last_only=True)
     laws = _silenced(circuit, array, own=own, pattern=reader.pattern)

@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -41,7 +40,7 @@ import torch
 from jaxtyping import Float, Int64
 from numpy.typing import NDArray
 
-from interp.circuit.capture import Query
+from interp.arguments import Whole, count, seed_number, shown
 from interp.circuit.circuit import as_circuit
 from interp.hooked.transformer import InductionTransformer
 from interp.instruments.block_routes import FoundBlocks, circuit_blocks, doubly_centred, score_blocks, weight_blocks
@@ -179,8 +178,8 @@ class IdentityBlocks(NamedRows[BlockMap]):
         """The fields, after a summary of each route: beta, the aligned blocks' share, the worst residual, r2."""
         summary: dict[str, Any] = {
             found.route: {
-                "beta": found.beta.tolist(),
-                "aligned": found.aligned_share,
+                "beta": jsonable(found.beta),
+                "aligned": jsonable(found.aligned_share),
                 "residual": jsonable(found.worst_residual),
                 "r2": jsonable(found.r2),
             }
@@ -224,11 +223,11 @@ def identity_blocks(
     model: Any,
     tokens: Tokens | None = None,
     *,
-    routes: Sequence[str] | None = None,
-    query: Query = "last",
-    draws: int = 4999,
-    batch: int = 512,
-    seed: int = 0,
+    routes: Any = None,
+    query: Any = "last",
+    draws: Whole = 4999,
+    batch: Whole = 512,
+    seed: Whole = 0,
     checkpoint: str | None = None,
 ) -> IdentityBlocks:
     """Every block of the match weights as a I + b J + residual, by each route that applies.
@@ -246,6 +245,7 @@ def identity_blocks(
             f"blocks are |V| x |V|, and |V| is {circuit.vocab}: give a Circuit with symbols=, at most {MAX_VOCAB}"
         )
     taken = _routes(model, routes, data=tokens is not None)
+    draws, batch, seed = count(draws, name="draws"), count(batch, name="batch"), seed_number(seed)
     rng = np.random.default_rng(seed)
     if tokens is None:
         length = int(model.cfg.n_ctx) - circuit.has_bos
@@ -335,17 +335,17 @@ def permutation_test(
     return as_large / len(relabelings) if exhaustive else (1 + as_large) / (1 + len(relabelings))
 
 
-def _routes(model: Any, asked: Sequence[str] | None, *, data: bool) -> list[Route]:
+def _routes(model: Any, asked: Any, *, data: bool) -> list[Route]:
     if asked is None:
         if not isinstance(model, InductionTransformer) or not model.config.one_hot:
             return ["scores", "circuit"]
         return ["weights", "scores"] if data else ["weights"]
-    if not asked:
-        raise ValueError("routes must name at least one route")
+    if not isinstance(asked, (list, tuple)) or not asked:
+        raise ValueError(f"routes must list at least one route, got {shown(asked)}")
     known: dict[str, Route] = {route: route for route in get_args(Route)}
     for route in asked:
         if route not in known:
-            raise ValueError(f"a route must be one of {', '.join(known)}, got {route!r}")
+            raise ValueError(f"a route must be one of {', '.join(known)}, got {shown(route)}")
     return [known[route] for route in asked]
 
 
@@ -353,8 +353,6 @@ def _relabelings(
     vocab: int, *, draws: int, rng: np.random.Generator
 ) -> tuple[Int64[np.ndarray, "relabeling vocab"], bool]:
     """All permutations, the identity among them, or random ones; and whether these are all."""
-    if draws < 1:
-        raise ValueError(f"draws must be at least 1, got {draws}")
     if math.factorial(vocab) <= ALL_RELABELINGS:
         return np.array(list(itertools.permutations(range(vocab))), dtype=np.int64), True
     return rng.permuted(np.tile(np.arange(vocab), (draws, 1)), axis=1), False

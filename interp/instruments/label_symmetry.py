@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +21,10 @@ import torch
 from jaxtyping import Float, Int64
 from tqdm import tqdm
 
+from interp.arguments import Number, Whole, count, seed_number, shown
 from interp.circuit.circuit import as_circuit
 from interp.circuit.runner import laws
-from interp.divergence import KL_FLOOR, kl_between
+from interp.divergence import KL_FLOOR, check_floor, kl_between
 from interp.notation import Tokens
 from interp.results import Result, mean_stderr, provenance
 
@@ -107,10 +107,10 @@ def label_symmetry(
     model: Any,
     tokens: Tokens,
     *,
-    draws: int = 120,
-    seed: int = 0,
-    other_models: Sequence[Any] = (),
-    floor: float = KL_FLOOR,
+    draws: Whole = 120,
+    seed: Whole = 0,
+    other_models: Any = (),
+    floor: Number = KL_FLOOR,
     checkpoint: str | None = None,
     progress: bool = False,
 ) -> LabelSymmetry:
@@ -121,12 +121,15 @@ def label_symmetry(
     """
     circuit = as_circuit(model)
     array = circuit.check(tokens)
+    if not isinstance(other_models, (list, tuple)):
+        raise ValueError(f"other_models must be a list of models, got {shown(other_models)}")
     others = [as_circuit(other) for other in other_models]
     for other in others:
         if other.vocab != circuit.vocab:
             raise ValueError(
                 f"other_models must share the vocabulary of {circuit.vocab} symbols, one has {other.vocab}"
             )
+    draws, seed, floor = count(draws, name="draws"), seed_number(seed), check_floor(floor, vocab=circuit.vocab)
     relabelings, exhaustive = _relabelings(circuit.vocab, draws=draws, seed=seed)
     base = laws(circuit, array)
     values = torch.empty(len(relabelings), array.shape[0], dtype=torch.float64)
@@ -164,8 +167,6 @@ def label_symmetry(
 
 def _relabelings(vocab: int, *, draws: int, seed: int) -> tuple[Int64[np.ndarray, "relabeling vocab"], bool]:
     """All permutations but the identity, or distinct random ones; and whether these are all."""
-    if draws < 1:
-        raise ValueError(f"draws must be at least 1, got {draws}")
     if math.factorial(vocab) - 1 <= draws:
         return np.array(list(itertools.permutations(range(vocab)))[1:], dtype=np.int64), True
     rng = np.random.default_rng(seed)

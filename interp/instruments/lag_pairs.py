@@ -31,6 +31,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from interp.arguments import Number, Switch, Whole, finite_number, switch, whole_number
 from interp.circuit.capture import Capture
 from interp.instruments.beta_kappa import MIN_R2, MIN_SEQUENCES
 from interp.instruments.candidates import BosTally, QueryView, count_distances, query_views
@@ -121,11 +122,13 @@ class PairFit(Result):
 def fit_score_pairs(
     cap: Capture,
     *,
-    position: bool = True,
-    min_r2: float = MIN_R2,
-    min_sequences: int = MIN_SEQUENCES,
+    position: Switch = True,
+    min_r2: Number = MIN_R2,
+    min_sequences: Whole = MIN_SEQUENCES,
 ) -> PairFit:
     """The [k+1, k+1] matrix of pair weights from the match scores, and how far it is aligned."""
+    position, min_r2 = switch(position, name="position"), finite_number(min_r2, name="min_r2")
+    min_sequences = whole_number(min_sequences, name="min_sequences")
     blocks, sequences = cap.order + 1, int(cap.tokens.shape[0])
     basis = distance_basis(count_distances(cap), terms=SPLINE_TERMS if position else 0)
     pairs = list(range(blocks * blocks))

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
+from interp.arguments import shown
 from interp.notation import check_order, mask_bits, mask_name, overlap
 
 Law: TypeAlias = Literal["additive", "suffix", "free"]
@@ -55,7 +56,7 @@ def law_design(law: Law, *, order: int, bos: bool, own: bool = False) -> LawDesi
     [[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]
     """
     if law not in get_args(Law):
-        raise ValueError(f"law must be 'additive', 'suffix' or 'free', got {law!r}")
+        raise ValueError(f"law must be 'additive', 'suffix' or 'free', got {shown(law)}")
     check_order(order)
     bits = mask_bits(order).astype(np.float64)
     masks = len(bits)

@@ -19,10 +19,11 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from interp.arguments import Number
 from interp.circuit.circuit import Circuit, as_circuit
 from interp.circuit.law import check_next_law
-from interp.circuit.runner import Hook, run
-from interp.divergence import KL_FLOOR, kl_between, kl_divergence
+from interp.circuit.runner import Hook, check_finite, run
+from interp.divergence import KL_FLOOR, check_floor, kl_between, kl_divergence
 from interp.notation import Tokens
 from interp.results import Result, mean_stderr, provenance
 
@@ -98,8 +99,8 @@ def law_by_layer(
     model: Any,
     tokens: Tokens,
     *,
-    next_law: Float[torch.Tensor, "batch vocab"] | None = None,
-    floor: float = KL_FLOOR,
+    next_law: Any = None,
+    floor: Number = KL_FLOOR,
     checkpoint: str | None = None,
 ) -> LawByLayer:
     """The law over the symbols that the final norm and the unembedding read from the stream after every layer.
@@ -109,6 +110,7 @@ def law_by_layer(
     circuit = as_circuit(model)
     array = circuit.check(tokens)
     truth = None if next_law is None else check_next_law(next_law, array, vocab=circuit.vocab)
+    floor = check_floor(floor, vocab=circuit.vocab)
     laws, mass = _laws(circuit, array)
     final = [mean_stderr(kl_between(laws[-1], law, floor=floor)) for law in laws]
     true = [(np.nan, np.nan)] * len(laws)
@@ -153,6 +155,6 @@ def _laws(circuit: Circuit, tokens: torch.Tensor) -> tuple[list[torch.Tensor], F
                 raise ValueError("this model has no hook on the residual stream after every layer")
             logits = model.unembed(norm(torch.cat(parts)))[:, 0]
             ours = circuit.of_symbols(logits).double()
-            laws.append(torch.softmax(ours, dim=-1))
+            laws.append(check_finite(torch.softmax(ours, dim=-1)))
             masses.append(float((ours.logsumexp(-1) - logits.logsumexp(-1).cpu().double()).exp().mean()))
     return laws, np.array(masses)

@@ -36,7 +36,8 @@ class MatchFit(Result):
     additivity_p            p-value of "no interactions"; NaN where none could be tested
     additivity_gain         the r2 that free masks add
     additivity_terms        interactions tested
-    early_score             mean score of the k early keys, oldest first, relative to the empty match
+    early_score             mean score of the k early keys, oldest first, relative to the empty match; NaN where one is
+                            not finite
     n, queries, sequences   candidate keys in the fit, queries, sequences (clusters)
     underflowed             keys whose attention underflowed to zero (source="pattern" only)
     mass_gap                between the attention and the fitted law, see `interp.instruments.agreement`; NaN unknown

@@ -26,10 +26,11 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from interp.arguments import Number
 from interp.circuit.circuit import Circuit, as_circuit
 from interp.circuit.law import check_parameters
 from interp.circuit.runner import laws as laws_of
-from interp.divergence import KL_FLOOR, kl_between
+from interp.divergence import KL_FLOOR, check_floor, kl_between
 from interp.estimators.classical import jelinek_mercer, katz, kneser_ney, witten_bell
 from interp.estimators.counts import mask_counts
 from interp.estimators.soft_matching import add_alpha, law_from_counts, maximum_likelihood, soft_matching
@@ -141,8 +142,8 @@ def nearest_estimator(
     tokens: Tokens,
     *,
     beta: Any | None = None,
-    kappa: float | None = None,
-    floor: float = KL_FLOOR,
+    kappa: Any = None,
+    floor: Number = KL_FLOOR,
     checkpoint: str | None = None,
 ) -> NearestEstimator:
     """KL from the model's predictions after the last token to every estimator.
@@ -154,6 +155,7 @@ def nearest_estimator(
     array = circuit.check(tokens)
     if array.shape[0] < 2:
         raise ValueError("tuning and judging take different sequences: give at least 2")
+    floor = check_floor(floor, vocab=circuit.vocab)
     bench = _Bench(circuit, array, floor=floor)
     if beta is not None:
         weights, pseudo = check_parameters(circuit, beta=beta, kappa=kappa)

@@ -33,7 +33,8 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
-from interp.circuit.capture import Capture
+from interp.arguments import shown
+from interp.circuit.capture import Capture, check_attention
 from interp.estimators.counts import superset_sum
 from interp.instruments.attention_fit import AttentionFit, mass_warning
 from interp.instruments.beta_kappa import MatchFit, fit_scores
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+CANCELLED = 1e-9  # of the sum of sizes: a smaller sum of order weights is rounding
+
 
 @dataclass(frozen=True, kw_only=True)
 class OverlapMass(Result):
@@ -55,7 +58,8 @@ class OverlapMass(Result):
     stderr_by_mask, stderr_by_group  standard errors of the observed means over sequences
     observed_by_query                [query, group] means over sequences, and predicted_by_query
     queries                          the token index t of each of these queries
-    order_weights                    [batch, order] lambda_0 .. lambda_k of each sequence at the last query
+    order_weights                    [batch, order] lambda_0 .. lambda_k of each sequence at the last query; NaN
+                                     where terms of both signs cancel but for rounding
     distance, distance_each, largest_gap     see the module
     total                            observed mass of all groups together: 1 up to rounding
     beta, kappa                      the parameters behind the prediction
@@ -211,7 +215,7 @@ class OverlapMass(Result):
         return "\n".join([*lines, *self.remarks()])
 
 
-def overlap_mass(cap: Capture, fit: MatchFit | AttentionFit | None = None) -> OverlapMass:
+def overlap_mass(cap: Capture, fit: Any = None) -> OverlapMass:
     """Observed and predicted attention mass at the capture's queries; without `fit`, it is made from the capture.
 
     `fit` may be of the scores or of the attention itself, but of the additive law.
@@ -220,6 +224,9 @@ def overlap_mass(cap: Capture, fit: MatchFit | AttentionFit | None = None) -> Ov
     masses are means over them, and the prediction is the mean of each head's own law where `fit.heads` has them.
     """
     fit = fit_scores(cap) if fit is None else fit
+    if not isinstance(fit, (MatchFit, AttentionFit)):
+        raise ValueError(f"fit must be what fit_scores returns, got {shown(fit)}")
+    check_attention(cap.match_pattern, of="match")
     order, masks, rows = cap.order, 1 << cap.order, candidate_rows(cap)
     own = _laws_of_heads(cap, fit)
     trusted = all(one.success for one in own)
@@ -352,7 +359,10 @@ def _order_weights(counts: Float[np.ndarray, "batch mask"], beta: Array) -> Floa
     terms = signs * np.exp(log_terms - log_terms.max(axis=1, keepdims=True))
     sizes = np.array([overlap(mask) for mask in range(1 << order)])
     by_order = terms @ (sizes[:, None] == np.arange(order + 1)).astype(np.float64)
-    return np.asarray(by_order / by_order.sum(axis=1, keepdims=True))
+    total = by_order.sum(axis=1, keepdims=True)
+    # Terms of both signs, where a beta is negative, may leave nothing but rounding of their sum.
+    kept = np.abs(total) > CANCELLED * np.abs(by_order).sum(axis=1, keepdims=True)
+    return np.asarray(np.divide(by_order, total, out=np.full_like(by_order, np.nan), where=kept))
 
 
 def _stderr(values: Float[np.ndarray, "batch query group"]) -> Float[np.ndarray, " group"]:

@@ -41,7 +41,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
-from interp.arguments import Whole, count, seed_number
+from interp.arguments import Switch, Whole, count, is_whole, plain_array, real_array, seed_number, shown, switch
 from interp.circuit.circuit import Circuit, Head, as_circuit, head_name, heads_of
 from interp.circuit.edits import write_pattern
 from interp.circuit.law import key_masks_at, law_pattern
@@ -68,8 +68,8 @@ def replace_heads(
     queries: Any,
     by_mask: Any = None,
     kappa: Any = None,
-    other_laws: Mapping[str, tuple[Any, Any]] | None = None,
-    each: bool = False,
+    other_laws: Any = None,
+    each: Switch = False,
     draws: Whole = DRAWS,
     seed: Whole = 0,
     checkpoint: str | None = None,
@@ -88,7 +88,10 @@ def replace_heads(
     array = circuit.check(tokens)
     if len(array) < MIN_SEQUENCES:
         raise ValueError(f"{len(array)} sequences; losses need at least {MIN_SEQUENCES} for their standard errors")
-    draws, seed = count(draws, name="draws", least=0), seed_number(seed)
+    draws, seed, each = count(draws, name="draws", least=0), seed_number(seed), switch(each, name="each")
+    more = {} if other_laws is None else other_laws
+    if not isinstance(more, Mapping) or not all(isinstance(law, tuple) and len(law) == 2 for law in more.values()):
+        raise ValueError(f"other_laws must map names to pairs (by_mask, kappa), got {shown(other_laws)}")
     bench = _Bench(circuit, array, _positions(queries, array.shape[1], order=circuit.order), seed=seed)
     laws, notes = bench.laws(by_mask, kappa)
     others = [heads for _ in range(draws) if (heads := _others(circuit, bench.generator))]
@@ -98,7 +101,7 @@ def replace_heads(
     rows.append(_Row(edit="even", losses=bench.losses(bench.write(_even(bench.masks, circuit))), control=None))
     if laws is not None:
         rows.append(bench.matched("law", partial(_law, laws=laws)))
-    for name, (scores, score) in (other_laws or {}).items():
+    for name, (scores, score) in more.items():
         other = _checked_laws(circuit, scores, score)
         rows.append(_Row(edit=name, losses=bench.losses(bench.write(_law(bench.masks, laws=other))), control=None))
     rows.append(bench.grouped())
@@ -173,7 +176,7 @@ class _Bench:
         if not isinstance(by_mask, str):
             return _checked_laws(self.circuit, by_mask, kappa), []
         if by_mask != "fitted":
-            raise ValueError(f"by_mask must be 'fitted' or a score for each head and mask, got {by_mask!r}")
+            raise ValueError(f"by_mask must be 'fitted' or a score for each head and mask, got {shown(by_mask)}")
         if kappa is not None:
             raise ValueError("kappa was given beside by_mask='fitted', which finds it itself")
         found = attention_laws(self.circuit, self.tokens, queries=self.positions)
@@ -312,12 +315,13 @@ def _some(heads: Sequence[Head], count: int, generator: torch.Generator) -> list
 def _positions(queries: Any, length: int, *, order: int) -> Int64[torch.Tensor, " query"]:
     if isinstance(queries, str):
         if queries != "trained":
-            raise ValueError(f"queries must be 'trained' or list token indices, got {queries!r}")
+            raise ValueError(f"queries must be 'trained' or list token indices, got {shown(queries)}")
         queries = range(order, length - 1)
-    try:
-        asked = sorted({int(query) for query in queries})
-    except (TypeError, ValueError):
-        raise ValueError(f"queries must be 'trained' or list token indices, got {queries!r}") from None
+    listed = plain_array(queries, name="queries").tolist() if hasattr(queries, "ndim") else queries
+    listed = list(listed) if isinstance(listed, Iterable) else [None]
+    if not all(map(is_whole, listed)):
+        raise ValueError(f"queries must be 'trained' or list token indices, got {shown(queries)}")
+    asked = sorted({int(query) for query in listed})
     if not asked:
         raise ValueError("queries lists no token index")
     for query in (asked[0], asked[-1]):
@@ -330,14 +334,16 @@ def _positions(queries: Any, length: int, *, order: int) -> Int64[torch.Tensor, 
 
 def _checked_laws(circuit: Circuit, by_mask: Any, kappa: Any) -> Laws:
     heads, masks = len(circuit.match_heads), 1 << circuit.order
-    table = np.asarray(by_mask, dtype=np.float64)
+    table = real_array(by_mask, name="by_mask")
     if table.shape != (heads, masks) or not np.isfinite(table).all():
         raise ValueError(f"by_mask must be finite numbers of shape [{heads}, {masks}], got {list(table.shape)}")
     if (kappa is None) == circuit.has_sink:
-        raise ValueError(f"kappa is needed exactly where there is BOS: BOS {circuit.declared_bos}, kappa {kappa!r}")
+        raise ValueError(
+            f"kappa is needed exactly where there is BOS: BOS {circuit.declared_bos}, kappa {shown(kappa)}"
+        )
     if kappa is None:
         return [(row, None) for row in table]
-    scores = np.asarray(kappa, dtype=np.float64)
+    scores = real_array(kappa, name="kappa")
     if scores.shape != (heads,) or not np.isfinite(scores).all():
         raise ValueError(f"kappa must be finite numbers of shape [{heads}], got {list(scores.shape)}")
     return [(row, float(score)) for row, score in zip(table, scores, strict=True)]

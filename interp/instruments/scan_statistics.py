@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
+from interp.arguments import shown
 from interp.circuit.circuit import Circuit, heads_of
 from interp.circuit.law import key_masks_at
 from interp.circuit.runner import Hook, Hooks, parts
@@ -204,5 +205,5 @@ def attention_layers(model: Any) -> list[int]:
 def check_lags(lags: Any, *, length: int) -> int:
     """How many lags a copy may reach back, cut to the sequences' length."""
     if isinstance(lags, bool) or not isinstance(lags, (int, np.integer)) or lags < 1:
-        raise ValueError(f"copy_lags must be an integer >= 1, got {lags!r}")
+        raise ValueError(f"copy_lags must be an integer >= 1, got {shown(lags)}")
     return min(int(lags), length - 1)

@@ -201,7 +201,7 @@ class ScoreFitter:
             "beta": beta,
             "mask_residual": np.where(self.mask_known > 0, mask_sum / np.maximum(self.mask_known, 1), np.nan),
             "r2_attended": 1.0 - attended[1] / attended[0] if attended[0] > self.equations.noise else math.nan,
-            "early_score": np.concatenate(early).mean(axis=0),
+            "early_score": _known_mean(np.concatenate(early)),
             "additivity_p": joint_test(
                 free.coefficients[tested], (free_pull @ free.inverse)[:, tested], resolution=self.equations.resolution
             ),
@@ -300,3 +300,8 @@ def _attended(y: Array, errors: Array, pattern: Array) -> Array:
             for values in (y, errors)
         ]
     )
+
+
+def _known_mean(values: Float[np.ndarray, "row column"]) -> Float[np.ndarray, " column"]:
+    """Means of the columns; NaN where a value is infinite, as the logarithm of attention that underflowed is."""
+    return np.where(np.isfinite(values).all(axis=0), np.where(np.isfinite(values), values, 0.0).mean(axis=0), np.nan)

@@ -32,12 +32,13 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from interp.arguments import Number
 from interp.circuit.circuit import Circuit, as_circuit
 from interp.circuit.edits import MatchReader, write_pattern
 from interp.circuit.law import check_next_law, full_matches, keep_keys, key_masks
 from interp.circuit.runner import Hook, Hooks, run, stream_before_match
 from interp.circuit.runner import laws as laws_of
-from interp.divergence import KL_FLOOR, kl_divergence
+from interp.divergence import KL_FLOOR, check_floor, kl_divergence
 from interp.hooked.transformer import MATCH, InductionTransformer, not_linear
 from interp.notation import Tokens
 from interp.regression import slope_through_origin
@@ -220,8 +221,8 @@ def smoothing_source(
     model: Any,
     tokens: Tokens,
     *,
-    next_law: Float[torch.Tensor, "batch vocab"],
-    floor: float = KL_FLOOR,
+    next_law: Any,
+    floor: Number = KL_FLOOR,
     checkpoint: str | None = None,
 ) -> SmoothingSource:
     """Switch the sources of smoothing off, alone and together; the module's docstring says how.
@@ -231,6 +232,7 @@ def smoothing_source(
     circuit = as_circuit(model)
     array = circuit.check(tokens)
     truth = check_next_law(next_law, array, vocab=circuit.vocab)
+    floor = check_floor(floor, vocab=circuit.vocab)
     reasons = _reasons_against(circuit)
     sources = [source for source in SOURCES if not reasons[source]]
     reader = MatchReader(circuit)

@@ -38,11 +38,12 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from interp.arguments import Number, Whole, seed_number
 from interp.circuit.circuit import Circuit, as_circuit
 from interp.circuit.edits import NOTICEABLE
 from interp.circuit.law import check_next_law, full_matches, key_masks
 from interp.circuit.runner import laws
-from interp.divergence import KL_FLOOR, kl_divergence
+from interp.divergence import KL_FLOOR, check_floor, kl_divergence
 from interp.hooked.transformer import InductionTransformer, not_linear
 from interp.instruments.readout_level import (
     CLIPPED,
@@ -188,10 +189,10 @@ def vote_weight(
     model: Any,
     tokens: Tokens,
     *,
-    next_law: Float[torch.Tensor, "batch vocab"],
-    alpha: float | None = None,
-    floor: float = KL_FLOOR,
-    seed: int = 0,
+    next_law: Any,
+    alpha: Number | None = None,
+    floor: Number = KL_FLOOR,
+    seed: Whole = 0,
     checkpoint: str | None = None,
 ) -> VoteWeight:
     """Read the votes' weight off a construction or disentangled model; the module's docstring says how.
@@ -199,9 +200,11 @@ def vote_weight(
     `alpha` is the pseudo-count to compare with; under the independent prior, its own alpha makes those weights Bayes'.
     `seed` shuffles the levels of the control. Other families have no block of votes to weigh: success is then False.
     """
+    seed = seed_number(seed)
     origin = provenance(seed=seed, checkpoint=checkpoint)
     alpha = None if alpha is None else check_positive(alpha, name="alpha")
     circuit = as_circuit(model)
+    floor = check_floor(floor, vocab=circuit.vocab)
     if reason := not_linear(circuit.model):
         return _unknown(reason, floor=floor, provenance=origin)
     array = circuit.check(tokens)

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int64
 
+from interp.arguments import shown
 from interp.language.weights import LanguageModelError, Place, digest, find, first_line, quiet
 
 # Of the largest logit. bfloat16 carries eight bits, and its rounding depends on the order of operations.
@@ -84,7 +85,7 @@ def load_language_model(
     What cannot be loaded is a `LanguageModelError` of one line.
     """
     if dtype not in TOLERANCE:
-        raise LanguageModelError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
+        raise LanguageModelError(f"dtype must be 'float32' or 'bfloat16', got {shown(dtype)}")
     place = find(path)
     original, tokenizer = _read(place, getattr(torch, dtype))
     if random_seed is not None:

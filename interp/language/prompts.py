@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
+from interp.arguments import count, finite_number, fits_memory, seed_number, shown, switch
 from interp.chains.priors import ChainBatch
 
 LETTERS = tuple(f" {letter}" for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -97,6 +98,9 @@ def prompts(
     there twice, is refused.
     """
     tokenizer = tokenizer_of(language)
+    fresh, bos, seed = switch(fresh, name="fresh"), switch(bos, name="bos"), seed_number(seed)
+    if not isinstance(chains, ChainBatch):
+        raise ValueError(f"chains must be a ChainBatch, as a prior's sample gives it, got {shown(chains)}")
     words = _single_tokens(tokenizer, alphabet, needed=chains.vocab)
     generator = torch.Generator().manual_seed(seed)
     rows = len(chains.tokens) if fresh else 1
@@ -108,7 +112,7 @@ def prompts(
     if separator is not None:
         (between,) = _single_tokens(tokenizer, [separator], needed=1).values()
         if bool((symbols == between).any()):
-            raise ValueError(f"the separator {separator!r} is a word of the alphabet, too")
+            raise ValueError(f"the separator {shown(separator)} is a word of the alphabet, too")
         symbols = torch.nn.functional.pad(symbols, (0, 1), value=between)
         tokens = torch.stack([tokens, torch.full_like(tokens, chains.vocab)], dim=-1).flatten(1)
         names = [[*row, separator] for row in names]
@@ -139,13 +143,15 @@ def repeated_tokens(
     tokens by how often they were seen, and a model hardly knows the last. Within a copy each token comes once.
     """
     tokenizer = tokenizer_of(language)
-    if not 0 < share <= 1:
-        raise ValueError(f"share must lie in (0, 1], got {share}")
-    if batch < 1 or length < 1 or copies < 2:
-        raise ValueError(f"give batch and length >= 1, copies >= 2, got {batch}, {length} and {copies}")
+    share, bos, seed = finite_number(share, name="share", above=0, most=1.0), switch(bos, name="bos"), seed_number(seed)
+    batch, length, copies = (
+        count(value, name=name, least=least)
+        for name, value, least in (("batch", batch, 1), ("length", length, 1), ("copies", copies, 2))
+    )
     ordinary = torch.tensor(sorted(set(range(int(share * len(tokenizer)))) - _special(tokenizer)))
     if length > len(ordinary):
         raise ValueError(f"length must be at most {len(ordinary)}, the tokens to draw from, got {length}")
+    fits_memory(8 * batch * length * copies, what="the tokens")
     generator = torch.Generator().manual_seed(seed)
     once = torch.stack([ordinary[torch.randperm(len(ordinary), generator=generator)[:length]] for _ in range(batch)])
     return _of_ids(tokenizer, once.repeat(1, copies), bos=bos)
@@ -159,8 +165,9 @@ def natural_text(language: Any, *, batch: int, length: int, bos: bool = True, te
     over all of it.
     """
     tokenizer = tokenizer_of(language)
-    if batch < 1 or length < 1:
-        raise ValueError(f"give batch and length >= 1, got {batch} and {length}")
+    batch, length, bos = count(batch, name="batch"), count(length, name="length"), switch(bos, name="bos")
+    if text is not None and not isinstance(text, str):
+        raise ValueError(f"text must be a text, got {shown(text)}")
     given = shipped_text() if text is None else text
     ids = torch.tensor(tokenizer(given, add_special_tokens=False, verbose=False).input_ids)
     if len(ids) < batch * length:
@@ -204,22 +211,22 @@ def _single_tokens(tokenizer: Any, alphabet: Any, *, needed: int) -> dict[str, i
     if isinstance(alphabet, str):
         kinds = {"letters": LETTERS, "words": WORDS, "rare": ()}
         if alphabet not in kinds:
-            raise ValueError(f"alphabet must be one of {', '.join(kinds)} or a list of words, got {alphabet!r}")
+            raise ValueError(f"alphabet must be one of {', '.join(kinds)} or a list of words, got {shown(alphabet)}")
         offered = _rare(tokenizer) if alphabet == "rare" else kinds[alphabet]
         found = {word: ids[0] for word in offered if len(ids := _encoded(tokenizer, word)) == 1}
         if len(found) < needed:
-            raise ValueError(f"the alphabet {alphabet!r} has {len(found)} single tokens here, {needed} are needed")
+            raise ValueError(f"the alphabet {shown(alphabet)} has {len(found)} single tokens here, {needed} are needed")
         return found
     words = _listed(alphabet)
     found = {}
     for word in words:
         ids = _encoded(tokenizer, word)
         if len(ids) != 1:
-            raise ValueError(f"the word {word!r} is {len(ids)} tokens of this model, not one")
+            raise ValueError(f"the word {shown(word)} is {len(ids)} tokens of this model, not one")
         if ids[0] in _special(tokenizer):
-            raise ValueError(f"the word {word!r} is a special token of this model")
+            raise ValueError(f"the word {shown(word)} is a special token of this model")
         if word in found or ids[0] in found.values():
-            raise ValueError(f"the word {word!r} is in the alphabet twice")
+            raise ValueError(f"the word {shown(word)} is in the alphabet twice")
         found[word] = ids[0]
     if len(found) < needed:
         raise ValueError(f"the alphabet has {len(found)} words, the chains have {needed} symbols")
@@ -229,7 +236,7 @@ def _single_tokens(tokenizer: Any, alphabet: Any, *, needed: int) -> dict[str, i
 def _listed(alphabet: Any) -> Sequence[str]:
     words = list(alphabet) if isinstance(alphabet, (list, tuple)) else None
     if words is None or not all(isinstance(word, str) and word for word in words):
-        raise ValueError(f"alphabet must be the name of one or a list of words, got {alphabet!r}")
+        raise ValueError(f"alphabet must be the name of one or a list of words, got {shown(alphabet)}")
     return words
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.fuzz.room import Sandbox, run_command
-from tests.fuzz.values import NUMBER_TEXTS, PATHS, texts
+from tests.fuzz.values import NUMBER_TEXTS, PATHS, one_in, texts
 
 Case = tuple[str, list[str]]
 
@@ -34,14 +34,39 @@ def vocabulary() -> dict[str, list[tuple[list[str], list[argparse.Action]]]]:
     return found
 
 
+GOOD_VALUES = {
+    "checkpoints": ("ckpt", "zoo"),
+    "CKPT": ("ckpt", "zoo/one"),
+    "model": ("ckpt", "mine.py:build"),
+    "results": ("results",),
+    "out": ("made", "folder/new", "a/deep/place"),
+    "csv": ("made.csv",),
+    "cache": ("kept",),
+    "spec": ("spec.json",),
+    "study": ("smoke", "study.toml"),
+    "prior": ("hierarchical:5", "independent:1", "hierarchical:5,5"),
+    "format": ("png", "pdf,svg"),
+    "beta": ("2.7,1.2", "1", "1,1"),
+}
+
+
+def good_values(action: argparse.Action) -> list[str]:
+    """Values that the option takes, mostly."""
+    if action.choices:
+        return [str(one) for one in action.choices]
+    return list(GOOD_VALUES.get(action.dest, ("1", "2", "3", "8", "0.5")))
+
+
 @st.composite
 def option(draw: st.DrawFn, action: argparse.Action) -> list[str]:
     """An option with as many values as it takes, mostly."""
     words = [action.option_strings[-1]] if action.option_strings else []
     if action.nargs == 0:
         return words
-    if isinstance(action.type, type) or action.type is None:
-        value = st.one_of(texts(), st.sampled_from([str(one) for one in action.choices or ["x"]]))
+    if not draw(one_in(3)):  # so that most command lines are not refused at once
+        value = st.sampled_from(good_values(action))
+    elif isinstance(action.type, type) or action.type is None:
+        value = texts()
     else:
         value = st.one_of(texts(), st.sampled_from(NUMBER_TEXTS), st.sampled_from(PATHS))
     several = action.nargs in ("+", "*")
@@ -52,7 +77,7 @@ def option(draw: st.DrawFn, action: argparse.Action) -> list[str]:
 def cases(draw: st.DrawFn) -> Case:
     """A package and a command line of it."""
     package = draw(st.sampled_from(["models", "models", "analyses", "figures"]))
-    if draw(st.integers(0, 19)) == 0:
+    if draw(one_in(20)):
         return package, draw(st.lists(texts(), max_size=4))
     beginning, actions = draw(st.sampled_from(vocabulary()[package]))
     takes = [one for one in actions if "--help" not in one.option_strings]
@@ -61,7 +86,7 @@ def cases(draw: st.DrawFn) -> Case:
         argv += draw(option(action))
     required = [one for one in takes if one.required and not {*one.option_strings} & {*argv}]
     for action in required:
-        if draw(st.integers(0, 9)):
+        if not draw(one_in(10)):
             argv += draw(option(action))
     return package, argv
 

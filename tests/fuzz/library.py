@@ -10,8 +10,9 @@ import torch
 from hypothesis import strategies as st
 
 import interp as ip
+from tests.fuzz.found import wrong_result
 from tests.fuzz.room import Sandbox, run_call
-from tests.fuzz.values import mostly, numbers
+from tests.fuzz.values import mostly, numbers, one_in
 
 Case = tuple[str, dict[str, Any]]
 
@@ -23,7 +24,7 @@ def tokens(draw: st.DrawFn) -> Any:
     """Tokens of every kind, good ones more often than not."""
     batch, length = draw(SHAPES)
     array = draw(st.integers(0, 2**16).map(lambda seed: np.random.default_rng(seed).integers(0, 3, (batch, length))))
-    if draw(st.integers(0, 2)):
+    if not draw(one_in(3)):
         return array
     return draw(
         st.sampled_from(
@@ -73,7 +74,7 @@ SEED = mostly(st.integers(0, 3))
 @st.composite
 def priors(draw: st.DrawFn) -> Any:
     """A prior, or a `ValueError` where its numbers are no prior's, or something else."""
-    if draw(st.integers(0, 9)) == 0:
+    if draw(one_in(10)):
         return draw(numbers())
     if draw(st.booleans()):
         return ip.IndependentDirichlet(order=2, vocab=3, alpha=draw(st.sampled_from([0.1, 1.0, 1e-100, 1e100])))
@@ -191,6 +192,51 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, st.SearchStrategy[Any]]
         },
         is_law,
     ),
+    "bayes_predictive to an error": (
+        lambda **given: ip.bayes_predictive(**given).mean,
+        {"tokens": tokens(), "prior": priors(), "draws": mostly(st.just(8)), "error": POSITIVE, "seed": SEED},
+        is_law,
+    ),
+    "predicted_parameters": (
+        ip.predicted_parameters,
+        {"prior": priors(), "length": SMALL, "bos": EVERY, "fitted": EVERY},
+        wrong_result,
+    ),
+    "optimal_parameters": (
+        ip.optimal_parameters,
+        {"prior": priors(), "length": SMALL, "bos": EVERY, "draws": mostly(st.integers(50, 200)), "seed": SEED},
+        wrong_result,
+    ),
+    "tune_add_alpha": (
+        ip.tune_add_alpha,
+        {"prior": priors(), "length": SMALL, "order": ORDER, "draws": mostly(st.integers(20, 50)), "seed": SEED},
+        wrong_result,
+    ),
+    "tune_jelinek_mercer": (
+        ip.tune_jelinek_mercer,
+        {
+            "prior": priors(),
+            "length": SMALL,
+            "order": ORDER,
+            "draws": mostly(st.integers(20, 50)),
+            "seed": SEED,
+            "steps": mostly(st.integers(1, 9)),
+        },
+        wrong_result,
+    ),
+    "construct": (
+        ip.construct,
+        {
+            "order": ORDER,
+            "vocab": VOCAB,
+            "length": SMALL,
+            "beta": BETAS,
+            "kappa": KAPPA,
+            "dtype": st.sampled_from(["float64", "float32", "float16", None, 3]),
+        },
+        anything,
+    ),
+    "cumulative_counts": (ip.cumulative_counts, {"tokens": tokens(), **SIZES}, is_finite),
     "sample hierarchical": (sampled, {"prior": HIERARCHICAL, "kind": st.just("hierarchical"), **DRAWN}, is_law),
     "sample independent": (sampled, {"prior": INDEPENDENT, "kind": st.just("independent"), **DRAWN}, is_law),
     "parse_prior": (

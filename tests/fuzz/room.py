@@ -27,13 +27,17 @@ class Finding(AssertionError):
     """A case that did not end as it must; the message says how."""
 
 
+State = tuple[int, ...]  # of a file, as the file system knows it: it changes whenever the content may have changed
+
+
 @dataclass
 class Sandbox:
     """A directory with files that no case may change; what a case adds is removed after it."""
 
     root: Path
-    kept: dict[Path, bytes] = field(default_factory=dict)
-    folders: set[Path] = field(default_factory=set)
+    kept: dict[str, tuple[State, bytes]] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=set)
+    links: dict[str, str] = field(default_factory=dict)
 
     @property
     def work(self) -> Path:
@@ -42,32 +46,67 @@ class Sandbox:
 
     def remember(self) -> None:
         """What is there now belongs to the user."""
-        self.kept = {place: place.read_bytes() for place in self._all() if place.is_file() and not place.is_symlink()}
-        self.folders = {place for place in self._all() if place.is_dir()}
-
-    def check(self) -> None:
-        """Raise a finding if a file of the user's is gone or changed; remove what is new."""
-        present = list(self._all())
-        lost = [place for place, content in self.kept.items() if not place.is_file() or place.read_bytes() != content]
-        lost += [place for place in self.folders if not place.is_dir()]
-        for place in present:
-            if place in self.folders or place in self.kept or not os.path.lexists(place):
-                continue
-            if place.is_dir() and not place.is_symlink():
-                shutil.rmtree(place, ignore_errors=True)
+        for entry in self._all():
+            if entry.is_dir(follow_symlinks=False):
+                self.folders.add(entry.path)
+            elif entry.is_symlink():
+                self.links[entry.path] = os.readlink(entry.path)
             else:
-                place.unlink(missing_ok=True)
-        for place in sorted(self.folders):
-            place.mkdir(parents=True, exist_ok=True)
-        for place, content in self.kept.items():
-            if place in lost:
-                place.write_bytes(content)
-        if lost:
-            raise Finding(f"file lost or changed: {lost[0].relative_to(self.root)}")
+                self.kept[entry.path] = _state(entry), Path(entry.path).read_bytes()
 
-    def _all(self) -> Iterator[Path]:
-        for place, folders, files in os.walk(self.root):
-            yield from (Path(place) / name for name in (*folders, *files))
+    def check(self, *, every_byte: bool = False) -> None:
+        """Raise a finding if a file of the user's is gone or changed; remove what is new.
+
+        A file is read only where the file system says that it was written to, or with `every_byte`.
+        """
+        lost = {*self.kept, *self.folders, *self.links}
+        new = []
+        for entry in self._all():
+            if entry.path in self.folders and entry.is_dir(follow_symlinks=False):
+                lost.discard(entry.path)
+            elif entry.path in self.kept and entry.is_file(follow_symlinks=False):
+                state, content = self.kept[entry.path]
+                if every_byte or state != _state(entry):
+                    if Path(entry.path).read_bytes() != content:
+                        continue
+                    self.kept[entry.path] = _state(entry), content
+                lost.discard(entry.path)
+            elif entry.path in self.links and entry.is_symlink():
+                lost -= {entry.path} if os.readlink(entry.path) == self.links[entry.path] else set()
+            else:
+                new.append(entry)
+        for entry in new:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                Path(entry.path).unlink(missing_ok=True)
+        for name in sorted(lost):
+            if name in self.folders:
+                Path(name).mkdir(parents=True, exist_ok=True)
+            elif name in self.links:
+                Path(name).unlink(missing_ok=True)
+                Path(name).symlink_to(self.links[name])
+            else:
+                Path(name).parent.mkdir(parents=True, exist_ok=True)
+                Path(name).write_bytes(self.kept[name][1])
+                self.kept[name] = _state(Path(name)), self.kept[name][1]
+        if lost:
+            raise Finding(f"file lost or changed: {Path(min(lost)).relative_to(self.root)}")
+
+    def _all(self) -> Iterator[os.DirEntry[str]]:
+        """What is below the root, folders before what they hold; below a new folder nothing is listed."""
+        waiting = [str(self.root)]
+        while waiting:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    yield entry
+                    if entry.is_dir(follow_symlinks=False) and entry.path in self.folders:
+                        waiting.append(entry.path)
+
+
+def _state(entry: os.DirEntry[str] | Path) -> State:
+    found = os.stat(entry, follow_symlinks=False)  # the entry's own may be older than a change
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 @contextlib.contextmanager
@@ -138,11 +177,19 @@ def run_call(call: Callable[[], Any], check: Callable[[Any], str | None]) -> str
             return "refused"
         except Hang:
             raise Finding(f"hang of more than {SECONDS} s") from None
+        except Finding:
+            raise
         except Exception as error:
             if type(error).__module__.startswith("jaxtyping") or "beartype" in type(error).__module__:
                 return "refused"  # by the annotations, which only the tests enforce
             raise Finding(f"{type(error).__name__}: {where(error)}") from error
-    if wrong := check(found):
+        try:
+            wrong = check(found)
+        except Hang:
+            raise Finding(f"hang of more than {SECONDS} s after the call") from None
+        except Exception as error:  # a result that cannot be printed, tabulated or drawn
+            raise Finding(f"after the call {type(error).__name__}: {where(error)}") from error
+    if wrong:
         raise Finding(wrong)
     return "ok"
 

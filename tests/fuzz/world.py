@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+import os
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -12,6 +14,7 @@ from unittest import mock
 from tests.fuzz.room import Sandbox, quiet
 
 LIMIT = 8 << 20  # bytes: the stated limit of sizes, lowered so that what it lets through is quick
+MOST_CHECKPOINTS = 3
 SPEC = {
     "family": "construction",
     "prior": {"kind": "independent", "order": 1, "vocab": 2, "alpha": 1.0},
@@ -67,6 +70,7 @@ def build(root: Path) -> Sandbox:
     record = {**SPEC, "step": 10, "status": "finished", "seconds": 1.0}
     ip.save(ip.construct(order=1, vocab=2, length=4, beta=(1.0,), kappa=0.5), work / "ckpt", training=record)
     ip.save(ip.construct(order=1, vocab=2, length=4, beta=(1.0,), kappa=0.5), work / "broken")
+    shutil.copytree(work / "ckpt", work / "zoo/one")
     (work / "broken/model.safetensors").write_bytes(b"no tensors")
     (work / "foreign").mkdir()
     (work / "foreign/config.json").write_text('{"architectures": ["GPT2LMHeadModel"]}')
@@ -81,9 +85,52 @@ def build(root: Path) -> Sandbox:
     return sandbox
 
 
+def built_once(make: Callable[..., Any]) -> Callable[..., Any]:
+    """The parsers that a command builds when it starts, kept: a default may depend on the working directory."""
+    built: dict[Any, Any] = {}
+
+    def parser(*given: Any) -> Any:
+        key = (os.getcwd(), *given)
+        if key not in built:
+            built[key] = make(*given)
+        return built[key]
+
+    return parser
+
+
+def first_of(find: Callable[..., list[Path]]) -> Callable[..., list[Path]]:
+    """The shipped checkpoints are many, and a study reads them all one by one: three will do."""
+
+    def found(*given: Any, **more: Any) -> list[Path]:
+        return find(*given, **more)[:MOST_CHECKPOINTS]
+
+    return found
+
+
+def shipped_files() -> dict[str, tuple[int, int]]:
+    """Size and time of every file that the repository ships as a result: no case may touch one."""
+    import analyses
+    import models
+
+    roots = [Path(models.__file__).parent, Path(analyses.__file__).parent / "shipped"]
+    found = {}
+    for root in roots:
+        for place, folders, files in os.walk(root):
+            folders[:] = [name for name in folders if name != "__pycache__"]
+            for name in files:
+                state = os.stat(os.path.join(place, name))
+                found[os.path.join(place, name)] = state.st_size, state.st_mtime_ns
+    return found
+
+
 @contextlib.contextmanager
-def light() -> Iterator[None]:
-    """No training, no analysis, no drawing, and sizes limited to `LIMIT`: the rest of a command line is as it is."""
+def light(sandbox: Sandbox) -> Iterator[None]:
+    """No training, no analysis, no drawing, and sizes limited to `LIMIT`: the rest of a command line is as it is.
+
+    Where commands look for checkpoints unless told, and write what they measured of them, is a folder of the sandbox.
+    """
+    import figures.cli
+    import models.__main__
     import models.run
     import models.sweep
     import models.zoo
@@ -96,6 +143,10 @@ def light() -> Iterator[None]:
 
     def trained(*_: Any) -> Any:
         raise models.run.RunError("nothing is trained in the fuzz room")
+
+    def measured(path: Path, name: str) -> dict[str, Any]:
+        texts = {"protocol": "annealed", "target": "law", "init": "", "freeze": "", "bos_vector": "", "copies": "none"}
+        return dict.fromkeys(models.zoo.COLUMNS, 1.0) | texts | {"checkpoint": name, "steps": 10, "change": None}
 
     def answered(question: Question, *, cache: Any, opened: Any = None) -> Answer:
         if question.checkpoint is None:
@@ -126,12 +177,18 @@ def light() -> Iterator[None]:
             (models.run, "make_trainer", trained),
             (models.sweep, "_run_in_process", lambda *_: None),
             (models.sweep, "_ray", lambda runs, *_: iter(())),
-            (models.zoo, "measure", lambda path, name: dict.fromkeys(models.zoo.COLUMNS, 0.0) | {"checkpoint": name}),
+            (models.zoo, "measure", measured),
             (answers, "answer", answered),
             (cli, "document_of", joined),
             (cli, "run_all", lambda entries, request: Document(analysis="all", rows=[dict(ROW)])),
             (cli, "remove_stale", lambda: None),
             (plan, "run_plan", planned),
+            (models.__main__, "CHECKPOINTS", sandbox.work / "zoo"),
+            (figures.cli, "ZOO", sandbox.work / "zoo"),
+            (models.zoo, "find_checkpoints", first_of(models.zoo.find_checkpoints)),
+            (models.__main__, "parser", built_once(models.__main__.parser)),
+            (cli, "make_parser", built_once(cli.make_parser)),
+            (figures.cli, "make_parser", built_once(figures.cli.make_parser)),
             (drawing, "draw", drawn),
         ):
             stack.enter_context(mock.patch.object(target, name, value))
