@@ -28,6 +28,7 @@ COUNT = 240  # worlds of a grid
 DIGESTS = {
     "tuning": "80c351ae1455ded9b9e3dcbcf6eb4af8c3f92e2d11e1791d010302dd822856c8",
     "test": "b5e697a2fc90e238f1acc5feeda23ca4dabfdb24a0c8acbeecf5aa349b03bb66",
+    "excess": "5f7171018f46dac67d31d75b7a2d5c99edb582ac3ada904afea029bb1a626f4e",
 }
 DRAWS = {"tuning": 40_000, "test": 12_000}
 ORDERS, ORDER_SHARES = (1, 2, 3, 4), (0.2, 0.35, 0.25, 0.2)
