@@ -35,6 +35,7 @@ DIGESTS = {
     "tuning": "c1a516d8ebebcf80dc6975a0899a25bc0a3afddf292a0d67cd40ab38030fbac3",
     "second_tuning": "8d8a16db539ce1bb1832a0cd7ed534a2e5be7735bac6f541b89749d8ae6e7bd9",
     "test": "b5e697a2fc90e238f1acc5feeda23ca4dabfdb24a0c8acbeecf5aa349b03bb66",
+    "second_test": "7deb31f6d1aeea7feb18da0ca150d6a1c7665c20cf54713b1ade0a03710a0d90",
     "excess": "5f7171018f46dac67d31d75b7a2d5c99edb582ac3ada904afea029bb1a626f4e",
 }
 # Sequences that a world is searched on: more while a standard error is above SURE, or a lag seems flat. (In the second
