@@ -209,15 +209,19 @@ def prior_text(values: dict[str, Any]) -> str:
     'hierarchical:5'
     """
     if values["kind"] == "independent":
-        alpha = values["alpha"] if isinstance(values["alpha"], (list, tuple)) else [values["alpha"]]
-        return f"independent:{','.join(f'{value:g}' for value in alpha)}"
+        return f"independent:{_listed(values['alpha'])}"
     if values["kind"] == "hierarchical":
         eta = values["eta"] if len(set(values["eta"])) > 1 else values["eta"][:1]
-        root = "" if values["eta0"] == 1 else f":{values['eta0']:g}"
-        return f"hierarchical:{','.join(f'{value:g}' for value in eta)}{root}"
+        root = "" if values["eta0"] == 1 else f":{_listed(values['eta0'])}"
+        return f"hierarchical:{_listed(eta)}{root}"
     from interp.chains.priors import prior_from_dict
 
     return prior_from_dict(values).text
+
+
+def _listed(numbers: Any) -> str:
+    """One number or several, with commas between."""
+    return ",".join(f"{value:g}" for value in (numbers if isinstance(numbers, (list, tuple)) else [numbers]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The optimum of soft matching, predicted and searched for, over 240 worlds.
+"""The optimum of soft matching, predicted and searched for, over the worlds of the second test grid.
 
 Draws the rows of `python -m analyses worlds`.
 """

@@ -104,18 +104,18 @@ def check_concentration(value: Number, *, name: str) -> float:
     return number
 
 
-def as_alpha(alpha: Any, *, vocab: int) -> Float[np.ndarray, " vocab"]:
+def as_alpha(alpha: Any, *, vocab: int, name: str = "alpha") -> Float[np.ndarray, " vocab"]:
     """One pseudo-count > 0 per symbol: a number stands for all of them.
 
     >>> as_alpha(0.5, vocab=3).tolist(), as_alpha((1, 2, 3), vocab=3).tolist()
     ([0.5, 0.5, 0.5], [1.0, 2.0, 3.0])
     """
-    plain = real_array(alpha, name="alpha") if np.ndim(alpha) else check_concentration(alpha, name="alpha")
+    plain = real_array(alpha, name=name) if np.ndim(alpha) else check_concentration(alpha, name=name)
     array = np.asarray(plain)
     if array.ndim > 1 or (array.ndim == 1 and array.size != vocab):
-        raise ValueError(f"alpha must be one number, or one per symbol ({vocab} of them), got shape {array.shape}")
+        raise ValueError(f"{name} must be one number, or one per symbol ({vocab} of them), got shape {array.shape}")
     for value in array.ravel().tolist():
-        check_concentration(value, name="alpha")
+        check_concentration(value, name=name)
     return np.broadcast_to(array, (vocab,)).copy()
 
 

@@ -27,6 +27,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from tqdm import tqdm
 
+from interp.arguments import MAX_BYTES
+from interp.chains.batch import ChainBatch, Method
 from interp.divergence import Divergence, kl_divergence
 from interp.hooked.checkpoint import check_replaceable, load, read_info, replace_directory, save
 from interp.outside import read_object
@@ -89,11 +91,19 @@ def recorded_spec(out: Path) -> RunSpec:
     return RunSpec.from_dict({field.name: training[field.name] for field in fields(RunSpec) if field.name in training})
 
 
+def _held_out(spec: RunSpec) -> ChainBatch:
+    """Sequences that no run is trained on. Where the table of all contexts does not fit, the urn draws them."""
+    prior = spec.build_prior()
+    kernels = 8 * HELD_OUT_SEQUENCES * prior.vocab ** (prior.order + 1)
+    method: Method = "explicit" if kernels <= MAX_BYTES else "collapsed"
+    return prior.sample(batch=HELD_OUT_SEQUENCES, length=spec.length, seed=HELD_OUT_SEED, method=method)
+
+
 def _train(
     trainer: Trainer, spec: RunSpec, out: Path, work: Path, *, seconds: float, progress: bool, save_seconds: float
 ) -> Finished:
     schedule = spec.schedule
-    held_out = spec.build_prior().sample(batch=HELD_OUT_SEQUENCES, length=spec.length, seed=HELD_OUT_SEED)
+    held_out = _held_out(spec)
     snapshots = snapshot_steps(spec.steps) if spec.snapshots else []
     stops = sorted({*np.linspace(0, spec.steps, LOG_POINTS + 1).astype(int).tolist(), *snapshots} - {0})
     started = time.monotonic() - seconds

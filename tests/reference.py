@@ -294,7 +294,7 @@ def kernel_moment(
     vocab: int,
     alpha: Fraction | Sequence[Fraction] | None = None,
     eta: Sequence[Fraction] = (),
-    eta0: Fraction = Fraction(1),
+    eta0: Fraction | Sequence[Fraction] = Fraction(1),
 ) -> Fraction:
     """E[prod_{u, m} pi_u(m)^{n_u(m)}] for contexts u = (older, ..., recent); independent where alpha is given.
 
@@ -315,8 +315,9 @@ def kernel_moment(
             parents[suffix] = multiply(parents[suffix], mean) if suffix in parents else mean
         level = parents
     root = level.get((), {(0,) * vocab: Fraction(1)})  # no context at all: an empty product
+    base = [eta0] * vocab if isinstance(eta0, Fraction) else list(eta0)
     return sum(
-        (coefficient * dirichlet_moment(exponents, [eta0] * vocab) for exponents, coefficient in root.items()),
+        (coefficient * dirichlet_moment(exponents, base) for exponents, coefficient in root.items()),
         Fraction(0),
     )
 

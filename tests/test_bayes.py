@@ -33,12 +33,16 @@ def assert_within_its_error(result, exact):
 
 @pytest.mark.parametrize(
     ("order", "vocab", "eta", "eta0", "length"),
-    [(1, 2, (5.0,), 1.0, 12), (1, 3, (2.0,), 0.5, 9), (2, 2, (5.0, 3.0), 1.0, 10), (2, 3, (1.0, 4.0), 2.0, 8)],
-)
+    [(1, 2, (5.0,), 1.0, 12), (1, 3, (2.0,), 0.5, 9), (2, 2, (5.0, 3.0), 1.0, 10), (2, 3, (1.0, 4.0), 2.0, 8),
+     (1, 3, (2.0,), (4.0, 1.0, 0.5), 9), (2, 2, (5.0, 3.0), (0.25, 1.0), 10)],
+)  # fmt: skip
 def test_equals_the_posterior_in_rational_arithmetic(order, vocab, eta, eta0, length):
     prior = HierarchicalDirichlet(order=order, vocab=vocab, eta=eta, eta0=eta0)
     tokens = prior.sample(batch=12, length=length, seed=0).tokens
-    rational = {"eta": [Fraction(value) for value in eta], "eta0": Fraction(eta0)}
+    rational = {
+        "eta": [Fraction(value) for value in eta],
+        "eta0": [Fraction(float(value)) for value in np.broadcast_to(eta0, vocab)],
+    }
     exact = np.empty((len(tokens), vocab))
     for row, x in enumerate(tokens.tolist()):
         evidence = reference.next_law_moment(x, k=order, vocab=vocab, m=0, power=0, **rational)

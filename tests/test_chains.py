@@ -18,6 +18,7 @@ import pytest
 import torch
 from scipy import stats
 
+from analyses.subject import prior_text
 from interp import arguments
 from interp.chains import urn
 from interp.chains.batch import context_codes
@@ -30,6 +31,8 @@ from interp.chains.priors import (
     parse_prior,
     prior_from_dict,
 )
+from interp.estimators.predicted import predicted_parameters
+from models.spec import make_spec
 from tests import reference
 
 METHODS = ("explicit", "collapsed")
@@ -49,6 +52,25 @@ SMALL = [
 ]
 every_small = pytest.mark.parametrize(
     ("prior", "exact", "length"), SMALL, ids=["indep-k1", "indep-k2", "hier-k1", "hier-k2", "hier-k3"]
+)
+# Priors that tell symbols apart.
+UNEQUAL = [
+    (IndependentDirichlet(order=1, vocab=3, alpha=(0.5, 1.0, 2.5)), {"alpha": [Fraction(x, 2) for x in (1, 2, 5)]}, 4),
+    (
+        HierarchicalDirichlet(order=2, vocab=2, eta=(3.0, 0.5), eta0=(0.25, 1.0)),
+        {"eta": [Fraction(3), Fraction(1, 2)], "eta0": [Fraction(1, 4), Fraction(1)]},
+        6,
+    ),
+    (
+        HierarchicalDirichlet(order=1, vocab=3, eta=(2.0,), eta0=(4.0, 1.0, 0.5)),
+        {"eta": [Fraction(2)], "eta0": [Fraction(4), Fraction(1), Fraction(1, 2)]},
+        4,
+    ),
+]
+every_prior = pytest.mark.parametrize(
+    ("prior", "exact", "length"),
+    [*SMALL, *UNEQUAL],
+    ids=["indep-k1", "indep-k2", "hier-k1", "hier-k2", "hier-k3", "vector-alpha", "vector-eta0-k2", "vector-eta0-k1"],
 )
 LARGER = [
     IndependentDirichlet(order=2, vocab=4, alpha=0.3),
@@ -91,7 +113,7 @@ def test_the_exact_law_is_a_label_symmetric_law(prior: Prior, exact: dict, lengt
 
 
 @every_method
-@every_small
+@every_prior
 def test_tokens_have_the_exact_law(prior: Prior, exact: dict, length: int, method: str) -> None:
     batch = 20_000
     tokens = prior.sample(batch=batch, length=length, seed=1, method=method).tokens
@@ -295,7 +317,7 @@ def seated(prior: Prior, uniforms: np.ndarray) -> tuple[np.ndarray, tuple[np.nda
     """Tokens and urn after one chain driven by the given uniforms."""
     tokens = np.empty(len(uniforms), dtype=np.int64)
     seats = urn.new_urn(len(uniforms), prior.order, prior.vocab)
-    urn.draw_chain(uniforms, tokens, prior.order, prior.vocab, prior.concentrations(), prior.independent, seats)
+    urn.draw_chain(uniforms, tokens, prior.order, prior.vocab, prior.seating(), prior.independent, seats)
     return tokens, seats
 
 
@@ -317,7 +339,7 @@ def test_predictive_law_is_what_the_urn_draws(prior: Prior) -> None:
         assert np.abs(np.bincount(drawn, minlength=prior.vocab) / grid - law).max() < pieces / grid
 
 
-@every_small
+@every_prior
 def test_predictive_laws_average_to_the_bayes_predictive(prior: Prior, exact: dict, length: int) -> None:
     """Over the seatings of one sequence; for the independent prior there is only one, and it is add-alpha."""
     rng = np.random.default_rng(10)
@@ -325,7 +347,7 @@ def test_predictive_laws_average_to_the_bayes_predictive(prior: Prior, exact: di
     for uniforms in rng.random((3000, length)):
         tokens, seats = seated(prior, uniforms)
         law = np.empty(prior.vocab)
-        urn.predictive_law(law, prior.order, prior.vocab, prior.concentrations(), prior.independent, seats)
+        urn.predictive_law(law, prior.order, prior.vocab, prior.seating(), prior.independent, seats)
         laws.setdefault(tuple(tokens.tolist()), []).append(law)
     compared = 0
     for x, found in laws.items():
@@ -507,10 +529,30 @@ def test_a_vector_of_equal_alphas_is_the_number() -> None:
         HierarchicalDirichlet(order=1, vocab=3, eta=(2.0,)).pseudo_counts()
 
 
-def test_a_vector_alpha_has_no_urn() -> None:
-    prior = IndependentDirichlet(order=1, vocab=2, alpha=(1.0, 2.0))
-    with pytest.raises(ValueError, match="tells symbols apart, so it has no urn") as refusal:
-        prior.sample(batch=2, length=6, seed=0, method="collapsed")
+def test_a_vector_eta0_round_trips_and_has_its_moments() -> None:
+    prior = HierarchicalDirichlet(order=1, vocab=3, eta=(2.0,), eta0=[0.5, 1.0, 2.5])
+    assert prior.text == "hierarchical:2:0.5,1,2.5"
+    assert parse_prior(prior.text, order=1, vocab=3) == prior == prior_from_dict(prior.to_dict())
+    assert prior_text(prior.to_dict()) == prior.text
+    equal = HierarchicalDirichlet(order=1, vocab=3, eta=(2.0,), eta0=(0.7, 0.7, 0.7))
+    assert equal == HierarchicalDirichlet(order=1, vocab=3, eta=(2.0,), eta0=0.7)
+    assert equal.seating().tolist() == equal.concentrations().tolist()
+    root = prior.draw_tree(20_000, np.random.default_rng(0))[0][:, 0]
+    expected = np.array([0.5, 1.0, 2.5]) / 4.0
+    assert np.abs(root.mean(0) - expected).max() < 0.005
+    assert np.abs(root.var(0) - expected * (1 - expected) / 5.0).max() < 0.003
+    with pytest.raises(ValueError, match=r"eta0 must be one number, or one per symbol \(3 of them\)"):
+        parse_prior("hierarchical:2:1,2", order=1, vocab=3)
+
+
+@pytest.mark.parametrize("prior", [case[0] for case in UNEQUAL])
+def test_what_relies_on_label_symmetry_refuses_unequal_symbols(prior: Prior) -> None:
+    with pytest.raises(ValueError, match=r"tells symbols apart.*label symmetry") as refusal:
+        prior.concentrations()
     assert "\n" not in str(refusal.value)
+    with pytest.raises(ValueError, match="tells symbols apart"):
+        predicted_parameters(prior, length=20)
+    with pytest.raises(ValueError, match="tells symbols apart"):
+        make_spec(family="disentangled", prior=prior.to_dict(), length=16, bos=True)
     with pytest.raises(ValueError, match=r"one per symbol \(2 of them\)"):
         IndependentDirichlet(order=1, vocab=2, alpha=(1.0, 2.0, 3.0))

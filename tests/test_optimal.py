@@ -15,6 +15,7 @@ from interp.estimators.counts import mask_counts
 from interp.estimators.optimal import optimal_parameters, population_divergence
 from interp.estimators.population import Population, _draw_families, draw_population, pooled, population_loss
 from interp.estimators.soft_matching import add_alpha, soft_matching, soft_matching_from_counts
+from interp.results import mean_stderr
 
 HIERARCHICAL = HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
 
@@ -201,3 +202,15 @@ def test_same_seed_same_numbers_and_printing():
 def test_bad_input(options, message):
     with pytest.raises(ValueError, match=message):
         optimal_parameters(HIERARCHICAL, **{"length": 32, "draws": 200, **options})
+
+
+def test_a_prior_that_tells_symbols_apart():
+    """The sample's KL is that of explicit chains; with one eta0 for all symbols it is another."""
+    prior = HierarchicalDirichlet(order=1, vocab=3, eta=(3.0,), eta0=(6.0, 1.0, 0.5))
+    best = optimal_parameters(prior, length=24, draws=8000)
+    assert best.success
+    chains = prior.sample(batch=20_000, length=24, seed=5)
+    kl, error = mean_stderr(kl_divergence(chains.next_law, best.predict(chains.tokens)).values.numpy())
+    assert abs(kl - best.kl) < 4 * math.hypot(error, best.kl_stderr)
+    symmetric = optimal_parameters(HierarchicalDirichlet(order=1, vocab=3, eta=(3.0,), eta0=2.5), length=24, draws=8000)
+    assert abs(kl - symmetric.kl) > 8 * math.hypot(error, symmetric.kl_stderr)

@@ -30,6 +30,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "optimal": {"batch": 60, "draws": 500, "lengths": (8, LENGTH)},
     "open_choices": {"batch": 40, "draws": 400, "eta0s": (1.0,), "eta0_lengths": (16,), "lengths": (16,)},
     "worlds": {"again": 1, "draws": 400},
+    "excess_map": {"again": 0},
+    "other_worlds": {"runs": Path("none"), "batch": 32, "fitted": 32, "draws": 400},
     "pseudo_counts": {"batch": 60, "lengths": (16, 32)},
     "regret": {"batch": 60},
     "copy_heads": {"batch": 32},

@@ -14,6 +14,7 @@ checkpoints keep. `register_prior` makes a new kind known to all of them.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -28,7 +29,7 @@ from interp.arguments import NumberField, NumbersField, Whole, WholeField, count
 from interp.chains.batch import ChainBatch as ChainBatch
 from interp.chains.batch import Method, context_codes
 from interp.chains.trie import trie_bytes
-from interp.chains.urn import draw_batch
+from interp.chains.urn import base_law, draw_batch
 from interp.notation import as_alpha, check_concentration, check_order, check_vocab
 
 Array: TypeAlias = NDArray[Any]
@@ -40,7 +41,7 @@ DEFAULT_ETA = 5.0  # the paper's, at every level
 class Prior(ABC):
     """A prior over order-k transition kernels.
 
-    All but an `IndependentDirichlet` with a vector alpha are symmetric in the labels (eq:prior_symmetry).
+    All but those with a vector alpha or eta0 are symmetric in the labels (eq:prior_symmetry).
 
     kind    the word that names it in texts, descriptions and tables
     form    how its text is written, for help and error messages
@@ -58,6 +59,13 @@ class Prior(ABC):
             f"the {self.kind} prior is not a tree of Dirichlet laws, so it has no urn to train or to infer with "
             "(its chains are sampled with method='explicit')"
         )
+
+    def seating(self) -> Float[np.ndarray, " number"]:
+        """What the urn is drawn with: the concentration at each depth, then the cumulative base law unless uniform.
+
+        `concentrations` refuses a prior that tells symbols apart: a formula that reads it relies on label symmetry.
+        """
+        return self.concentrations()
 
     @property
     def independent(self) -> bool:
@@ -157,7 +165,7 @@ class Prior(ABC):
         return tokens, kernel[rows, code], kernel
 
     def _sample_collapsed(self, batch: int, length: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        concentrations = self.concentrations()
+        concentrations = self.seating()
         fits_memory(trie_bytes(length, self.order, self.vocab), what="the contexts of one sequence")
         fits_memory(8 * batch * (self.order + 1) * self.vocab, what="the customers of the last contexts")
         uniforms = rng.random((batch, length))
@@ -165,7 +173,9 @@ class Prior(ABC):
         customers = np.empty((batch, self.order + 1, self.vocab), dtype=np.int64)
         draw_batch(uniforms, tokens, customers, self.order, self.vocab, concentrations, self.independent)
         # Given the seating, the laws along the path are Dirichlet around their parent plus the customers.
-        law = np.full((batch, self.vocab), 1.0 / self.vocab)
+        base = np.empty(self.vocab)
+        base_law(base, self.order, self.vocab, concentrations)
+        law = np.tile(base, (batch, 1))
         for depth in range(self.order if self.independent else 0, self.order + 1):
             law = draw_dirichlet(concentrations[depth] * law + customers[:, depth], rng)
         return tokens, law
@@ -188,9 +198,8 @@ def register_prior(prior: P) -> P:
 class IndependentDirichlet(Prior):
     """pi_u ~ Dirichlet(alpha), independently for every context u in V^k.
 
-    `alpha` is one number for all symbols, or one per symbol. With unequal ones the prior has no label symmetry, so that
-    the urn, whose base is uniform, does not apply: such chains are sampled with method='explicit', and their Bayes
-    predictor is exact (eq:bayes_optimal_markov), but models are not trained on them.
+    `alpha` is one number for all symbols, or one per symbol. With unequal ones the prior has no label symmetry: chains
+    are sampled, and the Bayes predictor is exact (eq:bayes_optimal_markov), but models are not trained on them.
 
     >>> IndependentDirichlet(order=1, vocab=3, alpha=(0.5, 1.0, 2.0)).text
     'independent:0.5,1,2'
@@ -224,11 +233,14 @@ class IndependentDirichlet(Prior):
 
     def concentrations(self) -> Float[np.ndarray, " depth"]:
         if not isinstance(self.alpha, float):
-            raise ValueError(
-                f"the prior {self.text} tells symbols apart, so it has no urn to train with "
-                "(its chains are sampled with method='explicit')"
-            )
+            raise _tells_symbols_apart(self)
         return np.full(self.order + 1, self.alpha * self.vocab)
+
+    def seating(self) -> Float[np.ndarray, " number"]:
+        if isinstance(self.alpha, float):
+            return self.concentrations()
+        total = math.fsum(self.alpha)
+        return np.append(np.full(self.order + 1, total), np.cumsum(self.alpha) / total)
 
     def pseudo_counts(self) -> Float[np.ndarray, " vocab"]:
         return as_alpha(self.alpha, vocab=self.vocab)
@@ -243,14 +255,19 @@ class IndependentDirichlet(Prior):
 class HierarchicalDirichlet(Prior):
     """pi_() ~ Dirichlet(eta0 1) and pi_c ~ Dirichlet(eta_l pi_{suffix of c}) for every context c of length l <= k.
 
-    `eta` lists eta_1..eta_k. The paper does not give eta0; 1.0 is our choice.
+    `eta` lists eta_1..eta_k. The paper does not give eta0; 1.0 is our choice. `eta0` is one number for all symbols, or
+    one per symbol: pi_() ~ Dirichlet(eta0). With unequal ones the prior has no label symmetry. Sampling, the Bayes
+    predictor and the search for the best soft matching take it; training and the predicted optimum do not.
+
+    >>> HierarchicalDirichlet(order=2, vocab=3, eta=(5, 5), eta0=(4, 1, 1)).text
+    'hierarchical:5,5:4,1,1'
     """
 
     kind: ClassVar[str] = "hierarchical"
-    form: ClassVar[str] = "hierarchical[:ETA,...[:ETA0]]"
+    form: ClassVar[str] = "hierarchical[:ETA,...[:ETA0,...]]"
 
     eta: NumbersField
-    eta0: NumberField = 1.0
+    eta0: NumberField | NumbersField = 1.0
 
     def __post_init__(self) -> None:
         _keep_plain(self, order=check_order(self.order), vocab=check_vocab(self.vocab))
@@ -260,7 +277,8 @@ class HierarchicalDirichlet(Prior):
         if len(eta) != self.order:
             raise ValueError(f"eta must list one number per level 1..{self.order}, got {len(eta)}: {list(eta)}")
         _keep_plain(self, eta=tuple(check_concentration(value, name="eta") for value in eta))
-        _keep_plain(self, eta0=check_concentration(self.eta0, name="eta0"))
+        base = tuple(as_alpha(self.eta0, vocab=self.vocab, name="eta0").tolist())
+        _keep_plain(self, eta0=base[0] if len(set(base)) == 1 else base)
 
     @property
     def independent(self) -> bool:
@@ -268,29 +286,50 @@ class HierarchicalDirichlet(Prior):
 
     @property
     def text(self) -> str:
-        root = "" if self.eta0 == 1.0 else f":{_short(self.eta0)}"
+        base = (self.eta0,) if isinstance(self.eta0, float) else self.eta0
+        root = "" if self.eta0 == 1.0 else f":{','.join(map(_short, base))}"
         return f"hierarchical:{','.join(map(_short, self.eta))}{root}"
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[Sequence[float]], *, order: int, vocab: int) -> HierarchicalDirichlet:
-        """A single ETA serves all levels."""
-        if len(numbers) > 2 or any(len(part) != 1 for part in numbers[1:]):
+        """A single ETA serves all levels, a single ETA0 all symbols."""
+        if len(numbers) > 2:
             raise ValueError("too many numbers")
         eta = tuple(numbers[0]) if numbers else (DEFAULT_ETA,)
-        eta0 = numbers[1][0] if len(numbers) == 2 else 1.0
-        return cls(order=order, vocab=vocab, eta=eta * order if len(eta) == 1 else eta, eta0=eta0)
+        base = tuple(numbers[1]) if len(numbers) == 2 else (1.0,)
+        return cls(
+            order=order,
+            vocab=vocab,
+            eta=eta * order if len(eta) == 1 else eta,
+            eta0=base[0] if len(base) == 1 else base,
+        )
 
     def concentrations(self) -> Float[np.ndarray, " depth"]:
+        if not isinstance(self.eta0, float):
+            raise _tells_symbols_apart(self)
         return np.array([self.eta0 * self.vocab, *self.eta], dtype=np.float64)
 
+    def seating(self) -> Float[np.ndarray, " number"]:
+        if isinstance(self.eta0, float):
+            return self.concentrations()
+        total = math.fsum(self.eta0)
+        return np.array([total, *self.eta, *(np.cumsum(self.eta0) / total)], dtype=np.float64)
+
     def draw_tree(self, batch: int, rng: np.random.Generator) -> dict[int, Float[np.ndarray, "batch context vocab"]]:
-        tree = {0: draw_dirichlet(np.full((batch, 1, self.vocab), float(self.eta0)), rng)}
+        tree = {0: draw_dirichlet(np.tile(as_alpha(self.eta0, vocab=self.vocab), (batch, 1, 1)), rng)}
         for level, eta in enumerate(self.eta, start=1):
             # Code c of length `level` has suffix code c mod |V|^(level-1), so the parents repeat |V| times in order.
             parents = np.tile(tree[level - 1], (1, self.vocab, 1))
             assert parents.shape[1] == self.vocab**level
             tree[level] = draw_dirichlet(eta * parents, rng)
         return tree
+
+
+def _tells_symbols_apart(prior: Prior) -> ValueError:
+    return ValueError(
+        f"the prior {prior.text} tells symbols apart: it can be sampled and inferred with, but what was asked for "
+        "relies on label symmetry, one alpha or eta0 for all symbols"
+    )
 
 
 def _keep_plain(prior: Prior, **values: Any) -> None:

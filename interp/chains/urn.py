@@ -5,8 +5,12 @@ hierarchical prior, and only contexts that occur are ever stored: the |V|^k tabl
 
 Customers of a node are draws from its law. A draw repeats an earlier one with probability n / (n + c), where n
 counts the node's customers and c is its concentration; otherwise it is a fresh draw from the node's base: the parent
-node (hierarchical: a Chinese-restaurant franchise) or the uniform law (independent, and the root of the
-franchise). One uniform per token decides everything: what is left of it after each choice, rescaled, is again uniform.
+node (hierarchical: a Chinese-restaurant franchise) or the base law (independent, and the root of the franchise), which
+is uniform unless the prior tells symbols apart. One uniform per token decides everything: what is left of it after each
+choice, rescaled, is again uniform.
+
+`concentrations` is what `Prior.seating` gives: one number per depth, and then, where the base law is not uniform, its
+cumulative sums.
 
 The functions are compiled and shared by the samplers of `chains` and by the trainer's inner loop.
 """
@@ -51,6 +55,30 @@ def walk_to_context(tokens: NDArray[Any], position: int, order: int, vocab: int,
 
 
 @njit(cache=True, inline="always", error_model="numpy")
+def _base_token(uniform: float, order: int, vocab: int, concentrations: NDArray[Any]) -> int:
+    """A draw from the base law."""
+    if concentrations.shape[0] == order + 1:
+        return min(int(uniform * vocab), vocab - 1)
+    token = 0
+    for m in range(vocab - 1):  # the last of the sums is 1 but for rounding
+        token += uniform >= concentrations[order + 1 + m]
+    return token
+
+
+@njit(cache=True, inline="always", error_model="numpy")
+def base_law(law: NDArray[Any], order: int, vocab: int, concentrations: NDArray[Any]) -> None:
+    """Write the base law into `law`."""
+    if concentrations.shape[0] == order + 1:
+        for m in range(vocab):
+            law[m] = 1.0 / vocab
+        return
+    before = 0.0
+    for m in range(vocab):
+        law[m] = concentrations[order + 1 + m] - before
+        before = concentrations[order + 1 + m]
+
+
+@njit(cache=True, inline="always", error_model="numpy")
 def draw_token(
     uniform: float, order: int, vocab: int, concentrations: NDArray[Any], independent: bool, urn: Urn
 ) -> int:
@@ -73,7 +101,7 @@ def draw_token(
             break
         uniform = (uniform - n) / concentrations[depth]
     if token < 0:
-        token = min(int(uniform * vocab), vocab - 1)
+        token = _base_token(uniform, order, vocab, concentrations)
     for depth in range(stop, order + 1):
         node = path[depth]
         customers[node, token] += 1
@@ -122,8 +150,7 @@ def predictive_law(
     token, and less noise even than the true law.
     """
     _, customers, totals, path = urn
-    for m in range(vocab):
-        law[m] = 1.0 / vocab
+    base_law(law, order, vocab, concentrations)
     for depth in range(order if independent else 0, order + 1):
         node = path[depth]
         total = totals[node] + concentrations[depth]

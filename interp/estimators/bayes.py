@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from interp.arguments import MAX_COUNT, Number, Whole, count, finite_number, fits_memory, seed_number, whole_number
 from interp.chains.priors import Prior, check_prior
 from interp.chains.trie import new_trie, plant, trie_bytes, walk
+from interp.chains.urn import base_law
 from interp.estimators.soft_matching import add_alpha
 from interp.notation import Tokens, as_tokens
 from interp.results import Result, provenance
@@ -145,7 +146,7 @@ def bayes_predictive(
     fits_memory(trie_bytes(length, prior.order, prior.vocab), what="the contexts of one sequence")
     half = -(-per_chain // 2)
     halves = np.zeros((2, batch, chains, 2, prior.vocab))
-    concentrations = prior.concentrations()
+    concentrations = prior.seating()
     for chain, child in enumerate(np.random.SeedSequence(seed).spawn(chains)):
         rng = np.random.Generator(np.random.PCG64(child))
         _run_chain(array, prior.order, prior.vocab, concentrations, burn_in, half, rng, halves[:, :, chain])
@@ -317,8 +318,10 @@ def _draw_laws(
         if depth == order:
             continue
         largest = 0.0
+        if node == 0:
+            base_law(scratch, order, vocab, concentrations)
         for m in range(vocab):
-            base = 1.0 / vocab if node == 0 else laws[parents[node], m]
+            base = scratch[m] if node == 0 else laws[parents[node], m]
             scratch[m] = concentrations[depth] * base + customers[node, m]
             largest = max(largest, scratch[m])
         draw_dirichlet_row(scratch, largest, laws[node], rng)
@@ -347,8 +350,7 @@ def draw_dirichlet_row(shapes: Array, largest: float, law: Array, rng: np.random
 def _law_given_customers(
     law: Array, customers: Array, path: Array, order: int, vocab: int, concentrations: Array
 ) -> None:
-    for m in range(vocab):
-        law[m] = 1.0 / vocab
+    base_law(law, order, vocab, concentrations)
     for depth in range(order + 1):
         node = path[depth]
         total = customers[node].sum() + concentrations[depth]

@@ -4,12 +4,14 @@
 
 The derivation leaves out that chains return to the same few contexts, and that frequent symbols are frequent in all
 roles (docs/theory.md, "What is approximate"). Their effect is smooth. So the difference between the searched and the
-derived optimum was regressed on the eleven quantities of FEATURES, in the worlds of analyses/tables/worlds_tuning.csv,
-apart for beta_1, the other betas and kappa, with and without BOS. `python -m analyses worlds` judges it on others.
+derived optimum was regressed on a quadratic function of the eight quantities of VARIABLES, in the worlds of
+analyses/tables/worlds_tuning.csv and worlds_second_tuning.csv, apart for beta_1, the other betas and kappa, with and
+without BOS. `python -m analyses worlds` judges it on others.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,20 +20,57 @@ from jaxtyping import Float
 from interp.chains.priors import HierarchicalDirichlet, Prior
 from interp.estimators.match_rates import law_correlations
 
+# What the term is a quadratic function of, each less a typical value and over a typical spread.
+VARIABLES = {
+    "r_k": (0.6, 0.3),
+    "r_0": (0.2, 0.15),
+    "1 / (1 + eta)": (0.1, 0.15),
+    "value": (4.0, 2.5),
+    "ln(T - k)": (5.5, 1.5),
+    "ln|V|": (2.0, 0.8),
+    "k - 1": (1.5, 1.0),
+    "beta_1": (4.0, 2.0),
+}
 FEATURES = (
-    "1", "r_k", "value", "r_k value", "ln(T - k)", "ln|V|", "k - 1", "(k - 1) value", "r_0", "1 / (1 + eta)",
-    "value / (1 + eta)",
-)  # fmt: skip
+    "1",
+    *VARIABLES,
+    *(" x ".join(pair) for pair in itertools.combinations_with_replacement(VARIABLES, 2)),
+)
 LARGEST = 1.5  # nats, either way
 RANGE = {"order": (1, 4), "vocab": (2, 32), "eta": (1.0, 50.0), "eta0": (0.1, 5.0), "length": (16, 4096)}
 # For each kind of parameter, with and without BOS: the coefficients in the order of FEATURES.
 COEFFICIENTS: dict[tuple[str, bool], tuple[float, ...]] = {
-    ("beta", False): (-0.0995, -0.1725, 0.1079, 0.0651, -0.0145, 0.0076, 0.0477, -0.0596, 0.0608, 0.4195, -0.1171),
-    ("beta", True): (-0.1126, 0.0626, 0.1149, -0.1047, -0.0196, 0.009, 0.0262, -0.0215, -0.0947, -0.0069, 0.2846),
-    ("beta_1", False): (-0.1834, -0.4779, 0.0326, 0.0651, 0.0122, -0.0338, 0.2254, -0.081, 0.3201, 1.4382, -0.2612),
-    ("beta_1", True): (-0.0513, 0.5591, 0.0563, -0.0029, -0.0349, -0.0273, 0.0522, -0.0326, -0.4721, -0.7531, 0.0905),
-    ("kappa", True): (-0.6794, -0.8353, 0.0769, 0.3166, -0.0223, 0.112, 0.0775, -0.0306, 0.9309, 0.0, 0.0),
-}
+    ("beta", False): (
+        -0.0601, 0.0432, 0.0011, -0.053, -0.038, 0.0187, -0.0397, -0.0205, 0.0232, 0.0246, -0.0301, -0.0715, 0.0513,
+        -0.0416, -0.0122, 0.0045, -0.0284, -0.0014, 0.0205, -0.0045, -0.0097, -0.0205, -0.0047, 0.0472, 0.015,
+        -0.0686, 0.0343, -0.0054, 0.0059, 0.0077, -0.0803, 0.093, -0.0705, -0.0277, 0.0625, -0.0437, 0.0164, 0.0447,
+        0.1006, -0.0211, 0.01, 0.0307, -0.0158, -0.0386, -0.0819,
+    ),
+    ("beta", True): (
+        0.1972, 0.2181, -0.1022, 0.0111, 0.3827, 0.0625, -0.0703, 0.0369, -0.097, 0.0634, -0.0322, 0.0079, 0.2019,
+        0.0419, 0.0041, 0.0318, -0.1275, -0.0071, 0.0131, -0.1403, 0.007, -0.0362, -0.0342, 0.0302, -0.009, -0.0555,
+        0.0411, -0.0074, -0.0348, -0.0303, 0.084, 0.1048, -0.1347, -0.0161, -0.0467, -0.0026, 0.0348, 0.0117,
+        -0.0564, -0.026, -0.0118, 0.0251, -0.0261, -0.0071, 0.0399,
+    ),
+    ("beta_1", False): (
+        0.0096, 0.1261, -0.0718, -0.1142, 0.0068, 0.0159, -0.0534, -0.1364, 0.0085, -0.0133, -0.0138, -0.1161,
+        0.0527, 0.0133, -0.0371, -0.0813, 0.0659, -0.0037, -0.0216, 0.0319, -0.0693, -0.0122, 0.0194, 0.0399, 0.0184,
+        0.0007, 0.0063, 0.0196, 0.046, 0.0008, -0.0437, 0.0475, -0.0101, -0.0152, -0.0546, -0.0003, 0.0066, -0.032,
+        0.0594, 0.0027, 0.0221, -0.0126, 0.0134, -0.0191, -0.0683,
+    ),
+    ("beta_1", True): (
+        0.2739, 0.324, -0.234, -0.0595, 0.2118, -0.0345, -0.1799, -0.0724, 0.2647, -0.0683, -0.0125, 0.0959, 0.224,
+        -0.0393, -0.1593, -0.0196, 0.28, 0.0258, 0.0188, -0.0938, -0.0219, 0.0716, 0.0057, -0.1172, -0.0093, -0.0615,
+        0.0761, 0.0024, -0.0052, -0.0769, -0.0358, 0.0299, 0.0268, -0.021, -0.0448, -0.0007, -0.068, -0.0025, 0.0373,
+        0.0212, -0.0054, 0.0335, -0.0073, -0.0263, -0.056,
+    ),
+    ("kappa", True): (
+        0.0847, 0.2374, -0.0152, 0.0586, 0.7058, 0.0957, 0.0411, -0.1687, -0.1371, -0.0702, -0.0931, 0.0984, 0.0046,
+        0.0299, -0.0298, -0.0091, 0.3929, 0.0238, 0.036, -0.0924, -0.0294, -0.0445, -0.0122, -0.07, -0.0657, 0.1177,
+        0.0498, -0.0171, -0.183, -0.1799, -0.1358, 0.002, -0.0879, -0.0156, 0.2344, -0.0359, -0.0122, -0.0739,
+        0.1743, -0.0366, 0.0236, -0.0089, 0.0061, 0.048, -0.3008,
+    ),
+}  # fmt: skip
 
 
 def fitted_correction(
@@ -65,12 +104,25 @@ def in_range(prior: HierarchicalDirichlet, *, length: int) -> bool:
 def features(
     prior: HierarchicalDirichlet, *, length: int, beta: Sequence[float], kappa: float | None
 ) -> Float[np.ndarray, "parameter feature"]:
-    """One row per parameter; `value` is its derived value, and eta that of its level (kappa has none)."""
+    """One row per parameter; `value` is its derived value, eta that of its level (kappa: the geometric mean)."""
     correlations = law_correlations(prior)
-    first, last = float(correlations[0]), float(correlations[-1])
-    keys, vocab, more = np.log(length - prior.order), np.log(prior.vocab), prior.order - 1
+    levels = [*prior.eta, *([] if kappa is None else [float(np.exp(np.mean(np.log(prior.eta))))])]
+    values = [*beta, *([] if kappa is None else [kappa])]
+    centres, scales = np.array(list(VARIABLES.values())).T
     rows = []
-    for lag, value in enumerate([*beta, *([] if kappa is None else [kappa])]):
-        near = 1.0 / (1.0 + prior.eta[lag]) if lag < prior.order else 0.0
-        rows.append([1, last, value, last * value, keys, vocab, more, more * value, first, near, near * value])
+    for value, eta in zip(values, levels, strict=True):
+        plain = np.array(
+            [
+                correlations[-1],
+                correlations[0],
+                1.0 / (1.0 + eta),
+                value,
+                np.log(length - prior.order),
+                np.log(prior.vocab),
+                prior.order - 1,
+                beta[0],
+            ]
+        )
+        z = (plain - centres) / scales
+        rows.append([1.0, *z, *(a * b for a, b in itertools.combinations_with_replacement(z, 2))])
     return np.array(rows)

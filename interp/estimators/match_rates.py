@@ -15,13 +15,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import expit, logit
+from scipy.special import expit, logit, polygamma
 
 from interp.chains.priors import Prior
 
 PEAKS = 2  # points of the rule over how unequal the root law is
-POINTS = {1: 4, 2: 3, 3: 2, 4: 2, 5: 2}  # points of the rule over a query token's frequency, by order; then 1
+# Points of the rule over how frequent the query's token at each lag is, by order; one point beyond.
+POINTS = {1: (6,), 2: (5, 4), 3: (4, 3, 2), 4: (3, 2, 2, 2), 5: (2, 2, 2, 2, 2)}
 LEAST_SPREAD = 1e-6  # of the symbols' frequencies; below it they count as equal
+EVEN = 1e4  # a concentration per symbol at which they do
 NARROW = 1e-12  # a variance that is zero but for rounding
 
 
@@ -70,15 +72,15 @@ class VisitScenarios:
 
     weights: Float[np.ndarray, " scenario"]
     shares: Float[np.ndarray, "scenario mask"]
-    siblings: Float[np.ndarray, " scenario"]
+    siblings: Float[np.ndarray, "scenario lag"]
 
 
 def visit_scenarios(prior: Prior, *, spread: bool = True) -> VisitScenarios:
     """Frequent and rare queries, in worlds of even and of peaked root laws; without `spread`, the mean alone."""
     correlations = law_correlations(prior)
     if not spread:
-        one, mean, number = _query_scenarios(correlations, vocab=prior.vocab, points=1)
-        return VisitScenarios(weights=one, shares=mean, siblings=np.array([number]))
+        one, mean, number = _query_scenarios(correlations, vocab=prior.vocab, points=(1,) * prior.order)
+        return VisitScenarios(weights=one, shares=mean, siblings=number[None])
     if prior.independent:
         peaks, peak_weights = np.array([math.nan]), np.ones(1)
     else:
@@ -88,8 +90,9 @@ def visit_scenarios(prior: Prior, *, spread: bool = True) -> VisitScenarios:
         here = correlations
         if not prior.independent:
             here = 1.0 - (1.0 - correlations) * (1.0 - peak) / (1.0 - correlations[0])
-        these, spread_shares, number = _query_scenarios(here, vocab=prior.vocab, points=POINTS.get(prior.order, 1))
-        parts.append((peak_weight * these, spread_shares, np.full(len(these), number)))
+        points = POINTS.get(prior.order, (1,) * prior.order)
+        these, spread_shares, number = _query_scenarios(here, vocab=prior.vocab, points=points)
+        parts.append((peak_weight * these, spread_shares, np.tile(number, (len(these), 1))))
     weights, shares, siblings = (np.concatenate(part) for part in zip(*parts, strict=True))
     return VisitScenarios(weights=weights, shares=shares, siblings=siblings)
 
@@ -113,8 +116,8 @@ def root_peaks(alpha: float, *, vocab: int) -> tuple[Float[np.ndarray, " point"]
 
 
 def _query_scenarios(
-    correlations: Float[np.ndarray, " depth"], *, vocab: int, points: int
-) -> tuple[Float[np.ndarray, " scenario"], Float[np.ndarray, "scenario mask"], float]:
+    correlations: Float[np.ndarray, " depth"], *, vocab: int, points: tuple[int, ...]
+) -> tuple[Float[np.ndarray, " scenario"], Float[np.ndarray, "scenario mask"], Float[np.ndarray, " lag"]]:
     """Weights, shares of masks and the number of siblings, given the laws' correlations.
 
     The frequencies of the symbols count as Dirichlet, with the concentration that gives the share of lag-1 matches.
@@ -123,27 +126,39 @@ def _query_scenarios(
     """
     order = len(correlations) - 1
     shares = mask_shares(correlations, vocab=vocab)
-    match = float(shares[1::2].sum())
-    spread = (match - 1.0 / vocab) / (1.0 - 1.0 / vocab)
-    if spread < LEAST_SPREAD:
-        return np.ones(1), shares[None], vocab - 1.0
-    alpha = (1.0 / spread - 1.0) / vocab
-    frequency, weight = beta_rule(alpha + 1.0, alpha * (vocab - 1), points=points)
-    tilts = logit(frequency)
     bits = np.arange(1 << order)
-    spread_shares = np.ones((len(weight),) * order + (1 << order,))
-    for lag in range(order):
+    suffixes = [float(shares[bits & ((1 << lag) - 1) == (1 << lag) - 1].sum()) for lag in range(order + 1)]
+    alphas = [_concentration(suffixes[lag + 1] / suffixes[lag], vocab=vocab) for lag in range(order)]
+    siblings = [(alpha * (vocab - 1) + 1.0) / (alpha + 1.0) for alpha in alphas]
+    rules = [
+        beta_rule(alpha + 1.0, alpha * (vocab - 1), points=number if alpha < EVEN else 1)
+        for alpha, number in zip(alphas, points, strict=True)
+    ]
+    spread_shares = np.ones((*(len(weight) for _, weight in rules), 1 << order))
+    first_width = math.nan
+    for lag, (frequency, weight) in enumerate(rules):
+        alpha = alphas[lag]
         recent = bits & ((1 << lag) - 1)
+        path = (1 << lag) - 1
+        width = float(polygamma(1, alpha + 1.0) + polygamma(1, alpha * (vocab - 1)))
+        first_width = width if lag == 0 else first_width
+        tilts = min(first_width / width, 1.0) * logit(frequency)
         for pattern in range(1 << lag):
             inside = recent == pattern
             matched = inside & (bits >> lag & 1 == 1)
-            chance = _tilted(float(shares[matched].sum() / shares[inside].sum()), tilts, weight)
+            mean = float(shares[matched].sum() / shares[inside].sum())
+            chance = frequency if pattern == path else _tilted(mean, tilts, weight)
             chance = chance.reshape((-1,) + (1,) * (order - 1 - lag))
             spread_shares[..., matched] *= chance[..., None]
             spread_shares[..., inside & ~matched] *= 1.0 - chance[..., None]
-    weights = np.array([math.prod(chosen) for chosen in itertools.product(weight, repeat=order)])
-    siblings = (alpha * (vocab - 1) + 1.0) / (alpha + 1.0)
-    return weights, spread_shares.reshape(-1, 1 << order), siblings
+    weights = np.array([math.prod(chosen) for chosen in itertools.product(*(weight for _, weight in rules))])
+    return weights, spread_shares.reshape(-1, 1 << order), np.array(siblings)
+
+
+def _concentration(match: float, *, vocab: int) -> float:
+    """The Dirichlet concentration per symbol at which two draws are equal with this probability."""
+    spread = max((match - 1.0 / vocab) / (1.0 - 1.0 / vocab), LEAST_SPREAD)
+    return (1.0 / spread - 1.0) / vocab
 
 
 def _tilted(mean: float, tilts: Float[np.ndarray, " point"], weight: Float[np.ndarray, " point"]) -> np.ndarray:

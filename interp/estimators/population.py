@@ -27,7 +27,7 @@ from scipy.special import digamma
 from interp.arguments import fits_memory
 from interp.chains.priors import Prior
 from interp.chains.trie import trie_bytes
-from interp.chains.urn import Urn, draw_chain, draw_token, new_urn, walk_to_context
+from interp.chains.urn import Urn, base_law, draw_chain, draw_token, new_urn, walk_to_context
 from interp.estimators.bayes import draw_dirichlet_row
 from interp.estimators.counts import mask_between
 from interp.notation import check_order
@@ -93,7 +93,7 @@ def draw_population(
     fits_memory(trie_bytes(length, prior.order, prior.vocab), what="the contexts of one sequence")
     counts = np.zeros((families * family, 1 << order, prior.vocab), dtype=np.int32)
     targets, shapes = np.empty((2, families * family, prior.vocab))
-    concentrations = prior.concentrations()
+    concentrations = prior.seating()
     tail = min(prior.order, length - prior.order)
     starts = range(0, families, CHUNK)
     seeds = np.random.SeedSequence(seed).generate_state(len(starts))
@@ -135,11 +135,11 @@ def _seat_laws(
     Given the customers, a law is Dirichlet around its suffix's law. All but the last are drawn.
     """
     vocab = targets.shape[1]
-    order = len(concentrations) - 1
+    order = customers.shape[1] - 1
     law = np.empty(vocab)
     for b in range(targets.shape[0]):
-        law[:] = 1.0 / vocab
-        targets[b] = 1.0 / vocab
+        base_law(law, order, vocab, concentrations)
+        targets[b] = law
         for depth in range(order if independent else 0, order + 1):
             total = concentrations[depth] + customers[b, depth].sum()
             largest = 0.0

@@ -37,6 +37,7 @@ Array: TypeAlias = NDArray[Any]
 SLOPE = 5e-7  # of the closed-form loss where its descent ends; the loss is flat where the KL is small
 LARGEST_SLOPE = 1e-5  # of a descent that counts as ended
 STEPS = 200
+FAR = 5.0  # nats from the leading order: so far off, the loss is flat, and a second descent starts from there
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +174,8 @@ def predicted_parameters(
 def _descend(prior: Prior, start: Array, *, length: int, bos: bool) -> tuple[Array, Array, str]:
     """The minimum of the loss with all queries alike first, which is cheap; from there that of the loss itself.
 
-    Returns the parameters, the gradient there and how the descent ended.
+    Where the loss is flat the first can lead so far away that the second ends on the plateau. Another descent, from the
+    start itself, then finds the lower one. Returns the parameters, the gradient there and how the descent ended.
     """
     options: Any = {"gtol": SLOPE, "maxiter": STEPS}
     alike: Any = TreeRisk(prior, length=length, bos=bos, spread=False)
@@ -181,6 +183,9 @@ def _descend(prior: Prior, start: Array, *, length: int, bos: bool) -> tuple[Arr
     options["hess_inv0"] = 0.5 * (rough.hess_inv + rough.hess_inv.T)
     risk: Any = TreeRisk(prior, length=length, bos=bos)
     found: Any = minimize(risk, rough.x, jac=True, method="BFGS", options=options)
+    if np.abs(found.x - start).max() > FAR:
+        other: Any = minimize(risk, start, jac=True, method="BFGS", options={"gtol": SLOPE, "maxiter": STEPS})
+        found = other if other.fun < found.fun and np.abs(other.jac).max() < LARGEST_SLOPE else found
     return found.x, found.jac, str(found.message)
 
 

@@ -58,11 +58,11 @@ class TreeRisk:
         self.grid = torch.from_numpy(grid)
         self.root = torch.from_numpy(root_weights(grid, prior))
         self.weights = torch.from_numpy(scenarios.weights)
-        self.siblings = torch.from_numpy(scenarios.siblings)[:, None, None]
+        self.siblings = torch.from_numpy(scenarios.siblings)
         self.bits = torch.from_numpy(mask_bits(prior.order).astype(np.float64))
         self.shares = torch.from_numpy(scenarios.shares)
-        misses = self.order - self.bits.sum(1)
-        self.rates = self.keys * self.shares / torch.from_numpy(scenarios.siblings)[:, None] ** misses
+        contexts = torch.exp(torch.log(self.siblings) @ (1.0 - self.bits).T)  # how many share a mask
+        self.rates = self.keys * self.shares / contexts
 
     def __call__(self, theta: Float[np.ndarray, " parameter"]) -> tuple[float, Float[np.ndarray, " parameter"]]:
         point = torch.tensor(theta, dtype=torch.float64, requires_grad=True)
@@ -112,8 +112,9 @@ class TreeRisk:
             if matrix is not None:
                 path, off = path @ matrix, (off @ matrix).clamp_min(TINY)
             half = 1 << (depth - 1)
-            path = path * off[:, :, half - 1] ** self.siblings
-            off = off[:, :, half:] * off[:, :, : half - 1] ** self.siblings[..., None]
+            siblings = self.siblings[:, depth - 1, None, None]
+            path = path * off[:, :, half - 1] ** siblings
+            off = off[:, :, half:] * off[:, :, : half - 1] ** siblings[..., None]
         return path @ self.root
 
 
