@@ -207,5 +207,5 @@ def test_smollm2_has_the_matching_heads() -> None:
     edits = ip.replace_heads(circuit, given.tokens, queries=range(24, 47), by_mask=by_mask, kappa=kappa, draws=1)
     assert edits["ablated"].change > 5
     assert edits.worst_control < 1
-    assert edits["law"].recovered > 0.75  # six sequences; the shipped result has 0.90 ± 0.02 of twelve
+    assert edits["law"].recovered >= 0.9
     assert edits["law"].control_recovered < 0.2

@@ -28,6 +28,7 @@ SMALL = {
     "rotary_dim": 8,
 }
 ATTENTION_ONLY = {name: value for name, value in SMALL.items() if name not in ("d_mlp", "act_fn")} | {"attn_only": True}
+LOCAL = ATTENTION_ONLY | {"use_local_attn": True, "window_size": 3, "attn_types": ["local", "global"]}
 
 
 def run(**more: object) -> TextRun:
@@ -77,7 +78,7 @@ def test_byte_pairs_are_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
         source("dream")
 
 
-@pytest.mark.parametrize("shape", [SMALL, ATTENTION_ONLY], ids=["with MLPs", "attention only"])
+@pytest.mark.parametrize("shape", [SMALL, ATTENTION_ONLY, LOCAL], ids=["with MLPs", "attention only", "local"])
 def test_the_loss_is_that_of_the_next_token_after_bos(shape: dict[str, object]) -> None:
     model = make_model(run(transformer=shape), vocab=5)
     with torch.no_grad():

@@ -8,8 +8,8 @@ takes a part of beta, and is then left out.
 
 On repeated tokens the law is of order 1. Within a copy each token comes once, so that lag 2 matches wherever lag 1 does
 and order 2 has nothing to tell; and the match of the second copy's first token has no lag 2 to look at. Beside the law
-of each head, `other laws` say what its success depends on: fitted on few repeats, with a positional term, one law for
-all heads, and the law of chains. On chains it is the additive law of order 2.
+of each head, other laws say what its success depends on: fitted with a positional term, one law for all heads, and the
+law of chains. On chains it is the additive law of order 2.
 
 Rows of kind `path`: the heads that look at the previous token most, below the matching heads, are set to their mean;
 what is left of the matching heads' attention on the key after the query's earlier occurrence, against as many other
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from analyses.language.heads import only_head, some
+from analyses.language.heads import only_head
 from analyses.language.means import HeadMeans, heads_beside
 from analyses.language.scanning import chain_scan
 from analyses.language.task import COPY, FIRST_QUERY, Options, Row, best_heads, chains, circuit_of, repeats
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from interp.language.prompts import Prompts
 
 CHAIN_LENGTH = 64
-FIT, EDIT = 4, 3  # times the batch: sequences of repeated tokens to fit the law on, and others to edit
-FEW = 12  # sequences of the fit that asks how many are needed
+FIT = 4  # times the batch: sequences of repeated tokens to fit the law on; others are edited
 CHAIN_QUERIES = 32  # the last ones
 COPYING = 5  # previous-token heads that are cut together
 DRAWS = 3
@@ -51,13 +50,10 @@ def chain_laws(options: Options, heads: list[Head], *, order: int = 2) -> Laws:
 
 def repeat_laws(options: Options, heads: list[Head], *, batch: int) -> dict[str, Laws]:
     """The law of each head of order 1, fitted on repeats, by how it was fitted; `law` is the one that counts."""
-    import torch
-
     given = repeats(options, batch=batch, stream=7)
     cap = _attention(options, given, heads, queries=range(COPY, 2 * COPY - 1), order=1)
     return {
         "law": head_laws(cap),
-        f"fitted on {FEW}": head_laws(some(cap, torch.arange(len(cap.tokens)) < FEW)),
         "fitted with position": head_laws(cap, position=True),
         "one law for all": head_laws(cap, together=True),
     }
@@ -85,7 +81,7 @@ def head_laws(cap: Capture, *, position: bool = False, together: bool = False) -
 def repeat_rows(options: Options, cache: Cache) -> list[Row]:
     """On the second copy of repeated tokens."""
     heads = best_heads(options, cache)
-    given = repeats(options, batch=EDIT * options.batch, stream=8)
+    given = repeats(options, batch=options.batch, stream=8)
     laws = repeat_laws(options, heads, batch=FIT * options.batch)
     return _replaced(
         "repeats",

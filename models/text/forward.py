@@ -55,5 +55,11 @@ def _attention(attention: Any, stream: Any, shape: Any) -> Any:
     query = turned(projected(attention.W_Q, attention.b_Q))
     key = turned(projected(attention.W_K, attention.b_K))
     value = projected(attention.W_V, attention.b_V)
-    mixed = scaled_dot_product_attention(query, key, value, is_causal=True, scale=1.0 / attention.attn_scale)
+    seen = None
+    if attention.attn_type == "local":
+        distance = torch.arange(shape[1])[:, None] - torch.arange(shape[1])
+        seen = (distance >= 0) & (distance < attention.cfg.window_size)
+    mixed = scaled_dot_product_attention(
+        query, key, value, attn_mask=seen, is_causal=seen is None, scale=1.0 / attention.attn_scale
+    )
     return torch.addmm(attention.b_O, mixed.transpose(1, 2).flatten(2).flatten(0, 1), attention.W_O.flatten(0, 1))
