@@ -102,7 +102,8 @@ def history(run: str, paths: list[Path], text: Source, *, batch: int) -> list[di
 
     tokens = text.held_out(batch=batch, length=COPY).repeat(1, 2)
     circuits = [load(path) for path in paths]
-    windows = text.held_out(batch=2 * batch, length=min(WINDOW, circuits[-1].model.cfg.n_ctx - 1) // 2 * 2)
+    seen: Any = circuits[-1].model.cfg  # type: ignore[union-attr]
+    windows = text.held_out(batch=2 * batch, length=min(WINDOW, int(seen.n_ctx) - 1) // 2 * 2)
     scans = [_scores(circuit, tokens) for circuit in circuits]
     last = scans[-1]
     best = max(last, key=lambda at: last[at][0])

@@ -103,7 +103,7 @@ def asv() -> Source:
         if not whole.endswith(held):
             raise ValueError(f"another text than the one that was held out: {PACKAGE}")
         train = torch.tensor(tokenizer.encode(whole[: -len(held)]).ids)
-    pieces = tuple(tokenizer.id_to_token(place) for place in range(tokenizer.get_vocab_size()))
+    pieces = tuple(str(tokenizer.id_to_token(place)) for place in range(tokenizer.get_vocab_size()))
     return Source(name="asv", pieces=pieces, train=train, held=torch.tensor(tokenizer.encode(held).ids))
 
 
