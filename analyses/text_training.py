@@ -1,10 +1,15 @@
 """Do beta and kappa appear together with the loss drop? A small language model along its training on text.
 
-One row per snapshot of each character model (`python -m models.text.run`): losses on held-out text; on held-out text
-that is repeated within the window, first and second copy; and for the head that ends with the highest induction score
-its attention on the repeated text: induction score beside that of even attention, beta and kappa of the additive law,
-the share of the attention's nats that the law explains, and the same share with the masks of another sequence. `others`
-is the highest induction score of all other heads.
+One row per snapshot of each model trained here on text (`python -m models.text.run`). Losses on held-out text; on
+held-out text that is repeated within the window, first and second copy; and on plain held-out windows, what the first
+half is worth to the second (its loss after the first half of another window, minus its loss after its own), at
+`repeated` contexts, whose last two tokens stood in the first half and not since, and at all others, `new`.
+
+For the head that ends with the highest induction score, its attention on the repeated text: induction score beside that
+of even attention, beta and kappa of the additive law, the share of the attention's nats that the law explains, and the
+same share with the masks of another sequence. The law has no positional term: in repeated text the match stands at one
+distance, and a term for the distance would take the place of beta. `others` is the highest induction score of all other
+heads.
 
     python -m analyses text_training
     python -m analyses text_training --histories runs
@@ -24,10 +29,12 @@ if TYPE_CHECKING:
     import torch
 
     from analyses.cache import Cache
+    from models.text.source import Source
 
 KIND = "study"
 ASK = Ask(cost=30.0)
-COPY = 64  # characters that are repeated
+COPY = 64  # tokens that are repeated
+WINDOW = 192  # tokens of a plain window
 ORDER = 2
 QUERY_STEP = 3
 
@@ -62,25 +69,41 @@ def weights(options: Options) -> dict[str, str]:
 def study(options: Options, cache: Cache) -> Study:
     """One row per run and snapshot."""
     from interp.results import jsonable, provenance
-    from models.text.characters import alice
 
-    text = alice()
-    tokens = text.held_out(batch=options.batch, length=COPY).repeat(1, 2)
+    found = snapshots(options)
+    texts = {run: text_of(paths) for run, paths in found.items()}
     shown = ("run", "step", "held_out_loss", "first_copy", "second_copy", "induction", "beta_1", "kappa")
     return Study(
-        rows=[row for run, paths in snapshots(options).items() for row in history(run, paths, tokens)],
-        provenance=jsonable(provenance(seed=options.seed, weights=weights(options), text=text.digest)),
+        rows=[row for run, paths in found.items() for row in history(run, paths, texts[run], batch=options.batch)],
+        provenance=jsonable(
+            provenance(
+                seed=options.seed,
+                weights=weights(options),
+                texts={text.name: text.digest for text in texts.values()},
+            )
+        ),
         shown=(*shown, "nats_explained", "control_explained"),
     )
 
 
-def history(run: str, paths: list[Path], tokens: torch.Tensor) -> list[dict[str, Any]]:
+def text_of(paths: list[Path]) -> Source:
+    """What a run was trained on."""
+    from interp.hooked.checkpoint import read_info
+    from models.text.source import source
+
+    return source((read_info(paths[-1]).training or {}).get("source", "alice"))
+
+
+def history(run: str, paths: list[Path], text: Source, *, batch: int) -> list[dict[str, Any]]:
     """The rows of one run; the head is the one that ends with the highest score."""
     from interp.circuit.checkpoint import load
     from interp.hooked.checkpoint import read_info
     from interp.results import jsonable
 
+    tokens = text.held_out(batch=batch, length=COPY).repeat(1, 2)
     circuits = [load(path) for path in paths]
+    seen: Any = circuits[-1].model.cfg  # type: ignore[union-attr]
+    windows = text.held_out(batch=2 * batch, length=min(WINDOW, int(seen.n_ctx) - 1) // 2 * 2)
     scans = [_scores(circuit, tokens) for circuit in circuits]
     last = scans[-1]
     best = max(last, key=lambda at: last[at][0])
@@ -89,10 +112,12 @@ def history(run: str, paths: list[Path], tokens: torch.Tensor) -> list[dict[str,
         record = read_info(path).training or {}
         row = {
             "run": run,
+            "text": text.name,
             "repeated": record.get("repeated", 0.0),
             "step": record["step"],
             "held_out_loss": record["held_out_loss"],
             **_losses(circuit, tokens),
+            **_natural_gains(circuit, windows),
             "name": f"{best[0]}.{best[1]}",
             "induction": scores[best][0],
             "induction_stderr": scores[best][1],
@@ -106,7 +131,7 @@ def history(run: str, paths: list[Path], tokens: torch.Tensor) -> list[dict[str,
 
 
 def _scores(circuit: Any, tokens: torch.Tensor) -> dict[tuple[int, int], tuple[float, float]]:
-    """Attention of every head on keys that follow the query's character, at the second copy: mean and error."""
+    """Attention of every head on keys that follow the query's token, at the second copy: mean and error."""
     from interp.instruments.scan_heads import scan_heads
 
     scan = scan_heads(circuit, tokens, query=range(COPY, 2 * COPY - 1, QUERY_STEP))
@@ -125,7 +150,7 @@ def _even(tokens: torch.Tensor) -> float:
 
 
 def _losses(circuit: Any, tokens: torch.Tensor) -> dict[str, float]:
-    """Losses of both copies; the first character of each is left out."""
+    """Losses of both copies; the first token of each is left out."""
     from interp.circuit.runner import next_losses
     from interp.results import mean_stderr
 
@@ -137,6 +162,24 @@ def _losses(circuit: Any, tokens: torch.Tensor) -> dict[str, float]:
     return found
 
 
+def _natural_gains(circuit: Any, windows: torch.Tensor) -> dict[str, Any]:
+    """What the first half of a plain window is worth to the second, at repeated contexts and at new ones."""
+    import numpy as np
+
+    from analyses.language.natural import repeated_contexts, with_other_beginning
+    from interp.circuit.runner import next_losses
+    from interp.results import mean_stderr
+
+    half, repeated = windows.shape[1] // 2, repeated_contexts(windows).numpy()
+    own, other = (next_losses(circuit, some)[:, half:].numpy() for some in (windows, with_other_beginning(windows)))
+    window = np.broadcast_to(np.arange(len(windows))[:, None], repeated.shape)
+    found: dict[str, Any] = {"windows": len(windows)}
+    for name, chosen in (("repeated_gain", repeated), ("new_gain", ~repeated)):
+        found[name], found[f"{name}_stderr"] = mean_stderr((other - own)[chosen], clusters=window[chosen])
+        found[f"{name}_tokens"] = int(chosen.sum())
+    return found
+
+
 def _law(circuit: Any, tokens: torch.Tensor, head: tuple[int, int]) -> dict[str, Any]:
     """The additive law of the head's attention; NaN parameters where the attention does not tell them."""
     import dataclasses
@@ -145,8 +188,9 @@ def _law(circuit: Any, tokens: torch.Tensor, head: tuple[int, int]) -> dict[str,
     from interp.instruments.attention_fit import fit_attention
 
     cap = capture(circuit.with_match_heads(head), tokens, query=range(COPY, 2 * COPY - 1, QUERY_STEP))
-    fit = fit_attention(cap, min_explained=0.0)
-    control = fit_attention(dataclasses.replace(cap, tokens=tokens.roll(1, dims=0)), min_explained=0.0)
+    fit = fit_attention(cap, position=False, min_explained=0.0)
+    other = dataclasses.replace(cap, tokens=tokens.roll(1, dims=0))
+    control = fit_attention(other, position=False, min_explained=0.0)
     return {
         "beta": fit.beta.tolist(),
         "beta_stderr": fit.stderr.tolist(),

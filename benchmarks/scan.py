@@ -4,13 +4,14 @@
     python -m benchmarks.scan --json                one JSON object
     python -m benchmarks.scan --layers 4 --heads 4 --width 64 --vocab 100      a smaller model
     python -m benchmarks.scan --ways patterns last                             some of the ways
+    python -m benchmarks.scan --model smollm2 --batch 64 --length 128          a language model
 
 Each way runs in a process of its own, on one thread, first on short sequences, which do not count. `patterns` is
 `run_with_cache` of the attention patterns of all layers, without readout and logits. `scores` also caches the scores,
 which a scan reads, too. `last` and `all` are `scan_heads` at the last query and at every query. `head by head` is what
 the scan replaces: a capture and a fit for each head, measured on `--sampled` heads and scaled up. Seconds are of the
 process. `memory` is what the process holds at its peak beyond the model and the libraries (`nothing`). Ratios are to
-`patterns`.
+`patterns`. `peak` is all that the process holds.
 """
 
 from __future__ import annotations
@@ -37,6 +38,12 @@ def make(options: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
 
     import interp as ip
 
+    prior = ip.HierarchicalDirichlet(order=ORDER, vocab=VOCAB, eta=(5.0,) * ORDER)
+    chains = prior.sample(batch=options.batch, length=options.length, seed=0)
+    if options.model is not None:
+        language = ip.load_language_model(options.model)
+        given = ip.prompts(language, chains, alphabet="words", fresh=False)
+        return language.model, given.tokens, {"order": ORDER, **given.place}
     torch.manual_seed(0)
     config = HookedTransformerConfig(
         n_layers=options.layers,
@@ -50,10 +57,8 @@ def make(options: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
         d_vocab=options.vocab,
         device="cpu",
     )
-    prior = ip.HierarchicalDirichlet(order=ORDER, vocab=VOCAB, eta=(5.0,) * ORDER)
-    tokens = prior.sample(batch=options.batch, length=options.length, seed=0).tokens
     task = {"order": ORDER, "vocab": VOCAB, "symbols": list(range(10, 10 + VOCAB)), "bos": options.vocab - 1}
-    return HookedTransformer(config), tokens, task
+    return HookedTransformer(config), chains.tokens, task
 
 
 def cached(model: Any, tokens: Any, task: dict[str, Any], *, names: tuple[str, ...]) -> None:
@@ -86,7 +91,8 @@ def measure(way: str, options: argparse.Namespace) -> dict[str, Any]:
     import interp as ip
 
     model, tokens, task = make(options)
-    sampled = min(options.sampled, options.layers * options.heads)
+    heads = len(model.blocks) * model.cfg.n_heads
+    sampled = min(options.sampled, heads)
     ways: dict[str, Callable[[Any], object]] = {
         "nothing": lambda given: None,
         "patterns": lambda given: cached(model, given, task, names=("hook_pattern",)),
@@ -100,9 +106,9 @@ def measure(way: str, options: argparse.Namespace) -> dict[str, Any]:
         ways[way](given)
         seconds = time.process_time() - start
     if way == "head by head":
-        seconds *= options.layers * options.heads / sampled
+        seconds *= heads / sampled
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"way": way, "seconds": seconds, "peak_megabytes": peak}
+    return {"way": way, "heads": heads, "seconds": seconds, "peak_megabytes": peak}
 
 
 def measure_all(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -136,6 +142,7 @@ def main() -> None:
         ("sampled", 6, "heads that are measured one by one"),
     ):
         parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{text} (default: %(default)s)")
+    parser.add_argument("--model", metavar="MODEL", help="a language model in place of random weights")
     parser.add_argument(
         "--ways", nargs="+", choices=WAYS[1:], default=WAYS[1:], help="what to measure beside patterns (default: all)"
     )
@@ -151,12 +158,12 @@ def main() -> None:
 
         print(json.dumps({"benchmark": "scan", "rows": rows, "provenance": provenance(seed=0)}, indent=2))
         return
-    print(f"{options.layers} x {options.heads} heads, {options.batch} sequences of {options.length} tokens")
-    print(f"{'way':<14} {'seconds':>8} {'time x':>7} {'memory MB':>10} {'memory x':>9}")
+    print(f"{rows[0]['heads']} heads, {options.batch} sequences of {options.length} tokens")
+    print(f"{'way':<14} {'seconds':>8} {'time x':>7} {'memory MB':>10} {'memory x':>9} {'peak MB':>8}")
     for row in rows:
         print(
             f"{row['way']:<14} {row['seconds']:>8.1f} {row['time_ratio']:>7.2f} {row['memory_megabytes']:>10.0f} "
-            f"{row['memory_ratio']:>9.2f}"
+            f"{row['memory_ratio']:>9.2f} {row['peak_megabytes']:>8.0f}"
         )
 
 

@@ -118,7 +118,8 @@ def caption(results: Results) -> str:
         f"Heads {listed(repeats[0]['heads'])} edited together. (a) Loss of the second copy of random tokens "
         f"({repeats[0]['n']} sequences; {pm(repeats[0]['loss_before'], repeats[0]['loss_before_stderr'])} nats without "
         f"edits). Controls: as many other heads of the same layers (ablated), the same weights on shuffled keys (law, "
-        f"hard, grouped). The law is fitted on other repeats; `law of chains` on chains."
+        f"hard, grouped). The law is fitted on other repeats, without a positional term; `fitted with position` with "
+        f"one, `one law for all` to all heads together, `law of chains` on chains."
     ]
     if chains:
         parts.append(

@@ -21,7 +21,7 @@ CLAIM = (
     "together with the drop of the loss on repeated text?"
 )
 SURE = 3.0  # standard errors
-GAIN = 0.1  # nats per character
+GAIN = 0.1  # nats per token
 EXPLAINED = 0.25  # of the head's nats: what makes a head match
 
 
@@ -62,12 +62,11 @@ def draw(results: Results) -> Figure:
 def draw_run(axes: Any, rows: list[Row]) -> None:
     """One run."""
     losses, score, law = axes
-    twice = rows[0]["repeated"]
     line(losses, rows, "held_out_loss", label="held-out text", colour=CONTROL_COLOUR)
     line(losses, rows, "first_copy", label="first copy", colour="#5b99c2")
     line(losses, rows, "second_copy", label="second copy", colour=MAIN_COLOUR)
     losses.set_ylabel("loss (nats)")
-    losses.set_title(f"{twice:.0%} twice" if twice else "plain text", loc="left")
+    losses.set_title(str(rows[0]["run"]), loc="left")
     line(score, rows, "induction", label="best head", colour=MAIN_COLOUR)
     line(score, rows, "others", label="best other head", colour="#5b99c2")
     line(score, rows, "induction_even", label="even attention", colour=CONTROL_COLOUR)
@@ -81,7 +80,7 @@ def draw_run(axes: Any, rows: list[Row]) -> None:
     law.set_title("additive law (nats)", loc="left")
     for ax in axes:
         ax.set_xscale("symlog", linthresh=10)
-        ax.set_xticks([step for step in (0, 10, 100, 1000) if step <= rows[-1]["step"]])
+        ax.set_xticks([step for step in (0, 10, 100, 1000, 10000) if step <= rows[-1]["step"]])
         ax.xaxis.set_major_formatter("{x:g}")
         ax.minorticks_off()
         ax.set_xlabel("step")
@@ -113,15 +112,24 @@ def caption(results: Results) -> str:
     """What is to be seen."""
     rows = results["text_training"]
     if not rows:
-        return "Character models along their training: no results."
+        return "Models along their training on text: no results."
+    told = "; ".join(f"{name}: {made_of(mine[0])}" for name, mine in runs_of(rows).items())
     return (
-        f"Character models of two layers trained on Alice's Adventures in Wonderland, a row of panels for each run: on "
-        f"plain windows, or on windows of which a part hold a passage twice. {rows[0]['n']} windows of held-out text, "
-        f"each twice in its sequence; 95% intervals over windows. Left: loss on held-out text, and of both copies. "
-        f"Middle, for the head that ends with the highest score: attention on keys that follow the query's character, "
-        f"the highest of all other heads, that of even attention, and the share of the head's nats that the additive "
-        f"law explains. Right: beta and kappa of that law."
+        f"Models of two layers along their training on text, a row of panels for each ({told}). {rows[0]['n']} "
+        f"passages of held-out text, each twice in its sequence; 95% intervals over passages. Left: loss on held-out "
+        f"text, and of both copies. Middle, for the head that ends with the highest score: attention on keys that "
+        f"follow the query's token, the highest of all other heads, that of even attention, and the share of the "
+        f"head's nats that the additive law explains. Right: beta and kappa of that law."
     )
+
+
+def made_of(row: Row) -> str:
+    """What a run was trained on."""
+    text = {
+        "alice": "characters of Alice's Adventures in Wonderland",
+        "asv": "byte pairs of the American Standard Version",
+    }[row["text"]]
+    return f"{text}, {row['repeated']:.0%} of the windows with a passage twice" if row["repeated"] else text
 
 
 def first_step(rows: list[Row], holds: Any) -> int | None:

@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 import time
-import tomllib
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-FLOOR = 0.05  # of the learning rate, where the cosine ends
-CLIP = 1.0
+from models.plain_transformer import before_training, descend, read_study, share_of_rate
+
 REPORT = 100  # steps between lines
 SEEDS = 1_000_000  # of data for each seed of a run
 TESTED = 256  # held-out sequences
@@ -45,49 +43,17 @@ class NextTokenRun:
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, as a share of the largest."""
-        cosine = 0.5 * (1.0 + math.cos(math.pi * step / self.steps))
-        return min(1.0, (step + 1) / self.warmup) * (FLOOR + (1.0 - FLOOR) * cosine)
+        return share_of_rate(step, steps=self.steps, warmup=self.warmup)
 
 
 def read_run(file: Path) -> NextTokenRun:
     """The run that a study file describes; a `ValueError` names what is wrong with it."""
-    try:
-        values = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"{file}: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{file}: {error}") from error
-    if unknown := sorted(set(values) - {"summary", "transformer", "training", "circuit"}):
-        raise ValueError(f"{file}: unknown table {unknown[0]}")
-    try:
-        return NextTokenRun(transformer=values["transformer"], circuit=values.get("circuit", {}), **values["training"])
-    except KeyError as error:
-        raise ValueError(f"{file}: no table {error.args[0]}") from error
-    except TypeError as error:
-        raise ValueError(f"{file}: {error}") from error
+    return read_study(file, NextTokenRun, tables=("circuit",))
 
 
 def make_model(run: NextTokenRun) -> Any:
     """The transformer before its first step; the global generators are left as they were."""
-    import torch
-
-    from interp.lens import HookedTransformer, HookedTransformerConfig
-
-    vocab = run.prior["vocab"]
-    config = HookedTransformerConfig(
-        **run.transformer,
-        n_ctx=run.length,
-        d_vocab=vocab,
-        d_vocab_out=vocab,
-        default_prepend_bos=False,
-        device="cpu",
-        init_weights=False,
-    )
-    model = HookedTransformer(config)
-    with torch.random.fork_rng():
-        torch.manual_seed(run.seed)
-        model.init_weights()
-    return model
+    return before_training(run.transformer, length=run.length, vocab=run.prior["vocab"], seed=run.seed)
 
 
 def train(run: NextTokenRun, *, say: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -102,13 +68,8 @@ def train(run: NextTokenRun, *, say: Any = None) -> tuple[Any, dict[str, Any]]:
     start = time.process_time()
     for step in range(run.steps):
         tokens = prior.sample(batch=run.batch, length=run.length, seed=SEEDS * run.seed + step).tokens
-        for group in optimiser.param_groups:
-            group["lr"] = run.learning_rate * run.rate(step)
         loss = model(tokens, return_type="loss", prepend_bos=False)
-        optimiser.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-        optimiser.step()
+        descend(optimiser, model, loss, rate=run.learning_rate * run.rate(step))
         if say is not None and step % REPORT == 0:
             say(f"step {step}: loss {loss.item():.4f}")
     record = {

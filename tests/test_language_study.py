@@ -114,8 +114,7 @@ def test_every_head_of_an_ablation_is_accounted_for(folder: Path) -> None:
     assert sorted(drawn) == [(1, 1), (1, 3)]
 
 
-def test_repeated_contexts_are_those_of_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(natural, "HALF", 12)
+def test_repeated_contexts_are_those_of_the_definition() -> None:
     tokens = torch.randint(3, (5, 24), generator=torch.Generator().manual_seed(0))
     found = natural.repeated_contexts(tokens)
     for row, sequence in enumerate(tokens.tolist()):
@@ -202,11 +201,11 @@ def test_smollm2_has_the_matching_heads() -> None:
     assert len(first & set(FIVE)) >= 4
     assert np.nanmax(control.r2_match) < 0.01
     options = Options(model="smollm2", batch=20)
-    by_mask, kappa = causal.repeat_laws(options, FIVE)
+    by_mask, kappa = causal.repeat_laws(options, FIVE, batch=options.batch)["law"]
     given = task.repeats(options, batch=6, stream=8)
-    circuit = task.circuit_of(options, given, FIVE)
+    circuit = task.circuit_of(options, given, FIVE, order=1)
     edits = ip.replace_heads(circuit, given.tokens, queries=range(24, 47), by_mask=by_mask, kappa=kappa, draws=1)
     assert edits["ablated"].change > 5
     assert edits.worst_control < 1
-    assert edits["law"].recovered > 0.75  # six sequences; the shipped result has 0.90 ± 0.02 of twelve
+    assert edits["law"].recovered >= 0.9
     assert edits["law"].control_recovered < 0.2

@@ -2,8 +2,14 @@
 
 `ip.replace_heads` on the best heads together: their outputs set to the mean (control: as many other heads of the same
 layers), even attention, the law in place of the attention (control: the same weights on shuffled keys), hard matching.
-On repeated tokens the law is of order 1 and fitted on other repeats; the law fitted on chains is tried there, too. On
-chains it is the additive law of order 2, fitted on other chains.
+The law is fitted on other sequences than those that are edited. It is fitted as it is written, without a positional
+term. On repeats such a term would do harm besides: there the match always stands at one distance, so that the term
+takes a part of beta, and is then left out.
+
+On repeated tokens the law is of order 1. Within a copy each token comes once, so that lag 2 matches wherever lag 1 does
+and order 2 has nothing to tell; and the match of the second copy's first token has no lag 2 to look at. Beside the law
+of each head, other laws say what its success depends on: fitted with a positional term, one law for all heads, and the
+law of chains. On chains it is the additive law of order 2.
 
 Rows of kind `path`: the heads that look at the previous token most, below the matching heads, are set to their mean;
 what is left of the matching heads' attention on the key after the query's earlier occurrence, against as many other
@@ -14,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from analyses.language.heads import fitted, only_head
+from analyses.language.heads import only_head
 from analyses.language.means import HeadMeans, heads_beside
 from analyses.language.scanning import chain_scan
 from analyses.language.task import COPY, FIRST_QUERY, Options, Row, best_heads, chains, circuit_of, repeats
@@ -23,10 +29,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from analyses.cache import Cache
+    from interp.circuit.capture import Capture
     from interp.circuit.circuit import Circuit, Head
     from interp.language.prompts import Prompts
 
 CHAIN_LENGTH = 64
+FIT = 4  # times the batch: sequences of repeated tokens to fit the law on; others are edited
 CHAIN_QUERIES = 32  # the last ones
 COPYING = 5  # previous-token heads that are cut together
 DRAWS = 3
@@ -34,28 +42,38 @@ DRAWS = 3
 Laws = tuple["np.ndarray", "np.ndarray | None"]
 
 
-def chain_laws(options: Options, heads: list[Head]) -> Laws:
+def chain_laws(options: Options, heads: list[Head], *, order: int = 2) -> Laws:
     """The additive law of each head, fitted on chains: scores by mask, and kappa."""
     _, given = chains(options, batch=options.batch, length=CHAIN_LENGTH, stream=6)
-    return _laws(options, given, heads, queries=range(FIRST_QUERY, CHAIN_LENGTH, 2), order=2)
+    return head_laws(_attention(options, given, heads, queries=range(FIRST_QUERY, CHAIN_LENGTH, 2), order=order))
 
 
-def repeat_laws(options: Options, heads: list[Head]) -> Laws:
-    """The law of each head of order 1, fitted on repeats, as scores of the masks of order 2: lag 2 counts nothing."""
-    import numpy as np
+def repeat_laws(options: Options, heads: list[Head], *, batch: int) -> dict[str, Laws]:
+    """The law of each head of order 1, fitted on repeats, by how it was fitted; `law` is the one that counts."""
+    given = repeats(options, batch=batch, stream=7)
+    cap = _attention(options, given, heads, queries=range(COPY, 2 * COPY - 1), order=1)
+    return {
+        "law": head_laws(cap),
+        "fitted with position": head_laws(cap, position=True),
+        "one law for all": head_laws(cap, together=True),
+    }
 
-    given = repeats(options, batch=options.batch, stream=7)
-    scores, kappa = _laws(options, given, heads, queries=range(COPY, 2 * COPY - 1), order=1)
-    return np.tile(scores, (1, 2)), kappa
 
-
-def _laws(options: Options, given: Prompts, heads: list[Head], *, queries: Any, order: int) -> Laws:
-    import numpy as np
-
+def _attention(options: Options, given: Prompts, heads: list[Head], *, queries: Any, order: int) -> Capture:
     from interp.circuit.capture import capture
 
-    cap = capture(circuit_of(options, given, heads, order=order), given.tokens, query=queries)
-    fits = [fitted(only_head(cap, place)) for place in range(len(heads))]
+    return capture(circuit_of(options, given, heads, order=order), given.tokens, query=queries, copies=False)
+
+
+def head_laws(cap: Capture, *, position: bool = False, together: bool = False) -> Laws:
+    """The additive law of each head, or one for all of them, as scores by mask and kappa."""
+    import numpy as np
+
+    from interp.instruments.attention_fit import fit_attention
+
+    heads = cap.match_pattern.shape[1]
+    caps = [cap] if together else [only_head(cap, place) for place in range(heads)]
+    fits = [fit_attention(one, position=position, min_explained=0.0) for one in caps] * (heads if together else 1)
     kappa = None if fits[0].kappa is None else np.array([one.kappa for one in fits], dtype=np.float64)
     return np.stack([one.mask_score for one in fits]), kappa
 
@@ -63,15 +81,15 @@ def _laws(options: Options, given: Prompts, heads: list[Head], *, queries: Any, 
 def repeat_rows(options: Options, cache: Cache) -> list[Row]:
     """On the second copy of repeated tokens."""
     heads = best_heads(options, cache)
-    given = repeats(options, batch=options.batch // 2, stream=8)
-    own, chain = repeat_laws(options, heads), chain_laws(options, heads)
+    given = repeats(options, batch=options.batch, stream=8)
+    laws = repeat_laws(options, heads, batch=FIT * options.batch)
     return _replaced(
         "repeats",
-        circuit_of(options, given, heads),
+        circuit_of(options, given, heads, order=1),
         given,
         queries=range(COPY, 2 * COPY - 1),
-        law=own,
-        other={"law of chains": chain},
+        law=laws.pop("law"),
+        other={**laws, "law of chains": chain_laws(options, heads, order=1)},
         seed=options.seed,
     )
 

@@ -52,19 +52,21 @@ def with_other_beginning(tokens: torch.Tensor) -> torch.Tensor:
     """Every second half after the first half of the window half-way round."""
     import torch
 
-    return torch.cat([tokens[:, :HALF].roll(len(tokens) // 2, dims=0), tokens[:, HALF:]], dim=1)
+    first, second = tokens.chunk(2, dim=1)
+    return torch.cat([first.roll(len(tokens) // 2, dims=0), second], dim=1)
 
 
 def repeated_contexts(tokens: torch.Tensor) -> torch.Tensor:
-    """[batch, HALF - 1]: whether tokens t - 1 and t of the second half stood together in the first, and not since."""
+    """[batch, half - 1]: whether tokens t - 1 and t of the second half stood together in the first, and not since."""
     import torch
 
+    half = tokens.shape[1] // 2
     pairs = [[tuple(row[place : place + 2]) for place in range(len(row) - 1)] for row in tokens.tolist()]
-    found = torch.zeros(len(tokens), HALF - 1, dtype=torch.bool)
+    found = torch.zeros(len(tokens), half - 1, dtype=torch.bool)
     for index, row in enumerate(pairs):
-        first = set(row[: HALF - 1])
-        for place in range(HALF, 2 * HALF - 1):  # the query; its context is pair place - 1
-            found[index, place - HALF] = row[place - 1] in first and row[place - 1] not in row[HALF - 1 : place - 1]
+        first = set(row[: half - 1])
+        for place in range(half, 2 * half - 1):  # the query; its context is pair place - 1
+            found[index, place - half] = row[place - 1] in first and row[place - 1] not in row[half - 1 : place - 1]
     return found
 
 

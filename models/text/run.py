@@ -1,123 +1,95 @@
-"""Train a small HookedTransformer to predict the next character of the shipped text, with snapshots.
+"""Train a small HookedTransformer to predict the next token of a text, with snapshots.
 
-    python -m models.text.run models/text/alice.toml --out runs/alice
+    python -m models.text.run models/text/asv.toml --out runs/asv
 
 The study file has the arguments of HookedTransformerConfig and those of the run. Windows are drawn at random from the
-first nine tenths of Alice's Adventures in Wonderland, each after a BOS token; in a part of them, `repeated`, a passage
-stands twice. The loss is the cross-entropy of the next character at every position. AdamW with a linear warm-up and a
-cosine, gradients cut to norm 1. The checkpoint is one that `ip.load` reads, with `<out>.run/log.jsonl` and snapshots at
-steps that grow geometrically beside it.
+part of the text that is not held out, each after a BOS token; in a part of them, `repeated`, a passage stands twice.
+The loss is the cross-entropy of the next token at every position. AdamW with a linear warm-up, then a cosine or a
+constant rate, gradients cut to norm 1. The checkpoint is one that `ip.load` reads, with `<out>.run/log.jsonl` and
+snapshots at steps that grow geometrically beside it. A run that was cut off goes on where its last state was kept; with
+a constant rate more `--steps` prolong one that has ended.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
+import os
 import sys
 import time
-import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from models.text.characters import Characters, alice
+from models.plain_transformer import before_training, descend, read_study, share_of_rate
+from models.text.forward import next_token_losses
+from models.text.source import Source, source
 
-FLOOR = 0.05  # of the learning rate, where the cosine ends
-CLIP = 1.0
 TESTED = 64  # held-out windows
-REPEATS, REPEAT_LENGTH = 64, 32  # sequences of repeated random characters, and how long a copy is
-SHORTEST = 24  # characters of a passage that stands twice
+REPEATS, REPEAT_LENGTH = 64, 32  # sequences of repeated random tokens, and how long a copy is
+SHORTEST = 24  # tokens of a passage that stands twice
 ORDER = 2  # of the circuit that is saved: analyses may ask for another
+STATE_EVERY = 60.0  # seconds of processor time between states to go on from
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextRun:
-    """One run: the shape of the transformer, the windows, and the steps.
+    """One run: the shape of the transformer, the text, the windows, and the steps.
 
     repeated   the part of the windows that begin with a passage and then the same again. Its length is drawn anew for
                each window: with one length a model learns to copy from that distance, and needs no match
+    snapshots  how many for a factor of ten in steps
     """
 
     transformer: dict[str, Any]
+    source: str = "alice"
     length: int
     batch: int
     steps: int
     learning_rate: float
+    schedule: Literal["cosine", "constant"] = "cosine"
     weight_decay: float = 0.0
     warmup: int = 100
-    snapshots: int = 16
+    snapshots: int = 6
     repeated: float = 0.0
     seed: int = 0
 
     def rate(self, step: int) -> float:
         """The learning rate of a step."""
-        cosine = 0.5 * (1.0 + math.cos(math.pi * step / self.steps))
-        return self.learning_rate * min(1.0, (step + 1) / self.warmup) * (FLOOR + (1.0 - FLOOR) * cosine)
+        return self.learning_rate * share_of_rate(step, steps=self.steps, warmup=self.warmup, schedule=self.schedule)
 
     def kept(self) -> list[int]:
-        """The steps of the snapshots: 0, then a geometric row from the warm-up's fifth to the last step.
+        """The steps of the snapshots: 0, then a geometric row from 10 on, and the last step.
 
-        >>> TextRun(transformer={}, length=8, batch=1, steps=100, learning_rate=1.0, warmup=50, snapshots=4).kept()
-        [0, 10, 32, 100]
+        >>> TextRun(transformer={}, length=8, batch=1, steps=120, learning_rate=1.0, snapshots=2).kept()
+        [0, 10, 32, 100, 120]
         """
-        first = max(1, self.warmup // 5)
-        ratio = (self.steps / first) ** (1 / max(1, self.snapshots - 2))
-        return sorted({0, self.steps, *(round(first * ratio**place) for place in range(self.snapshots - 1))})
+        row, place = [], 0
+        while (step := round(10 ** (1 + place / self.snapshots))) < self.steps:
+            row.append(step)
+            place += 1
+        return [0, *row, self.steps]
 
 
 def read_run(file: Path) -> TextRun:
     """The run that a study file describes; a `ValueError` names what is wrong with it."""
-    try:
-        values = tomllib.loads(file.read_text(encoding="utf-8"))
-        return TextRun(transformer=values["transformer"], **values["training"])
-    except OSError as error:
-        raise ValueError(f"{file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, TypeError) as error:
-        raise ValueError(f"{file}: {error}") from error
-    except KeyError as error:
-        raise ValueError(f"{file}: no table {error.args[0]}") from error
+    return read_study(file, TextRun)
 
 
 def make_model(run: TextRun, *, vocab: int) -> Any:
     """The transformer before its first step; the global generators are left as they were."""
-    import torch
-
-    from interp.lens import HookedTransformer, HookedTransformerConfig
-
-    config = HookedTransformerConfig(
-        **run.transformer,
-        n_ctx=run.length + 1,
-        d_vocab=vocab + 1,
-        d_vocab_out=vocab,
-        default_prepend_bos=False,
-        device="cpu",
-        init_weights=False,
-    )
-    model = HookedTransformer(config)
-    with torch.random.fork_rng():
-        torch.manual_seed(run.seed)
-        model.init_weights()
-    return model
+    return before_training(run.transformer, length=run.length + 1, vocab=vocab + 1, out=vocab, seed=run.seed)
 
 
-def losses(model: Any, tokens: Any, *, bos: int) -> Any:
-    """Cross-entropy of every token after those before it, BOS in front: [batch, length]."""
-    import torch
-
-    logits = model(torch.nn.functional.pad(tokens, (1, 0), value=bos)[:, :-1], prepend_bos=False)
-    flat = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none")
-    return flat.unflatten(0, tokens.shape)
-
-
-def tested(model: Any, text: Characters, run: TextRun) -> dict[str, float]:
-    """Losses on held-out windows, and on both copies of repeated random characters."""
+def tested(model: Any, text: Source, run: TextRun) -> dict[str, float]:
+    """Losses on held-out windows, and on both copies of repeated random tokens."""
     import torch
 
     with torch.no_grad():
-        held = losses(model, text.held_out(batch=TESTED, length=run.length), bos=text.vocab)
-        twice = losses(model, text.repeated(batch=REPEATS, length=REPEAT_LENGTH, seed=0), bos=text.vocab)
+        held = next_token_losses(model, text.held_out(batch=TESTED, length=run.length), bos=text.vocab)
+        repeats = text.repeated(batch=REPEATS, length=REPEAT_LENGTH, seed=0)
+        twice = next_token_losses(model, repeats, bos=text.vocab)
     return {
         "held_out_loss": float(held.mean()),
         "first_copy_loss": float(twice[:, :REPEAT_LENGTH].mean()),
@@ -125,8 +97,24 @@ def tested(model: Any, text: Characters, run: TextRun) -> dict[str, float]:
     }
 
 
-def train(run: TextRun, text: Characters, *, keep: Callable[[Any, dict[str, Any]], None]) -> dict[str, Any]:
-    """Train, and hand the model to `keep` at every snapshot; returns the record of the last one."""
+def drawn(run: TextRun, text: Source, generator: Any) -> Any:
+    """The windows of a step, [batch, length]."""
+    import torch
+
+    tokens = text.drawn(batch=run.batch, length=run.length, generator=generator)
+    for row in tokens[: round(run.repeated * run.batch)]:
+        passage = int(torch.randint(SHORTEST, run.length // 2 + 1, (), generator=generator))
+        row[passage : 2 * passage] = row[:passage].clone()
+    return tokens
+
+
+def train(
+    run: TextRun, text: Source, *, keep: Callable[[Any, dict[str, Any]], None], state: Path | None = None
+) -> dict[str, Any]:
+    """Train, and hand the model to `keep` at every snapshot; returns the record of the last one.
+
+    With a `state` file the run can be cut off: it is written every minute, and a run that finds one goes on there.
+    """
     import torch
 
     torch.set_num_threads(1)
@@ -135,53 +123,82 @@ def train(run: TextRun, text: Characters, *, keep: Callable[[Any, dict[str, Any]
         model.parameters(), lr=run.learning_rate, betas=(0.9, 0.98), weight_decay=run.weight_decay
     )
     generator = torch.Generator().manual_seed(run.seed)
-    start, wanted, recent = time.process_time(), set(run.kept()), 0.0
     about = {"loss": "next_token", "text": text.digest, **asdict(run)}
     about.pop("transformer")
+    first, spent, recent = 0, 0.0, 0.0
+    if state is not None and state.exists():
+        first, spent, recent = _restored(state, run, model, optimiser, generator)
+    start, written, wanted = time.process_time() - spent, time.process_time(), set(run.kept())
     record: dict[str, Any] = {}
-    for step in range(run.steps + 1):
+    for step in range(first, run.steps + 1):
         if step in wanted:
-            spent = round(time.process_time() - start, 1)
-            record = {**about, "step": step, "train_loss": recent, **tested(model, text, run), "cpu_seconds": spent}
+            seconds = round(time.process_time() - start, 1)
+            record = {**about, "step": step, "train_loss": recent, **tested(model, text, run), "cpu_seconds": seconds}
             keep(model, record)
+        if state is not None and (step == run.steps or time.process_time() - written > STATE_EVERY):
+            now = {"first": step, "spent": time.process_time() - start, "recent": recent}
+            _write(state, run, model, optimiser, generator, now)
+            written = time.process_time()
         if step == run.steps:
             break
-        tokens = text.drawn(batch=run.batch, length=run.length, generator=generator)
-        for row in tokens[: round(run.repeated * run.batch)]:
-            passage = int(torch.randint(SHORTEST, run.length // 2 + 1, (), generator=generator))
-            row[passage : 2 * passage] = row[:passage].clone()
-        for group in optimiser.param_groups:
-            group["lr"] = run.rate(step)
-        loss = losses(model, tokens, bos=text.vocab).mean()
-        optimiser.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-        optimiser.step()
+        loss = next_token_losses(model, drawn(run, text, generator), bos=text.vocab).mean()
+        descend(optimiser, model, loss, rate=run.rate(step))
         recent = loss.item()
     return record
 
 
-def save_run(run: TextRun, text: Characters, out: Path, *, say: Callable[[str], None]) -> dict[str, Any]:
-    """Train and write checkpoint, log and snapshots."""
+def _same_run(run: TextRun) -> dict[str, Any]:
+    """What must not change when a run goes on: a cosine is made for a number of steps."""
+    free = {"snapshots"} if run.schedule == "cosine" else {"snapshots", "steps"}
+    return {name: value for name, value in asdict(run).items() if name not in free}
+
+
+def _write(state: Path, run: TextRun, model: Any, optimiser: Any, generator: Any, now: dict[str, Any]) -> None:
+    """All that a run needs to go on; a file that is whole or not there."""
+    import torch
+
+    state.parent.mkdir(parents=True, exist_ok=True)
+    part = state.with_suffix(".part")
+    kept = {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "generator": generator.get_state()}
+    torch.save({**kept, **now, "run": _same_run(run)}, part)
+    os.replace(part, state)
+
+
+def _restored(state: Path, run: TextRun, model: Any, optimiser: Any, generator: Any) -> tuple[int, float, float]:
+    import torch
+
+    kept = torch.load(state, weights_only=True)
+    if kept["run"] != _same_run(run):
+        raise ValueError(f"{state} is of another run: name another directory")
+    model.load_state_dict(kept["model"])
+    optimiser.load_state_dict(kept["optimiser"])
+    generator.set_state(kept["generator"])
+    return kept["first"], kept["spent"], kept["recent"]
+
+
+def save_run(run: TextRun, text: Source, out: Path, *, say: Callable[[str], None]) -> dict[str, Any]:
+    """Train and write checkpoint, log, snapshots and the state to go on from."""
     from interp.circuit.checkpoint import save
     from interp.circuit.circuit import Circuit
 
     beside = out.parent / f"{out.name}.run"
-    if beside.exists():
-        raise ValueError(f"{beside} is there already: name another directory")
-    log: list[str] = []
+    state, lines = beside / "state.pt", beside / "log.jsonl"
+    if beside.exists() and not state.exists():
+        raise ValueError(f"{beside} is there already, without a state to go on from: name another directory")
+    log = {json.loads(line)["step"]: line for line in lines.read_text().splitlines()} if lines.exists() else {}
 
     def keep(model: Any, record: dict[str, Any]) -> None:
         circuit = Circuit(model, order=ORDER, vocab=text.vocab, bos=text.vocab)
-        save(circuit, beside / "snapshots" / f"step_{record['step']:08d}", length=run.length, training=record)
+        snapshot = beside / "snapshots" / f"step_{record['step']:08d}"
+        save(circuit, snapshot, length=run.length, training=record)
         shown = ("step", "train_loss", "held_out_loss", "first_copy_loss", "second_copy_loss", "cpu_seconds")
-        log.append(json.dumps({name: record[name] for name in shown}))
-        (beside / "log.jsonl").write_text("\n".join(log) + "\n")
-        say(log[-1])
+        log[record["step"]] = json.dumps({name: record[name] for name in shown})
+        lines.write_text("".join(f"{log[step]}\n" for step in sorted(log)))
+        say(log[record["step"]])
         if record["step"] == run.steps:
             save(circuit, out, length=run.length, training=record)
 
-    return train(run, text, keep=keep)
+    return train(run, text, keep=keep, state=state)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -198,7 +215,7 @@ def main(argv: list[str] | None = None) -> int:
         run = read_run(options.study)
         changed = {name: getattr(options, name) for name in ("steps", "seed") if getattr(options, name) is not None}
         run = TextRun(**{**asdict(run), **changed})
-        save_run(run, alice(), options.out, say=lambda line: print(line, file=sys.stderr, flush=True))
+        save_run(run, source(run.source), options.out, say=lambda line: print(line, file=sys.stderr, flush=True))
     except (ValueError, OSError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

@@ -32,6 +32,7 @@ FIGURES = {
 TRAINING = [
     {
         "run": "some",
+        "text": "alice",
         "repeated": 0.5,
         "step": step,
         "held_out_loss": 3.0 - 0.1 * place,
