@@ -94,12 +94,13 @@ def run_row(run: Subject, options: Options, cache: Cache) -> dict[str, Any]:
         "r2": _number(fit.r2),
         "copies": "; ".join(heads.verdict),
     }
-    for name, (beta, kappa) in {
+    parameters: dict[str, tuple[Any, Any]] = {
         "model": (fit.beta, fit.kappa),
         "stderr": (best.stderr[: prior.order], best.stderr[-1]),
         "predicted": (predicted.beta, predicted.kappa),
         "searched": (best.beta, best.kappa),
-    }.items():
+    }
+    for name, (beta, kappa) in parameters.items():
         row |= {f"{name}_{lag + 1}": _number(beta[lag]) if lag < prior.order else None for lag in range(MOST)}
         row[f"{name}_kappa"] = _number(kappa)
     gaps = [abs(float(one) - float(other)) for one, other in zip(fit.beta, best.beta, strict=True)]

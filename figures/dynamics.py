@@ -235,7 +235,7 @@ def order_text(row: Row) -> str:
     return f"In {words_of(row)}, half of the last value is first reached by {', then '.join(parts) or 'nothing'}."
 
 
-def headline(found: list[Row]) -> dict[str, str]:
+def headline(found: list[Row]) -> dict[str, Any]:
     """The first and the last part to reach half of its value in each trained run: a sentence and the number.
 
     What is there at the start is left out.

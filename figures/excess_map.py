@@ -5,7 +5,7 @@ Draws the rows of `python -m analyses excess_map`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from figures.panels import absent, lettered
 from figures.rows import Row
@@ -23,7 +23,7 @@ CLAIM = (
 )
 
 ORDERS = {1: "#5b99c2", 2: "#003566", 3: "#c1121f"}
-ETAS = {1.0: ("o", ":"), 7.0: ("s", "-"), 50.0: ("^", "--")}
+ETAS: dict[float, tuple[str, Any]] = {1.0: ("o", ":"), 7.0: ("s", "-"), 50.0: ("^", "--")}
 VISITS = {"0": "#c1121f", "1": "#ffb703", "2-3": "#5b99c2", "4-7": "#52796f", "8+": "#003566"}
 NEAR = 0.05  # of Bayes' KL
 
@@ -152,7 +152,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         for order in largest
     ]
     found = "; ".join(
-        f"k = {order}: at most {row['share']:.1%} +- {row['share_stderr']:.1%} (|V| = {row['vocab']}, "
+        f"k = {order}: at most {row['share']:.1%} ± {row['share_stderr']:.1%} (|V| = {row['vocab']}, "
         f"eta = {row['eta']:g}, T = {row['length']})"
         for order, row in largest.items()
     )

@@ -230,7 +230,7 @@ def verdict(results: Results) -> Verdict:
     return Verdict(word="beyond the paper", measured=". ".join(told), why=". ".join(surprises), **headline(fits))
 
 
-def headline(fits: list[Row]) -> dict[str, str]:
+def headline(fits: list[Row]) -> dict[str, Any]:
     """Where five times the steps leave the law, and where they do not: a sentence; the first of it is the number."""
     left: dict[bool, list[int]] = {True: [], False: []}
     for length in sorted({row["subject"]["length"] for row in without_bos(fits, "long") if row["r2"] is not None}):

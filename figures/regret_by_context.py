@@ -147,7 +147,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     )
 
 
-def headline(rows: list[Row]) -> dict[str, str]:
+def headline(rows: list[Row]) -> dict[str, Any]:
     """The counts of the context from which most of soft matching's excess comes: a sentence and the number."""
     mine = [row for row in rows if row["predictor"] == "soft matching" and row["by"] == "seen"]
     told = [row for row in mine if row["contribution_share"] is not None]

@@ -104,9 +104,10 @@ class Capture:
     def match_head(self, index: Whole) -> Capture:
         """The capture of one match head alone; -1 is the last."""
         heads = int(self.match_pattern.shape[1])
-        if not is_whole(index) or not -heads <= index < heads:
+        place = int(index) if is_whole(index) else heads
+        if not -heads <= place < heads:
             raise ValueError(f"match_head({shown(index)}), but the capture has match heads 0..{heads - 1}")
-        one = slice(index % heads, index % heads + 1)
+        one = slice(place % heads, place % heads + 1)
         return replace(
             self,
             match_scores=self.match_scores[:, one],

@@ -91,11 +91,12 @@ def fitted_correction(
 
 def in_range(prior: HierarchicalDirichlet, *, length: int) -> bool:
     """Whether the prior and the length lie within the worlds that the term was fitted on."""
+    base = (prior.eta0,) if isinstance(prior.eta0, float) else prior.eta0
     values = {
         "order": [prior.order],
         "vocab": [prior.vocab],
         "eta": prior.eta,
-        "eta0": [prior.eta0],
+        "eta0": base,
         "length": [length],
     }
     return all(RANGE[name][0] <= value <= RANGE[name][1] for name, many in values.items() for value in many)

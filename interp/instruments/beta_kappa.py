@@ -114,7 +114,8 @@ def fit_scores(
 
     if source == "attention":
         return _with_heads(cap, lambda one: _fit_attention(one, law=law, own=own, position=position, **limits))
-    return _with_heads(cap, lambda one: ScoreFitter(one, source=source, position=position).fit(**limits))
+    read: Source = "pattern" if source == "pattern" else "scores"
+    return _with_heads(cap, lambda one: ScoreFitter(one, source=read, position=position).fit(**limits))
 
 
 def _with_heads(cap: Capture, fit: Callable[[Capture], Fit]) -> Fit:
