@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+import traceback
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +22,8 @@ from analyses.options import CheckpointOptions
 from analyses.subject import Subject
 
 if TYPE_CHECKING:
-    from interp.circuit.circuit import Circuit
+    pass
+from interp.circuit.circuit import Circuit
 
 FORM = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
 TASK = ("order", "vocab", "bos", "length")
@@ -122,10 +124,22 @@ def _call(text: str) -> Any:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise ValueError(f"{text}: {file} does not parse: {error}") from error
+    except Exception as error:
+        raise _failed(text, file, error) from error
     function = getattr(module, name, None)
     if not callable(function):
         raise ValueError(f"{text}: {file} has no function {name}")
-    return function()
+    try:
+        return function()
+    except Exception as error:
+        raise _failed(text, file, error) from error
+
+
+def _failed(text: str, file: Path, error: Exception) -> ValueError:
+    """What went wrong in the user's own code, with the last line of the file that ran."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
+    place = f", line {lines[-1]}" if lines else ""
+    return ValueError(f"{text}: {file}{place}: {type(error).__name__}: {' '.join(str(error).split())}")
 
 
 def _bos(text: str | None) -> int | str | None:

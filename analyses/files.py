@@ -27,7 +27,7 @@ def check_regular(file: Path) -> None:
 def check_table_target(file: Path, *, overwrite: bool) -> None:
     """Refuse to put a table where something else lies; an earlier table may be refreshed."""
     check_regular(file)
-    if file.exists() and not overwrite and not _first_line(file).startswith("analysis,"):
+    if file.exists() and not overwrite and not _is_table(file):
         raise BadInput(f"{file} is no table of an analysis; --overwrite replaces it")
 
 
@@ -73,7 +73,7 @@ def is_result(file: Path) -> bool:
     if file.name in ("index.html", "explorer.html", "timing.json"):
         return True
     if file.suffix == ".csv":
-        return _first_line(file).startswith("analysis,")
+        return _is_table(file)
     return file.suffix == ".json" and re.match(r"\s*\{\s*\"(analysis|figure)\":", _beginning(file)) is not None
 
 
@@ -86,6 +86,11 @@ def check_cache(directory: Path, *, overwrite: bool = False) -> None:
     """A directory of the cache alone, or a place where one can be made."""
     hint = "" if overwrite else "give another directory"
     check_directory(directory, ours=is_cached, overwrite=overwrite, option="--cache", hint=hint)
+
+
+def _is_table(file: Path) -> bool:
+    """Whether a CSV file is the table of an analysis, perhaps one without rows."""
+    return re.match(r"analysis(,|\s*$)", _first_line(file)) is not None
 
 
 def _beginning(file: Path) -> str:

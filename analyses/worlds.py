@@ -1,4 +1,4 @@
-"""The law of the optimum on a grid of worlds that it was not tuned on, the second test grid: predicted beside searched.
+"""The law of the optimum on the second test grid, worlds that it was not tuned on: predicted beside searched.
 
     python -m analyses worlds                          the shipped table, judged, and a few of its worlds measured again
     python -m analyses worlds --again 12 --draws 12000

@@ -191,6 +191,18 @@ CLAIMS = {
         topic="prediction",
         ours=True,
     ),
+    "excess_map": Claim(
+        title="Near Bayes, and where not",
+        sentence="In which worlds is the best soft matching near the Bayes predictor?",
+        topic="prediction",
+        ours=True,
+    ),
+    "four_heads": Claim(
+        title="A model of another make",
+        sentence="Is the circuit the same in a model that this suite did not make, in which four heads match together?",
+        topic="cause",
+        ours=True,
+    ),
     "language_heads": Claim(
         title="Language model: heads that match",
         sentence="Does a pretrained language model have heads that match contexts, and with which betas?",

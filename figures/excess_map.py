@@ -1,4 +1,4 @@
-"""Where soft matching at its optimum stops being near Bayes, and which queries carry the difference.
+"""Where the best soft matching is far from Bayes, and for which queries.
 
 Draws the rows of `python -m analyses excess_map`.
 """

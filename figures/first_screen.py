@@ -20,7 +20,7 @@ WORD_CLASSES = {
 }
 IN_PLURAL = {
     "holds": "hold",
-    "holds where": "hold under a condition",
+    "holds where": "hold under a condition and fail without it",
     "does not hold, condition not known": "do not hold, condition not known",
     "does not hold here": "do not hold here",
     "cannot tell": "cannot be told",
@@ -51,8 +51,8 @@ def answer(records: Sequence[Mapping[str, Any]]) -> str:
     counts = Counter(record["verdict"]["word"] for record in records)
     parts = [f"{counts[word]} {said}" for word, said in IN_PLURAL.items() if counts[word]]
     if not any(counts[word] for word in IN_PLURAL if word.startswith("does not hold")):
-        parts.append("none fails")
-    return f"Of {len(records)} claims, {', '.join(parts[:-1])} and {parts[-1]}."
+        parts.append("none fails everywhere")
+    return f"Of {len(records)} claims, {'; '.join(parts)}."
 
 
 def board(claims: Sequence[Drawn]) -> str:

@@ -1,4 +1,4 @@
-"""The optimum of soft matching, predicted and searched for, over the worlds of the second test grid.
+"""The optimum of soft matching on the second test grid: predicted beside searched.
 
 Draws the rows of `python -m analyses worlds`.
 """

@@ -11,7 +11,8 @@ import torch
 from scipy.special import betaln, gammaln
 from scipy.stats import beta as beta_law
 
-from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet, draw_dirichlet
+from interp.chains.dirichlet import draw_dirichlet
+from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
 from interp.divergence import kl_divergence
 from interp.estimators.bayes import bayes_predictive
 from interp.estimators.classical import kneser_ney, witten_bell

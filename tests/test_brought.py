@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,9 @@ def test_other_analyses_find_the_circuit_first(brought: Any, capsys: pytest.Capt
 
 
 def test_a_circuit_is_saved_for_all_other_analyses(
-    brought: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    brought: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "300")  # a reason on one line
     out = tmp_path / "mine"
     row(["scan", brought("bare"), "--order", "1", "--vocab", "5", "--batch", "40", "--save", str(out)], capsys)
     circuit = ip.load(out)
@@ -88,7 +90,7 @@ def test_a_circuit_is_saved_for_all_other_analyses(
     assert "scan: " in page.out
     assert "replacement: " in page.out
     assert page.err == ""
-    refused = page.out.partition("not applicable\n")[2].splitlines()
+    refused = re.sub(r"\n {4,}", " ", page.out.partition("not applicable\n")[2]).splitlines()
     names = [line.split(":")[0].strip() for line in refused]
     assert names == ["attention", "dynamics", "explorer", "vote_weight", "identity_blocks"]
     assert "it reads one match head, the circuit has 4" in refused[-1]
@@ -174,3 +176,15 @@ def test_files_and_functions_that_are_not_there(tmp_path: Path, capsys: pytest.C
     ip.save(ip.Circuit(plant(FOUR), **FOUR.task), tmp_path / "c")
     assert main(["scan", str(tmp_path / "c"), "--order", "1"]) == 2
     assert "--order is for a model from file.py:function; a checkpoint says it itself" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [("def make(x): ...", "TypeError"), ("def make():\n    1 / 0", "line 2: Zero")]
+)
+def test_an_error_in_the_users_own_function_is_one_line(code, said, tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(code)
+    with pytest.raises(SystemExit, match="2"):
+        main(["scan", f"{tmp_path / 'mine.py'}:make", "--order", "1"])
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1

@@ -22,12 +22,12 @@ from analyses.subject import prior_text
 from interp import arguments
 from interp.chains import urn
 from interp.chains.batch import context_codes
+from interp.chains.dirichlet import draw_dirichlet
 from interp.chains.priors import (
     ChainBatch,
     HierarchicalDirichlet,
     IndependentDirichlet,
     Prior,
-    draw_dirichlet,
     parse_prior,
     prior_from_dict,
 )

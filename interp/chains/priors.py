@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from interp.arguments import NumberField, NumbersField, Whole, WholeField, count, fits_memory, seed_number, shown
 from interp.chains.batch import ChainBatch as ChainBatch
 from interp.chains.batch import Method, context_codes
+from interp.chains.dirichlet import draw_dirichlet
 from interp.chains.trie import trie_bytes
 from interp.chains.urn import base_law, draw_batch
 from interp.notation import as_alpha, check_concentration, check_order, check_vocab
@@ -395,18 +396,3 @@ def _short(number: float) -> str:
     """The shortest text that reads back as the number."""
     short = f"{number:g}"
     return short if float(short) == number else repr(number)
-
-
-def draw_dirichlet(concentration: Array, rng: np.random.Generator) -> Array:
-    """One Dirichlet draw per row of the last axis, exact also where concentrations are so small that gammas
-    underflow.
-
-    log Gamma(a) variates come from Gamma(a + 1) U^(1/a), and the normalisation is done in logs.
-    """
-    gammas = np.log(rng.standard_gamma(concentration + 1.0))
-    with np.errstate(divide="ignore", over="ignore"):
-        gammas += np.log(rng.random(concentration.shape)) / concentration
-    gammas -= gammas.max(axis=-1, keepdims=True)
-    weights = np.exp(gammas)
-    law: Array = weights / weights.sum(axis=-1, keepdims=True)
-    return law

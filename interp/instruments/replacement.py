@@ -89,9 +89,7 @@ def replace_heads(
     if len(array) < MIN_SEQUENCES:
         raise ValueError(f"{len(array)} sequences; losses need at least {MIN_SEQUENCES} for their standard errors")
     draws, seed, each = count(draws, name="draws", least=0), seed_number(seed), switch(each, name="each")
-    more = {} if other_laws is None else other_laws
-    if not isinstance(more, Mapping) or not all(isinstance(law, tuple) and len(law) == 2 for law in more.values()):
-        raise ValueError(f"other_laws must map names to pairs (by_mask, kappa), got {shown(other_laws)}")
+    more = _checked_pairs(other_laws)
     bench = _Bench(circuit, array, _positions(queries, array.shape[1], order=circuit.order), seed=seed)
     laws, notes = bench.laws(by_mask, kappa)
     others = [heads for _ in range(draws) if (heads := _others(circuit, bench.generator))]
@@ -104,17 +102,15 @@ def replace_heads(
     for name, (scores, score) in more.items():
         other = _checked_laws(circuit, scores, score)
         rows.append(_Row(edit=name, losses=bench.losses(bench.write(_law(bench.masks, laws=other))), control=None))
-    rows.append(bench.grouped())
-    rows.append(bench.matched("hard", partial(_hard, heads=len(circuit.match_heads), order=circuit.order)))
+    hard = partial(_hard, heads=len(circuit.match_heads), order=circuit.order)
+    rows += [bench.grouped(), bench.matched("hard", hard)]
     if each and len(circuit.match_heads) > 1:
         rows += [row for place in circuit.match_heads for row in bench.alone(place, laws)]
-    loss, loss_stderr = mean_stderr(bench.base)
-    lost = float((ablated - bench.base).mean())
-    notes = notes if lost > 0 else ["ablating the heads costs no loss, so there is none to recover", *notes]
+    if (lost := float((ablated - bench.base).mean())) <= 0:
+        notes = ["ablating the heads costs no loss, so there is none to recover", *notes]
     return ReplacedHeads(
         edits=tuple(row.summary(bench.base, ablated) for row in rows),
-        loss=loss,
-        loss_stderr=loss_stderr,
+        **dict(zip(("loss", "loss_stderr"), mean_stderr(bench.base), strict=True)),
         heads=circuit.match_heads,
         drawn=tuple(others),
         worst_control=max((float((one - bench.base).mean()) for one in drawn), default=math.nan),
@@ -330,6 +326,14 @@ def _positions(queries: Any, length: int, *, order: int) -> Int64[torch.Tensor, 
         if not 0 <= query < length - 1:
             raise ValueError(f"query {query} has no next token among the tokens 0..{length - 1}")
     return torch.tensor(asked)
+
+
+def _checked_pairs(other_laws: Any) -> Mapping[str, Any]:
+    """More laws by name, each a pair (by_mask, kappa)."""
+    more = {} if other_laws is None else other_laws
+    if not isinstance(more, Mapping) or not all(isinstance(law, tuple) and len(law) == 2 for law in more.values()):
+        raise ValueError(f"other_laws must map names to pairs (by_mask, kappa), got {shown(other_laws)}")
+    return more
 
 
 def _checked_laws(circuit: Circuit, by_mask: Any, kappa: Any) -> Laws:

@@ -213,8 +213,7 @@ def vote_weight(
         return _unknown(f"{len(array)} sequences; at least {MIN_SEQUENCES} are needed", floor=floor, provenance=origin)
     stream, pattern = final_stream(circuit, array)
     weights = circuit.model.unembed.W_U.detach().cpu().double()
-    sums = stream @ weights
-    level = sums.mean(-1)
+    level = (sums := stream @ weights).mean(-1)
     base = laws(circuit, array)
     if float((laws_at_level(circuit, array, sums, level) - base).abs().max()) > SAME:
         return _unknown("the predictions are not the normalised sums of the readout", floor=floor, provenance=origin)
@@ -226,8 +225,7 @@ def vote_weight(
     divergence = kl_divergence(truth, base, floor=floor)
     moved = move_level(circuit, array, sums, truth=truth, divergence=divergence, seed=seed)
     spread = float(level.std(correction=0) / level.mean())
-    varies = spread > NOTICEABLE  # what is less is rounding
-    falls = correlation(level, (pattern * full).sum(-1)) if varies else math.nan
+    falls = correlation(level, (pattern * full).sum(-1)) if spread > NOTICEABLE else math.nan  # less is rounding
     sides = sides_by_lag(circuit, array, stream, weights)
     negative = float((sums < 0).any(-1).double().mean())
     return VoteWeight(
@@ -236,7 +234,7 @@ def vote_weight(
         level_spread=spread,
         level_full=falls,
         **_by_side(sides),
-        compared=math.nan if sides is None or not varies else explained(level, sides.comparison),
+        compared=math.nan if sides is None or spread <= NOTICEABLE else explained(level, sides.comparison),
         kl=divergence.mean,
         kl_stderr=divergence.stderr,
         **vars(moved),

@@ -211,7 +211,7 @@ class TestDirectPath:
             "r2_control": 0.01,
         }
         found = direct_path.verdict(direct_path.chosen(rows))
-        assert found.word == "holds where"
+        assert found.word == "does not hold, condition not known"
         assert "counts tokens (R2 0.90)" in found.why
         figure = drawn(direct_path, rows)
         with plt.style.context(drawing.STYLE):

@@ -14,7 +14,7 @@ from analyses import plan
 from analyses.command import read_entries
 from figures import claims, cli, drawing, first_screen, page
 from figures.explorer import page as explorer
-from figures.verdict import WORDS, Check, Verdict, judged
+from figures.verdict import FAILED, WORDS, Check, Verdict, judged
 from tests import tiny_zoo
 from tests.figures.chromium import WIDTHS
 
@@ -121,8 +121,10 @@ def test_the_answer_says_how_many_claims_fail():
     def of(*words):
         return first_screen.answer([{"verdict": {"word": word}} for word in words])
 
-    assert of("holds", "holds", "holds where") == "Of 3 claims, 2 hold, 1 hold under a condition and none fails."
-    assert of("holds", "does not hold here") == "Of 2 claims, 1 hold and 1 do not hold here."
+    assert of("holds", "holds", "holds where") == (
+        "Of 3 claims, 2 hold; 1 hold under a condition and fail without it; none fails everywhere."
+    )
+    assert of("holds", "does not hold here") == "Of 2 claims, 1 hold; 1 do not hold here."
 
 
 def test_claims_that_hold_under_one_condition_are_listed_under_it():
@@ -251,4 +253,4 @@ def test_missing_checkpoints_leave_notes_and_the_rest_is_drawn(tmp_path, monkeyp
     assert f"warning: {name}: panel left out" in captured.err
     record = json.loads(Path(tmp_path / "out" / f"{name}.json").read_text())
     assert record["missing"]
-    assert record["verdict"]["word"] in ("holds where", "cannot tell", "does not hold here")
+    assert record["verdict"]["word"] in ("cannot tell", *FAILED)
