@@ -118,7 +118,7 @@ def _framed(body: str, contents: str) -> str:
 
 
 def _group_id(word: str) -> str:
-    return f"claims-{WORD_CLASSES[word]}"
+    return f"claims-{word.replace(',', '').replace(' ', '-')}"
 
 
 def _group(word: str, claims: Sequence[Drawn]) -> str:
