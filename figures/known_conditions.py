@@ -52,7 +52,13 @@ class Condition:
 
     def __str__(self) -> str:
         with_it, without = self.counts()
-        return f"{self.words} ({_of(with_it)} runs of the study; {_of(without)} without)" if self.decides() else ""
+        counted = f"{_of(with_it)} runs of the study{self._scope()}; {_of(without)} without"
+        return f"{self.words} ({counted})" if self.decides() else ""
+
+    def _scope(self) -> str:
+        """The settings that were compared, where they are not all."""
+        names = [f"{prior} prior {'with' if bos else 'without'} BOS" for prior, bos in self.settings]
+        return f", {' and '.join(names)}" if names else ""
 
     def counts(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Runs that meet the claim, and runs asked: with the condition, and without."""
