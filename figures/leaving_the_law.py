@@ -212,7 +212,7 @@ def verdict(results: Results) -> Verdict:
     long = [row for row in without_bos(votes, "long") if row["success"]]
     for row in long:
         subject = row["subject"]
-        cost = "not told" if row["held"] is None else f"{row['held']:+.4f} +- {row['held_stderr']:.4f} nats"
+        cost = "not told" if row["held"] is None else f"{row['held']:+.4f} ± {row['held_stderr']:.4f} nats"
         told.append(f"T = {subject['length']}, seed {subject['seed']}, long: {row['verdict']}; level held {cost}")
     off = {row["checkpoint"] for row in fits if row["r2"] is not None and row["r2"] < LEAST_R2}
     left = [row for row in long if row["verdict"] == "level follows the evidence" and row["checkpoint"] in off]

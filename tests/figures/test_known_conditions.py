@@ -21,7 +21,9 @@ def test_every_condition_separates_in_the_shipped_table(name):
     (met, asked), (other, others) = one.counts()
     assert min(asked, others) >= 3
     assert one.decides()
-    assert str(one) == f"{one.words} ({met} of {asked} runs of the study; {other} of {others} without)"
+    scope = "".join(f", {prior} prior {'with' if bos else 'without'} BOS" for prior, bos in one.settings[:1])
+    assert str(one).startswith(f"{one.words} ({met} of {asked} runs of the study{scope}")
+    assert str(one).endswith(f"; {other} of {others} without)")
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
