@@ -22,8 +22,7 @@ from analyses.options import CheckpointOptions
 from analyses.subject import Subject
 
 if TYPE_CHECKING:
-    pass
-from interp.circuit.circuit import Circuit
+    from interp.circuit.circuit import Circuit
 
 FORM = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
 TASK = ("order", "vocab", "bos", "length")
