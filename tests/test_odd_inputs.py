@@ -237,3 +237,10 @@ def test_blocks_need_a_query_with_two_candidates() -> None:
     tokens = torch.randint(3, (24, 8), generator=torch.Generator().manual_seed(0))
     refused(lambda: ip.identity_blocks(plain, tokens, query=[1]), "no query has two candidate keys")
     assert ip.identity_blocks(plain, tokens, query=[2, 7]).n
+
+
+def test_symbols_that_are_no_list_are_refused() -> None:
+    from interp.circuit.circuit import _vocab_of
+
+    refused(lambda: _vocab_of(None, None, {0, 1, 2}), "symbols must be a list of ids")
+    assert _vocab_of(None, None, [4, 5, 6]) == 3

@@ -322,8 +322,12 @@ def _agree(model: InductionTransformer, *, order: Any, vocab: Any, bos: Any, sym
 
 
 def _vocab_of(model: Any, vocab: Any, symbols: Any) -> int:
+    if vocab is None and symbols is not None:
+        if not (shape := np.shape(symbols)):
+            raise ValueError(f"symbols must be a list of ids of the model's vocabulary, got {shown(symbols)}")
+        return int(shape[-1])
     if vocab is None:
-        return int(np.shape(symbols)[-1]) if symbols is not None else int(model.cfg.d_vocab_out)
+        return int(model.cfg.d_vocab_out)
     size = check_vocab(vocab)
     if symbols is None and size > model.cfg.d_vocab:
         raise ValueError(f"vocab={size}, but the model's input vocabulary has {model.cfg.d_vocab} symbols")

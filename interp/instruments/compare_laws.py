@@ -122,6 +122,8 @@ def compare_laws(cap: Capture, *, position: Switch = True, own: Switch = False) 
     message = "" if len(fewest) == 1 else f"{' and '.join(laws[place] for place in fewest)} cannot be told apart"
     if nats < MIN_NATS:
         message = f"{nats:.1g} nats beyond the baseline: there is nothing to explain"
+    elif not np.isfinite(explained).all():
+        message = "the scores are too large for the likelihood of held-out attention"
     return LawComparison(
         laws=laws,
         parameters=tuple(sizes),
