@@ -17,6 +17,7 @@ LEAST_ALIGNED = 0.9
 SMALL_READOUT = 0.05
 ALIKE = 0.002  # nats between a model and its relabelings, or with and without a source of smoothing
 HIERARCHICAL = ("hierarchical", True)
+PAPER = "paper"  # the protocol
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,18 +159,19 @@ def claim_counts(row: Row) -> dict[str, list[int]]:
 
 
 def answers(rows: list[Row]) -> list[str]:
-    """Where each claim holds; then why the logit readout leaves the law, and whether long training does."""
+    """Where each claim holds; then what the logit readout, long training and the paper's protocol change."""
     found = []
+    ours = [row for row in rows if row["protocol"] != PAPER]
     for claim in CLAIMS:
         parts = []
-        for cell, readout in dict.fromkeys((row["cell"], row["readout"]) for row in rows):
-            mine = [row["claims"][claim.name] for row in rows if (row["cell"], row["readout"]) == (cell, readout)]
+        for cell, readout in dict.fromkeys((row["cell"], row["readout"]) for row in ours):
+            mine = [row["claims"][claim.name] for row in ours if (row["cell"], row["readout"]) == (cell, readout)]
             total = sum(count[1] for count in mine)
             if total:
                 parts.append(f"{cell} ({readout}) {sum(count[0] for count in mine)}/{total}")
         if parts:
             found.append(f"{claim.name} [{claim.required}]: {', '.join(parts)}")
-    return [*found, *readout_answer(rows), *leaving_answer(rows)]
+    return [*found, *readout_answer(rows), *leaving_answer(rows), *protocol_answer(rows)]
 
 
 def pick(rows: Iterable[Row], **words: Any) -> list[Row]:
@@ -251,3 +253,55 @@ def leaving_answer(rows: list[Row]) -> list[str]:
         if row["r2"]["least"] is not None
     ]
     return ["Trained five times as long without BOS: " + "; ".join(parts)] if parts else []
+
+
+def protocol_answer(rows: list[Row]) -> list[str]:
+    """What the paper's protocol changes: each of its runs beside the annealed run of the same cell and seed."""
+    pairs = [pair for row in pick(rows, protocol=PAPER) for pair in _twins(row, rows)]
+    if not pairs:
+        return []
+    asked, moved = 0, []
+    for row, paper, annealed in pairs:
+        both = {claim.name: (claim.met(annealed), claim.met(paper)) for claim in CLAIMS if claim.about(row)}
+        told = {name: met for name, met in both.items() if None not in met}
+        asked += len(told)
+        moved += [
+            f"{name} ({row['cell']}, {row['readout']}, T = {row['length']}: {'gained' if after else 'lost'})"
+            for name, (before, after) in told.items()
+            if before != after
+        ]
+    texts = [
+        f"{row['cell']} ({row['readout']}, T = {row['length']}, seed {paper['seed']}): "
+        + ", ".join(
+            f"{words} {_written(paper, names, style)} ({_written(annealed, names, style)})"
+            for words, names, style in COMPARED
+            if _written(paper, names, style) or _written(annealed, names, style)
+        )
+        for row, paper, annealed in pairs
+    ]
+    differing = f"; different: {'; '.join(moved)}" if moved else ""
+    return [
+        f"The paper's protocol (a constant rate, sampled tokens) beside the annealed one, {len(pairs)} pairs of runs: "
+        f"{asked - len(moved)} of {asked} answers are the same{differing}. Paper's (annealed): {'; '.join(texts)}"
+    ]
+
+
+COMPARED = (
+    ("KL above the optimum", ("excess_share",), "{:+.1%}"),
+    ("R2", ("r2",), "{:.2f}"),
+    ("blocks", ("block_1", "block_2"), "{:.2f}"),
+    ("betas", ("beta_1", "beta_2"), "{:.2f}"),
+    ("copy mass", ("copy_1", "copy_2"), "{:.2f}"),
+)
+
+
+def _twins(row: Row, rows: list[Row]) -> list[tuple[Row, Row, Row]]:
+    """The row, each of its runs, and the annealed run that differs in the protocol alone."""
+    same = {name: row[name] for name in ("cell", "readout", "prior", "bos", "length", "init")}
+    annealed = {run["seed"]: run for other in pick(rows, **same, protocol="annealed") for run in other["runs"]}
+    return [(row, run, annealed[run["seed"]]) for run in row["runs"] if run["seed"] in annealed]
+
+
+def _written(run: Row, names: tuple[str, ...], style: str) -> str:
+    values = [run[name] for name in names]
+    return "" if None in values else " and ".join(style.format(value) for value in values)

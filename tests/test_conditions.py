@@ -137,6 +137,27 @@ def test_cutting_the_direct_path_alone_does_not_bring_the_law_back(table):
     assert "past the match head in 6 of 6" not in note
 
 
+def test_the_papers_protocol_is_compared_with_the_annealed_twin(table):
+    """A copy under the other name agrees in all; a changed number is said, with both values; the counts stay apart."""
+    (row,) = condition_answers.pick(
+        table, cell="frozen", readout="probability", prior="hierarchical", length=64, protocol="annealed"
+    )
+    ours = [one for one in table if one["protocol"] != "paper"]
+    paper = {**copy.deepcopy(row), "protocol": "paper", "runs": [copy.deepcopy(row["runs"][0])]}
+    (same,) = condition_answers.protocol_answer([*ours, paper])
+    assert "1 pairs of runs" in same
+    assert "answers are the same. " in same
+    paper["runs"][0]["r2"] = 0.5
+    (other,) = condition_answers.protocol_answer([*ours, paper])
+    assert f"scores are the law (frozen, probability, T = {row['length']}: lost)" in other
+    assert f"R2 0.50 ({row['runs'][0]['r2']:.2f})" in other
+    assert condition_answers.protocol_answer(ours) == []
+    paper["runs"][0]["seed"] = 17  # a seed that has no annealed run
+    assert condition_answers.protocol_answer([*ours, paper]) == []
+    told = [{**one, "claims": condition_answers.claim_counts(one)} for one in (*ours, paper)]
+    assert condition_answers.answers(told) == condition_answers.answers(told[:-1])
+
+
 def test_a_claim_counts_only_what_is_known():
     claim = condition_answers.CLAIMS[0]
     row = {"prior": "independent", "bos": True, "runs": [{"excess_share": 0.5}, {"excess_share": None}]}
