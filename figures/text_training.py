@@ -149,7 +149,15 @@ def verdict(results: Results) -> Verdict:
         return NOTHING
     told = [words(name, rows) for name, rows in runs.items()]
     heads = [f"{name}: {since('gain', gain_step(rows))}, {since('law', law_step(rows))}" for name, rows in runs.items()]
-    return Verdict(word="beyond the paper", measured="; ".join(told), headline="; ".join(heads))
+    gained, lawful = ([name for name, rows in runs.items() if step(rows) is not None] for step in (gain_step, law_step))
+    longest = max(rows[-1]["step"] for rows in runs.values())
+    return Verdict(
+        word="beyond the paper",
+        measured="; ".join(told),
+        headline=f"Within {longest:,} steps repeats are predicted better in {len(gained)} of {len(runs)} runs, and a "
+        f"head follows the law in {len(lawful)} ({'; '.join(heads)}).",
+        number=f"within {longest:,} steps: gain on repeats in {len(gained)} of {len(runs)} runs, law in {len(lawful)}",
+    )
 
 
 def since(what: str, step: int | None) -> str:

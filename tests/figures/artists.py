@@ -6,8 +6,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
-from figures.claims_table import BRIEF
-from figures.verdict import Verdict
+from figures.verdict import BRIEF, Verdict
 
 WIDEST = 6.3  # inches: the width of a page's text
 SMALLEST = 6.0  # points
