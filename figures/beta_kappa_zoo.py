@@ -64,7 +64,7 @@ class Panel:
 
 
 # Parts of the claim.
-ON_HIERARCHICAL, ON_INDEPENDENT, WITHOUT_BOS = "with BOS (hierarchical)", "with BOS (independent)", "without BOS"
+ON_HIERARCHICAL, ON_INDEPENDENT, WITHOUT_BOS = "for hierarchical + BOS", "for independent + BOS", "without BOS"
 PANELS = (
     Panel(title="hierarchical, BOS", name="beta_1", kind="hierarchical", bos=True, part=ON_HIERARCHICAL, lemma=True),
     Panel(title="hierarchical, BOS", name="beta_2", kind="hierarchical", bos=True, part=ON_HIERARCHICAL, lemma=True),

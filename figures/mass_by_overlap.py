@@ -259,10 +259,12 @@ def verdict(results: Results) -> Verdict:
             ]
             where = f"mass on partial matches {min(partial):.2f} to {max(partial):.2f} ({lengths_text(fitted)})"
         measured.append(f"{setting.words}, {len(fitted)} models: largest gap {gap:.3f}, {where}")
-    why = f"Spreading is judged up to T = {SPREAD_UP_TO}, the longest that the paper shows attention of. Runs of "
-    "five times the steps are judged in `leaving_the_law`"
+    why = (
+        f"Spreading is judged up to T = {SPREAD_UP_TO}, the longest that the paper shows attention of; runs of five "
+        "times the steps are judged in `leaving_the_law`"
+    )
     if thin:
-        why += f"; beyond it partial matches get less than {SPREAD} in {len(thin)} models: {listed(thin)}"
+        why += f". Beyond it partial matches get less than {SPREAD} in {len(thin)} models: {listed(thin)}"
     gaps = gaps_by_family(results["overlap_mass"])
     return judged(
         checks,

@@ -142,7 +142,7 @@ def caption(results: dict[str, list[Row]]) -> str:
 def verdict(results: dict[str, list[Row]]) -> Verdict:
     found = panels.families_of(results)
     checks: dict[str, bool | Check] = {}
-    measured, why = [], []
+    measured = []
     for family, row in found.items():
         kind = "disentangled" if family in WITH_BLOCKS else family
         checks[f"{family}: each copy head puts at least {circuit.SHARP} on its lag"] = Check(
@@ -161,13 +161,10 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
             )
             parts.append(circuit.blocks_in_words(row))
         measured.append(f"{family}: {', '.join(parts)}")
-        if note := circuit.block_note(row):
-            why.append(f"{family}: {note}")
     return circuit.verdict_of(
         checks,
         measured=measured,
         missing=[family for family in PAPER if family not in found] if found else (),
-        why=why,
         headline=headline(found),
         number=f"copy mass on lags 1 and 2: {circuit.copy_numbers(found)}{aligned_number(found)}" if found else "",
     )

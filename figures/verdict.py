@@ -104,9 +104,9 @@ class Verdict:
             raise ValueError("a verdict needs the numbers it rests on")
         if not self.says:
             object.__setattr__(self, "says", self.word)
-        if not self.says.startswith(self.word.removesuffix(" where")) or (
-            (" where " in self.says) < (self.word == "holds where")
-        ):
+        begins = self.says.startswith(self.word.removesuffix(" where"))
+        conditional = self.says.startswith("holds") and " where " in self.says
+        if not begins or conditional != (self.word == "holds where"):
             raise ValueError(f"a verdict's sentence goes with its word, got {self.says!r} for {self.word!r}")
         if not self.headline:
             object.__setattr__(self, "headline", self.measured.split("; ")[0])
@@ -229,11 +229,20 @@ def said_of(parts: Sequence[Part]) -> str:
         ((met, where),) = groups
         return "holds" if met else f"holds where {where}" if where else "does not hold"
     never, always = groups.pop((False, ""), None), groups.pop((True, ""), None)
-    clauses = [f"{_listed(always)}"] if always is not None and any(always) else []
-    clauses += [f"{_listed(names)} where {where}".strip() for (_, where), names in groups.items()]
+    clauses = [named(always)] if always is not None and any(always) else []
+    clauses += [f"{named(names)} where {where}".strip() for (_, where), names in groups.items()]
     holds = f"holds {'; '.join(clauses)}" if clauses else ""
-    fails = f"does not hold {_listed(never)}".rstrip() if never is not None else ""
+    fails = f"does not hold {named(never)}".rstrip() if never is not None else ""
     return "; ".join(filter(None, (fails, holds)))
+
+
+def named(parts: Iterable[str]) -> str:
+    """Parts in a row: `in a, b and c`; a preposition that all share is said once."""
+    names = list(parts)
+    first = names[0].partition(" ")[0]
+    shared = len(names) > 1 and all(name.startswith(f"{first} ") for name in names)
+    words = [names[0], *(name.removeprefix(f"{first} ") if shared else name for name in names[1:])]
+    return " and ".join([*([", ".join(words[:-1])] if len(words) > 1 else []), *words[-1:]])
 
 
 def sentence(verdict: Mapping[str, Any]) -> str:
@@ -251,14 +260,6 @@ def _record(name: str, check: Check) -> dict[str, Any]:
         "where": "" if condition is None else str(condition),
         "evidence": "" if condition is None else condition.evidence,
     }
-
-
-def _listed(names: Sequence[str]) -> str:
-    """`in a, in b and in c`; a preposition that all share is said once."""
-    first = names[0].partition(" ")[0]
-    shared = len(names) > 1 and all(name.startswith(f"{first} ") for name in names)
-    words = [names[0], *(name.removeprefix(f"{first} ") if shared else name for name in names[1:])]
-    return " and ".join([*([", ".join(words[:-1])] if len(words) > 1 else []), *words[-1:]])
 
 
 def _once(texts: Iterable[str]) -> str:

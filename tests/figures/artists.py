@@ -44,6 +44,7 @@ def assert_told(verdict: Verdict) -> None:
     assert any(character.isdigit() for character in verdict.headline), verdict.headline
     assert 0 < len(verdict.number) <= BRIEF, verdict.number
     assert any(character.isdigit() for character in verdict.number), verdict.number
+    assert len(verdict.says) <= BRIEF, verdict.says
     assert "\n" not in verdict.headline + verdict.number
 
 
