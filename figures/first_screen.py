@@ -9,7 +9,7 @@ from typing import Any
 
 from figures.claims import claim_of
 from figures.drawing import Drawn
-from figures.verdict import named, sentence
+from figures.verdict import sentence
 
 WORD_CLASSES = {
     "holds": "good",
@@ -20,11 +20,15 @@ WORD_CLASSES = {
 }
 IN_PLURAL = {
     "holds": "hold",
-    "holds where": "hold under the condition named",
-    "does not hold": "do not hold, as a whole or in the part named",
+    "holds where": "hold under a condition",
+    "does not hold": "do not hold, at least in one part",
     "cannot tell": "cannot be told",
     "beyond the paper": "beyond the paper",
 }
+CONDITIONS_USED = (
+    "The readout adds votes in construction and disentangled models; in standard ones it adds logits. It is fixed, and "
+    "copy heads are frozen, where they are set by hand and not trained (the study `conditions`)."
+)
 WORDS_USED = (
     (
         "copy head",
@@ -58,53 +62,37 @@ def answer(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def board(claims: Sequence[Drawn]) -> str:
-    """All claims on one screen: a column for each verdict, and in it a list for each condition or failure."""
+    """All claims on one screen: a column for each verdict, and in it each claim with what its verdict says."""
     columns = []
     for word, said in IN_PLURAL.items():
         mine = [one for one in claims if one.record["verdict"]["word"] == word]
-        if not mine:
-            continue
-        groups: dict[str, list[Drawn]] = {}
-        for one in mine:
-            groups.setdefault(heading(one.record["verdict"]), []).append(one)
-        lists = "".join(
-            f"<div>{f'<p>{html.escape(words)}</p>' if words else ''}<ul>{links(group, parts=True)}</ul></div>"
-            for words, group in sorted(groups.items(), key=lambda item: -len(item[1]))
-        )
-        columns.append(
-            f'<section class="column {WORD_CLASSES[word]}" aria-label="{said}">'
-            f'<p class="count"><b>{len(mine)}</b> {said}</p><div class="lists">{lists}</div></section>'
-        )
-    return f'<div class="board">{"".join(columns)}</div>'
-
-
-def heading(verdict: Mapping[str, Any]) -> str:
-    """What heads the claims of a list: the one condition that they share; empty where a verdict has none or several."""
-    conditions = {part["where"] for part in verdict.get("parts", ()) if part["where"]}
-    return f"where {conditions.pop()}" if verdict["word"] == "holds where" and len(conditions) == 1 else ""
+        if mine:
+            columns.append(
+                f'<section class="column {WORD_CLASSES[word]}" aria-label="{said}"><p class="count"><b>{len(mine)}</b> '
+                f"{said}</p><ul>{links(mine, verdicts=True)}</ul></section>"
+            )
+    return f'<div class="board">{"".join(columns)}</div><p class="soft">{html.escape(CONDITIONS_USED)}</p>'
 
 
 def aside(verdict: Mapping[str, Any]) -> str:
-    """What a claim's line in a list adds to its title: the parts that a heading is about, or else the sentence."""
-    if heading(verdict):
-        parts = verdict["parts"]
-        return named(part["part"] for part in parts if not part["met"]) if any(part["met"] for part in parts) else ""
-    if verdict["word"] == "beyond the paper":
+    """What a claim's line adds to its title: the verdict's sentence, without the word that heads the column."""
+    if verdict["word"] in ("holds", "beyond the paper"):
         return ""
-    return sentence(verdict).removeprefix(verdict["word"].removesuffix(" where")).strip(" :")
+    words = sentence(verdict).removeprefix("holds ").removeprefix("cannot tell")
+    return words.replace("does not hold", "not", 1).strip(" :") if words != "does not hold" else ""
 
 
-def links(group: Iterable[Drawn], *, parts: bool = False) -> str:
-    """The titles of claims, each a link to its figure; with the parts that its verdict is about."""
+def links(group: Iterable[Drawn], *, verdicts: bool = False) -> str:
+    """The titles of claims, each a link to its figure; on request with what the verdict says."""
     return "".join(
         f'<li class="{WORD_CLASSES[one.record["verdict"]["word"]]}-item"><a href="#{one.record["figure"]}">'
-        f"{html.escape(claim_of(one.record).title)}</a>{_small(aside(one.record['verdict'])) if parts else ''}</li>"
+        f"{html.escape(claim_of(one.record).title)}</a>{_small(aside(one.record['verdict'])) if verdicts else ''}</li>"
         for one in group
     )
 
 
 def _small(words: str) -> str:
-    return f" <small>{html.escape(words)}</small>" if words else ""
+    return f"<small>{html.escape(words)}</small>" if words else ""
 
 
 def glossary() -> str:

@@ -64,7 +64,8 @@ def results(zoo: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[st
     """What the real analyses say of them."""
     out = tmp_path_factory.mktemp("results")
     found = {}
-    for name in ("causal", "direct_path", "identity_blocks", "lag_pairs", "overlap_mass", "smoothing_source"):
+    names = ("causal", "copy_heads", "direct_path", "identity_blocks", "lag_pairs", "overlap_mass", "smoothing_source")
+    for name in names:
         code = analyses_cli.main([name, *zoo, "--batch", "96", "--out", str(out)])
         assert code in (0, 1)  # 1 for causal: even attention costs d no loss, so none can be recovered
         found[name] = json.loads((out / f"{name}.json").read_text())["rows"]
@@ -176,7 +177,7 @@ class TestLagPairs:
         worse = deepcopy(rows)
         worse[1]["aligned_share"] = 0.5
         found = lag_pairs.verdict({"lag_pairs": worse})
-        assert found.word == "does not hold, condition not known"  # the study knows one for a softmax readout alone
+        assert found.word == "does not hold"  # the study knows one for a softmax readout alone
         assert "disentangled (hierarchical prior, with BOS)" in found.required
         for row in worse:
             row["success"] = False
@@ -211,8 +212,9 @@ class TestDirectPath:
             "r2_control": 0.01,
         }
         found = direct_path.verdict(direct_path.chosen(rows))
-        assert found.word == "does not hold, condition not known"
-        assert "counts tokens (R2 0.90)" in found.why
+        assert found.word == "does not hold"
+        for words in (found.why, found.headline):
+            assert "R2 0.80 by frequency alone, 0.90 with the last tokens" in words
         figure = drawn(direct_path, rows)
         with plt.style.context(drawing.STYLE):
             assert_readable(figure)
@@ -387,7 +389,7 @@ class TestCausal:
         assert causal.verdict({"causal": worse}).word == "holds"
         worse[1]["loss_recovered_stderr"] = 0.004
         found = causal.verdict({"causal": worse})
-        assert found.word == "holds where"
+        assert found.word == "does not hold"  # the study knows a condition for a softmax readout alone
         assert f"recovers {LEAST_RECOVERED} of the loss, within 2 standard errors (not T = {LENGTH})" in found.required
         assert f"{LEAST_RECOVERED - 0.01:.3f} ± 0.004" in found.measured
         worse = deepcopy(rows)
