@@ -27,7 +27,7 @@ IN_PLURAL = {
 }
 CONDITIONS_USED = (
     "The readout adds votes in construction and disentangled models; in standard ones it adds logits. It is fixed, and "
-    "copy heads are frozen, where they are set by hand and not trained (the study `conditions`)."
+    "copy heads are frozen, where they are set by hand and not trained, as in the study of conditions."
 )
 WORDS_USED = (
     (
@@ -78,8 +78,10 @@ def aside(verdict: Mapping[str, Any]) -> str:
     """What a claim's line adds to its title: the verdict's sentence, without the word that heads the column."""
     if verdict["word"] in ("holds", "beyond the paper"):
         return ""
-    words = sentence(verdict).removeprefix("holds ").removeprefix("cannot tell")
-    return words.replace("does not hold", "not", 1).strip(" :") if words != "does not hold" else ""
+    words = sentence(verdict)
+    if words.startswith("holds where"):
+        return words.removeprefix("holds ")
+    return "" if words == verdict["word"] else words.removeprefix("cannot tell: ").replace("does not hold", "not", 1)
 
 
 def links(group: Iterable[Drawn], *, verdicts: bool = False) -> str:

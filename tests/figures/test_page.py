@@ -136,7 +136,7 @@ def test_a_claim_is_listed_with_what_its_verdict_says():
     assert words(sharp=sharp, equal=False, small=True) == ""
     assert words(small=True) == ""
     scores, blocks = Check(passed=True, part="in the scores"), replace(sharp, part="in the blocks")
-    assert words(a=scores, b=blocks) == "in the scores; in the blocks where T < 64"
+    assert words(a=scores, b=blocks) == "holds in the scores; in the blocks where T < 64"
     assert words(a=scores, b=Check(passed=False, part="in the blocks")) == "not in the blocks; holds in the scores"
     missing = vars(Verdict(word="cannot tell", measured="0.5", says="cannot tell: no results for b; the rest holds"))
     assert first_screen.aside(missing) == "no results for b; the rest holds"
