@@ -235,11 +235,12 @@ def half_way(row: Row) -> dict[int, list[str]]:
 
 def there_at_the_start(row: Row) -> list[str]:
     """The parts that have half of their last value at step 0."""
-    return [
-        part
-        for part, values in curves(row).items()
-        if row["rows"][0]["step"] == 0 and None not in (values[0], values[-1]) and values[0] >= values[-1] / 2 > 0
-    ]
+    found = []
+    for part, values in curves(row).items():
+        first, last = values[0], values[-1]
+        if row["rows"][0]["step"] == 0 and first is not None and last is not None and first >= last / 2 > 0:
+            found.append(part)
+    return found
 
 
 def order_text(row: Row) -> str:
