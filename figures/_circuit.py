@@ -83,6 +83,14 @@ def is_ordered(row: Row) -> bool:
     return all(high >= CLEARLY * low for high, low in itertools.pairwise(values))
 
 
+def ratios_in_words(row: Row) -> str:
+    """The mean weight of a key by its match."""
+    means = row["per_key"]
+    return "mean weight of a key: " + ", ".join(
+        f"{kind} {means[kind]:.3g}" for kind in ("full", "partial", "none") if kind in means
+    )
+
+
 def spreads(row: Row) -> bool:
     """Whether both full and partial matches have a share worth the name."""
     return min(row["mass"]["full"], row["mass"]["partial"]) >= SPREAD
@@ -105,11 +113,6 @@ def blocks_by_lag(row: Row) -> NDArray[Any]:
 
 def is_aligned(row: Row) -> bool:
     return row["aligned_share"] is not None and row["aligned_share"] >= ALIGNED
-
-
-def lag_1_leads(row: Row) -> bool:
-    """Whether the block of lag 1 is the larger one."""
-    return row["raw_beta"] is not None and row["raw_beta"][0] > row["raw_beta"][-1]
 
 
 def blocks_in_words(row: Row) -> str:
@@ -148,7 +151,7 @@ def verdict_of(
     headline: str = "",
     number: str = "",
 ) -> Verdict:
-    """`judged`, but what could not be looked at is named, and keeps a claim of all models from holding in full.
+    """`judged`, but what could not be looked at is named, and a claim of all models cannot hold without it.
 
     The numbers begin with what they are of, so that nobody takes those of a single sequence for averages.
     """
@@ -163,7 +166,7 @@ def verdict_of(
         why=". ".join(reasons),
     )
     if absent and verdict.word == "holds":
-        return replace(verdict, word="holds where", condition=f"results are there: {absent} was not judged")
+        return replace(verdict, word="cannot tell", says=f"cannot tell: no results for {absent}; the rest holds")
     return verdict
 
 

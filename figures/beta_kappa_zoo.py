@@ -58,17 +58,20 @@ class Panel:
     name: str
     kind: str
     bos: bool
+    part: str  # of the claim
     lemma: bool = False  # whether the closed form is drawn beside it
     known: bool = False  # whether ln(alpha |V|) is
 
 
+# Parts of the claim.
+ON_HIERARCHICAL, ON_INDEPENDENT, WITHOUT_BOS = "for hierarchical + BOS", "for independent + BOS", "without BOS"
 PANELS = (
-    Panel(title="hierarchical, BOS", name="beta_1", kind="hierarchical", bos=True, lemma=True),
-    Panel(title="hierarchical, BOS", name="beta_2", kind="hierarchical", bos=True, lemma=True),
-    Panel(title="hierarchical, BOS", name="kappa", kind="hierarchical", bos=True),
-    Panel(title="independent, no BOS", name="beta_1", kind="independent", bos=False, lemma=True),
-    Panel(title="independent, no BOS", name="beta_2", kind="independent", bos=False, lemma=True),
-    Panel(title="independent, BOS", name="combination", kind="independent", bos=True, known=True),
+    Panel(title="hierarchical, BOS", name="beta_1", kind="hierarchical", bos=True, part=ON_HIERARCHICAL, lemma=True),
+    Panel(title="hierarchical, BOS", name="beta_2", kind="hierarchical", bos=True, part=ON_HIERARCHICAL, lemma=True),
+    Panel(title="hierarchical, BOS", name="kappa", kind="hierarchical", bos=True, part=ON_HIERARCHICAL),
+    Panel(title="independent, no BOS", name="beta_1", kind="independent", bos=False, part=WITHOUT_BOS, lemma=True),
+    Panel(title="independent, no BOS", name="beta_2", kind="independent", bos=False, part=WITHOUT_BOS, lemma=True),
+    Panel(title="independent, BOS", name="combination", kind="independent", bos=True, part=ON_INDEPENDENT, known=True),
 )
 AXIS_NAMES = {
     "beta_1": r"$\beta_1$ (nats)",
@@ -290,6 +293,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
                     otherwise="" if panel.bos else OPTIMAL_BETA_WITHOUT_BOS,
                     softmax=OPTIMAL_BETA,
                     found=f"{median(gaps):+.2f}",
+                    part=panel.part,
                 )
                 if not near:
                     away[f"{panel.name} of {family} models ({panel.title}) by {median(gaps):+.2f}"] = abs(median(gaps))

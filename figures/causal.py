@@ -21,7 +21,7 @@ from figures._instruments import (
     shown,
     spread,
 )
-from figures.known_conditions import LAW_RECOVERS, by_family, runs_that_meet
+from figures.known_conditions import LAW_RECOVERS, by_family
 from figures.panels import PRIORS_IN_SHORT, absent
 from figures.rows import Row, lengths_of
 from figures.verdict import Check, Verdict, judged
@@ -279,7 +279,6 @@ def verdict(results: Results) -> Verdict:
         ] = by_family(
             setting.family,
             not short_of,
-            otherwise=runs_that_meet(len(rows) - len(short_of), len(rows)),
             softmax=LAW_RECOVERS,
             found=listed([f"{row['loss_recovered']:.2f}" for row in short_of if row["loss_recovered"] is not None]),
         )

@@ -1,5 +1,8 @@
 """The claim or question of each figure in one sentence: what the page of `make reproduce` opens with.
 
+A claim says what the figure requires, and nothing else; what the paper leaves open is a claim of ours where the figure
+judges it, and a question where it only measures.
+
 A figure that is not named here is listed with the first sentence of its `CLAIM`.
 """
 
@@ -42,13 +45,14 @@ CLAIMS = {
     ),
     "kl_vs_position": Claim(
         title="Trained models predict as well",
-        sentence="Trained transformers predict as well as the constructed estimator, and better than any add-alpha.",
+        sentence="Large beta counts, beta(t) or BOS come near Bayes, trained models predict as well, and on the "
+        "hierarchical task all beat every add-alpha.",
         topic="prediction",
     ),
     "mech_main": Claim(
         title="The circuit is in trained models",
-        sentence="Trained transformers contain the circuit: copy heads on single lags, a match head that weighs keys "
-        "by how much of their context agrees.",
+        sentence="Trained transformers contain the circuit: sharp copy heads on single lags, aligned match weights, "
+        "and attention on full and partial matches.",
         topic="matching",
     ),
     "mech_indep": Claim(
@@ -69,7 +73,8 @@ CLAIMS = {
     ),
     "nobos_trained": Claim(
         title="Trained without BOS: soft matching",
-        sentence="Trained without BOS, models match softly: partial matches stand in for pseudo-counts.",
+        sentence="Trained without BOS, the disentangled model copies single lags, matches in aligned blocks, and "
+        "attends to full and partial matches.",
         topic="matching",
     ),
     "bos_construction": Claim(
@@ -79,12 +84,13 @@ CLAIMS = {
     ),
     "bos_trained": Claim(
         title="Trained with BOS: the construction",
-        sentence="Trained with BOS, models recover the construction with BOS.",
+        sentence="Trained with BOS, the disentangled model recovers the construction (exact matches and BOS alone), "
+        "and shows soft matching (caption).",
         topic="matching",
     ),
     "hier_layer1_attn": Claim(
         title="One copy head for each lag",
-        sentence="One copy head per lag, sharp in all three families.",
+        sentence="One copy head per lag, sharp in all three families and at every query.",
         topic="copying",
     ),
     "hier_layer2_attn": Claim(
@@ -94,17 +100,19 @@ CLAIMS = {
     ),
     "hier_layer2_wa": Claim(
         title="One weight block for each lag",
-        sentence="The match weights have one block per lag and nothing elsewhere, constructed or trained.",
+        sentence="The match weights lie in one block per lag, constructed or trained.",
         topic="matching",
     ),
     "hier_induction": Claim(
         title="Full matches first, partial ones too",
-        sentence="The last query puts most of its attention on full matches and a real share on partial ones.",
+        sentence="The last query puts most of its attention on full matches and a real share (5% or more) on partial "
+        "ones.",
         topic="matching",
     ),
     "mass_by_overlap": Claim(
-        title="Attention follows the law of masks",
-        sentence="A key's attention depends on its match mask alone, in proportion to exp(|beta|_M).",
+        title="Attention masses follow the law",
+        sentence="On average over sequences attention goes to each kind of match as the law, exp(|beta|_M) for each "
+        "key, says.",
         topic="matching",
     ),
     "lag_asymmetry": Claim(
@@ -114,22 +122,23 @@ CLAIMS = {
     ),
     "lag_pairs": Claim(
         title="Only equal lags are compared",
-        sentence="The match head compares each lag of the query with the same lag of the key, and no other pair.",
+        sentence="The match head compares each lag of the query with the same lag of the key, and hardly any other "
+        "pair.",
         topic="matching",
     ),
     "identity_blocks": Claim(
         title="Only equality of tokens is tested",
-        sentence="The match head tests tokens for equality and does nothing else.",
+        sentence="The match head compares tokens by equality alone, whichever symbols they are.",
         topic="matching",
     ),
     "smoothing_source": Claim(
         title="Partial matches do the smoothing",
-        sentence="Without BOS, models smooth by giving weight to partial matches.",
+        sentence="Partial matches do the smoothing; under the independent prior with BOS, BOS does it.",
         topic="cause",
     ),
     "causal": Claim(
         title="The law causes the predictions",
-        sentence="The law causes the predictions: put in place of the attention, it leaves them as they are.",
+        sentence="The law causes the predictions: put in place of the attention, it recovers nearly all of the loss.",
         topic="cause",
     ),
     "direct_path": Claim(
@@ -144,7 +153,7 @@ CLAIMS = {
     ),
     "beta_kappa_zoo": Claim(
         title="Trained parameters and the best ones",
-        sentence="Do trained models arrive at the beta and kappa that minimise the population loss?",
+        sentence="Trained models arrive at the beta and kappa that minimise the population loss.",
         topic="training",
         ours=True,
     ),
@@ -187,7 +196,7 @@ CLAIMS = {
     ),
     "law_of_the_optimum": Claim(
         title="The best parameters, predicted",
-        sentence="Can the best beta and kappa be predicted from the prior and the length alone?",
+        sentence="The best beta and kappa can be predicted from the prior and the length alone.",
         topic="prediction",
         ours=True,
     ),
@@ -211,7 +220,7 @@ CLAIMS = {
     ),
     "language_mass": Claim(
         title="Language model: where attention goes",
-        sentence="Does the attention of a language model's matching heads lie where the law puts it?",
+        sentence="The attention of a language model's matching heads lies where the law puts it.",
         topic="language models",
         ours=True,
     ),
@@ -229,8 +238,7 @@ CLAIMS = {
     ),
     "language_causal": Claim(
         title="Language model: the law in the heads' place",
-        sentence="Do the matching heads cause a language model's predictions, and does the law do the same in their "
-        "place?",
+        sentence="The matching heads cause a language model's predictions, and the law does the same in their place.",
         topic="language models",
         ours=True,
     ),

@@ -17,10 +17,9 @@ from typing import Any
 from analyses.command import OK, BadInput, Entry, Parser
 from analyses.files import write_file
 from figures.claims import CLAIMS
-from figures.verdict import sentence
+from figures.verdict import BRIEF, sentence
 
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
-BRIEF = 120  # characters of the number; figures keep to it (`tests/figures/test_headlines.py`)
 HEAD = ("| the claim | verdict | the number |", "|---|---|---|")
 ENTRY = Entry(
     name="claims",

@@ -215,17 +215,15 @@ def verdict(results: Results) -> Verdict:
         checks[f"{setting.words}: nothing is left without the match head"] = by_family(
             setting.family,
             all(row["verdict"] == "nothing" for row in rows),
-            otherwise="",
             softmax=NO_DIRECT_PATH,
             found=f"{listed(gains)} nats",
         )
         measured.append(f"{setting.words}: gain over the uniform law {listed(gains)} nats")
         counting = [row for row in rows if row["verdict"] == "counts tokens"]
         if counting:
-            shares = listed([f"{row['r2']:.2f}" for row in counting])
             reasons.append(
-                f"{setting.words}: the rest of the model counts tokens (R2 {shares}): an estimate of order 0 that "
-                f"bypasses the matching, brought by copy heads that spread their attention"
+                f"{setting.words}: the rest of the model counts tokens ({counts_in_words(counting)}): an estimate of "
+                f"order 0 that bypasses the matching, brought by copy heads that spread their attention"
             )
     told = "; ".join(measured) or "no model was silenced"
     parts = []
@@ -238,6 +236,12 @@ def verdict(results: Results) -> Verdict:
     )
 
 
+def counts_in_words(rows: list[Row]) -> str:
+    """What explains the silenced models' log-probabilities: counts of the sequence, and those with the last tokens."""
+    alone, both = (spread([row[field] for row in rows], ".2f") for field in ("r2_frequency", "r2"))
+    return f"R2 {alone} by frequency alone, {both} with the last tokens"
+
+
 def headline(rows: list[Row]) -> str:
     """Which families know something without the match head, and how much."""
     told: dict[str, list[Row]] = {}
@@ -247,7 +251,11 @@ def headline(rows: list[Row]) -> str:
     knowing = {family: [row for row in group if row["verdict"] != "nothing"] for family, group in told.items()}
     parts = [
         f"{family} models still gain {spread([row['gain'] for row in group], '.2f')} nats over the uniform law"
-        + (" by counting tokens" if all(row["verdict"] == "counts tokens" for row in group) else "")
+        + (
+            f" by counting tokens ({counts_in_words(group)})"
+            if all(row["verdict"] == "counts tokens" for row in group)
+            else ""
+        )
         for family, group in knowing.items()
         if group
     ]

@@ -218,31 +218,46 @@ def curves(row: Row) -> dict[str, list[float | None]]:
 
 
 def half_way(row: Row) -> dict[int, list[str]]:
-    """Step -> the parts that are there first at half of their last value or more."""
+    """Step -> the parts that reach half of their last value there first.
+
+    What has half of it at step 0 did not form in training and is left out.
+    """
     found: dict[int, list[str]] = {}
     for part, values in curves(row).items():
         last = values[-1]
         if last is None or last <= 0:
             continue
         first = next(place for place, value in enumerate(values) if value is not None and value >= last / 2)
-        found.setdefault(row["rows"][first]["step"], []).append(part)
+        if (step := row["rows"][first]["step"]) > 0:
+            found.setdefault(step, []).append(part)
     return dict(sorted(found.items()))
+
+
+def there_at_the_start(row: Row) -> list[str]:
+    """The parts that have half of their last value at step 0."""
+    found = []
+    for part, values in curves(row).items():
+        first, last = values[0], values[-1]
+        if row["rows"][0]["step"] == 0 and first is not None and last is not None and first >= last / 2 > 0:
+            found.append(part)
+    return found
 
 
 def order_text(row: Row) -> str:
     """The parts in the order in which they came."""
     parts = [f"{listed(names)} at step {step}" for step, names in half_way(row).items()]
-    return f"In {words_of(row)}, half of the last value is first reached by {', then '.join(parts) or 'nothing'}."
+    start = there_at_the_start(row)
+    given = f" ({listed(start)} did not form in training: half or more is there at step 0)" if start else ""
+    return (
+        f"In {words_of(row)}, half of the last value is first reached by {', then '.join(parts) or 'nothing'}{given}."
+    )
 
 
 def headline(found: list[Row]) -> dict[str, Any]:
-    """The first and the last part to reach half of its value in each trained run: a sentence and the number.
-
-    What is there at the start is left out.
-    """
+    """The first and the last part to reach half of its value in each trained run: a sentence and the number."""
     parts, numbers = [], []
     for row in found:
-        reached = {step: parts for step, parts in half_way(row).items() if step > 0}
+        reached = half_way(row)
         if find_family(row["subject"]["family"]).analytic or row["subject"]["protocol"] == "paper" or len(reached) < 2:
             continue
         (first, early), *_, (last, late) = reached.items()

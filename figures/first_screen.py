@@ -9,23 +9,26 @@ from typing import Any
 
 from figures.claims import claim_of
 from figures.drawing import Drawn
+from figures.verdict import sentence
 
 WORD_CLASSES = {
     "holds": "good",
     "holds where": "part",
-    "does not hold, condition not known": "bad",
-    "does not hold here": "bad",
+    "does not hold": "bad",
     "cannot tell": "none",
     "beyond the paper": "ours",
 }
 IN_PLURAL = {
     "holds": "hold",
-    "holds where": "hold under a condition and fail without it",
-    "does not hold, condition not known": "do not hold, condition not known",
-    "does not hold here": "do not hold here",
+    "holds where": "hold under a condition",
+    "does not hold": "do not hold, at least in one part",
     "cannot tell": "cannot be told",
     "beyond the paper": "beyond the paper",
 }
+CONDITIONS_USED = (
+    "The readout adds votes in construction and disentangled models; in standard ones it adds logits. It is fixed, and "
+    "copy heads are frozen, where they are set by hand and not trained, as in the study of conditions."
+)
 WORDS_USED = (
     (
         "copy head",
@@ -38,7 +41,12 @@ WORDS_USED = (
     ("full, partial match", "all, or some, of the k last tokens agree"),
     ("beta, kappa", "what an agreement at a lag adds to a key's score, and the score of BOS"),
     ("BOS", "a token before the sequence; attention on it adds the same pseudo-count to every symbol"),
-    ("readout", "the last weights: they add the votes of the keys, or add evidence in the logits and take a softmax"),
+    (
+        "readout",
+        "the last weights. They add the votes of the keys as probabilities (construction, disentangled), or add "
+        "evidence in the logits and take a softmax (standard). Fixed: not trained, so that votes are the prediction",
+    ),
+    ("frozen copy heads", "copy heads that are set on their lags by hand and not trained"),
     ("construction", "the paper's weights, written by hand; only beta and kappa are trained"),
     ("disentangled", "a trained model with one block of its stream for each token and head; all attention is trained"),
     ("standard", "an ordinary trained transformer: embeddings, LayerNorm, MLP, softmax readout"),
@@ -50,51 +58,43 @@ def answer(records: Sequence[Mapping[str, Any]]) -> str:
     """How many claims hold, how many under a condition, how many do not: a sentence."""
     counts = Counter(record["verdict"]["word"] for record in records)
     parts = [f"{counts[word]} {said}" for word, said in IN_PLURAL.items() if counts[word]]
-    if not any(counts[word] for word in IN_PLURAL if word.startswith("does not hold")):
-        parts.append("none fails everywhere")
     return f"Of {len(records)} claims, {'; '.join(parts)}."
 
 
 def board(claims: Sequence[Drawn]) -> str:
-    """All claims on one screen: a column for each verdict, and in it a list for each condition."""
+    """All claims on one screen: a column for each verdict, and in it each claim with what its verdict says."""
     columns = []
     for word, said in IN_PLURAL.items():
         mine = [one for one in claims if one.record["verdict"]["word"] == word]
-        if not mine:
-            continue
-        by_condition: dict[str, list[Drawn]] = {}
-        for one in mine:
-            by_condition.setdefault(conditions_in_words(one.record["verdict"]), []).append(one)
-        lists = "".join(
-            f"<div>{f'<p>{html.escape(condition)}</p>' if condition else ''}<ul>{links(group)}</ul></div>"
-            for condition, group in sorted(by_condition.items(), key=lambda item: -len(item[1]))
-        )
-        columns.append(
-            f'<section class="column {WORD_CLASSES[word]}" aria-label="{said}">'
-            f'<p class="count"><b>{len(mine)}</b> {said}</p><div class="lists">{lists}</div></section>'
-        )
-    return f'<div class="board">{"".join(columns)}</div>'
+        if mine:
+            columns.append(
+                f'<section class="column {WORD_CLASSES[word]}" aria-label="{said}"><p class="count"><b>{len(mine)}</b> '
+                f"{said}</p><ul>{links(mine, verdicts=True)}</ul></section>"
+            )
+    return f'<div class="board">{"".join(columns)}</div><p class="soft">{html.escape(CONDITIONS_USED)}</p>'
 
 
-def links(group: Iterable[Drawn]) -> str:
+def aside(verdict: Mapping[str, Any]) -> str:
+    """What a claim's line adds to its title: the verdict's sentence, without the word that heads the column."""
+    if verdict["word"] in ("holds", "beyond the paper"):
+        return ""
+    words = sentence(verdict)
+    if words.startswith("holds where"):
+        return words.removeprefix("holds ")
+    return "" if words == verdict["word"] else words.removeprefix("cannot tell: ").replace("does not hold", "not", 1)
+
+
+def links(group: Iterable[Drawn], *, verdicts: bool = False) -> str:
+    """The titles of claims, each a link to its figure; on request with what the verdict says."""
     return "".join(
         f'<li class="{WORD_CLASSES[one.record["verdict"]["word"]]}-item"><a href="#{one.record["figure"]}">'
-        f"{html.escape(claim_of(one.record).title)}</a></li>"
+        f"{html.escape(claim_of(one.record).title)}</a>{_small(aside(one.record['verdict'])) if verdicts else ''}</li>"
         for one in group
     )
 
 
-def conditions_in_words(verdict: Mapping[str, Any]) -> str:
-    """The conditions of a verdict as the head of a list; empty where it has none."""
-    if verdict["word"] != "holds where":
-        return ""
-    return f"where {' and '.join(conditions_of(verdict))}"
-
-
-def conditions_of(verdict: Mapping[str, Any]) -> list[str]:
-    """The conditions that a verdict names, one by one: those of its failed checks, or else the verdict's own."""
-    failed = [check["where"] for check in verdict.get("checks", ()) if not check["met"]]
-    return list(dict.fromkeys(failed)) if failed and all(failed) else [verdict["condition"]]
+def _small(words: str) -> str:
+    return f"<small>{html.escape(words)}</small>" if words else ""
 
 
 def glossary() -> str:

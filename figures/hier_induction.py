@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from figures import _attention as panels
 from figures import _circuit as circuit
-from figures.known_conditions import by_family
 from figures.rows import Row
 from figures.verdict import Check, Verdict
 from models.families import PAPER, find_family
@@ -63,15 +62,16 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     checks: dict[str, bool | Check] = {}
     measured = []
     for family, row in found.items():
+        masses = circuit.masses_in_words(row)
         fullest = row["mass"]["full"] == max(row["mass"].values())
-        checks[f"{family}: most mass on full matches"] = by_family(family, fullest, otherwise="")
-        checks[f"{family}: at least {circuit.SPREAD} on full and on partial matches"] = by_family(
-            family, circuit.spreads(row), otherwise=""
+        checks[f"{family}: most mass on full matches"] = Check(passed=fullest, found=masses)
+        checks[f"{family}: at least {circuit.SPREAD} on full and on partial matches"] = Check(
+            passed=circuit.spreads(row), found=masses
         )
-        checks[f"{family}: full over partial over no match, key by key"] = by_family(
-            family, circuit.is_ordered(row), otherwise=""
+        checks[f"{family}: full over partial over no match, key by key"] = Check(
+            passed=circuit.is_ordered(row), found=circuit.ratios_in_words(row)
         )
-        measured.append(f"{family}: {circuit.masses_in_words(row)}")
+        measured.append(f"{family}: {masses}")
     missing = [family for family in PAPER if family not in found] if found else ()
     masses = ", ".join(
         f"{family} {circuit.mass_text(row, 'full')} and {circuit.mass_text(row, 'partial')}"

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from figures import _attention as panels
 from figures import _circuit as circuit
-from figures.known_conditions import SHARP_COPIES
 from figures.rows import Row
 from figures.verdict import Check, Verdict
-from models.families import PAPER
+from models.families import PAPER, find_family
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,13 +67,14 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     checks: dict[str, bool | Check] = {}
     measured, why = [], []
     for family, row in found.items():
+        part = f"in the {family}" if find_family(family).analytic else f"in {family} models"
         checks[f"{family}: each copy head puts at least {circuit.SHARP} on its lag"] = Check(
-            passed=circuit.copies_are_sharp(row), found=circuit.copies_in_words(row), where=SHARP_COPIES
+            passed=circuit.copies_are_sharp(row), found=circuit.copies_in_words(row), part=part
         )
         measured.append(f"{family}: {circuit.copies_in_words(row)}")
         leaning = circuit.last_copies_in_words(row)
-        checks[f"{family}: the last query copies as the others do"] = Check(
-            passed=not leaning, found=leaning, where=SHARP_COPIES
+        checks[f"{family}: at the last query BOS takes less than {circuit.SPREAD} of a copy head"] = Check(
+            passed=not leaning, found=leaning or "none does", part="at the last query"
         )
         if leaning:
             why.append(f"{family}: at the last query, whose prediction carries the loss, the copy heads put {leaning}")

@@ -6,8 +6,6 @@ coincide above come apart. The paper has no Bayes curve under the hierarchical p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from figures._curves import (
@@ -25,17 +23,18 @@ from figures._curves import (
     plot_seeds,
     shape_words,
 )
-from figures.known_conditions import runs_that_meet
+from figures._kl_claims import ADD_ALPHA, PANELS, Panel, judge, margins_of
+from figures.known_conditions import copying
 from figures.panels import absent, lettered
 from figures.rows import Row
-from figures.verdict import Check, Verdict, judged
+from figures.verdict import Verdict, judged
 from models.families import drawing_order, find_family
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LABEL = "fig:kl_vs_position"
-ANALYSES = ("kl_curves",)
+ANALYSES = ("kl_curves", "copy_heads")
 CLAIM = (
     "Independent prior without BOS: with beta = 100 the construction tracks maximum likelihood, with the beta(t) of "
     "lemma:optimal_beta it approaches the Bayes predictor (add-alpha), and trained models recover the smoothing. "
@@ -43,57 +42,6 @@ CLAIM = (
     "construction, disentangled and standard model match each other and beat every add-alpha."
 )
 
-TRACKS = 0.10  # two curves that a reader of the paper's axis would call one
-NEAR_BAYES = 0.05  # of Bayes' KL; `near-Bayes` in the paper has no number
-EXACT = 1e-6  # prop:add_constant is an identity: what is left at beta = 100 is rounding
-ALIKE = 0.05  # largest over smallest KL of the three families, less 1
-SIGMAS = 3.0  # a difference that is no chance
-
-
-@dataclass(frozen=True, kw_only=True)
-class Panel:
-    """Which curves stand in one panel."""
-
-    title: str
-    kind: str
-    bos: bool
-    predictors: tuple[str, ...]
-    constructions: bool = False  # whether trained constructions stand beside trained models
-
-    @property
-    def families(self) -> list[str]:
-        """Which families to look for."""
-        return [name for name in drawing_order() if self.constructions or not find_family(name).analytic]
-
-    def rows(self, rows: list[Row]) -> list[Row]:
-        """Those of this panel."""
-        mine = of_kind(rows, self.kind)
-        kept = [row for name in self.predictors for row in curve(mine, name)]
-        return kept + [row for family in self.families for row in models(mine, family=family, bos=self.bos)]
-
-
-PANELS = (
-    Panel(
-        title="independent prior, no BOS",
-        kind="independent",
-        bos=False,
-        predictors=("bayes", "maximum likelihood", "hard, no BOS", "beta(t), no BOS"),
-    ),
-    Panel(
-        title="independent prior, BOS",
-        kind="independent",
-        bos=True,
-        predictors=("bayes", "maximum likelihood", "hard, BOS"),
-    ),
-    Panel(
-        title="hierarchical prior, BOS",
-        kind="hierarchical",
-        bos=True,
-        predictors=("bayes", "add-0.1", "add-0.5", "add-1", "add-alpha, tuned"),
-        constructions=True,
-    ),
-)
-ADD_ALPHA = ("add-0.1", "add-0.5", "add-1", "add-alpha, tuned")
 LINEAR_SHARE = 0.01  # the lower row is linear up to here and logarithmic above: it has zeros, and curves a decade apart
 
 
@@ -101,7 +49,7 @@ def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
     """The rows of the three panels."""
     rows = results["kl_curves"]
     kept = {(row["prior"], row["length"], row["predictor"]): row for panel in PANELS for row in panel.rows(rows)}
-    return {"kl_curves": list(kept.values())}
+    return {"kl_curves": list(kept.values()), "copy_heads": copying(results.get("copy_heads", ()))}
 
 
 def draw(results: dict[str, list[Row]]) -> Figure:
@@ -233,12 +181,7 @@ def family_groups(panel: Panel, rows: list[Row]) -> list[list[Row]]:
 def verdict(results: dict[str, list[Row]]) -> Verdict:
     """Each sentence of the paper's caption, at every length that is there."""
     rows = results["kl_curves"]
-    checks: dict[str, bool | Check] = {}
-    measured: list[str] = []
-    for judge in (judge_hard, judge_adaptive, judge_trained, judge_bos, judge_hierarchical):
-        found, numbers = judge(rows)
-        checks |= found
-        measured += numbers
+    checks, measured = judge(rows, results.get("copy_heads", ()))
     why = (
         "Without BOS the attention alone cannot be Bayes, not even at the best beta: trained models come nearer "
         "because their readout smooths too"
@@ -264,131 +207,3 @@ def headline(rows: list[Row]) -> str:
         f"Under the hierarchical prior trained models have a KL {min(margins):.0%} to {max(margins):.0%} {side} the "
         f"best add-alpha's, and {min(shares):+.1%} to {max(shares):+.1%} over that of Bayes ({len(margins)} runs)."
     )
-
-
-Judged = tuple[dict[str, bool | Check], list[str]]
-
-
-def judge_hard(rows: list[Row]) -> Judged:
-    """beta = 100 against maximum likelihood."""
-    mine = PANELS[0].rows(rows)
-    other = {row["length"]: row for row in curve(mine, "maximum likelihood")}
-    apart = {
-        row["length"]: row["kl"] / other[row["length"]]["kl"] - 1
-        for row in curve(mine, "hard, no BOS")
-        if row["length"] in other
-    }
-    if not apart:
-        return {}, []
-    far = [length for length, value in apart.items() if abs(value) > TRACKS]
-    worst = max(apart, key=lambda length: abs(apart[length]))
-    name = f"beta = 100 is within {TRACKS:.0%} of maximum likelihood at every T"
-    if far:
-        name += (
-            f" (not at T = {listed(far)}, where contexts are often new: it backs off, maximum likelihood is uniform)"
-        )
-    seen = [length for length in apart if length not in far]
-    check = Check(
-        passed=not far, found=f"{apart[worst]:+.1%} at T = {worst}", where=f"T >= {min(seen)}" if seen else ""
-    )
-    return {name: check}, [f"beta = 100 against maximum likelihood: at most {apart[worst]:+.1%} (T = {worst})"]
-
-
-def judge_adaptive(rows: list[Row]) -> Judged:
-    """beta(t) against Bayes: nearer and nearer, and near in the end."""
-    found = curve(PANELS[0].rows(rows), "beta(t), no BOS")
-    if len(found) < 2:
-        return {}, []
-    first, last = found[0], found[-1]
-    numbers = (
-        f"beta(t) over Bayes: {first['excess_share']:+.1%} at T = {first['length']}, "
-        f"{last['excess_share']:+.1%} at T = {last['length']}"
-    )
-    shrinks = last["excess_share"] < first["excess_share"] - SIGMAS * (
-        first["excess_share_stderr"] + last["excess_share_stderr"]
-    )
-    near = last["excess_share"] <= NEAR_BAYES
-    return {
-        "beta(t) comes nearer to Bayes with T": shrinks,
-        f"beta(t) is within {NEAR_BAYES:.0%} of Bayes at T = {last['length']}": near,
-    }, [numbers]
-
-
-def judge_trained(rows: list[Row]) -> Judged:
-    """Trained models under the independent prior, each run for itself."""
-    checks: dict[str, bool | Check] = {}
-    numbers = []
-    for panel in PANELS[:2]:
-        found = models(panel.rows(rows))
-        if not found:
-            continue
-        words = "with BOS" if panel.bos else "without BOS"
-        far = [row for row in found if row["excess_share"] > NEAR_BAYES]
-        shares = [row["excess_share"] for row in found]
-        name = f"every trained model {words} is within {NEAR_BAYES:.0%} of Bayes"
-        if far:
-            runs = listed(f"T = {row['length']} seed {row['subject']['seed']}" for row in far)
-            name += f" (not {len(far)} of {len(found)}: {runs})"
-        checks[name] = Check(
-            passed=not far,
-            found=f"{max(shares):+.0%} at most",
-            where=runs_that_meet(len(found) - len(far), len(found), what="training has left its plateau")
-            if panel.bos
-            else f"T >= {min((row['length'] for row in found if row not in far), default=0)}",
-        )
-        numbers.append(
-            f"trained {words} over Bayes: median {median(shares):+.2%}, {min(shares):+.2%} to {max(shares):+.2%} "
-            f"({len(found)} runs)"
-        )
-    return checks, numbers
-
-
-def judge_bos(rows: list[Row]) -> Judged:
-    """The construction with BOS at beta = 100."""
-    shares = [abs(row["excess_share"]) for row in curve(PANELS[1].rows(rows), "hard, BOS")]
-    if not shares:
-        return {}, []
-    return {"with BOS beta = 100 is Bayes": max(shares) < EXACT}, [
-        f"beta = 100 with BOS over Bayes: at most {max(shares):.0e}"
-    ]
-
-
-def judge_hierarchical(rows: list[Row]) -> Judged:
-    """The three families against each other, and against the best add-alpha."""
-    mine = PANELS[2].rows(rows)
-    found = models(mine)
-    if not found:
-        return {}, []
-    checks: dict[str, bool | Check] = {}
-    numbers = []
-    ratios: dict[int, float] = {}
-    for length, group in by_length(found).items():
-        families = {row["subject"]["family"] for row in group}
-        middles = [median(row["kl"] for row in group if row["subject"]["family"] == family) for family in families]
-        if len(middles) > 1:
-            ratios[length] = max(middles) / min(middles) - 1
-    if ratios:
-        worst = max(ratios, key=lambda length: ratios[length])
-        checks[f"the families' KLs are within {ALIKE:.0%} of each other"] = ratios[worst] <= ALIKE
-        numbers.append(f"families apart by at most {ratios[worst]:.1%} of KL (T = {worst})")
-    margins, beaten = margins_of(mine)
-    if margins:
-        checks[f"every model beats every add-alpha by more than {SIGMAS:g} standard errors"] = beaten
-        numbers.append(
-            f"KL below the best add-alpha, tuned for each T, by {min(margins):.0%} to {max(margins):.0%} "
-            f"({len(margins)} runs)"
-        )
-    shares = [row["excess_share"] for row in found]
-    numbers.append(f"over the Bayes predictor {min(shares):+.1%} to {max(shares):+.1%}")
-    return checks, numbers
-
-
-def margins_of(rows: list[Row]) -> tuple[list[float], bool]:
-    """How far each model's KL lies below that of the best add-alpha, as a share, and whether all of them surely do."""
-    margins, beaten = [], True
-    for length, group in by_length(models(rows)).items():
-        rivals = [row["kl"] for row in rows if row["length"] == length and row["predictor"] in ADD_ALPHA]
-        for row in group if rivals else []:
-            margins.append(1 - row["kl"] / min(rivals))
-            beaten &= row["below_add_alpha"] > SIGMAS * row["below_add_alpha_stderr"]
-    return margins, beaten

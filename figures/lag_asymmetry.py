@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from figures._curves import listed, shape_words
-from figures.known_conditions import READ_FROM_SCORES
+from figures.known_conditions import LAG_1_LEADS
 from figures.panels import absent, lettered
 from figures.rows import Row, lengths_of, matching
 from figures.verdict import Check, Verdict, judged
@@ -141,7 +141,9 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     told = drawable(rows, "hierarchical", ("beta_1", "beta_2"))
     if told:
         larger = sum(row["asymmetric"] == "beta_1" for row in told)
-        checks["the scores of every hierarchical model show beta_1 > beta_2"] = larger == len(told)
+        checks["the scores of every hierarchical model show beta_1 > beta_2"] = Check(
+            passed=larger == len(told), found=f"{larger} of {len(told)}", part="in the scores"
+        )
         measured.append(f"hierarchical, from the scores: beta_1 larger in {larger} of {len(told)} ({gaps(told)})")
         number = f"in the scores: {larger} of {len(told)}"
         said.append(f"the scores show a larger weight at lag 1 in {larger} of {len(told)} models")
@@ -149,7 +151,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     if raw:
         larger = sum(row["raw_1"] > row["raw_2"] for row in raw)
         checks["the weight blocks of every hierarchical model show beta_1 > beta_2"] = Check(
-            passed=larger == len(raw), found=f"{larger} of {len(raw)}", where=READ_FROM_SCORES
+            passed=larger == len(raw), found=f"{larger} of {len(raw)}", where=LAG_1_LEADS, part="in the weight blocks"
         )
         parts, counts = [], []
         for family in dict.fromkeys(row["family"] for row in raw):

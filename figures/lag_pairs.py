@@ -118,7 +118,6 @@ def verdict(results: Results) -> Verdict:
         f"{setting.words}: aligned pairs carry {LEAST_ALIGNED:.0%} of the explained score, R2 >= {LEAST_R2}": by_family(
             setting.family,
             all(row["success"] and row["aligned_share"] >= LEAST_ALIGNED and row["r2"] >= LEAST_R2 for row in rows),
-            otherwise="",
             softmax=ALIGNED_PAIRS,
             found=seeds_in_words(rows),
         )

@@ -142,13 +142,12 @@ def verdict(results: Results) -> Verdict:
             f"late in the context the nearest soft matching has beta ({beta}) and kappa {last['kappa']:.2f}; it is "
             f"{far} nats from the model"
         )
+    late = {name: pm(rows[name]["late_kl"], rows[name]["late_stderr"]) for name in ("model", "uniform", "bayes")}
     return Verdict(
         word="beyond the paper",
         measured=f"KL after 65 to 96 tokens: {told}",
-        headline="After 65 to 96 tokens the model's law is "
-        f"{pm(rows['model']['late_kl'], rows['model']['late_stderr'])} nats from the truth, that of Bayes "
-        f"{pm(rows['bayes']['late_kl'], rows['bayes']['late_stderr'])}.",
-        number=f"after 65 to 96 tokens KL {pm(rows['model']['late_kl'], rows['model']['late_stderr'])}, "
-        f"Bayes {pm(rows['bayes']['late_kl'], rows['bayes']['late_stderr'])}",
+        headline=f"After 65 to 96 tokens the model's law is {late['model']} nats from the truth, the uniform law "
+        f"{late['uniform']} and that of Bayes {late['bayes']}.",
+        number=f"KL after 65 to 96 tokens: model {late['model']}, uniform law {late['uniform']}, Bayes {late['bayes']}",
         why=why,
     )

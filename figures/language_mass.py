@@ -79,10 +79,10 @@ def verdict(results: Results) -> Verdict:
     )
     checks = {
         f"mean masses within {MEAN_GAP}": Check(
-            passed=mean <= MEAN_GAP, found=f"{mean:.3f}", where="the additive law has enough parameters"
+            passed=mean <= MEAN_GAP, found=f"{mean:.3f}", part="on average over queries"
         ),
         f"masses of single queries within {QUERY_GAP}": Check(
-            passed=query <= QUERY_GAP, found=f"{query:.2f}", where="masses are averaged over queries"
+            passed=query <= QUERY_GAP, found=f"{query:.2f}", part="query by query"
         ),
     }
     return judged(

@@ -25,6 +25,7 @@ CLAIM = (
     "eta_0, and does not say where training beta_1 and beta_2 alone leaves kappa: do these claims hang on either?"
 )
 
+ON_ETA = "for eta_0"  # this part of the claim
 SIGMAS = 3.0
 ALIKE = 0.05  # of KL: what figure kl_vs_position calls the same
 READINGS = {  # reading of kappa -> name and colour
@@ -173,10 +174,12 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         checks["at every eta_0 soft matching beats the best add-alpha"] = Check(
             passed=len(ahead) == len(swept),
             found=f"{len(ahead)} of {len(swept)} settings",
-            where=f"eta_0 is {listed(f'{value:g}' for value in sorted({row['eta0'] for row in ahead}))}",
+            part=ON_ETA,
         )
-        checks["at every eta_0 beta_1 > beta_2"] = all(row["beta"][0] > row["beta"][-1] for row in swept)
         gaps = [row["beta"][0] - row["beta"][-1] for row in swept]
+        checks["at every eta_0 beta_1 > beta_2"] = Check(
+            passed=min(gaps) > 0, found=f"beta_1 - beta_2 {min(gaps):.2f} to {max(gaps):.2f}", part=ON_ETA
+        )
         gains = [row["below_add_alpha"] / (row["kl"] + row["below_add_alpha"]) for row in swept]
         shares = [row["excess_share"] for row in swept]
         etas = [row["eta0"] for row in swept]
@@ -188,11 +191,10 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     for reading in ("tied(1)", "fixed(0)"):
         mine = {row["length"]: row["over_free_share"] for row in readings if row["reading"] == reading}
         if mine:
-            near = [length for length, share in mine.items() if share <= ALIKE]
             checks[f"with kappa {reading} the construction is within {ALIKE:.0%} of a free kappa"] = Check(
-                passed=len(near) == len(mine),
+                passed=max(mine.values()) <= ALIKE,
                 found=f"{min(mine.values()):.1%} to {max(mine.values()):.1%} over it",
-                where=f"kappa is free, or {reading} at T = {listed(near)}" if near else "kappa is free",
+                part="for kappa",
             )
             measured.append(
                 f"kappa {reading}: KL {min(mine.values()):+.1%} to {max(mine.values()):+.1%} over a free kappa"

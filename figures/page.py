@@ -195,7 +195,10 @@ def _row(one: Drawn, *, level: int) -> str:
 def _checks_in_short(verdict: Mapping[str, Any]) -> str:
     checks = verdict.get("checks", ())
     met = sum(check["met"] for check in checks)
-    return f"required and found: {met} of {len(checks)} checks met" if checks else "what was found"
+    if not checks:
+        return "what was found"
+    known = sum(bool(check.get("where")) for check in checks)
+    return f"required and found: {met} of {len(checks)} met" + (f", {known} more under the condition" if known else "")
 
 
 def _checks(verdict: Mapping[str, Any]) -> str:
@@ -210,10 +213,19 @@ def _checks(verdict: Mapping[str, Any]) -> str:
         f'<li class="{"met" if check["met"] else "unmet"}"><b>{"met" if check["met"] else "not met"}</b>'
         f"<span>required: {html.escape(check['required'])}</span>"
         + (f"<span>found: {html.escape(check['found'])}</span>" if check["found"] else "")
+        + _where(check)
         + "</li>"
         for check in sorted(checks, key=lambda check: bool(check["met"]))
     )
     return f'<ul class="checks">{lines}</ul>'
+
+
+def _where(check: Mapping[str, Any]) -> str:
+    """Under which condition a requirement is met, and what that rests on; empty where it is met, or none is known."""
+    if not check.get("where"):
+        return ""
+    evidence = f" ({check['evidence']})" if check.get("evidence") else ""
+    return f'<span class="where">met where {html.escape(check["where"] + evidence)}</span>'
 
 
 def _capital(text: str) -> str:
@@ -257,10 +269,10 @@ def _place(label: str) -> int:
 
 
 def _word(verdict: Mapping[str, str]) -> str:
-    condition = html.escape(verdict.get("condition", ""))
-    return (
-        f'<span class="word {WORD_CLASSES[verdict["word"]]}">{html.escape(verdict["word"])}</span> {condition}'.rstrip()
-    )
+    """The verdict's sentence, its first words set off."""
+    said, word = sentence(verdict), verdict["word"]
+    first = word if said.startswith(word) else word.removesuffix(" where")
+    return f'<span class="word {WORD_CLASSES[word]}">{first}</span>{html.escape(said.removeprefix(first))}'
 
 
 def _section(out: Path, drawn: Drawn) -> str:
@@ -302,7 +314,7 @@ def _theory(rows: Sequence[dict[str, Any]]) -> str:
     lines = "".join(
         f"<tr><td><code>{html.escape(row['label'])}</code></td><td>{html.escape(row['claim'])}</td>"
         f"<td>{row['cases']}</td><td>{_number(row['error'])}</td>"
-        f"<td>{_word({'word': 'holds' if row['holds'] else 'does not hold here'})}</td>"
+        f"<td>{_word({'word': 'holds' if row['holds'] else 'does not hold'})}</td>"
         f"<td>{html.escape(row.get('note') or '')}</td></tr>"
         for row in rows
     )

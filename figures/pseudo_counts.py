@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from figures._curves import length_axis, listed
 from figures.known_conditions import largest_box
 from figures.panels import absent, lettered
 from figures.rows import Row
-from figures.verdict import Check, Verdict, judged
+from figures.verdict import Check, Verdict, Where, judged
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,7 +17,8 @@ LABEL = "beyond:pseudo_counts"
 ANALYSES = ("pseudo_counts",)
 CLAIM = (
     "lemma:optimal_beta treats the partial matches as a constant pseudo-count: it chooses beta so that the "
-    "pseudo-count of eq:pseudo_count has mean alpha, and takes it to be close to that mean in every sequence."
+    "pseudo-count of eq:pseudo_count has mean alpha, and takes it to be close to that mean in every sequence. The "
+    "paper says that this is an approximation, valid where counts are near their means."
 )
 
 FIELDS = (
@@ -106,12 +106,13 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         return Verdict(word="cannot tell", measured="no pseudo-counts")
     off = [row for row in rows if abs(row["ratio"] - 1) > MEAN_TOLERANCE]
     wide = [row for row in rows if row["variation"] > LARGEST_VARIATION]
+    box = where(rows, [*off, *wide]) or ""
     checks = {
-        f"the mean is within {MEAN_TOLERANCE:.0%} of alpha": Check(
-            passed=not off, found=f"mean not in {len(off)} of {len(rows)} settings"
+        f"in every setting the mean is within {MEAN_TOLERANCE:.0%} of alpha": Check(
+            passed=not off, found=f"mean in {len(rows) - len(off)} of {len(rows)} settings", where=box
         ),
-        f"the spread (sd over sequences) is below {LARGEST_VARIATION:g} of the mean": Check(
-            passed=not wide, found=f"spread not in {len(wide)} of {len(rows)} settings"
+        f"in every setting the spread (sd over sequences) is below {LARGEST_VARIATION:g} of the mean": Check(
+            passed=not wide, found=f"spread in {len(rows) - len(wide)} of {len(rows)} settings", where=box
         ),
     }
     ratios = [row["ratio"] for row in rows]
@@ -123,7 +124,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         f"mean / alpha {min(ratios):.2f} to {max(ratios):.2f}, sd / mean {min(spreads):.2f} to {max(spreads):.2f} "
         f"({len(rows)} settings)"
     )
-    found = judged(
+    return judged(
         checks,
         headline=f"The pseudo-count of partial matches has a mean of {min(ratios):.2f} to {max(ratios):.2f} alpha, and "
         f"varies between sequences by {min(spreads):.0%} to {max(spreads):.0%} of it ({len(rows)} settings).",
@@ -131,11 +132,9 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         measured=f"mean / alpha from {min(ratios):.2f} to {max(ratios):.2f}; sd / mean from {min(spreads):.2f} to "
         f"{max(spreads):.2f}" + (f"; k = 2, |V| = 5: {own}" if own else ""),
     )
-    condition = where(rows, [*off, *wide])
-    return replace(found, word="holds where", condition=condition) if condition else found
 
 
-def where(rows: list[Row], failed: list[Row]) -> str:
+def where(rows: list[Row], failed: list[Row]) -> Where | None:
     """The bounds of T, |V| and k within which no setting fails, with counts: told from these settings."""
     return largest_box(
         rows,

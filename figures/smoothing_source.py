@@ -226,12 +226,16 @@ def verdict(results: Results) -> Verdict:
             passed=all(max(one, key=lambda source: one[source]) == named for one in every),
             found=f"{SOURCES[most][0]} {rise_text(costs[most])} nats, {SOURCES[named][0]} {rise_text(costs[named])}",
             where=SMOOTHING_BY_ATTENTION if most == "readout" else "",
+            part="with BOS" if setting.bos else "without BOS",
         )
         words = ", ".join(f"{SOURCES[source][0]} {rises_text([one[source] for one in every])}" for source in costs)
         uniform = [one["readout_uniform"] for one in rows if one["readout_uniform"] is not None]
         words += f", uniform share of the readout {spread(uniform, '.1%')}" if uniform else ""
         if not setting.bos:
-            number = f"without BOS, parts in the smoothing: {shares_text(row)}"
+            number = (
+                f"without BOS, KL rises by {rise_text(costs['readout'])} nats with the readout's part off, by "
+                f"{rise_text(costs['partial'])} with partial matches off"
+            )
             words += f"; {parts_text(row)}" + (f" (seed {row['subject']['seed']})" if len(rows) > 1 else "")
         measured.append(f"{setting.words}{f' ({len(rows)} seeds)' if len(rows) > 1 else ''}: {words}")
         if most == "readout":

@@ -149,7 +149,17 @@ def verdict(results: Results) -> Verdict:
         return NOTHING
     told = [words(name, rows) for name, rows in runs.items()]
     heads = [f"{name}: {since('gain', gain_step(rows))}, {since('law', law_step(rows))}" for name, rows in runs.items()]
-    return Verdict(word="beyond the paper", measured="; ".join(told), headline="; ".join(heads))
+    gained, lawful = ([name for name, rows in runs.items() if step(rows) is not None] for step in (gain_step, law_step))
+    longest = max(rows[-1]["step"] for rows in runs.values())
+    most = max(rows[-1]["gain"] for rows in runs.values())
+    return Verdict(
+        word="beyond the paper",
+        measured="; ".join(told),
+        headline=f"Within {longest:,} steps repeats are predicted better by {GAIN} nats in {len(gained)} of "
+        f"{len(runs)} runs (at most {most:.2f}), and a head follows the law in {len(lawful)} ({'; '.join(heads)}).",
+        number=f"repeats predicted better by {GAIN} nats in {len(gained)} of {len(runs)} runs (at most {most:.2f}), "
+        f"law in {len(lawful)}",
+    )
 
 
 def since(what: str, step: int | None) -> str:

@@ -1,47 +1,100 @@
-"""What a figure says of the paper's claim: what was required, what was found, and where it holds."""
+"""What a figure says of the paper's claim: what was required, what was found, which part holds, and where.
+
+A claim has parts ("in the scores", "in the weight blocks"), and each requirement belongs to one of them. A part holds
+if all its requirements are met. Where one is not, the part holds under the conditions of those that are not, or it does
+not hold.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
-Word = Literal[
-    "holds",
-    "holds where",
-    "does not hold, condition not known",
-    "does not hold here",
-    "cannot tell",
-    "beyond the paper",
-]
+Word = Literal["holds", "holds where", "does not hold", "cannot tell", "beyond the paper"]
 WORDS: tuple[str, ...] = get_args(Word)
-FAILED = ("holds where", "does not hold, condition not known", "does not hold here")  # a requirement was not met
+FAILED = ("holds where", "does not hold")  # a requirement was not met
+BRIEF = 120  # characters of a verdict's sentence and of its number: a cell of the table of claims
+BOUND = re.compile(r"(.+) (>=|<=) ([0-9.]+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """A condition that completes `holds where`.
+
+    any_of    its alternatives, each a short clause that a reader can check: "the copy heads are frozen", "T >= 64"
+    evidence  what it rests on: how many runs meet the claim with it, and how many without
+
+    >>> frozen = Where(any_of=("copies are frozen",))
+    >>> either = Where(any_of=("it is read from the scores", "copies are frozen"))
+    >>> str(either), frozen.implies(either), either.implies(frozen)
+    ('it is read from the scores or copies are frozen', True, False)
+    >>> Where(any_of=("T >= 64",)).implies(Where(any_of=("T >= 32",)))
+    True
+    """
+
+    any_of: tuple[str, ...]
+    evidence: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.any_of or not all(self.any_of):
+            raise ValueError("a condition needs words")
+
+    def __str__(self) -> str:
+        return " or ".join(self.any_of)
+
+    def where(self) -> Where:
+        return self
+
+    def implies(self, other: Where) -> bool:
+        """Whether it says at least as much: each of its alternatives lies within one of the other's."""
+        return all(any(_within(mine, theirs) for theirs in other.any_of) for mine in self.any_of)
+
+
+class Told(Protocol):
+    """What tells a condition when it is asked, such as `figures.known_conditions.Condition`."""
+
+    def where(self) -> Where | None:
+        """The condition; None where none is known."""
+
+
+def _within(one: str, other: str) -> bool:
+    """Whether a clause says at least as much as another: the same, or a tighter bound of the same number."""
+    mine, theirs = BOUND.fullmatch(one), BOUND.fullmatch(other)
+    if mine is None or theirs is None or mine.group(1, 2) != theirs.group(1, 2):
+        return one == other
+    tight, loose = float(mine[3]), float(theirs[3])
+    return tight >= loose if mine[2] == ">=" else tight <= loose
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """One word, the condition that goes with it, and the numbers it rests on.
+    """One word, the sentence that goes with it, and the numbers it rests on.
 
-    word        `holds where` needs a condition; `beyond the paper` is for pictures of what the paper does not claim;
-                `cannot tell` where results are missing
-    condition   completes `holds where`: "the copy heads are frozen"; empty for every other word
+    word        `beyond the paper` is for pictures of what the paper does not claim; `cannot tell` where results are
+                missing
+    says        the verdict in a short sentence that begins with the word, or for `holds where` with `holds`: "holds in
+                the scores; in the weight blocks where the copy heads are frozen"
     headline    the finding in plain words, one sentence with its number; by default the first clause of `measured`
     number      the one number that decides, with its spread, short enough for a table's cell; by default the headline
     required    the requirements that were not met; where all were met, all of them
     found       what was found in place of what was not met
     measured    all numbers
     why         the reason, where one is known
-    checks      every requirement, met or not: {"required", "met", "found", "where"}, as a `Check` has them
+    parts       of the claim: {"part", "met", "where"}; `where` is empty where no condition is known
+    checks      every requirement: {"required", "part", "met", "found", "where", "evidence"}, as a `Check` has them
     """
 
     word: Word
     measured: str
-    condition: str = ""
+    says: str = ""
     headline: str = ""
     number: str = ""
     required: str = ""
     found: str = ""
     why: str = ""
+    parts: tuple[dict[str, Any], ...] = ()
     checks: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
@@ -49,8 +102,12 @@ class Verdict:
             raise ValueError(f"a verdict is one of {', '.join(WORDS)}, got {self.word!r}")
         if not self.measured:
             raise ValueError("a verdict needs the numbers it rests on")
-        if (self.word == "holds where") != bool(self.condition):
-            raise ValueError(f"the word `holds where`, and no other, has a condition; got {self.word!r}")
+        if not self.says:
+            object.__setattr__(self, "says", self.word)
+        begins = self.says.startswith(self.word.removesuffix(" where"))
+        conditional = self.says.startswith("holds") and " where " in self.says
+        if not begins or conditional != (self.word == "holds where"):
+            raise ValueError(f"a verdict's sentence goes with its word, got {self.says!r} for {self.word!r}")
         if not self.headline:
             object.__setattr__(self, "headline", self.measured.split("; ")[0])
         if not self.number:
@@ -62,72 +119,147 @@ class Check:
     """Whether a requirement was met; if not, what was found, and where it is met.
 
     found   what was found, whether it was met or not
-    where   the condition under which it is met, to be read after `holds where`: a text, or what prints as one, such as
-            `figures.known_conditions.Condition`; empty where none is known
+    where   the condition under which it is met: a clause, a `Where`, or what tells one; empty where none is known
+    part    of the claim, to be read after `holds`: "in the scores"; empty for the claim as a whole
     """
 
     passed: bool
     found: str = ""
-    where: object = ""
+    where: str | Told = ""
+    part: str = ""
+
+    def condition(self) -> Where | None:
+        """The condition under which it is met; None where it is met anyway, or none is known."""
+        if self.passed or not self.where:
+            return None
+        return Where(any_of=(self.where,)) if isinstance(self.where, str) else self.where.where()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of a claim: whether it holds, or under which conditions, all of them needed; none where none is known."""
+
+    name: str
+    met: bool
+    conditions: tuple[Where, ...] = ()
+
+    @property
+    def where(self) -> str:
+        return " and ".join(map(str, self.conditions))
 
 
 def judged(
-    checks: Mapping[str, bool | Check],
-    *,
-    measured: str,
-    headline: str = "",
-    number: str = "",
-    why: str = "",
-    condition: str = "",
+    checks: Mapping[str, bool | Check], *, measured: str, headline: str = "", number: str = "", why: str = ""
 ) -> Verdict:
-    """holds if every requirement is met, does not hold here if none is, and holds where its condition says otherwise.
-
-    The condition is the one given, or else those of the failed checks together. Where a failed check knows none, the
-    claim does not hold, and its condition is not known.
+    """holds if every requirement is met; holds where the conditions of those that are not say; else does not hold.
 
     >>> found = judged(
-    ...     {"copies are sharp": True, "betas agree": Check(passed=False, found="3.1, 2.7", where="there is a BOS")},
+    ...     {
+    ...         "copies are sharp": Check(passed=True, part="for the copies"),
+    ...         "betas agree": Check(passed=False, found="3.1, 2.7", where="there is a BOS", part="for the betas"),
+    ...     },
     ...     measured="0.99; 3.1 against 2.7",
     ... )
-    >>> sentence(vars(found)), found.required, found.found, found.headline
-    ('holds where there is a BOS', 'betas agree', '3.1, 2.7', '0.99')
+    >>> found.says, found.required, found.found, found.headline
+    ('holds for the copies; for the betas where there is a BOS', 'betas agree', '3.1, 2.7', '0.99')
     """
     if not checks:
         told = measured or "nothing to judge"
         return Verdict(word="cannot tell", measured=told, headline=headline, number=number, why=why)
     made = {name: one if isinstance(one, Check) else Check(passed=bool(one)) for name, one in checks.items()}
     failed = {name: check for name, check in made.items() if not check.passed}
-    word: Word = "holds" if not failed else "does not hold here" if len(failed) == len(made) else "holds where"
-    if word == "holds where" and not condition:
-        known = [str(check.where) for check in failed.values()]
-        if all(known):
-            condition = " and ".join(dict.fromkeys(known))
-        else:
-            word = "does not hold, condition not known"
+    parts = parts_of(made.values())
     return Verdict(
-        word=word,
-        condition=condition if word == "holds where" else "",
+        word=word_of(parts),
+        says=said_of(parts),
         headline=headline,
         number=number,
         required="; ".join(failed or made),
         found=_once(check.found for check in failed.values() if check.found),
         measured=measured,
         why=why,
-        checks=tuple(
-            {
-                "required": name,
-                "met": check.passed,
-                "found": check.found,
-                "where": "" if check.passed else str(check.where),
-            }
-            for name, check in made.items()
-        ),
+        parts=tuple({"part": part.name, "met": part.met, "where": part.where} for part in parts),
+        checks=tuple(_record(name, check) for name, check in made.items()),
     )
 
 
-def sentence(verdict: Mapping[str, str]) -> str:
-    """The word with its condition."""
-    return f"{verdict['word']} {verdict['condition']}" if verdict["condition"] else verdict["word"]
+def parts_of(checks: Iterable[Check]) -> list[Part]:
+    """The parts of a claim, in the order of their first requirements."""
+    groups: dict[str, list[Check]] = {}
+    for check in checks:
+        groups.setdefault(check.part, []).append(check)
+    found = []
+    for name, group in groups.items():
+        failed = [check.condition() for check in group if not check.passed]
+        known = [condition for condition in failed if condition is not None]
+        needed = strongest(known) if len(known) == len(failed) else ()
+        found.append(Part(name=name, met=not failed, conditions=needed))
+    return found
+
+
+def strongest(conditions: Sequence[Where]) -> tuple[Where, ...]:
+    """The conditions without those that another one implies."""
+    kept: list[Where] = []
+    for one in conditions:
+        if not any(other.implies(one) for other in kept):
+            kept = [other for other in kept if not one.implies(other)] + [one]
+    return tuple(kept)
+
+
+def word_of(parts: Iterable[Part]) -> Word:
+    failed = [part for part in parts if not part.met]
+    if not failed:
+        return "holds"
+    return "holds where" if all(part.conditions for part in failed) else "does not hold"
+
+
+def said_of(parts: Sequence[Part]) -> str:
+    """The verdict in a sentence: what does not hold, what does, and the rest with its conditions.
+
+    >>> said_of([Part(name="", met=True)]), said_of([Part(name="for the copies", met=False)])
+    ('holds', 'does not hold')
+    >>> both = Part(name="for the scores", met=True), Part(name="for the copies", met=False)
+    >>> said_of(both)
+    'does not hold for the copies; holds for the scores'
+    """
+    groups: dict[tuple[bool, str], list[str]] = {}
+    for part in parts:
+        groups.setdefault((part.met, part.where), []).append(part.name)
+    if len(groups) == 1:
+        ((met, where),) = groups
+        return "holds" if met else f"holds where {where}" if where else "does not hold"
+    never, always = groups.pop((False, ""), None), groups.pop((True, ""), None)
+    clauses = [named(always)] if always is not None and any(always) else []
+    clauses += [f"{named(names)} where {where}".strip() for (_, where), names in groups.items()]
+    holds = f"holds {'; '.join(clauses)}" if clauses else ""
+    fails = f"does not hold {named(never)}".rstrip() if never is not None else ""
+    return "; ".join(filter(None, (fails, holds)))
+
+
+def named(parts: Iterable[str]) -> str:
+    """Parts in a row: `in a, b and c`; a preposition that all share is said once."""
+    names = list(parts)
+    first = names[0].partition(" ")[0]
+    shared = len(names) > 1 and all(name.startswith(f"{first} ") for name in names)
+    words = [names[0], *(name.removeprefix(f"{first} ") if shared else name for name in names[1:])]
+    return " and ".join([*([", ".join(words[:-1])] if len(words) > 1 else []), *words[-1:]])
+
+
+def sentence(verdict: Mapping[str, Any]) -> str:
+    """The verdict of a record in a sentence."""
+    return str(verdict.get("says") or verdict["word"])
+
+
+def _record(name: str, check: Check) -> dict[str, Any]:
+    condition = check.condition()
+    return {
+        "required": name,
+        "part": check.part,
+        "met": check.passed,
+        "found": check.found,
+        "where": "" if condition is None else str(condition),
+        "evidence": "" if condition is None else condition.evidence,
+    }
 
 
 def _once(texts: Iterable[str]) -> str:

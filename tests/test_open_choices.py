@@ -80,7 +80,7 @@ def test_the_picture_is_the_table_and_its_verdict_can_fail(rows: list[dict[str, 
     swept = next(row for row in near if row["question"] == "eta0")
     swept["beta"] = swept["beta"][::-1]
     found = picture.verdict({"open_choices": near})
-    assert found.word == "does not hold, condition not known"
+    assert found.says == "does not hold for eta_0; holds for kappa"
     assert found.required == "at every eta_0 beta_1 > beta_2"
     plt.close("all")
 

@@ -6,8 +6,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
-from figures.claims_table import BRIEF
-from figures.verdict import Verdict
+from figures.verdict import BRIEF, Verdict
 
 WIDEST = 6.3  # inches: the width of a page's text
 SMALLEST = 6.0  # points
@@ -45,6 +44,7 @@ def assert_told(verdict: Verdict) -> None:
     assert any(character.isdigit() for character in verdict.headline), verdict.headline
     assert 0 < len(verdict.number) <= BRIEF, verdict.number
     assert any(character.isdigit() for character in verdict.number), verdict.number
+    assert len(verdict.says) <= BRIEF, verdict.says
     assert "\n" not in verdict.headline + verdict.number
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from analyses.command import read_entries
 from figures import cli
-from figures.claims_table import BRIEF
+from figures.verdict import BRIEF
 
 KEPT = Path(__file__).parents[2] / "docs" / "images" / "figures"
 LARGEST = 60_000  # bytes

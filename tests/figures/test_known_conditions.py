@@ -20,10 +20,12 @@ def test_every_condition_separates_in_the_shipped_table(name):
     one = CONDITIONS[name]
     (met, asked), (other, others) = one.counts()
     assert min(asked, others) >= 3
-    assert one.decides()
-    scope = "".join(f", {prior} prior {'with' if bos else 'without'} BOS" for prior, bos in one.settings[:1])
-    assert str(one).startswith(f"{one.words} ({met} of {asked} runs of the study{scope}")
-    assert str(one).endswith(f"; {other} of {others} without)")
+    where = one.where()
+    assert where is not None
+    assert where.any_of == one.any_of
+    assert where.evidence.startswith(f"{one.claim}: {met} of {asked} runs with it, {other} of {others} without")
+    for prior, bos in one.settings:
+        assert f"{prior} prior {'with' if bos else 'without'} BOS" in where.evidence
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
@@ -34,23 +36,50 @@ def test_a_condition_that_does_not_separate_is_not_known(name):
         for row in rows:
             row["claims"][CONDITIONS[name].claim] = list(counts)
         one = replace(CONDITIONS[name], rows=rows)
-        assert not one.decides()
-        assert str(one) == ""
+        assert one.where() is None
         found = judged({"a": True, "b": Check(passed=False, found="0.5", where=one)}, measured="0.5")
-        assert sentence(vars(found)) == "does not hold, condition not known"
+        assert sentence(vars(found)) == "does not hold"
         assert (found.required, found.found) == ("b", "0.5")
 
 
-def test_what_holds_anyway_must_hold():
-    rows = copy.deepcopy(list(study_rows()))
-    for row in rows:
-        row["claims"]["beta_1 > beta_2 in scores"] = [0, 3]
-    assert not replace(known_conditions.READ_FROM_SCORES, rows=rows).decides()
+def test_no_condition_is_true_of_a_claim_by_definition():
+    """That frozen heads are sharp, or that a readout which reads votes alone knows nothing else, is no finding."""
+    for one in CONDITIONS.values():
+        assert one.claim != "copy heads are sharp"
+        assert (one.claim, one.any_of) != ("match head knows all", (known_conditions.FIXED,))
+
+
+RUNS = [{"subject": {"seed": seed, "length": 32}, "law": seed != 2} for seed in range(4)]
+
+
+def where_heads_copy(runs, copies):
+    rows = [{"checkpoint": "", "subject": {"length": 32, "seed": seed}, "success": one} for seed, one in copies.items()]
+    return known_conditions.where_heads_copy(
+        runs, rows, met=lambda run: run["law"], name=lambda run: f"seed {run['subject']['seed']}"
+    )
+
+
+def test_runs_are_told_apart_by_what_their_copy_heads_do():
+    found = where_heads_copy(RUNS, {0: True, 1: True, 2: False, 3: True})
+    assert found.any_of == (known_conditions.HEADS_COPY,)
+    assert found.evidence == "3 of 3 runs with it, 0 of 1 without (seed 2)"
+
+
+@pytest.mark.parametrize(
+    "copies",
+    [
+        {0: True, 1: True, 2: True, 3: True},  # the run that fails copies as the others do
+        {0: False, 1: True, 2: True, 3: True},  # another one does not
+        {0: True, 1: True, 2: False},  # one run was not asked
+    ],
+)
+def test_copy_heads_that_do_not_tell_the_runs_apart_are_no_condition(copies):
+    assert where_heads_copy(RUNS, copies) is None
 
 
 def test_a_claim_that_the_study_does_not_have_is_an_error():
     with pytest.raises(ValueError, match="no claim 'hope'"):
-        str(replace(known_conditions.LAW_IN_SCORES, claim="hope"))
+        replace(known_conditions.LAW_RECOVERS, claim="hope").where()
 
 
 def setting(order, vocab, length, *, ratio=1.0, variation=0.3):
@@ -70,20 +99,21 @@ def test_the_bounds_of_the_pseudo_counts_follow_from_their_settings():
         for order, vocab, length in grid
     ]
     found = pseudo_counts.verdict({"pseudo_counts": rows})
-    assert sentence(vars(found)) == ("holds where T >= 64 and |V| >= 5 and k <= 2 (4 of 4 settings; 0 of 14 elsewhere)")
-    assert found.required.startswith("the mean is within 25% of alpha; the spread")
-    assert found.found == "mean not in 6 of 18 settings; spread not in 12 of 18 settings"
+    assert sentence(vars(found)) == "holds where T >= 64 and |V| >= 5 and k <= 2"
+    assert {check["evidence"] for check in found.checks} == {"4 of 4 settings with it, 0 of 14 elsewhere"}
+    assert found.required.startswith("in every setting the mean is within 25% of alpha; in every setting the spread")
+    assert found.found == "mean in 12 of 18 settings; spread in 6 of 18 settings"
     calm = [setting(*place) for place in grid]
     assert pseudo_counts.verdict({"pseudo_counts": calm}).word == "holds"
     bad = [setting(*place, variation=0.9, ratio=2.0) for place in grid]
-    assert pseudo_counts.verdict({"pseudo_counts": bad}).word == "does not hold here"
+    assert pseudo_counts.verdict({"pseudo_counts": bad}).word == "does not hold"
     wide = [setting(*place, variation=0.9) for place in grid]
-    assert pseudo_counts.verdict({"pseudo_counts": wide}).word == "does not hold, condition not known"
+    assert pseudo_counts.verdict({"pseudo_counts": wide}).word == "does not hold"
 
 
 def test_no_box_where_none_holds_or_all_do():
     rows = [{"length": length} for length in (1, 2, 3)]
-    assert largest_box(rows, lambda row: True, {"length": "T >="}) == ""
-    assert largest_box(rows, lambda row: False, {"length": "T >="}) == ""
-    assert largest_box(rows, lambda row: row["length"] == 2, {"length": "T >="}) == ""
-    assert largest_box(rows, lambda row: row["length"] < 3, {"length": "T <="}).startswith("T <= 2 (2 of 2")
+    assert largest_box(rows, lambda row: True, {"length": "T >="}) is None
+    assert largest_box(rows, lambda row: False, {"length": "T >="}) is None
+    assert largest_box(rows, lambda row: row["length"] == 2, {"length": "T >="}) is None
+    assert str(largest_box(rows, lambda row: row["length"] < 3, {"length": "T <="})) == "T <= 2"

@@ -116,6 +116,24 @@ def test_a_control_that_fails_is_said(rows: list[dict[str, Any]]) -> None:
     assert "another sequence's masks" in unmet(heads)
 
 
+def test_heads_that_are_not_missed_on_chains_and_text_are_said(rows: list[dict[str, Any]]) -> None:
+    found = language_causal.verdict(language_causal.chosen({"language_model": rows}))
+    assert found.says == "does not hold on chains and natural text; holds on repeated tokens"
+    missed = copy.deepcopy(rows)
+    for row in pick(missed, part="causal", on="chains", edit="ablated"):
+        row["change"] = 4 * row["stderr"]
+    for row in pick(missed, part="text", positions="repeated", without="matching heads"):
+        row["carried"] = 4 * row["carried_stderr"]
+    assert language_causal.verdict(language_causal.chosen({"language_model": missed})).says == "holds"
+
+
+def test_the_uniform_law_stands_beside_the_models(rows: list[dict[str, Any]]) -> None:
+    (uniform,) = pick(rows, kind="kl", predictor="uniform")
+    found = language_kl.verdict(language_kl.chosen({"language_model": rows}))
+    for words in (found.headline, found.number):
+        assert f"uniform law {uniform['late_kl']:.2f}" in words
+
+
 def test_training_says_when_gain_and_beta_come() -> None:
     results = text_training.chosen({"text_training": TRAINING})
     with plt.style.context(drawing.STYLE):
@@ -123,5 +141,8 @@ def test_training_says_when_gain_and_beta_come() -> None:
         assert_readable(figure)
         plt.close(figure)
     verdict = text_training.verdict(results)
-    assert verdict.headline == "some: gain from step 100, law from step 1000"
+    assert verdict.headline.endswith(
+        "in 1 of 1 runs (at most 0.30), and a head follows the law in 1 (some: gain from step 100, law from step 1000)."
+    )
+    assert_told(verdict)
     assert text_training.verdict({"text_training": []}).word == "cannot tell"

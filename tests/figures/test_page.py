@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -93,9 +94,9 @@ def test_claims_open_the_page_and_the_sections_have_every_number(made):
         assert html.escape(verdict["measured"]) in sections
         assert f"python -m figures {record['figure']}" in sections
         assert verdict["why"] in page.reason(verdict)
-        assert html.escape(verdict["condition"]) in head
+        assert html.escape(verdict["says"].removeprefix("holds").removeprefix("does not hold")) in head
         for check in verdict["checks"]:  # met or not
-            for part in ("required", "found"):
+            for part in ("required", "found", "where", "evidence"):
                 assert html.escape(check[part]) in head
                 assert html.escape(check[part]) in sections
     assert any(not check["met"] for record in records for check in record["verdict"]["checks"])
@@ -113,7 +114,7 @@ def test_the_first_screen_counts_the_claims_and_names_each_of_them_with_its_cond
     assert sorted(re.findall(r'href="#(\w+)"', board)) == sorted(record["figure"] for record in mine)
     for record in mine:
         assert html.escape(claims.claim_of(record).title) in board
-        assert html.escape(first_screen.conditions_in_words(record["verdict"])) in board
+        assert html.escape(first_screen.aside(record["verdict"])) in board
     assert all(record["label"].startswith("beyond:") for record in records if record not in mine)
 
 
@@ -121,22 +122,24 @@ def test_the_answer_says_how_many_claims_fail():
     def of(*words):
         return first_screen.answer([{"verdict": {"word": word}} for word in words])
 
-    assert of("holds", "holds", "holds where") == (
-        "Of 3 claims, 2 hold; 1 hold under a condition and fail without it; none fails everywhere."
-    )
-    assert of("holds", "does not hold here") == "Of 2 claims, 1 hold; 1 do not hold here."
+    assert of("holds", "holds", "holds where") == "Of 3 claims, 2 hold; 1 hold under a condition."
+    assert of("holds", "does not hold") == "Of 2 claims, 1 hold; 1 do not hold, at least in one part."
 
 
-def test_claims_that_hold_under_one_condition_are_listed_under_it():
-    def words(checks, **given):
-        return first_screen.conditions_in_words(vars(judged(checks, measured="0.5", **given)))
+def test_a_claim_is_listed_with_what_its_verdict_says():
+    def words(**checks):
+        return first_screen.aside(vars(judged(checks, measured="0.5")))
 
     sharp, equal = Check(passed=False, where="T < 64"), Check(passed=False, where="k = 1")
-    assert words({"sharp": sharp, "small": True}) == "where T < 64"
-    assert words({"sharp": sharp, "equal": equal, "small": True}) == "where T < 64 and k = 1"
-    assert words({"equal": False, "small": True}, condition="alpha is 1") == "where alpha is 1"
-    assert words({"sharp": sharp, "equal": False, "small": True}) == ""
-    assert first_screen.conditions_in_words(vars(judged({"small": True}, measured="0.5"))) == ""
+    assert words(sharp=sharp, small=True) == "where T < 64"
+    assert words(sharp=sharp, equal=equal, small=True) == "where T < 64 and k = 1"
+    assert words(sharp=sharp, equal=False, small=True) == ""
+    assert words(small=True) == ""
+    scores, blocks = Check(passed=True, part="in the scores"), replace(sharp, part="in the blocks")
+    assert words(a=scores, b=blocks) == "holds in the scores; in the blocks where T < 64"
+    assert words(a=scores, b=Check(passed=False, part="in the blocks")) == "not in the blocks; holds in the scores"
+    missing = vars(Verdict(word="cannot tell", measured="0.5", says="cannot tell: no results for b; the rest holds"))
+    assert first_screen.aside(missing) == "no results for b; the rest holds"
 
 
 def test_claims_are_of_figures_and_a_figure_without_one_is_listed_with_the_beginning_of_its_own():
@@ -173,17 +176,6 @@ def test_what_was_required_and_what_was_found_are_said():
     assert page.reason(verdict) == "required: sharp. found: 0.5. BOS takes it"
     assert page.sentence(verdict) == "holds where T < 64"
     assert verdict["headline"] == "0.5"
-    assert judged({"sharp": True}, measured="1", condition="T < 64").condition == ""
-
-
-def test_a_condition_stands_with_holds_where_and_with_no_other_word():
-    with pytest.raises(ValueError, match="condition"):
-        Verdict(word="holds where", measured="0.5")
-    with pytest.raises(ValueError, match="condition"):
-        Verdict(word="holds", measured="0.5", condition="T < 64")
-    asked = judged({"sharp": True, "equal": False, "small": Check(passed=False, where="T < 64")}, measured="0.5")
-    assert page.sentence(vars(asked)) == "does not hold, condition not known"
-    assert asked.required == "equal; small"
 
 
 def test_foreign_page_is_kept(tmp_path):
