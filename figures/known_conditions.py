@@ -35,6 +35,7 @@ class Condition:
     has       whether the runs of a cell meet the condition
     settings  (prior, bos) that are compared; empty for all that the claim is about
     among     which cells are compared, else
+    scope     the same in words, for the evidence; empty for all cells
     rows      of the study; the shipped table by default
     """
 
@@ -43,6 +44,7 @@ class Condition:
     has: Callable[[Row], bool]
     settings: tuple[tuple[str, bool], ...] = ()
     among: Callable[[Row], bool] = lambda row: True
+    scope: str = ""
     rows: Sequence[Row] | None = field(default=None, repr=False)
 
     def where(self) -> Where | None:
@@ -54,9 +56,9 @@ class Condition:
         return Where(any_of=self.any_of, evidence=evidence)
 
     def _scope(self) -> str:
-        """The settings that were compared, where they are not all."""
+        """The settings and cells that were compared, where they are not all."""
         names = [f"{prior} prior {'with' if bos else 'without'} BOS" for prior, bos in self.settings]
-        return f" (study `conditions`, {' and '.join(names)})" if names else " (study `conditions`)"
+        return f" ({', '.join(filter(None, ('study `conditions`', ' and '.join(names), self.scope)))})"
 
     def counts(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Runs that meet the claim, and runs asked: with the condition, and without."""
@@ -126,16 +128,23 @@ WITH_BOS = (*HIERARCHICAL, ("independent", True))
 # That frozen heads copy sharply is no finding: this condition serves claims about W_A alone.
 FROZEN = "the copy heads are frozen"
 LAG_1_LEADS = Condition(
-    any_of=(FROZEN,), claim="beta_1 > beta_2 in weights", has=copies_are_frozen, settings=HIERARCHICAL, among=adds_votes
+    any_of=(FROZEN,),
+    claim="beta_1 > beta_2 in weights",
+    has=copies_are_frozen,
+    settings=HIERARCHICAL,
+    among=adds_votes,
+    scope="readouts that add votes",
 )
 # A softmax readout that trains adds evidence in the logits: under the hierarchical prior it also adds tokens that it
 # reads beside the votes, and the match head discounts the votes of tokens that are counted there or are frequent.
 ADDS_VOTES = "the readout adds votes"
-LAW_IN_SCORES = Condition(
-    any_of=(ADDS_VOTES,), claim="scores are the law", has=adds_votes, settings=HIERARCHICAL, among=readout_is_free
-)
 LAW_RECOVERS = Condition(
-    any_of=(ADDS_VOTES,), claim="law recovers the loss", has=adds_votes, settings=HIERARCHICAL, among=readout_is_free
+    any_of=(ADDS_VOTES,),
+    claim="law recovers the loss",
+    has=adds_votes,
+    settings=HIERARCHICAL,
+    among=readout_is_free,
+    scope="trained readouts",
 )
 ALIGNED_PAIRS = Condition(  # the discount weighs less where there are more matches
     any_of=(ADDS_VOTES, "T >= 128"),
@@ -143,22 +152,43 @@ ALIGNED_PAIRS = Condition(  # the discount weighs less where there are more matc
     has=lambda row: adds_votes(row) or row["length"] >= 128,
     settings=HIERARCHICAL,
     among=readout_is_free,
+    scope="trained readouts",
 )
 OPTIMAL_BETA = Condition(
-    any_of=(ADDS_VOTES,), claim="beta of the optimum", has=adds_votes, settings=HIERARCHICAL, among=readout_is_free
+    any_of=(ADDS_VOTES,),
+    claim="beta of the optimum",
+    has=adds_votes,
+    settings=HIERARCHICAL,
+    among=readout_is_free,
+    scope="trained readouts",
 )
 NO_DIRECT_PATH = (
     Condition(  # a readout that is fixed at the construction's reads nothing else: that would be no finding
-        any_of=(ADDS_VOTES,), claim="match head knows all", has=adds_votes, settings=HIERARCHICAL, among=all_is_free
+        any_of=(ADDS_VOTES,),
+        claim="match head knows all",
+        has=adds_votes,
+        settings=HIERARCHICAL,
+        among=all_is_free,
+        scope="nothing frozen",
     )
 )
 # A free readout passes a constant into every prediction, and so does half of the smoothing where there is no BOS.
 FIXED = "the readout is fixed"
 SMOOTHING_BY_ATTENTION = Condition(
-    any_of=(FIXED,), claim="attention does the smoothing", has=readout_is_frozen, settings=NO_BOS, among=adds_votes
+    any_of=(FIXED,),
+    claim="attention does the smoothing",
+    has=readout_is_frozen,
+    settings=NO_BOS,
+    among=adds_votes,
+    scope="readouts that add votes",
 )
 OPTIMAL_BETA_WITHOUT_BOS = Condition(
-    any_of=(FIXED,), claim="beta of the optimum", has=readout_is_frozen, settings=NO_BOS, among=adds_votes
+    any_of=(FIXED,),
+    claim="beta of the optimum",
+    has=readout_is_frozen,
+    settings=NO_BOS,
+    among=adds_votes,
+    scope="readouts that add votes",
 )
 LOWER_ORDERS_TELL = Condition(
     any_of=("the prior is hierarchical",),
@@ -166,6 +196,7 @@ LOWER_ORDERS_TELL = Condition(
     has=lambda row: bool(row["prior"] == "hierarchical"),
     settings=WITH_BOS,
     among=adds_votes,
+    scope="readouts that add votes",
 )
 
 
@@ -178,8 +209,8 @@ def by_family(
     family: str,
     passed: bool,
     *,
+    softmax: str | Told,
     otherwise: str | Told = "",
-    softmax: str | Told = LAW_IN_SCORES,
     found: str = "",
     part: str = "",
 ) -> Check:

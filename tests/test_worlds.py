@@ -134,7 +134,7 @@ def test_the_verdict_fails_bad_predictions(rows):
     found = law_of_the_optimum.verdict(results)
     assert "within 2%" in found.measured
     bad = [{**row, "over_predicted": 0.5, "error_1": 3.0, "error_kappa": 3.0} for row in results["worlds"]]
-    assert law_of_the_optimum.verdict({"worlds": bad}).word == "does not hold here"
+    assert law_of_the_optimum.verdict({"worlds": bad}).word == "does not hold"
     assert law_of_the_optimum.verdict({"worlds": []}).word == "cannot tell"
 
 

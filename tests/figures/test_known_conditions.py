@@ -26,6 +26,9 @@ def test_every_condition_separates_in_the_shipped_table(name):
     assert where.evidence.startswith(f"{one.claim}: {met} of {asked} runs with it, {other} of {others} without")
     for prior, bos in one.settings:
         assert f"{prior} prior {'with' if bos else 'without'} BOS" in where.evidence
+    everywhere = [row for row in study_rows() if not one.settings or (row["prior"], row["bos"]) in one.settings]
+    assert bool(one.scope) == (not all(map(one.among, everywhere)))  # cells that were left out are said
+    assert one.scope in where.evidence
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
