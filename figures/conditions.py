@@ -103,7 +103,7 @@ def columns_of(rows: Sequence[Row]) -> list[tuple[float, str, str]]:
 
 
 def lines_of(rows: Sequence[Row]) -> tuple[dict[str, float], dict[str, float]]:
-    """The height of each claim's line, downwards, and of each group's name; claims that were asked of no run are not there."""
+    """The height of each claim's line, downwards, and of each group's name (claims asked of a run)."""
     asked = {name for row in rows for name, (_, runs) in row["claims"].items() if runs}
     lines: dict[str, float] = {}
     heads: dict[str, float] = {}
