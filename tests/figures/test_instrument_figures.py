@@ -419,6 +419,27 @@ class TestCausal:
         assert {group.lines[0].get_markerfacecolor() for group in opened} == {"white"}
         assert row["loss_recovered"] == pytest.approx(1.0, abs=1e-4)
 
+    def test_every_seed_is_drawn_and_said(self, results: dict[str, Rows]) -> None:
+        rows = deepcopy(results)
+        first = rows["causal"][1]
+        other = deepcopy(first)
+        other["subject"]["seed"] = 1
+        other |= {"checkpoint": "another", "loss_recovered": first["loss_recovered"] - 0.01}
+        next(one for one in other["edits"] if one["edit"] == "beta_zero")["kl"] = 0.7
+        rows["causal"].append(other)
+        figure = drawn(causal, rows)
+        (panel,) = (
+            ax for ax in figure.axes if ax.get_title(loc="left").startswith("(b)") or "(b)" in ax.get_title(loc="left")
+        )
+        place = causal.known_edits(rows["causal"]).index("beta_zero")
+        drawn_at = [line.get_xdata()[0] for line in panel.lines if line.get_gid() == "edit"
+                    and line.get_ydata()[0] == place]  # fmt: skip
+        assert len(drawn_at) == 2
+        assert 0.7 in drawn_at
+        filled = [group for group in figure.axes[-1].containers if group.lines[0].get_gid() == "law"]
+        assert len({group.lines[0].get_xdata()[0] for group in filled}) == len(filled)  # seeds stand apart
+        assert "seed 1" in causal.verdict(causal.chosen(rows)).measured
+
     def test_verdict_can_fail(self, results: dict[str, Rows]) -> None:
         rows = causal.chosen(results)["causal"]
         assert causal.verdict({"causal": rows}).word == "holds"
