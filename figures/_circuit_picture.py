@@ -294,8 +294,8 @@ def draw_words(page: Axes, row: Row) -> None:
     page.text(0.05, 3.92, "layer 1:\ncopy heads", fontsize=7, va="center", fontweight="bold")
     for text, height, colour in (
         (r"own token $x_s$", OWN, "black"),
-        (r"head 1 copies $x_{s-1}$", LAG_ROWS[0], HEAD_COLOURS[0]),
-        (r"head 2 copies $x_{s-2}$", LAG_ROWS[1], HEAD_COLOURS[1]),
+        (r"head 0 copies $x_{s-1}$", LAG_ROWS[0], HEAD_COLOURS[0]),
+        (r"head 1 copies $x_{s-2}$", LAG_ROWS[1], HEAD_COLOURS[1]),
     ):
         page.text(0.05, height, text, color=colour, **small)
     page.text(0.05, 2.9, "layer 2: match head", fontsize=7, va="center", fontweight="bold")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from figures._curves import length_axis, listed, shape_words
 from figures.known_conditions import OPTIMAL_BETA, OPTIMAL_BETA_WITHOUT_BOS, by_family
-from figures.panels import absent, lettered
+from figures.panels import absent, lettered, whisker
 from figures.rows import Row, matching
 from figures.verdict import Check, Verdict, judged
 from interp.plotting import INTERVAL
@@ -176,6 +176,8 @@ def draw(results: dict[str, list[Row]]) -> Figure:
                 ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
     lettered(axes.flat)
     if handles:
+        bar = whisker("95% interval")
+        handles[str(bar.get_label())] = bar
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
     return figure
 

@@ -5,6 +5,7 @@ Draws the rows of `python -m analyses causal`.
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from figures._instruments import (
@@ -16,9 +17,9 @@ from figures._instruments import (
     lengths_text,
     listed,
     only,
+    seeds_shown,
     seeds_text,
     shape_text,
-    shown,
     spread,
 )
 from figures.known_conditions import LAW_RECOVERS, by_family
@@ -83,28 +84,31 @@ def draw(results: Results) -> Figure:
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
 
-    found = dict(shown(results["causal"]))
+    found = dict(seeds_shown(results["causal"]))
     figure = plt.figure(figsize=(6.3, 5.0))
     halves: Any = figure.subfigures(2, 1, height_ratios=[1.75, 1.0])
     above, below = halves
     panels = above.subplots(1, len(SETTINGS), squeeze=False)[0]
-    edits = known_edits(list(found.values()))
+    edits = known_edits([row for rows in found.values() for row in rows])
     first = next((place for place, setting in enumerate(SETTINGS) if setting in found), 0)
     for column, (setting, ax) in enumerate(zip(SETTINGS, panels, strict=True)):
-        row = found.get(setting)
-        if row is None:
+        rows = found.get(setting)
+        if rows is None:
             absent(ax, setting.title.replace(", ", ",\n"))
             continue
-        draw_edits(ax, row, edits, names=column == first)
-        task = f"{setting.prior}\n{bos_text(setting)}, T = {row['subject']['length']}"
+        draw_edits(ax, rows, edits, names=column == first)
+        task = f"{setting.prior}\n{bos_text(setting)}, T = {rows[0]['subject']['length']}"
         ax.set_title(f"({chr(ord('a') + column)}) {setting.family}\n{task}", fontsize=6.5)
     if found:
         above.supxlabel("KL from the model to the edited model (nats, logarithmic)", fontsize=7)
     handles = [
-        Line2D([], [], color=DARK, marker="o", markersize=3.5, linestyle="none", label="the edit (colour: family)"),
+        Line2D(
+            [], [], color=DARK, marker="o", markersize=3.5, linestyle="none",
+            label="the edit, each seed (colour: family)",
+        ),
         Line2D(
             [], [], color=CONTROL_EDGE, marker="o", markersize=4, markerfacecolor="white", linestyle="none",
-            label="its random control",
+            label="its random control, each seed",
         ),
         Line2D([], [], color=DARK, marker="<", markersize=3.5, linestyle="none", label=f"{LEAST:g} nats or less"),
     ]  # fmt: skip
@@ -119,20 +123,22 @@ def known_edits(rows: list[Row]) -> list[str]:
     return [edit for edit in EDITS if edit in there] + sorted(there - set(EDITS))
 
 
-def draw_edits(ax: Axes, row: Row, edits: list[str], *, names: bool) -> None:
-    """Two points on each edit's line: how far it moves the predictions, and how far its control does."""
-    made = {one["edit"]: one for one in row["edits"]}
-    colour = find_family(row["subject"]["family"]).colour
+def draw_edits(ax: Axes, rows: list[Row], edits: list[str], *, names: bool) -> None:
+    """On each edit's line, for each seed: how far it moves the predictions, and how far its control does."""
+    colour = find_family(rows[0]["subject"]["family"]).colour
     for place, edit in enumerate(edits):
-        one = made.get(edit)
-        if one is None:
+        made = [one for row in rows if (one := edit_of(row, edit)) is not None]
+        if not made:
             ax.text(1.3 * LEAST, place, "none to edit", va="center", fontsize=6, color="#7f7f7f")
             continue
-        ends = [max(value, LEAST) for value in (one["kl"], one["control_kl"]) if value is not None]
+        moved = [one["kl"] for one in made]
+        controls = [one["control_kl"] for one in made if one["control_kl"] is not None]
+        ends = [max(median(values), LEAST) for values in (moved, controls) if values]
         ax.plot(ends, [place] * len(ends), color="#d9d9d9", linewidth=2.0, zorder=1, gid="difference")
-        if one["control_kl"] is not None:
-            point(ax, one["control_kl"], place, CONTROL_EDGE, size=4.0, gid="control", markerfacecolor="white")
-        point(ax, one["kl"], place, colour, size=3.5, gid="edit", zorder=3)
+        for value in controls:
+            point(ax, value, place, CONTROL_EDGE, size=4.0, gid="control", markerfacecolor="white")
+        for value in moved:
+            point(ax, value, place, colour, size=3.5, gid="edit", zorder=3)
     for group in GROUPS:
         if any(edit in edits for edit in group):
             ax.axhline(min(edits.index(edit) for edit in group if edit in edits) - 0.5, color="#e6e6e6", linewidth=0.5)
@@ -165,17 +171,18 @@ def draw_recovered(ax: Axes, rows: list[Row]) -> None:
     for place, length in enumerate(lengths):
         marker = LENGTH_MARKERS[place % len(LENGTH_MARKERS)]
         for index, setting in enumerate(SETTINGS):
-            x = index + 0.3 * (place - (len(lengths) - 1) / 2)
-            for row in (row for row in all_of(rows, setting) if row["subject"]["length"] == length):
+            mine = [row for row in all_of(rows, setting) if row["subject"]["length"] == length]
+            for seed, row in enumerate(mine):
+                x = index + 0.42 * (place - (len(lengths) - 1) / 2) + 0.06 * (seed - (len(mine) - 1) / 2) - 0.09
                 colour = find_family(setting.family).colour
                 ax.errorbar(
                     x, row["loss_recovered"], yerr=row["loss_recovered_stderr"], fmt=marker, color=colour,
-                    markersize=4, elinewidth=0.8, gid="law",
+                    markersize=3, elinewidth=0.8, gid="law",
                 )  # fmt: skip
                 if row["pair_loss_recovered"] is not None:
                     ax.errorbar(
-                        x + 0.1, row["pair_loss_recovered"], yerr=row["pair_loss_recovered_stderr"], fmt=marker,
-                        color=colour, markersize=4, markerfacecolor="white", elinewidth=0.8, gid="pair law",
+                        x + 0.2, row["pair_loss_recovered"], yerr=row["pair_loss_recovered_stderr"], fmt=marker,
+                        color=colour, markersize=3, markerfacecolor="white", elinewidth=0.8, gid="pair law",
                     )  # fmt: skip
     for index, setting in enumerate(SETTINGS):
         if not all_of(rows, setting):
@@ -225,26 +232,29 @@ def caption(results: Results) -> str:
     rows = results["causal"]
     if not rows:
         return "Edits of the live model: no model was there to be edited."
-    edited = [row for _, row in shown(rows)]
+    edited = [row for _, mine in seeds_shown(rows) for row in mine]
     failed = [row for row in rows if not row["success"]]
     left = f" {len(failed)} models without a law to test, or with no loss to recover, are left out." if failed else ""
     numbers = "; ".join(
-        f"{setting.words} {row['loss_recovered']:.3f} ± {row['loss_recovered_stderr']:.3f}"
-        for setting, row in shown(rows)
-        if row["success"]
+        f"{setting.words} {spread([row['loss_recovered'] for row in told])}"
+        for setting, mine in seeds_shown(rows)
+        if (told := [row for row in mine if row["success"]])
     )
     return (
-        f"(a) to (e) Edits of the match head's attention at the last query, and ablations of copy heads, one model of "
-        f"each setting ({lengths_text(edited)}, {shape_text(rows)}, {seeds_text(rows)}; n = {rows[0]['n']} held-out "
-        f"sequences): KL(model || edited model), on one logarithmic scale; an arrow head is a point at {LEAST:g} nats "
-        f"or below. Filled: the edit; open and grey: its control, the same weights or score changes at shuffled keys, "
+        f"(a) to (e) Edits of the match head's attention at the last query, and ablations of copy heads, every seed "
+        f"of each setting ({lengths_text(edited)}, {shape_text(rows)}, {seeds_text(rows)}, of constructions one; "
+        f"n = {rows[0]['n']} held-out sequences): KL(model || edited model), on one logarithmic scale; "
+        f"an arrow head is a point at {LEAST:g} nats "
+        f"or below. Filled: the edit; open and grey: its control (the "
+        f"grey line joins the medians of the seeds), the same weights or score changes at shuffled keys, "
         f"for BOS the same mass taken from random keys, for a copy head a random move of the same size (even attention "
         f"has none). Which head copies which lag differs from model to model. Standard errors over sequences are at "
         f"most {largest_error(edited):.0%} of a value above 0.001 nats. (f) Loss recovered by the law, "
         f"1 - (L_law - L_model) / (L_even - L_model), cut to [0, 1], where even attention sets the scale "
         f"({lengths_text(rows)}, side by side); bars: one standard error; dashed: {LEAST_RECOVERED}, of which a model "
         f"falls short if it lies more than {ERRORS} standard errors below. Open markers: the same for the law that "
-        f"also compares tokens of unequal lags (corollary:inductive). Loss recovered: {numbers}.{left}"
+        f"also compares tokens of unequal lags (corollary:inductive). Loss recovered at "
+        f"{lengths_text(edited)}: {numbers}.{left}"
     )
 
 
@@ -272,7 +282,7 @@ def verdict(results: Results) -> Verdict:
             continue
         tested = [row for row in rows if edit_of(row, "law") is not None]
         short_of = [row for row in rows if row not in tested or (row["success"] and falls_short(row))]
-        missing = listed([f"T = {row['subject']['length']}" for row in short_of])
+        missing = listed(list(dict.fromkeys(f"T = {row['subject']['length']}" for row in short_of)))
         checks[
             f"{setting.words}: the law recovers {LEAST_RECOVERED} of the loss, within {ERRORS} standard errors"
             f"{f' (not {missing})' if missing else ''}"
@@ -286,7 +296,7 @@ def verdict(results: Results) -> Verdict:
             harm_is_in_the_keys(row) for row in tested
         )
         numbers = [
-            f"T = {row['subject']['length']} "
+            f"T = {row['subject']['length']}{seed_text(row)} "
             + (
                 f"{row['loss_recovered']:.3f} ± {row['loss_recovered_stderr']:.3f}"
                 if row["success"]
@@ -297,7 +307,7 @@ def verdict(results: Results) -> Verdict:
         measured.append(f"{setting.words}: loss recovered {', '.join(numbers)}")
         if short_of and (shares := [row["pair_loss_recovered"] for row in short_of]) and None not in shares:
             reasons.append(
-                f"{setting.words}: the law of all lag pairs recovers {listed([f'{share:.3f}' for share in shares])} "
+                f"{setting.words}: the law of all lag pairs recovers {spread(shares)} "
                 f"({missing}): these models also compare tokens of unequal lags"
                 if min(shares) >= LEAST_RECOVERED
                 else f"{setting.words}: the law of all lag pairs recovers no more than {min(shares):.3f} either"
@@ -332,6 +342,12 @@ def headline(rows: list[Row]) -> str:
 def number(rows: list[Row]) -> str:
     parts = [f"{family} {share}" for family, share in recovered_by_family(rows).items()]
     return f"loss recovered by the law: {', '.join(parts)}" if parts else ""
+
+
+def seed_text(row: Row) -> str:
+    """Its seed, where it is known."""
+    seed = row["subject"]["seed"]
+    return "" if seed is None else f" seed {seed}"
 
 
 def falls_short(row: Row) -> bool:

@@ -176,6 +176,12 @@ CLAIMS = {
         topic="prediction",
         ours=True,
     ),
+    "nearest_estimator": Claim(
+        title="The nearest estimator",
+        sentence="Which classical or soft estimator does each trained model predict like?",
+        topic="prediction",
+        ours=True,
+    ),
     "dynamics": Claim(
         title="How the circuit forms in training",
         sentence="In which order do the parts of the circuit form?",

@@ -1,19 +1,19 @@
-"""Which condition does each claim need? A row for each cell of the study.
+"""Which condition does each claim need? A matrix of claims and cells of the study, for each prior.
 
-Freedom grows downwards: frozen copies and readout, a free readout, a hard start, a random start, the theorem's own.
+Freedom grows to the right: frozen copies and readout, a free readout, a sharp start, a random start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from analyses.condition_answers import readout_answer
+from analyses.condition_answers import CLAIMS, readout_answer
 from figures._curves import listed
-from figures.panels import absent
+from figures.panels import absent, lettered
 from figures.rows import Row
 from figures.verdict import Verdict
-from interp.plotting import LAG_COLOURS, SOURCE_COLOURS
+from interp.plotting import MAIN_COLOUR
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,9 +41,44 @@ NAMES = {
     "standard": "standard family",
 }
 SETTINGS = (("hierarchical", True), ("independent", True), ("independent", False))
-LENGTH_COLOURS = {32: "#bdbdbd", 64: "#8c8c8c", 128: "#4d4d4d", 256: "#000000"}
-OTHER_LENGTH = "#ffb703"
-HEAD = 1.2  # rows that the name of a setting takes
+READOUTS = {"probability": "prob.", "logit": "logit"}
+READOUT_WORDS = {"probability": "readout adds votes", "logit": "readout is a softmax"}
+# Cells that are drawn, each with one part freed more than the one before, with what stands above them.
+DRAWN = {
+    "frozen": "copies and readout frozen",
+    "frozen_copies": "copies frozen",
+    "hard_start": "free, sharp start",
+    "random_start": "free, random start",
+    "standard": "standard family",
+}
+# Claims by what they are about, in the order of the lines: name in the study -> words of the line.
+GROUPS = {
+    "the weights look like the paper's": {
+        "copy heads are sharp": "copy heads are sharp",
+        "weights say what scores say": r"blocks of $W_A$ are the scores' $\beta$",
+        "W_A is the construction's": r"$W_A$ is the construction's",
+        "beta_1 > beta_2 in weights": r"$\beta_1 > \beta_2$ in the blocks of $W_A$",
+    },
+    "the model computes the law": {
+        "scores are the law": "scores follow the law",
+        "law recovers the loss": "law recovers the loss",
+        "aligned pairs carry the score": "only equal lags are compared",
+        "beta of the optimum": r"$\beta$ is the optimum's",
+        "KL of the optimum": "KL is the optimum's",
+        "beta_1 > beta_2 in scores": r"$\beta_1 > \beta_2$ in the scores",
+        "symbols are alike": "all symbols are treated alike",
+    },
+    "where the prediction comes from": {
+        "partial matches smooth": "partial matches smooth",
+        "attention does the smoothing": "the readout does not smooth",
+        "match head knows all": "match head alone knows",
+        "law of pairs recovers it": "law of all pairs recovers",
+    },
+}
+MET, NOT_MET = MAIN_COLOUR, "#e3e3e3"
+SIDE = 0.84  # of a square, in cells of the matrix
+GAP = 0.7  # cells between two readouts, and lines between two groups of claims
+HEAD = 1.0  # lines that the name of a group takes
 Results = dict[str, list[Row]]
 
 
@@ -53,180 +88,119 @@ def chosen(results: Results) -> Results:
     return {"conditions": kept}
 
 
-def layout(rows: Sequence[Row]) -> tuple[dict[tuple[str, bool, str, str], float], list[tuple[float, str]]]:
-    """The height of each cell's line, downwards, and of each setting's name."""
-    places: dict[tuple[str, bool, str, str], float] = {}
-    heads = []
+def columns_of(rows: Sequence[Row]) -> list[tuple[float, str, str]]:
+    """(place, cell, readout) of what was measured in one setting; readouts stand apart."""
+    known = {(row["cell"], row["readout"]) for row in rows}
+    found: list[tuple[float, str, str]] = []
+    place = 0.0
+    for readout in READOUT_WORDS:
+        mine = [cell for cell in DRAWN if (cell, readout) in known]
+        for cell in mine:
+            found.append((place, cell, readout))
+            place += 1.0
+        place += GAP if mine else 0.0
+    return found
+
+
+def lines_of(rows: Sequence[Row]) -> tuple[dict[str, float], dict[str, float]]:
+    """The height of each claim's line, downwards, and of each group's name (claims asked of a run)."""
+    asked = {name for row in rows for name, (_, runs) in row["claims"].items() if runs}
+    lines: dict[str, float] = {}
+    heads: dict[str, float] = {}
     height = 0.0
-    for prior, bos in SETTINGS:
-        mine = {(row["cell"], row["readout"]) for row in rows if (row["prior"], row["bos"]) == (prior, bos)}
+    for group, claims in GROUPS.items():
+        mine = [name for name in claims if name in asked]
         if not mine:
             continue
-        heads.append((height + HEAD / 2, f"{prior} prior, {'with' if bos else 'no'} BOS"))
+        heads[group] = height
         height += HEAD
-        for readout in ("probability", "logit"):
-            for cell in NAMES:
-                if (cell, readout) in mine:
-                    places[prior, bos, cell, readout] = height + 0.5
-                    height += 1.0
-    return places, heads
+        for name in mine:
+            lines[name] = height
+            height += 1.0
+        height += GAP / 2
+    return lines, heads
+
+
+def counted(rows: Sequence[Row], cell: str, readout: str, claim: str) -> tuple[int, int]:
+    """In how many runs of a cell a claim is met, over all lengths and seeds, and of how many."""
+    counts = [row["claims"][claim] for row in rows if (row["cell"], row["readout"]) == (cell, readout)]
+    return sum(met for met, _ in counts), sum(asked for _, asked in counts)
 
 
 def draw(results: Results) -> Figure:
-    """Eight columns of the same lines."""
+    """A matrix for each setting: claims down, cells across."""
     import matplotlib.pyplot as plt
 
-    rows = results["conditions"]
+    rows = [row for row in results["conditions"] if row["cell"] in DRAWN]
     if not rows:
         figure, ax = plt.subplots(figsize=(6.3, 2.0))
         absent(ax, "runs of the study conditions")
         return figure
-    places, heads = layout(rows)
-    bottom = max(places.values()) + 0.5
+    settings = {one: [row for row in rows if (row["prior"], row["bos"]) == one] for one in SETTINGS}
+    settings = {one: mine for one, mine in settings.items() if mine}
+    lines, heads = lines_of(rows)
+    bottom = max(lines.values()) + 0.6
+    places = {one: columns_of(mine) for one, mine in settings.items()}
     figure, axes = plt.subplots(
-        1, len(COLUMNS), figsize=(6.3, 0.9 + 0.16 * bottom), sharey=True, gridspec_kw={"wspace": 0.05}
-    )
-    for ax, (title, ticks, scale, paint) in zip(axes, COLUMNS, strict=True):
-        paint(ax, rows, places)
-        ax.set_title(title, fontsize=6.5, loc="center")
-        if scale == "log":
-            ax.set_xscale("log")
-        ax.set_xlim(*scale) if isinstance(scale, tuple) else None
-        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        ax.minorticks_off()
-        ax.tick_params(axis="y", length=0)
-        ax.tick_params(axis="x", top=True, labeltop=True, pad=1)
-        for place, _ in heads:
-            ax.axhspan(place - HEAD / 2, place + HEAD / 2, color="#eeeeee", linewidth=0, zorder=3)
-        for place in places.values():
-            ax.axhline(place, color="#e6e6e6", linewidth=0.4, zorder=0)
-        ax.spines[["left", "bottom"]].set_visible(False)
-    axes[0].set_ylim(bottom, 0)
-    names = {place: f"{NAMES[cell]}, {READOUTS[readout]}" for (_, _, cell, readout), place in places.items()}
-    axes[0].set_yticks([*names, *(place for place, _ in heads)], [*names.values(), *(name for _, name in heads)])
-    for label in axes[0].get_yticklabels()[len(names) :]:
+        1, len(settings), figsize=(6.3, 1.9 + 0.135 * bottom), sharey=True, squeeze=False,
+        gridspec_kw={"width_ratios": [found[-1][0] + 1.2 for found in places.values()]},
+    )  # fmt: skip
+    for ax, (setting, mine) in zip(axes[0], settings.items(), strict=True):
+        draw_matrix(ax, mine, places[setting], lines)
+        ax.set_title(f"{setting[0]} prior,\n{'with' if setting[1] else 'no'} BOS", loc="left", pad=2)
+    first = axes[0][0]
+    first.set_ylim(bottom, -0.6)
+    words = {name: text for claims in GROUPS.values() for name, text in claims.items()}
+    first.set_yticks([*lines.values(), *heads.values()], [*(words[name] for name in lines), *heads])
+    for label in first.get_yticklabels()[len(lines) :]:
         label.set_fontweight("bold")
-    figure.legend(handles=legend(rows), loc="outside lower center", ncols=5, fontsize=6)
+    lettered(axes[0])
+    figure.legend(handles=legend(), loc="outside lower center", ncols=4, handlelength=1.0, handleheight=1.0)
     return figure
 
 
-READOUTS = {"probability": "prob.", "logit": "logit"}
+def draw_matrix(
+    ax: Axes, rows: Sequence[Row], places: Sequence[tuple[float, str, str]], lines: Mapping[str, float]
+) -> None:
+    """A square for each claim and cell, filled from below by the share of runs that meet the claim."""
+    from matplotlib.patches import Rectangle
+
+    for place, cell, readout in places:
+        for claim, line in lines.items():
+            met, asked = counted(rows, cell, readout, claim)
+            if not asked:
+                continue
+            corner = (place - SIDE / 2, line - SIDE / 2)
+            ax.add_patch(Rectangle(corner, SIDE, SIDE, facecolor=NOT_MET, linewidth=0))
+            high = SIDE * met / asked
+            ax.add_patch(
+                Rectangle(
+                    (corner[0], line + SIDE / 2 - high), SIDE, high, facecolor=MET, linewidth=0,
+                    gid=f"{claim}|{cell}|{readout}",
+                )
+            )  # fmt: skip
+    ax.set_xlim(-0.7, places[-1][0] + 0.7)
+    ax.xaxis.tick_top()
+    ax.set_xticks([place for place, _, _ in places], [DRAWN[cell] for _, cell, _ in places], rotation=90)
+    ax.tick_params(length=0, pad=2)
+    ax.spines[:].set_visible(False)
+    for readout, words in READOUT_WORDS.items():
+        mine = [place for place, _, other in places if other == readout]
+        if mine:
+            ax.annotate(
+                words.replace(" ", "\n", 1), (sum(mine) / len(mine), 0.0), xycoords=("data", "axes fraction"),
+                xytext=(0, -2), textcoords="offset points", ha="center", va="top",
+            )  # fmt: skip
 
 
-SPREAD = 0.6  # of a line's height, over which its lengths are set apart
-
-
-def shifts(rows: Sequence[Row]) -> dict[int, float]:
-    """How far each length stands from the middle of its line; the shortest on top."""
-    lengths = sorted({row["length"] for row in rows})
-    step = SPREAD / len(lengths)
-    return {length: step * (place - (len(lengths) - 1) / 2) for place, length in enumerate(lengths)}
-
-
-def each(rows: Sequence[Row], places: dict[Any, float], name: str) -> list[tuple[float, float, int]]:
-    """(value, height, length) of every run that has the number."""
-    shift = shifts(rows)
-    found = []
-    for row in rows:
-        place = places[row["prior"], row["bos"], row["cell"], row["readout"]] + shift[row["length"]]
-        found += [(run[name], place, row["length"]) for run in row["runs"] if run[name] is not None]
-    return found
-
-
-def dots(
-    *names: str, markers: str = "o", colours: Sequence[str] | None = None, change: Callable[[float], float] = float
-) -> Callable[[Axes, Sequence[Row], dict[Any, float]], None]:
-    """A marker for each run; several numbers have several markers, and colours of their own or of the length."""
-
-    def paint(ax: Axes, rows: Sequence[Row], places: dict[Any, float]) -> None:
-        for number, name in enumerate(names):
-            groups: dict[str, list[tuple[float, float]]] = {}
-            for value, place, length in each(rows, places, name):
-                colour = colours[number] if colours else LENGTH_COLOURS.get(length, OTHER_LENGTH)
-                groups.setdefault(colour, []).append((change(value), place))
-            for colour, points in groups.items():
-                values, heights = zip(*points, strict=True)
-                filled = markers[number] in "o^v"
-                ax.plot(
-                    values, heights, marker=markers[number].lower(), markersize=2.0, markeredgewidth=0.5,
-                    color=colour, markerfacecolor=colour if filled else "none", linestyle="None", zorder=2,
-                )  # fmt: skip
-
-    return paint
-
-
-def paint_blocks(ax: Axes, rows: Sequence[Row], places: dict[Any, float]) -> None:
-    """The aligned blocks of W_A, over ticks at the optimum's beta for each length."""
-    shift = shifts(rows)
-    half = SPREAD / len(shift) / 2
-    for lag in (0, 1):
-        drawn = [
-            (
-                row["best_beta"][lag],
-                places[row["prior"], row["bos"], row["cell"], row["readout"]] + shift[row["length"]],
-            )
-            for row in rows
-            if row["best_beta"][lag] is not None
-        ]
-        if drawn:
-            best, heights = zip(*drawn, strict=True)
-            lows, highs = [height - half for height in heights], [height + half for height in heights]
-            ax.vlines(best, lows, highs, color=LAG_COLOURS[lag + 1], linewidth=0.5, zorder=1)
-    dots("block_1", "block_2", markers="^v", colours=(LAG_COLOURS[1], LAG_COLOURS[2]))(ax, rows, places)
-
-
-def paint_sources(ax: Axes, rows: Sequence[Row], places: dict[Any, float]) -> None:
-    """Parts in the smoothing, where all sources can be switched off: the mean of the seeds, a bar for each length."""
-    sources = {"partial": "partial", "bos_share": "bos", "readout_share": "readout"}
-    shift = shifts(rows)
-    known = [row for row in rows if row["readout_share"]["median"] is not None]
-    heights = [places[row["prior"], row["bos"], row["cell"], row["readout"]] + shift[row["length"]] for row in known]
-    left = [0.0] * len(known)
-    for name, source in sources.items():
-        widths = [mean_of(row["runs"], name) for row in known]
-        ax.barh(heights, widths, left=left, height=0.9 * SPREAD / len(shift), color=SOURCE_COLOURS[source], linewidth=0)
-        left = [one + width for one, width in zip(left, widths, strict=True)]
-
-
-def mean_of(runs: Sequence[Row], name: str) -> float:
-    """Of the runs that have the number; 0 where the source is not there."""
-    values = [run[name] for run in runs if run[name] is not None]
-    return sum(values) / len(values) if values else 0.0
-
-
-# Title, ticks, limits ("log" for a logarithmic scale), and what is drawn.
-COLUMNS: tuple[tuple[str, tuple[float, ...], Any, Callable[..., None]], ...] = (
-    ("KL over\noptimum", (-20, 0, 20), (-32, 38), dots("excess_share", change=lambda share: min(100 * share, 36))),
-    ("$R^2$ of\nthe law", (0.5, 1), (0.15, 1.06), dots("r2")),
-    ("blocks\nof $W_A$", (2, 5, 8), (0.5, 9.5), paint_blocks),
-    ("off\nspan{I, J}", (0.001, 1), "log", dots("residual", change=lambda value: max(value, 1e-4))),
-    ("copies,\nlast query", (0, 0.5, 1), (-0.08, 1.08), dots("copy_1", "copy_2", markers="^v",
-                                                           colours=(LAG_COLOURS[1], LAG_COLOURS[2]))),
-    ("loss\nrecovered", (0.5, 1), (0.4, 1.08), dots("law", "pair_law", markers="oS", colours=("#003566", "#c1121f"))),
-    ("smooth-\ning by", (0, 0.5, 1), (-0.02, 1.04), paint_sources),
-    ("relabeled\n(nats)", (1e-6, 1e-2), "log", dots("dependence", change=lambda value: max(value, 1e-7))),
-)  # fmt: skip
-
-
-def legend(rows: Sequence[Row]) -> list[Any]:
-    """Lengths, lags, laws and sources."""
-    from matplotlib.lines import Line2D
+def legend() -> list[Any]:
+    """What a square says."""
     from matplotlib.patches import Patch
 
-    def mark(label: str, marker: str, colour: str, *, filled: bool = True) -> Any:
-        face = colour if filled else "none"
-        return Line2D(
-            [], [], marker=marker, color=colour, markerfacecolor=face, linestyle="None", markersize=3, label=label
-        )
-
-    found = [
-        mark(f"T = {one}", "o", LENGTH_COLOURS.get(one, OTHER_LENGTH))
-        for one in sorted({row["length"] for row in rows})
+    return [
+        Patch(facecolor=MET, label="every run meets the claim (in part filled: that share of the runs)"),
+        Patch(facecolor=NOT_MET, label="no run meets it"),
     ]
-    found += [mark("lag 1", "^", LAG_COLOURS[1]), mark("lag 2", "v", LAG_COLOURS[2])]
-    found += [mark("the law", "o", "#003566"), mark("law of all pairs", "s", "#c1121f", filled=False)]
-    names = {"partial": "partial matches", "bos": "BOS", "readout": "readout"}
-    return found + [Patch(color=SOURCE_COLOURS[source], label=name) for source, name in names.items()]
 
 
 def caption(results: Results) -> str:
@@ -236,19 +210,25 @@ def caption(results: Results) -> str:
         return "Which condition each claim needs: no run of the study was there to be measured."
     lengths = sorted({row["length"] for row in rows})
     runs = sum(row["seeds"] for row in rows)
-    beyond = sum(run["excess_share"] > 0.36 for row in rows for run in row["runs"])
-    return (
-        f"{runs} runs in {len(rows)} cells of the study `conditions` (k = 2, |V| = 5; T = {listed(lengths)}), a marker "
-        f"for each seed. prob.: the readout adds votes; logit: softmax. From left: KL above the optimum of the law, in "
-        f"percent ({beyond} runs beyond 36% are drawn there); share of the variance of the scores that the law "
-        f"explains; identity coefficients of the aligned blocks of W_A, ticks at the optimum's beta; largest entry of "
-        f"W_A outside span{{I, J}} once the gauge is fixed (nats; below 1e-4 drawn there); copy mass at the last "
-        f"query; loss recovered when the law, or the law of all lag pairs, takes the attention's place; parts in the "
-        f"smoothing (Shapley values, mean of the seeds; a logit readout cannot be taken apart); KL to the relabeled "
-        f"model. In each line the lengths stand one below the other, the shortest on top. No direct path: W_O does not "
-        f"read the query's own stream; votes alone: nor the copied tokens of the keys. Standard models and long runs "
-        f"with the probability readout are the zoo's."
+    drawn = [row for row in rows if row["cell"] in DRAWN]
+    beside = sorted({row["cell"] for row in rows} - set(DRAWN))
+    others = f" The other cells ({', '.join(beside)}) are in the numbers below." if beside else ""
+    asked = {claim.name: claim.required for claim in CLAIMS}
+    required = "; ".join(
+        f"{plain(words)}: {asked[name]}" for claims in GROUPS.values() for name, words in claims.items()
     )
+    return (
+        f"{sum(row['seeds'] for row in drawn)} of {runs} runs of the study `conditions` (k = 2, |V| = 5; T = "
+        f"{listed(lengths)}, up to three seeds each). A column is a cell of the study: what is frozen, and where "
+        f"training starts. A line is a claim. Each square is filled from below by the share of the cell's runs that "
+        f"meet the claim; where there is no square, the claim is not about that prior, or its number cannot be "
+        f"measured there. What is asked of a run: {required}.{others}"
+    )
+
+
+def plain(words: str) -> str:
+    """Words of a line without the marks of mathematical type."""
+    return words.replace("$", "").replace("\\", "")
 
 
 def verdict(results: Results) -> Verdict:

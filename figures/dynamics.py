@@ -28,6 +28,9 @@ CLAIM = (
 
 MOST_RUNS = 4
 LOSS_COLOUR = "#7b3294"  # of nothing else in the picture
+LAG_MARKERS = "sPXd"
+KIND_MARKERS = {"full": "^", "partial": "v", "none": "x", "bos": "D", "early": "*"}
+MARKER_SIZE = 2.4
 LINES = ("KL to the truth\n(nats)", "copy mass\non its lag", r"$\beta$, $\kappa$ (nats)", "attention mass")
 
 
@@ -76,13 +79,26 @@ def draw(results: Results) -> Figure:
         ax.set_ylabel(name)
     order = max(row["subject"]["order"] for row in found)
     lags = [
-        Line2D([], [], color=LAG_COLOURS[lag % len(LAG_COLOURS)], label=rf"lag {lag + 1} (copy, $\beta_{lag + 1}$)")
+        Line2D(
+            [],
+            [],
+            color=LAG_COLOURS[lag % len(LAG_COLOURS)],
+            marker=lag_marker(lag),
+            markersize=MARKER_SIZE,
+            label=rf"lag {lag + 1} (copy, $\beta_{lag + 1}$)",
+        )
         for lag in range(order)
     ]
-    kinds = [Line2D([], [], color=colour, label=OVERLAP_NAMES[kind]) for kind, colour in OVERLAP_COLOURS.items()]
-    lags.append(Line2D([], [], color=OVERLAP_COLOURS["bos"], linestyle="-", label=r"$\kappa$; mass on BOS"))
-    kinds = [handle for handle in kinds if handle.get_label() != OVERLAP_NAMES["bos"]]
-    loss = Line2D([], [], color=LOSS_COLOUR, label="KL (± one standard error)")
+    kinds = [
+        Line2D(
+            [], [], color=colour, marker=KIND_MARKERS[kind], markersize=MARKER_SIZE,
+            label=r"$\kappa$; mass on BOS" if kind == "bos" else OVERLAP_NAMES[kind],
+        )
+        for kind, colour in sorted(OVERLAP_COLOURS.items(), key=lambda item: item[0] != "bos")
+    ]  # fmt: skip
+    loss = Line2D(
+        [], [], color=LOSS_COLOUR, marker="o", markersize=MARKER_SIZE, label="KL (± one standard error)"
+    )  # fmt: skip
     mark = Line2D([], [], color="#555555", linestyle=":", label="formed")
     figure.legend(
         handles=[loss, *lags, *kinds, mark], loc="outside upper center", ncols=4, handlelength=1.5, columnspacing=1.2
@@ -108,26 +124,41 @@ def draw_run(row: Row, column: Any) -> None:
     for lag in range(order):
         colour = LAG_COLOURS[lag % len(LAG_COLOURS)]
         name = f"copy lag {lag + 1}"
-        draw_curve(copy, steps, [one["copy"][lag] for one in rows], colour, formed.get(name), label=name)
+        copied = [one["copy"][lag] for one in rows]
+        draw_curve(copy, steps, copied, colour, formed.get(name), label=name, marker=lag_marker(lag))
         name = f"beta_{lag + 1}"
-        draw_curve(law, steps, [one["beta"][lag] for one in rows], colour, formed.get(name), label=name)
+        beta = [one["beta"][lag] for one in rows]
+        draw_curve(law, steps, beta, colour, formed.get(name), label=name, marker=lag_marker(lag))
     if row["subject"]["bos"]:
         kappa = [one["kappa"] for one in rows]
-        draw_curve(law, steps, kappa, OVERLAP_COLOURS["bos"], formed.get("kappa"), label="kappa")
+        colour, marker = OVERLAP_COLOURS["bos"], KIND_MARKERS["bos"]
+        draw_curve(law, steps, kappa, colour, formed.get("kappa"), label="kappa", marker=marker)
     law.axhline(0.0, color="#555555", linewidth=0.5)
     for kind, values in masses(rows, bos=row["subject"]["bos"]).items():
-        draw_curve(mass, steps, values, OVERLAP_COLOURS[kind], None, label=kind)
+        draw_curve(mass, steps, values, OVERLAP_COLOURS[kind], None, label=kind, marker=KIND_MARKERS[kind])
     copy.set_ylim(-0.03, 1.03)
     mass.set_ylim(-0.03, 1.03)
     step_axis(mass, steps)
 
 
+def lag_marker(lag: int) -> str:
+    """The marker of lag 1, 2, ..., given from 0."""
+    return LAG_MARKERS[lag % len(LAG_MARKERS)]
+
+
 def draw_curve(
-    ax: Axes, steps: Sequence[int], values: Sequence[float | None], colour: str, formed: int | None, *, label: str
+    ax: Axes,
+    steps: Sequence[int],
+    values: Sequence[float | None],
+    colour: str,
+    formed: int | None,
+    *,
+    label: str,
+    marker: str = "o",
 ) -> None:
-    """A curve with a dot for each snapshot; gaps where nothing is known."""
+    """A curve with a marker for each snapshot; gaps where nothing is known."""
     known = [float("nan") if value is None else value for value in values]
-    ax.plot(steps, known, "-o", color=colour, markersize=1.8, linewidth=0.9, label=label)
+    ax.plot(steps, known, color=colour, marker=marker, markersize=MARKER_SIZE, linewidth=0.8, label=label)
     if formed is not None and formed < steps[-1]:  # the last snapshot cannot tell that anything stays
         ax.axvline(formed, color=colour, linestyle=":", linewidth=0.9)
 

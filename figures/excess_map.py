@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from figures.panels import absent, lettered
+from figures.panels import absent, lettered, whisker
 from figures.rows import Row
 from figures.verdict import Verdict
 
@@ -24,7 +24,13 @@ CLAIM = (
 
 ORDERS = {1: "#5b99c2", 2: "#003566", 3: "#c1121f"}
 ETAS: dict[float, tuple[str, Any]] = {1.0: ("o", ":"), 7.0: ("s", "-"), 50.0: ("^", "--")}
-VISITS = {"0": "#c1121f", "1": "#ffb703", "2-3": "#5b99c2", "4-7": "#52796f", "8+": "#003566"}
+VISITS = {
+    "0": "#c1121f",
+    "1": "#fde0a0",
+    "2-3": "#a9cbe3",
+    "4-7": "#5b99c2",
+    "8+": "#003566",
+}  # new, then paler to dark
 NEAR = 0.05  # of Bayes' KL
 
 
@@ -38,7 +44,7 @@ def draw(results: dict[str, list[Row]]) -> Figure:
     import matplotlib.pyplot as plt
 
     rows = results["excess_map"]
-    figure, axes = plt.subplots(1, 3, figsize=(6.3, 2.7))
+    figure, axes = plt.subplots(1, 3, figsize=(6.3, 3.0))
     if not rows:
         for ax in axes:
             absent(ax, "the worlds")
@@ -51,7 +57,7 @@ def draw(results: dict[str, list[Row]]) -> Figure:
     largest = max(row["share"] + row["share_stderr"] for row in rows)
     for ax in axes[:2]:
         ax.set_ylim(0, 1.03 * largest)
-    order_and_eta_legend(axes[0])
+    order_and_eta_legend(figure)
     draw_visits(axes[2], rows)
     lettered(axes)
     return figure
@@ -78,11 +84,11 @@ def draw_shares(ax: Axes, rows: list[Row]) -> None:
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
 
 
-def order_and_eta_legend(ax: Axes) -> None:
+def order_and_eta_legend(figure: Figure) -> None:
     """Colours are orders, marks are etas."""
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], color=colour, label=f"k = {order}") for order, colour in ORDERS.items()]
+    handles = [Line2D([], [], color=colour, label=f"(a, b) k = {order}") for order, colour in ORDERS.items()]
     handles += [
         Line2D(
             [],
@@ -96,7 +102,11 @@ def order_and_eta_legend(ax: Axes) -> None:
         )
         for eta, (marker, line) in ETAS.items()
     ]
-    ax.legend(handles=handles, fontsize=6, loc="upper left")
+    handles += [
+        Line2D([], [], color="#7f7f7f", linewidth=0.6, linestyle=":", label=f"{NEAR:.0%} of Bayes' KL"),
+        whisker("± one standard error"),
+    ]
+    figure.legend(handles=handles, loc="outside lower left", ncols=4, columnspacing=1.2)
 
 
 def draw_visits(ax: Axes, rows: list[Row]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from figures._language import NOTHING, Results, listed, pick, pm
-from figures.panels import absent, lettered
+from figures.panels import absent, lettered, whisker
 from figures.rows import Row
 from figures.verdict import Check, Verdict, judged
 from interp.plotting import CONTROL_COLOUR, MAIN_COLOUR, grouped_bars
@@ -62,7 +62,8 @@ def draw(results: Results) -> Figure:
         handles, labels = ax.get_legend_handles_labels()
         known |= {f"{place}{label}": handle for label, handle in zip(labels, handles, strict=True)}
     if known:
-        figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=4)
+        known["bar: 95% interval"] = whisker("95% interval")
+        figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=5, columnspacing=1.2)
     lettered([ax for ax in axes if ax.axison])
     return figure
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from figures._instruments import spread
 from figures._language import HEAD_COLOURS, NOTHING, Results, listed, pick, pm
-from figures.panels import absent, lettered
+from figures.panels import absent, lettered, whisker
 from figures.rows import Row
 from figures.verdict import Check, Verdict, judged
 from interp.plotting import CONTROL_COLOUR, INTERVAL, LAG_COLOURS, MAIN_COLOUR, head_heatmap
@@ -22,6 +22,7 @@ CLAIM = (
     "they its classical induction heads, and what are their betas on in-context Markov chains?"
 )
 CONTROL_LIMIT = 0.01  # of r2_match with another sequence's masks
+MATCH_FRAME = "#ffb703"
 APART = 3.0  # standard errors between two halves
 
 
@@ -39,7 +40,7 @@ def draw(results: Results) -> Figure:
 
     rows = results["language_model"]
     heads, laws = pick(rows, kind="head"), pick(rows, kind="law")
-    figure, axes = plt.subplots(1, 3, figsize=(6.3, 3.4), width_ratios=(1.0, 1.2, 1.2))
+    figure, axes = plt.subplots(1, 3, figsize=(6.3, 3.6), width_ratios=(1.0, 1.2, 1.2))
     if heads:
         draw_map(axes[0], heads, laws)
         draw_scores(axes[1], heads, laws)
@@ -51,7 +52,28 @@ def draw(results: Results) -> Figure:
     else:
         absent(axes[2], "fits")
     lettered([ax for ax in axes if ax.axison])
+    if heads:
+        points, _ = axes[1].get_legend_handles_labels()
+        figure.legend(handles=[*legend(heads), *points], loc="outside lower center", ncols=3)
     return figure
+
+
+def legend(heads: list[Row]) -> list[Any]:
+    """The frames of the map, and the intervals."""
+    from matplotlib.patches import Patch
+
+    lags = sorted({row["copy_lag"] for row in heads if row["role"] == "copy"})
+    return [
+        Patch(facecolor="none", edgecolor=MATCH_FRAME, linewidth=1.5, label="(a) a head that matches"),
+        *(
+            Patch(
+                facecolor="none", edgecolor=LAG_COLOURS[(lag - 1) % len(LAG_COLOURS)], linewidth=1.5,
+                label=f"(a) {lag}: a head that copies lag {lag}",
+            )
+            for lag in lags
+        ),
+        whisker("(c) 95% interval"),
+    ]  # fmt: skip
 
 
 def draw_map(ax: Axes, heads: list[Row], laws: list[Row]) -> None:
@@ -67,10 +89,12 @@ def draw_map(ax: Axes, heads: list[Row], laws: list[Row]) -> None:
         for row in heads
         if row["role"] == "copy"
     }
-    marks |= {(row["layer"], row["head"]): ("", "#ffb703") for row in heads if f"{row['layer']}.{row['head']}" in best}
+    marks |= {
+        (row["layer"], row["head"]): ("", MATCH_FRAME) for row in heads if f"{row['layer']}.{row['head']}" in best
+    }
     head_heatmap(ax, values, marks=marks, highest=max(0.1, float(np.nanmax(values))))
     ax.set_aspect("auto")
-    ax.set_title("r2_match", loc="left")
+    ax.set_title(r"$R^2$ of matches", loc="left")
 
 
 def draw_scores(ax: Axes, heads: list[Row], laws: list[Row]) -> None:
@@ -81,14 +105,16 @@ def draw_scores(ax: Axes, heads: list[Row], laws: list[Row]) -> None:
         [row["control_r2_match"] or 0.0 for row in heads],
         s=8,
         color=CONTROL_COLOUR,
-        label="other masks",
+        label="(b) masks of another sequence",
+        marker="x",
+        linewidth=0.7,
     )
     ax.scatter(
         [row["repeat_induction"] for row in heads],
         [row["r2_match"] or 0.0 for row in heads],
         s=8,
         color=MAIN_COLOUR,
-        label="own masks",
+        label="(b) masks of its own sequence",
     )
     for row in heads:
         name = f"{row['layer']}.{row['head']}"
@@ -101,9 +127,8 @@ def draw_scores(ax: Axes, heads: list[Row], laws: list[Row]) -> None:
                 ha="right",
             )
     ax.set_xlabel("classical induction score")
-    ax.set_ylabel("r2_match on chains")
+    ax.set_ylabel(r"$R^2$ of matches on chains")
     ax.set_title("two scores", loc="left")
-    ax.legend(loc="upper left")
 
 
 def draw_betas(ax: Axes, laws: list[Row]) -> None:

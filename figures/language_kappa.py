@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from figures._language import HEAD_COLOURS, NOTHING, Results, keep, pick, pm
-from figures.panels import absent, lettered
+from figures.panels import absent, lettered, whisker
 from figures.rows import Row
 from figures.verdict import Verdict
 from interp.plotting import INTERVAL
@@ -47,7 +47,8 @@ def draw(results: Results) -> Figure:
         ax.set_title(title, loc="left")
     if rows:
         handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=5)
+        bar = whisker("95% interval")
+        figure.legend([*handles, bar], [*labels, str(bar.get_label())], loc="outside lower center", ncols=6)
     lettered([ax for ax in axes if ax.axison])
     return figure
 

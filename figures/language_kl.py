@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from figures._language import NOTHING, Results, keep, pick, pm
-from figures.panels import BAYES_COLOUR, absent, lettered
+from figures.panels import BAYES_COLOUR, absent, lettered, whisker
 from figures.rows import Row
 from figures.verdict import Verdict
 from interp.plotting import INTERVAL, LAG_COLOURS
@@ -20,11 +20,11 @@ CLAIM = (
     "Question: on Markov chains written in words, how near do a language model's predictions come to the truth as the "
     "context grows, and which estimator are they nearest to?"
 )
-LOOKS: dict[str, tuple[str, str, str]] = {
+LOOKS: dict[str, tuple[str, str, Any]] = {
     "model": ("the language model", "#003566", "-"),
-    "model, letters": ("the model, in letters", "#5b99c2", "-"),
+    "model, letters": ("the model, in letters", "#5b99c2", (0, (4, 1, 1, 1, 1, 1))),
     "alphabets averaged": ("logits averaged over alphabets", "#003566", "--"),
-    "uniform": ("uniform", "#bdbdbd", "-"),
+    "uniform": ("uniform", "#8c8c8c", (0, (6, 2))),
     "add-alpha, order 0": ("add-alpha, order 0", "#b08968", ":"),
     "add-alpha, order 1": ("order 1", "#b08968", "--"),
     "add-alpha, order 2": ("order 2", "#b08968", "-"),
@@ -73,7 +73,10 @@ def draw_curves(ax: Axes, rows: list[Row]) -> None:
         if row["predictor"] in ("model", "bayes"):
             low = [value - INTERVAL * error for value, error in zip(values, errors, strict=True)]
             high = [value + INTERVAL * error for value, error in zip(values, errors, strict=True)]
-            ax.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
+            ax.fill_between(
+                places, low, high, color=colour, alpha=0.15, linewidth=0,
+                label="95% interval" if row["predictor"] == "model" else None,
+            )  # fmt: skip
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set_ylim(0.0, None)
@@ -104,7 +107,8 @@ def draw_nearest(ax: Axes, rows: list[Row]) -> None:
     ax.set_xlabel("tokens before the prediction")
     ax.set_ylabel("nats")
     ax.set_title("nearest soft matching", loc="left")
-    ax.legend(loc="upper left")
+    handles, _ = ax.get_legend_handles_labels()
+    ax.legend(handles=[*handles, whisker("the two halves")], loc="upper left")
 
 
 def caption(results: Results) -> str:

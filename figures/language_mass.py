@@ -39,7 +39,7 @@ def draw(results: Results) -> Figure:
             {"observed": np.array(row["observed"]), "law": np.array(row["predicted"])},
             colours={"observed": MAIN_COLOUR, "law": CONTROL_COLOUR},
         )
-        ax.set_title(row["name"], loc="left")
+        ax.set_title(f"head {row['name']}", loc="left")
         ax.set_xlabel("overlap")
     if not rows:
         absent(axes[0][0], "fits")

@@ -33,6 +33,7 @@ KINDS = {  # column -> name, colour and line
 NEAR, FAR, SHARE = 0.02, 0.05, 0.9
 CLOSE = 0.25
 LEAST = 1e-4  # share of KL: below it a logarithmic axis shows noise
+END = 60.0  # where the axis of costs ends
 FIELDS = (
     "prior", "order", "vocab", "length", "bos", "kl", *KINDS, *(f"error_{name}" for name in COLOURS),
     *(f"{what}_{name}" for what in ("searched", "predicted") for name in COLOURS),
@@ -65,9 +66,12 @@ def draw(results: dict[str, list[Row]]) -> Figure:
         ax.set_xlabel("searched (nats)")
         ax.set_ylabel("predicted (nats)")
         ax.set_title(title, loc="left")
-    axes[0].legend(fontsize=6, loc="upper left")
     draw_costs(axes[2], rows)
     lettered(axes)
+    parameters, _ = axes[0].get_legend_handles_labels()
+    costs, _ = axes[2].get_legend_handles_labels()
+    axes[0].legend(handles=parameters, loc="upper left")
+    figure.legend(handles=costs, loc="outside lower right", ncols=4, columnspacing=1.2)
     return figure
 
 
@@ -90,23 +94,29 @@ def points(ax: Axes, rows: list[Row], name: str, label: str) -> None:
 
 def draw_costs(ax: Axes, rows: list[Row]) -> None:
     """The share of worlds in which the KL lies at most so far above the searched optimum's."""
-    heights = [(place + 1) / len(rows) for place in range(len(rows))]
     for column, (name, colour, line) in KINDS.items():
         costs = sorted(max(row[column], LEAST) for row in rows)
-        ax.step(costs, heights, where="post", color=colour, linestyle=line, label=name)
+        # A point for each cost and no steps between them: dashes along small steps break up.
+        shares = [(place + 1) / len(rows) for place in range(len(rows))]
+        known = {cost: share for cost, share in zip(costs, shares, strict=True)}  # of equal costs the last
+        ax.plot(
+            [*known, END], [*known.values(), 1.0], color=colour, linestyle=line, label=f"(c) {name}", gid=column,
+            zorder=3 if line == "-" else 4,
+            dash_capstyle="butt",
+        )  # fmt: skip
     for place in (NEAR, FAR):
-        ax.axvline(place, color="#7f7f7f", linewidth=0.6, zorder=0)
-    ax.text(1.2 * FAR, 0.31, f"{NEAR:.0%} and {FAR:.0%}", va="center", fontsize=6, color="#595959")
+        ax.axvline(
+            place, color="#7f7f7f", linewidth=0.6, zorder=0, label=f"{NEAR:.0%}, {FAR:.0%}" if place == NEAR else None
+        )
     ax.set_xscale("log")
-    ax.set_xlim(LEAST, None)
+    ax.set_xlim(LEAST, END)
     ax.set_ylim(0, 1.02)
     ax.set_xticks([LEAST, 1e-3, 1e-2, 0.1, 1.0, 10.0], ["0.01%", "", "1%", "", "100%", ""])
     ax.minorticks_off()
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     ax.set_xlabel("KL over the searched optimum's")
-    ax.set_ylabel("worlds")
+    ax.set_ylabel("share of the worlds")
     ax.set_title("what it costs", loc="left")
-    ax.legend(fontsize=6, loc="lower right", frameon=True, framealpha=1.0, edgecolor="none")
 
 
 def caption(results: dict[str, list[Row]]) -> str:

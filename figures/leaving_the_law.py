@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from figures._instruments import LEAST_R2, Results, listed, only, shape_text, spread
 from figures.dynamics import step_axis
-from figures.panels import BAYES_COLOUR, absent, lettered
+from figures.panels import BAYES_COLOUR, absent, lettered, whisker
 from figures.rows import Row, lengths_of, matching
 from figures.verdict import Verdict
 from interp.plotting import LAG_COLOURS
@@ -74,7 +74,11 @@ def draw(results: Results) -> Figure:
         for name, colour, marker in MODELS.values()
     ]
     handles += [Line2D([], [], color="#7f7f7f", linestyle=line, label=f"T = {T}") for T, line in lines.items()]
-    figure.legend(handles=handles, loc="outside upper center", ncols=3)
+    handles += [
+        Line2D([], [], color="#7f7f7f", linestyle=":", linewidth=0.6, label=f"(a) {LEAST_R2}"),
+        whisker("(c) ± one standard error"),
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=4, columnspacing=1.2)
     return figure
 
 

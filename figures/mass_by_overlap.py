@@ -86,6 +86,7 @@ def draw(results: Results) -> Figure:
     """A panel for each setting, mass against length; then the largest gaps of all."""
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
     rows = results["overlap_mass"]
     figure, axes = plt.subplots(2, 3, figsize=(6.3, 4.2))
@@ -101,10 +102,7 @@ def draw(results: Results) -> Figure:
     for ax in axes[:, 0]:
         ax.set_ylabel("attention mass")
     lettered(panels)
-    handles = [
-        Line2D([], [], color=colour, marker="o", linestyle="none", markersize=4, label=OVERLAP_NAMES[kind])
-        for kind, colour in OVERLAP_COLOURS.items()
-    ]
+    handles = [Patch(facecolor=colour, label=OVERLAP_NAMES[kind]) for kind, colour in OVERLAP_COLOURS.items()]
     grey = "#555555"
     handles += [
         Line2D([], [], color=grey, marker="o", linestyle="none", markersize=3, label="observed"),
@@ -112,7 +110,9 @@ def draw(results: Results) -> Figure:
             [], [], color=grey, marker="o", linestyle="none", markersize=6, fillstyle="none", label="law's prediction"
         ),
     ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=7, handletextpad=0.1, columnspacing=1.0)
+    figure.legend(
+        handles=handles, loc="outside upper center", ncols=7, handletextpad=0.4, columnspacing=1.0, handlelength=1.0
+    )
     return figure
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from figures._curves import LOOKS, length_axis, listed
-from figures.panels import absent, lettered
+from figures.panels import absent, lettered, whisker
 from figures.rows import Row
 from figures.verdict import Check, Verdict, judged
 from interp.plotting import INTERVAL
@@ -95,7 +95,8 @@ def draw_excess(ax: Axes, rows: list[Row]) -> None:
     ax.yaxis.set_minor_formatter(lambda value, _: "")
     ax.set_ylabel("KL over Bayes")
     ax.set_title("best of each kind", loc="left")
-    ax.legend(**BELOW)
+    handles, _ = ax.get_legend_handles_labels()
+    ax.legend(handles=[*handles, whisker("95% interval")], **BELOW)
 
 
 def draw_parameters(ax: Axes, rows: list[Row]) -> None:

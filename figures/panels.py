@@ -1,4 +1,5 @@
-"""What figures share beside `interp.plotting`: notes in place of missing panels, short names of priors, letters."""
+"""What figures share beside `interp.plotting`: notes in place of missing panels, short names of priors, letters,
+and what whiskers are."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
 # Families have their colours from `models.families`: the same colour for the same thing in every figure.
 PRIORS_IN_SHORT = {"hierarchical": "hier.", "independent": "ind."}
@@ -24,6 +26,13 @@ def absent(ax: Axes, what: str) -> Axes:
     ax.text(0.5, 0.5, f"not available:\n{what}", transform=ax.transAxes, ha="center", va="center", color="#7f7f7f")
     warnings.warn(f"panel left out: {what}", MissingPanel, stacklevel=2)
     return ax
+
+
+def whisker(words: str, *, colour: str = "#404040") -> Line2D:
+    """A legend's entry that says what the whiskers of a picture are."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=colour, marker="|", markersize=7, linestyle="none", label=f"bar: {words}")
 
 
 def lettered(axes: Iterable[Axes], *, start: str = "a") -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from figures._curves import LOOKS, Look, shape_words
-from figures.panels import absent, lettered
+from figures.panels import absent, lettered, whisker
 from figures.rows import Row, beside
 from figures.verdict import Verdict
 from interp.plotting import INTERVAL
@@ -97,6 +97,8 @@ def draw(results: dict[str, list[Row]]) -> Figure:
     axes[0].set_ylabel("excess over Bayes (nats)")
     lettered(axes)
     if handles:
+        bar = whisker("95% interval")
+        handles[str(bar.get_label())] = bar
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=2)
     return figure
 

@@ -21,7 +21,7 @@ from figures._instruments import (
     spread,
 )
 from figures.known_conditions import SMOOTHING_BY_ATTENTION
-from figures.panels import absent, lettered
+from figures.panels import absent, lettered, whisker
 from figures.rows import Row
 from figures.verdict import Check, Verdict, judged
 from interp.plotting import SOURCE_COLOURS, SOURCE_NAMES
@@ -39,6 +39,7 @@ CLAIM = (
 )
 
 SOURCES = {source: (name, SOURCE_COLOURS[source]) for source, name in SOURCE_NAMES.items()}
+SEED_MARK: dict[str, Any] = {"markersize": 2.2, "markerfacecolor": "none", "markeredgewidth": 0.5}
 LINEAR_BELOW = 0.01  # nats: the horizontal scale is linear up to here, then logarithmic
 
 
@@ -52,6 +53,7 @@ def chosen(results: Results) -> Results:
 def draw(results: Results) -> Figure:
     """Costs of switching each source off alone, parts in the whole, and the readout's uniform share."""
     import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     found = [(SETTINGS.index(setting), row) for setting, row in shown(results["smoothing_source"])]
@@ -78,8 +80,12 @@ def draw(results: Results) -> Figure:
         if place not in there:
             note_missing(alone, place, setting.words)
     lettered(axes)
-    handles = [Patch(facecolor=colour, label=name) for name, colour in SOURCES.values()]
-    figure.legend(handles=handles, loc="outside upper center", ncols=3)
+    handles: list[Any] = [Patch(facecolor=colour, label=name) for name, colour in SOURCES.values()]
+    handles += [
+        Line2D([], [], linestyle="none", marker="o", color="black", label="another seed", **SEED_MARK),
+        whisker("± one standard error"),
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=5)
     return figure
 
 
@@ -117,15 +123,14 @@ def draw_alone(ax: Axes, found: list[tuple[int, Row]]) -> None:
 
 def draw_other_seeds(alone: Axes, uniform: Axes, seeds: dict[int, list[Row]]) -> None:
     """A small open circle for each seed beside the one whose bars are drawn."""
-    style: dict[str, Any] = {"markersize": 2.2, "markerfacecolor": "none", "markeredgewidth": 0.5, "zorder": 3}
     for index, rows in seeds.items():
         for place, source in enumerate(SOURCES):
             for row in rows:
                 if (one := switched(row, source)) is not None:
-                    alone.plot(one["change"], index + (place - 1) * 0.26, "o", color="black", **style)
+                    alone.plot(one["change"], index + (place - 1) * 0.26, "o", color="black", zorder=3, **SEED_MARK)
         for row in rows:
             if row["readout_uniform"] is not None:
-                uniform.plot(row["readout_uniform"], index, "o", color="black", **style)
+                uniform.plot(row["readout_uniform"], index, "o", color="black", zorder=3, **SEED_MARK)
 
 
 def rise_text(change: float) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from figures._language import NOTHING, Results, pm
-from figures.panels import absent, lettered
+from figures.panels import absent, lettered, whisker
 from figures.rows import Row
 from figures.verdict import Verdict
-from interp.plotting import CONTROL_COLOUR, INTERVAL, LAG_COLOURS, MAIN_COLOUR
+from interp.plotting import INTERVAL, MAIN_COLOUR
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +24,13 @@ CLAIM = (
 SURE = 3.0  # standard errors
 GAIN = 0.1  # nats per token
 EXPLAINED = 0.25  # of the head's nats: what makes a head match
+LOOKS: tuple[dict[str, Any], ...] = (
+    {"color": MAIN_COLOUR, "marker": "o"},
+    {"color": "#5b99c2", "marker": "s"},
+    {"color": "#c1121f", "marker": "^"},
+    {"color": "#52796f", "marker": "D"},
+)
+SECOND_LAG = {"markerfacecolor": "white", "linestyle": ":"}
 
 
 def chosen(results: Results) -> Results:
@@ -35,77 +43,77 @@ def runs_of(rows: list[Row]) -> dict[str, list[Row]]:
 
 
 def draw(results: Results) -> Figure:
-    """Losses, the induction score, and the law, over the steps; a row of panels for each run."""
+    """The gain on repeats, the attention on matches, beta and kappa over the steps; a line for each run."""
     import matplotlib.pyplot as plt
 
     runs = runs_of(results["text_training"])
-    figure, axes = plt.subplots(
-        max(1, len(runs)), 3, figsize=(6.3, 1.1 + 1.8 * max(1, len(runs))), sharey="col", squeeze=False
-    )
+    figure, axes = plt.subplots(2, 2, figsize=(6.3, 4.0), sharex=True)
     if not runs:
         for ax in axes.flat:
             absent(ax, "snapshots")
         return figure
-    for place, (row_of_axes, rows) in enumerate(zip(axes, runs.values(), strict=True)):
-        draw_run(row_of_axes, rows)
-        for ax in row_of_axes:
-            ax.set_xlim(-2.0, 1.3 * rows[-1]["step"])  # step 0 at the left end, the last one whole
-        if place < len(runs) - 1:
-            for ax in row_of_axes:
-                ax.set_xlabel("")
-    for ax in axes[-1]:  # colours mean something else in each column
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=1 if ax is axes[-1, 0] else 2)
+    gain, attention, beta, kappa = axes.flat
+    for place, (name, rows) in enumerate(runs.items()):
+        look = LOOKS[place % len(LOOKS)]
+        line(gain, rows, lambda row: (row["gain"], row["gain_stderr"]), look, label=name)
+        line(attention, rows, relative_attention, look)
+        line(beta, rows, lambda row: (row["beta"][0], row["beta_stderr"][0]), look)
+        if len(rows[0]["beta"]) > 1:
+            line(beta, rows, lambda row: (row["beta"][1], row["beta_stderr"][1]), {**look, **SECOND_LAG})
+        line(kappa, rows, lambda row: (row["kappa"], row["kappa_stderr"]), look)
+    gain.axhline(GAIN, color="#555555", linewidth=0.8, linestyle="--", gid="asked")
+    gain.set_title("gain: loss of the first copy less that of the second", loc="left")
+    attention.set_title("attention on matches, even attention = 1", loc="left")
+    attention.set_ylabel("times even attention")
+    beta.set_title(r"$\beta_1$ (filled) and $\beta_2$ (open) of the law", loc="left")
+    kappa.set_title(r"$\kappa$ of the law", loc="left")
+    for ax, empty in ((gain, 0.0), (attention, 1.0), (beta, 0.0), (kappa, 0.0)):
+        ax.axhline(empty, color="#555555", linewidth=0.5, zorder=0)
+        ax.set_xscale("symlog", linthresh=10)
+        ax.minorticks_off()
+    last = max(row["step"] for rows in runs.values() for row in rows)
+    gain.set_xlim(-2.0, 1.4 * last)  # step 0 at the left end, the last one whole
+    gain.set_xticks([step for step in (0, 10, 100, 1000, 10000, 100000) if step <= last])
+    gain.xaxis.set_major_formatter("{x:g}")
+    for ax in (gain, beta, kappa):
+        ax.set_ylabel("nats per token" if ax is gain else "nats")
+    for ax in axes[-1]:
+        ax.set_xlabel("step")
     lettered(axes.flat)
+    figure.legend(handles=legend(runs), loc="outside lower center", ncols=5)
     return figure
 
 
-def draw_run(axes: Any, rows: list[Row]) -> None:
-    """One run."""
-    losses, score, law = axes
-    line(losses, rows, "held_out_loss", label="held-out text", colour=CONTROL_COLOUR)
-    line(losses, rows, "first_copy", label="first copy", colour="#5b99c2")
-    line(losses, rows, "second_copy", label="second copy", colour=MAIN_COLOUR)
-    losses.set_ylabel("loss (nats)")
-    losses.set_title(str(rows[0]["run"]), loc="left")
-    line(score, rows, "induction", label="best head", colour=MAIN_COLOUR)
-    line(score, rows, "others", label="best other head", colour="#5b99c2")
-    line(score, rows, "induction_even", label="even attention", colour=CONTROL_COLOUR)
-    line(score, rows, "nats_explained", label="nats explained", colour="#ffb703")
-    score.set_ylim(-0.03, 1.0)
-    score.set_title(f"head {rows[-1]['name']}", loc="left")
-    for lag in range(len(rows[0]["beta"])):
-        line(law, rows, "beta", index=lag, label=rf"$\beta_{lag + 1}$", colour=LAG_COLOURS[lag])
-    line(law, rows, "kappa", label=r"$\kappa$", colour="#ffb703")
-    law.axhline(0.0, color="#555555", linewidth=0.5)
-    law.set_title("additive law (nats)", loc="left")
-    for ax in axes:
-        ax.set_xscale("symlog", linthresh=10)
-        ax.set_xticks([step for step in (0, 10, 100, 1000, 10000) if step <= rows[-1]["step"]])
-        ax.xaxis.set_major_formatter("{x:g}")
-        ax.minorticks_off()
-        ax.set_xlabel("step")
+def legend(runs: dict[str, list[Row]]) -> list[Any]:
+    """Runs, the gain that is asked for, and the intervals."""
+    from matplotlib.lines import Line2D
+
+    found = [Line2D([], [], label=name, **LOOKS[place % len(LOOKS)], markersize=3) for place, name in enumerate(runs)]
+    return [
+        *found,
+        Line2D([], [], color="#555555", linewidth=0.8, linestyle="--", label=f"asked: {GAIN} nats"),
+        whisker("95% interval over passages"),
+    ]
 
 
-def line(ax: Axes, rows: list[Row], name: str, *, label: str, colour: str, index: int | None = None) -> None:
-    """One number of every snapshot, with 95% intervals where it has an error."""
+def relative_attention(row: Row) -> tuple[float | None, float | None]:
+    """Of the best head on keys that follow the query's token, as a multiple of what even attention has there."""
+    even = row["induction_even"]
+    if row["induction"] is None or not even:
+        return None, None
+    return row["induction"] / even, (row["induction_stderr"] or 0.0) / even
 
-    def number(row: Row, key: str) -> Any:
-        value = row.get(key)
-        return value if index is None or value is None else value[index]
 
-    mine = [row for row in rows if number(row, name) is not None]
-    errors = [INTERVAL * (number(row, f"{name}_stderr") or 0.0) for row in mine]
-    ax.errorbar(
-        [row["step"] for row in mine],
-        [number(row, name) for row in mine],
-        yerr=errors,
-        color=colour,
-        marker="o",
-        markersize=2,
-        linewidth=1.0,
-        elinewidth=0.6,
-        label=label,
-    )
+def line(
+    ax: Axes, rows: list[Row], number: Callable[[Row], Any], look: dict[str, Any], *, label: str | None = None
+) -> None:
+    """One number of every snapshot with its standard error, drawn as a 95% interval."""
+    mine = [(row["step"], *number(row)) for row in rows]
+    known = [(step, value, INTERVAL * (error or 0.0)) for step, value, error in mine if value is not None]
+    if not known:
+        return
+    steps, values, errors = zip(*known, strict=True)
+    ax.errorbar(steps, values, yerr=errors, markersize=3, linewidth=1.0, elinewidth=0.6, label=label, **look)
 
 
 def caption(results: Results) -> str:
@@ -114,12 +122,14 @@ def caption(results: Results) -> str:
     if not rows:
         return "Models along their training on text: no results."
     told = "; ".join(f"{name}: {made_of(mine[0])}" for name, mine in runs_of(rows).items())
+    explained = max(row["nats_explained"] or 0.0 for row in rows)
     return (
-        f"Models of two layers along their training on text, a row of panels for each ({told}). {rows[0]['n']} "
-        f"passages of held-out text, each twice in its sequence; 95% intervals over passages. Left: loss on held-out "
-        f"text, and of both copies. Middle, for the head that ends with the highest score: attention on keys that "
-        f"follow the query's token, the highest of all other heads, that of even attention, and the share of the "
-        f"head's nats that the additive law explains. Right: beta and kappa of that law."
+        f"Models of two layers along their training on text ({told}). {rows[0]['n']} passages of held-out text, each "
+        f"twice in its sequence; bars: 95% intervals over passages. (a) By how much the second copy of a passage is "
+        f"predicted better than the first; dashed: {GAIN} nats, from which on it counts as a gain. (b) Attention of "
+        f"the head that ends with the highest score, on keys that follow the query's token, as a multiple of what even "
+        f"attention has there. (c, d) beta and kappa of the additive law, fitted to that head's attention; matches "
+        f"explain at most {explained:.1%} of its nats, and from {EXPLAINED:.0%} on count as a law."
     )
 
 

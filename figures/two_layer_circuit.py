@@ -81,7 +81,7 @@ def caption(results: dict[str, list[Row]]) -> str:
         f"({eta}; k = {row['order']}, |V| = {row['vocab']}, T = {row['length']}; symbols 0, 1, ... are written "
         f"{letters(row['vocab'])}), with BOS, {beta} and kappa = {row['kappa']:.3f} ({source}). "
         f"It is the sequence {row['sequence']} of its batch, the first with three such candidates well apart. "
-        f"Layer 1: at a position s, head 1 brings x_(s-1) and head 2 x_(s-2); shown for three candidates and the "
+        f"Layer 1: at a position s, head 0 brings x_(s-1) and head 1 x_(s-2); shown for three candidates and the "
         f"query t; the line widths are the attention (at least {row['least_copy']:.4f} everywhere). "
         f"Layer 2: the query's last two tokens against the two tokens before each candidate, = where a lag agrees. "
         f"{candidates}; BOS {keys[0]['weight']:.4f}. Every key votes for its token with its attention, BOS for all "

@@ -218,14 +218,25 @@ def test_the_largest_residual_does_not_see_the_gauge():
     assert identity_blocks(model)["weights"].largest_residual > 0.2
 
 
-def test_the_figure_draws_every_run_and_says_where_claims_hold(study):
+def test_the_figure_fills_each_square_by_the_share_of_runs_and_says_where_claims_hold(study):
     results = figure.chosen({"conditions": list(study.rows)})
+    first = results["conditions"][0]
+    first["claims"]["scores are the law"] = [1, 3]
     with plt.style.context(drawing.STYLE):
         picture = figure.draw(results)
         assert_readable(picture)
-    column = picture.axes[1]
-    drawn = sorted(float(value) for line in column.lines if line.get_marker() == "o" for value in line.get_xdata())
-    assert drawn == sorted(run["r2"] for row in results["conditions"] for run in row["runs"])
+    (matrix,) = picture.axes  # one prior was asked
+    filled = {patch.get_gid(): patch.get_height() / figure.SIDE for patch in matrix.patches if patch.get_gid()}
+    expected = {
+        f"{claim}|{row['cell']}|{row['readout']}": met / asked
+        for row in results["conditions"]
+        for claim, (met, asked) in row["claims"].items()
+        if asked
+    }
+    assert filled == pytest.approx(expected)
+    assert filled[f"scores are the law|{first['cell']}|{first['readout']}"] == pytest.approx(1 / 3)
+    assert 0.0 in filled.values()
+    assert 1.0 in filled.values()
     verdict = figure.verdict(results)
     assert verdict.word == "beyond the paper"
     assert verdict.headline == (
@@ -236,6 +247,12 @@ def test_the_figure_draws_every_run_and_says_where_claims_hold(study):
         row["claims"]["beta_1 > beta_2 in weights"] = [0, 3]
     assert "frozen 0 of 3" in figure.verdict(other).headline
     plt.close(picture)
+
+
+def test_every_claim_of_the_study_has_its_line():
+    assert sorted(name for claims in figure.GROUPS.values() for name in claims) == sorted(
+        claim.name for claim in condition_answers.CLAIMS
+    )
 
 
 def test_without_runs_there_is_a_note():

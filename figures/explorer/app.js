@@ -10,6 +10,7 @@ const element = (id) => document.getElementById(id);
 let state = null;  // {model, sequence, tokens, query, beta, kappa, alpha}
 let hovered = null;  // a query that is only looked at
 let focus = null;  // a key that is pointed at in a picture
+let touched = false;  // whether the last pointer on the strip was a finger
 const loaded = new Map();  // models whose weights have been unpacked
 let ran = {model: null, tokens: null, output: null};  // the last forward pass
 
@@ -22,7 +23,7 @@ const query = () => (hovered === null ? state.query : hovered);
 function startOf(name, sequence = 0) {
   const chosen = MODELS.get(name), {order, bos} = chosen.config;
   return {model: name, sequence, tokens: [...chosen.sequences[sequence].tokens], query: chosen.config.length - 1,
-    beta: chosen.beta ? [...chosen.beta] : new Array(order).fill(2), kappa: bos ? (chosen.kappa ?? 3) : null, alpha: 1};
+    beta: chosen.beta ? [...chosen.beta] : new Array(order).fill(DATA.start.beta), kappa: bos ? (chosen.kappa ?? DATA.start.kappa) : null, alpha: 1};
 }
 
 // --- a state as the part of an address after #, and back -----------------------------------------------------------
@@ -95,8 +96,9 @@ function panels() {
   const laws = new Map(allLaws().map(([key, , value]) => [key, value]));
   const common = {tokens: state.tokens, query: t, vocab, offset, kinds, truth: laws.get("truth"), bayes: laws.get("bayes"),
     focus: focus !== null && focus <= t + offset ? focus : null};
-  const model = {...common, copies: output.copies, weights: output.match[t + offset], prediction: output.laws[t]};
-  const exact = {...common, copies: exactCopies(order, offset), prediction: law.law,
+  const lags = output.copies.map((pattern) => lagOf(pattern, order, offset));
+  const model = {...common, copies: output.copies, lags, weights: output.match[t + offset], prediction: output.laws[t]};
+  const exact = {...common, copies: exactCopies(order, offset), lags: lags.map((_, head) => head + 1), prediction: law.law,
     weights: bos ? [law.bos, ...law.keys] : law.keys};
   const scale = Math.max(...model.weights, ...exact.weights, 0.05);
   return [model, exact].map((view) => ({...view, scale, ...votesOf(view), words: panelWords(view)}));
@@ -138,14 +140,14 @@ function lagOf(pattern, order, offset) {
 
 /** What the copy heads of the model do at the query; where BOS gets more than the lag, why the arrows point there. */
 function copyWords(view) {
-  const {order} = shape(), target = view.query + view.offset;
+  const target = view.query + view.offset;
   const heads = view.copies.map((pattern, head) => {
-    const lag = lagOf(pattern, order, view.offset), source = target - lag;
+    const lag = view.lags[head], source = target - lag;
     return {lag, head, own: source >= view.offset ? pattern[target][source] : null, bos: view.offset ? pattern[target][0] : 0};
   }).filter((one) => one.own !== null);
-  const words = heads.map(({head, lag, own, bos}) => `head ${head + 1} puts ${own.toFixed(2)} on its lag ${lag}${view.offset ? ` and ${bos.toFixed(2)} on BOS` : ""}`);
+  const words = heads.map(({head, lag, own, bos}) => `head (0, ${head}) puts ${own.toFixed(2)} on its lag ${lag}${view.offset ? ` and ${bos.toFixed(2)} on BOS` : ""}`);
   if (!words.length) return "";
-  const said = `Copy heads of the model at this query: ${words.join(", ")}.`;
+  const said = `Copy heads (layer, head) of the model at this query: ${words.join(", ")}.`;
   if (!heads.some(({own, bos}) => bos > own)) return said;
   const where = target === state.tokens.length + view.offset - 1 ? ", at the one query that its loss reads" : "";
   const law = row().fit_success ? " The match head makes up for it: its scores still follow the law, with the beta and kappa of this model." : "";
@@ -216,6 +218,7 @@ function renderControls() {
 
 function setSlider(id, value) {
   element(id).value = value;
+  element(id).setAttribute("aria-valuetext", value.toFixed(2));
   element(`${id}-value`).textContent = value.toFixed(2);
 }
 
@@ -259,6 +262,15 @@ function onSlider({target}) {
   else change({beta: state.beta.map((old, place) => (target.id === `beta-${place + 1}` ? value : old))});
 }
 
+/** A click changes the token. With Shift, or by the first tap of a finger, which cannot point, it is kept as the query. */
+function onToken(event) {
+  const place = placeOf(event), keep = event.shiftKey || (touched && place !== state.query);
+  touched = false;
+  if (place === null) return;
+  if (keep) change({query: place});
+  else setToken(place, (state.tokens[place] + 1) % shape().vocab);
+}
+
 function onKey(event) {
   const place = Number(event.target.dataset.place), {vocab} = shape();
   const move = {ArrowLeft: place - 1, ArrowRight: place + 1, Home: 0, End: state.tokens.length - 1}[event.key];
@@ -286,7 +298,7 @@ function listen() {
   const strip = element("strip");
   element("model").innerHTML = DATA.groups.map((group) => `<optgroup label="${group.name}">${group.models.map((name) => `<option value="${name}">${MODELS.get(name).label}</option>`).join("")}</optgroup>`).join("");
   element("legend").innerHTML = KINDS.map((kind) => `<li><span style="background:${kind === "early" ? "transparent" : `var(--${kind})`}"></span>${KIND_NAMES[kind]}</li>`).join("")
-    + '<li><span class="line" style="border-color:var(--head-1)"></span>copy head 1</li><li><span class="line" style="border-color:var(--head-2)"></span>copy head 2</li><li><span class="line" style="border-color:var(--ink)"></span>true law</li><li><span class="line" style="border-color:var(--ink);border-top-style:dashed"></span>Bayes</li><li><span style="background:var(--mark);transform:rotate(45deg) scale(0.75)"></span>prediction</li>';
+    + '<li><span class="line" style="border-color:var(--head-1)"></span>copies of lag 1</li><li><span class="line" style="border-color:var(--head-2)"></span>copies of lag 2</li><li><span class="line" style="border-color:var(--ink)"></span>true law</li><li><span class="line" style="border-color:var(--ink);border-top-style:dashed"></span>Bayes</li><li><span style="background:var(--mark);transform:rotate(45deg) scale(0.75)"></span>prediction</li>';
   element("model").addEventListener("change", ({target}) => restart(startOf(target.value)));
   element("sequence").addEventListener("change", ({target}) => restart({...startOf(state.model, Number(target.value)), beta: state.beta, kappa: state.kappa, alpha: state.alpha}));
   element("query").addEventListener("input", ({target}) => { hovered = null; change({query: Number(target.value) - 1}); });
@@ -300,7 +312,8 @@ function listen() {
   strip.addEventListener("pointerleave", () => lookAt(null));
   strip.addEventListener("focusin", (event) => { if (placeOf(event) !== null) lookAt(placeOf(event)); });
   strip.addEventListener("focusout", () => lookAt(null));
-  strip.addEventListener("click", (event) => { const place = placeOf(event); if (place !== null) setToken(place, (state.tokens[place] + 1) % shape().vocab); });
+  strip.addEventListener("pointerdown", (event) => { touched = event.pointerType === "touch"; });
+  strip.addEventListener("click", onToken);
   strip.addEventListener("keydown", onKey);
   for (const id of ["model-picture", "law-picture"]) {
     const point = (event) => { const key = event.target.closest("[data-key]"); const next = key ? Number(key.dataset.key) : null; if (next !== focus) { focus = next; render(); } };

@@ -25,7 +25,14 @@ GROUPS = {
     ("independent", True): "independent prior, with BOS",
     ("independent", False): "independent prior, without BOS",
 }
+TASKS = {  # in short, for a closed list of models, which does not show its groups
+    ("hierarchical", True): "hierarchical prior, BOS",
+    ("hierarchical", False): "hierarchical prior, no BOS",
+    ("independent", True): "independent prior, BOS",
+    ("independent", False): "independent prior, no BOS",
+}
 FAMILY_ORDER = ("disentangled", "construction", "standard")  # the smallest trained models first
+START_BETA, START_KAPPA = 2.0, 3.0  # of the sliders, where no law was fitted
 KEPT = ("config", "tensors", "prior", "sequences", "bayes_error", "beta", "kappa", "fit_success")
 
 
@@ -70,7 +77,8 @@ def entry(row: Mapping[str, Any]) -> dict[str, Any]:
     seed = "" if subject["seed"] is None else f", seed {subject['seed']}"
     return {
         "name": name,
-        "label": f"{find_family(subject['family']).label}, T = {subject['length']}{seed}{run}",
+        "label": f"{find_family(subject['family']).label}, {TASKS[subject['prior'], subject['bos']]}, "
+        f"T = {subject['length']}{seed}{run}",
         "group": GROUPS[subject["prior"], subject["bos"]],
         "about": about(row, name),
         "subject": subject,
@@ -79,21 +87,35 @@ def entry(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def about(row: Mapping[str, Any], name: str) -> str:
-    """Where beta and kappa come from, and how sure the stored answers are."""
+    """What the model was trained on, where beta and kappa come from, and how sure the stored answers are."""
     config = row["config"]
-    words = f"{name}: k = {config['order']}, |V| = {config['vocab']}, T = {config['length']}. "
+    words = (
+        f"{name}: k = {config['order']}, |V| = {config['vocab']}, T = {config['length']}, "
+        f"{'with' if config['bos'] else 'without'} BOS; {prior_words(row['prior'])}. "
+    )
     if row["fit_success"]:
         numbers = ", ".join(f"beta_{lag} = {value:.3f}" for lag, value in enumerate(row["beta"], start=1))
         kappa = "" if row["kappa"] is None else f", kappa = {row['kappa']:.3f}"
         words += f"The sliders start at the law fitted to its match scores: {numbers}{kappa}. "
     else:
-        words += f"No law is fitted to its match scores, so the sliders start at 2 and 3: {row['fit_message']}. "
+        starts = ", ".join(f"beta_{lag} = {START_BETA:g}" for lag in range(1, config["order"] + 1))
+        kappa = f", kappa = {START_KAPPA:g}" if config["bos"] else ""
+        words += (
+            f"No law is fitted to its match scores, so the sliders start at {starts}{kappa}: {row['fit_message']}. "
+        )
     if row["bayes_error"]:
         words += (
             "Bayes's answer is stored for the last query of the sequences as drawn, with a Monte Carlo error of "
             f"{row['bayes_error']:.1g}."
         )
     return words
+
+
+def prior_words(prior: Mapping[str, Any]) -> str:
+    """The prior with its parameters."""
+    if prior["kind"] == "independent":
+        return f"independent prior, alpha = {prior['alpha']:g}"
+    return f"hierarchical prior, eta = {', '.join(f'{value:g}' for value in prior['eta'])}, eta_0 = {prior['eta0']:g}"
 
 
 def page(models: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any], *, back: str | None) -> str:
@@ -104,7 +126,8 @@ def page(models: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any], *, 
     ]
     hidden = ("subject", "group")
     shown = [{key: value for key, value in one.items() if key not in hidden} for one in models]
-    data = json.dumps({"models": shown, "groups": groups}, separators=(",", ":"), allow_nan=False)
+    start = {"beta": START_BETA, "kappa": START_KAPPA}
+    data = json.dumps({"models": shown, "groups": groups, "start": start}, separators=(",", ":"), allow_nan=False)
     commit = provenance.get("commit") or "unknown"
     parts = {
         "mark": MARK,

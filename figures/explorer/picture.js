@@ -1,7 +1,7 @@
 "use strict";
 // One panel: tokens with the copies that the query (and a key that is pointed at) fetches, the match attention, the votes
-// and the law they add up to. It draws what it is given: {tokens, query, order, vocab, bos, copies, bosWeight, weights,
-// kinds, law, prediction, truth, bayes, scale, focus}. Positions count BOS, where there is one, as 0.
+// and the law they add up to. It draws what it is given: {tokens, query, vocab, offset, copies, lags, weights,
+// kinds, votes, votesByKind, prediction, truth, bayes, scale, focus}. Positions count BOS, where there is one, as 0.
 
 const LEFT = 44, RIGHT = 652, WIDTH = 660, HEIGHT = 430;
 const TOKEN_TOP = 78, TOKEN_SIDE = 17, BARS_BASE = 186, BARS_HIGH = 66, FLOW_TOP = 196, FLOW_END = 296;
@@ -35,8 +35,8 @@ function drawCopies(view, at) {
   return shown.flatMap((target) => view.copies.flatMap((pattern, head) => pattern[target].map((weight, source) => {
     if (weight < 0.02) return "";
     const from = at(source), to = at(target), high = TOKEN_TOP - 10 - Math.min(60, 10 + Math.abs(to - from) * 0.6);
-    const text = `head ${head + 1} of position ${target} attends ${weight.toFixed(3)} to position ${source}`;
-    return `<path d="M${from} ${TOKEN_TOP}C${from} ${high} ${to} ${high} ${to} ${TOKEN_TOP}" fill="none" stroke-width="${(5 * weight).toFixed(2)}" stroke="var(--head-${head % 2 + 1})"><title>${text}</title></path>`;
+    const text = `head (0, ${head}), which copies lag ${view.lags[head]}, at position ${target} attends ${weight.toFixed(3)} to position ${source}`;
+    return `<path d="M${from} ${TOKEN_TOP}C${from} ${high} ${to} ${high} ${to} ${TOKEN_TOP}" fill="none" stroke-width="${(5 * weight).toFixed(2)}" stroke="var(--head-${(view.lags[head] - 1) % 2 + 1})"><title>${text}</title></path>`;
   }))).join("");
 }
 
@@ -82,9 +82,10 @@ function drawFlows(view, at) {
   return view.weights.map((weight, position) => {
     const isBos = view.kinds[position] === "bos";
     const symbols = isBos ? view.votes.map((_, symbol) => symbol) : [view.tokens[position - view.offset]];
+    const half = weight * VOTE_WIDTH / 2, middle = Math.min(Math.max(at(position), LEFT + half), RIGHT - half);  // inside
     return symbols.map((symbol, place) => {
       const wide = weight / symbols.length * VOTE_WIDTH;
-      const start = at(position) + (place - (symbols.length - 1) / 2) * wide, end = filled[symbol] + wide / 2;
+      const start = middle + (place - (symbols.length - 1) / 2) * wide, end = filled[symbol] + wide / 2;
       filled[symbol] += wide;
       if (wide < 0.05) return "";
       const bend = (FLOW_TOP + FLOW_END) / 2;

@@ -13,7 +13,7 @@ else:
 OVERLAP_COLOURS = {
     "full": "#f2b701",
     "partial": "#008080",
-    "none": "#a6a6a6",
+    "none": "#a2a2a2",
     "bos": "#882255",
     "early": "#1a1a1a",
 }

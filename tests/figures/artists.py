@@ -7,6 +7,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from figures.verdict import BRIEF, Verdict
+from tests.figures.colour_sight import confused
 
 WIDEST = 6.3  # inches: the width of a page's text
 SMALLEST = 6.0  # points
@@ -14,11 +15,12 @@ LONGEST = 320  # characters of a headline
 
 
 def assert_readable(figure: Figure) -> None:
-    """No text is cut off at the edge of the picture, none is too small, and the picture fits a page's width."""
+    """No text is cut off or too small, the picture fits a page's width, and its legends do not rest on colour alone."""
     figure.canvas.draw()
     renderer = figure.canvas.get_renderer()
     page = figure.bbox.padded(1)
     assert figure.get_size_inches()[0] <= WIDEST
+    assert confused(figure) == []
     hidden = {id(text) for ax in figure.axes for axis in (ax.xaxis, ax.yaxis) for text in _not_drawn(axis)}
     for text in figure.findobj(plt.Text):
         if text.get_visible() and text.get_text().strip() and id(text) not in hidden:

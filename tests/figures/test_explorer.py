@@ -192,6 +192,88 @@ def test_pointing_at_a_token_makes_it_the_query_and_leaving_it_goes_back(chromiu
         assert tab.view.inner_text("#query-value") == str(LENGTH - 1)
 
 
+def test_sliders_start_where_the_page_says_with_and_without_bos(chromium, rows, tmp_path):
+    unfit = [{**row, "beta": None, "kappa": None, "fit_success": False, "fit_message": "no law"} for row in rows]
+    file = page.write(tmp_path, Document(analysis=page.ANALYSIS, rows=unfit, provenance={}))
+    seen = set()
+    for row in unfit:
+        with chromium.opened(address(file, row)) as tab:
+            about = tab.view.inner_text("#about")
+            said = dict(re.findall(r"(beta_\d|kappa) = ([\d.]+)", about))
+            sliders = {
+                one["id"].replace("-", "_"): one["value"]
+                for one in tab.view.eval_on_selector_all(
+                    "#sliders input:not(#alpha)", "all => all.map(one => ({id: one.id, value: Number(one.value)}))"
+                )
+            }
+            spoken = tab.view.get_attribute("#beta-1", "aria-valuetext")
+        assert {name: float(value) for name, value in said.items()} == pytest.approx(sliders)
+        assert ("kappa" in said) == row["config"]["bos"]
+        assert float(spoken) == sliders["beta_1"]
+        seen.add(row["config"]["bos"])
+    assert seen == {True, False}
+
+
+def test_a_closed_list_of_models_names_the_prior(chromium, file, rows):
+    for row in rows:
+        with chromium.opened(address(file, row)) as tab:
+            shown = tab.view.eval_on_selector("#model", "one => one.selectedOptions[0].textContent")
+            about = tab.view.inner_text("#about")
+        assert f"{row['subject']['prior']} prior, {'BOS' if row['subject']['bos'] else 'no BOS'}" in shown
+        assert f"{row['subject']['prior']} prior, {'eta' if 'eta' in row['prior'] else 'alpha'} = " in about
+
+
+def test_ribbons_stay_in_the_panel_where_bos_has_all_attention(chromium, file, rows):
+    row = next(row for row in rows if row["subject"]["family"] == "construction")
+    with chromium.opened(address(file, row)) as tab:
+        slide(tab, "kappa", 18)
+        ribbons = tab.view.eval_on_selector_all(
+            "#law-picture path[stroke-opacity]",
+            "all => all.map(one => [parseFloat(one.getAttribute('d').slice(1)), +one.getAttribute('stroke-width')])",
+        )
+        left, right = tab.view.evaluate("[LEFT, RIGHT]")
+    assert sum(wide for _, wide in ribbons) == pytest.approx(120, abs=1)  # all votes, nearly all of them from BOS
+    assert max(wide for _, wide in ribbons) > 30
+    assert min(start - wide / 2 for start, wide in ribbons) >= left - 0.1
+    assert max(start + wide / 2 for start, wide in ribbons) <= right + 0.1
+
+
+def test_copy_heads_are_named_as_in_the_results_and_coloured_by_their_lag(chromium, file, rows):
+    row = next(row for row in rows if row["subject"]["family"] == "construction")
+    for model in rows:
+        with chromium.opened(address(file, model)) as tab:
+            assert "head (0, 0) puts" in tab.view.inner_text("#copy-words")
+            assert "copies of lag 1" in tab.view.inner_text("#legend")
+    with chromium.opened(address(file, row)) as tab:
+        for picture in ("model-picture", "law-picture"):
+            drawn = tab.view.eval_on_selector_all(
+                f"#{picture} path:has(title)",
+                "all => all.map(one => [one.getAttribute('stroke'), one.querySelector('title').textContent])",
+            )
+            for lag in range(1, ORDER + 1):
+                strokes = {stroke for stroke, words in drawn if f"copies lag {lag}," in words}
+                assert strokes == {f"var(--head-{lag})"}
+
+
+def test_a_token_is_kept_as_the_query_by_shift_or_a_first_tap_and_changed_by_the_next(chromium, file, rows):
+    tap = """(one, kind) => { one.dispatchEvent(new PointerEvent('pointerdown', {bubbles: true, pointerType: kind}));
+             one.dispatchEvent(new MouseEvent('click', {bubbles: true})); }"""
+    fifth = '#strip button[data-place="5"]'
+    with chromium.opened(address(file, rows[0])) as tab:
+        before = tab.view.inner_text("#strip")
+        tab.view.eval_on_selector(fifth, tap, "touch")
+        assert tab.view.input_value("#query") == "6"
+        assert tab.view.inner_text("#strip") == before
+        tab.view.eval_on_selector(fifth, tap, "touch")
+        assert tab.view.inner_text("#strip") != before
+        tab.view.click('#strip button[data-place="7"]', modifiers=["Shift"])
+        assert tab.view.input_value("#query") == "8"
+        changed = tab.view.inner_text("#strip")
+        tab.view.eval_on_selector('#strip button[data-place="9"]', tap, "mouse")
+        assert tab.view.inner_text("#strip") != changed
+        assert not tab.complaints
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_is_fetched_or_overflows_and_axe_finds_no_violation(chromium, file, width):
     with chromium.opened(file.resolve().as_uri(), width=width) as tab:

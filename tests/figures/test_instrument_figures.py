@@ -26,6 +26,7 @@ from figures import (
     identity_blocks,
     lag_pairs,
     mass_by_overlap,
+    nearest_estimator,
     smoothing_source,
 )
 from figures._instruments import LARGEST_GAP, LEAST_RECOVERED, SETTINGS
@@ -35,7 +36,16 @@ from tests.figures.artists import assert_readable, assert_told
 from tests.planted import trained_like, without_mechanism
 
 Rows = list[dict[str, Any]]
-FIGURES = (causal, direct_path, dynamics, identity_blocks, lag_pairs, mass_by_overlap, smoothing_source)
+FIGURES = (
+    causal,
+    direct_path,
+    dynamics,
+    identity_blocks,
+    lag_pairs,
+    mass_by_overlap,
+    nearest_estimator,
+    smoothing_source,
+)
 BETA, KAPPA = (2.5, 1.2), 2.0
 ORDER, VOCAB, LENGTH = 2, 4, 24
 PRIORS = {
@@ -64,8 +74,16 @@ def results(zoo: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[st
     """What the real analyses say of them."""
     out = tmp_path_factory.mktemp("results")
     found = {}
-    names = ("causal", "copy_heads", "direct_path", "identity_blocks", "lag_pairs", "overlap_mass", "smoothing_source")
-    for name in names:
+    for name in (
+        "causal",
+        "copy_heads",
+        "direct_path",
+        "identity_blocks",
+        "lag_pairs",
+        "nearest_estimator",
+        "overlap_mass",
+        "smoothing_source",
+    ):
         code = analyses_cli.main([name, *zoo, "--batch", "96", "--out", str(out)])
         assert code in (0, 1)  # 1 for causal: even attention costs d no loss, so none can be recovered
         found[name] = json.loads((out / f"{name}.json").read_text())["rows"]
@@ -146,7 +164,7 @@ def test_without_any_result_there_are_notes(module: ModuleType) -> None:
     assert module.verdict(nothing).word == "cannot tell"
 
 
-@pytest.mark.parametrize("module", [causal, identity_blocks, lag_pairs, mass_by_overlap])
+@pytest.mark.parametrize("module", [causal, identity_blocks, lag_pairs, mass_by_overlap, nearest_estimator])
 def test_runs_of_the_papers_protocol_are_not_mixed_in(module: ModuleType, results: dict[str, Rows]) -> None:
     name = module.ANALYSES[0]
     rows = deepcopy(results[name])
@@ -279,6 +297,47 @@ class TestIdentityBlocks:
 
 
 @pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
+class TestNearestEstimator:
+    def test_markers_are_the_distances_and_the_nearest_is_shaded(self, results: dict[str, Rows]) -> None:
+        figure = drawn(nearest_estimator, results)
+        rows = nearest_estimator.chosen(results)["nearest_estimator"]
+        panels = [ax for ax in figure.axes if ax.axison]
+        assert len(panels) == len(rows) == 4
+        for ax, row in zip(panels, rows, strict=True):
+            drawn_at = {line.get_gid(): line.get_xdata()[0] for line in ax.lines if line.get_gid()}
+            expected = {one["estimator"]: max(one["kl"], nearest_estimator.LEAST) for one in row["estimators"]}
+            assert drawn_at == pytest.approx(expected)
+            shaded = {patch.get_gid().partition(" ")[2] for patch in ax.patches if patch.get_gid()}
+            assert shaded == set(nearest_estimator.nearest_of(row))
+            assert row["nearest"] in shaded
+
+    def test_a_planted_law_is_nearest_to_soft_matching_and_a_hard_one_also_to_add_alpha(
+        self, results: dict[str, Rows]
+    ) -> None:
+        made, alike, hard, without = nearest_estimator.chosen(results)["nearest_estimator"]
+        assert [nearest_estimator.kind_of(row) for row in (made, alike)] == ["soft matching"] * 2
+        assert "soft_matching_fitted" in nearest_estimator.nearest_of(made)
+        assert "add_alpha_best" in nearest_estimator.nearest_of(hard)
+        assert nearest_estimator.kind_of(hard) == "soft matching and add-alpha alike"
+        assert nearest_estimator.distance(made, nearest_estimator.CLASSICAL) > 0.01
+        assert nearest_estimator.distance(without, nearest_estimator.SOFT) < 1e-3
+
+    def test_a_model_nearer_to_a_classical_estimator_is_counted_and_named(self, results: dict[str, Rows]) -> None:
+        rows = deepcopy(nearest_estimator.chosen(results)["nearest_estimator"])
+        found = nearest_estimator.verdict({"nearest_estimator": rows})
+        assert found.word == "beyond the paper"
+        assert "3 of 3 trained models" in found.number
+        for one in rows[1]["estimators"]:
+            one |= {"kl": 0.3, "behind": 0.3, "behind_stderr": 0.01}
+            if one["estimator"] == "katz":
+                one |= {"kl": 0.0, "behind": 0.0, "behind_stderr": 0.0}
+        found = nearest_estimator.verdict({"nearest_estimator": rows})
+        assert "2 of 3 trained models" in found.number
+        assert "nearest is Katz back-off" in found.measured
+        assert_told(found)
+
+
+@pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
 class TestMassByOverlap:
     def test_dots_are_observed_and_rings_predicted(self, results: dict[str, Rows]) -> None:
         figure = drawn(mass_by_overlap, results)
@@ -379,6 +438,27 @@ class TestCausal:
         assert [group.lines[0].get_ydata()[0] for group in filled] == [row["loss_recovered"] for row in told]
         assert {group.lines[0].get_markerfacecolor() for group in opened} == {"white"}
         assert row["loss_recovered"] == pytest.approx(1.0, abs=1e-4)
+
+    def test_every_seed_is_drawn_and_said(self, results: dict[str, Rows]) -> None:
+        rows = deepcopy(results)
+        first = rows["causal"][1]
+        other = deepcopy(first)
+        other["subject"]["seed"] = 1
+        other |= {"checkpoint": "another", "loss_recovered": first["loss_recovered"] - 0.01}
+        next(one for one in other["edits"] if one["edit"] == "beta_zero")["kl"] = 0.7
+        rows["causal"].append(other)
+        figure = drawn(causal, rows)
+        (panel,) = (
+            ax for ax in figure.axes if ax.get_title(loc="left").startswith("(b)") or "(b)" in ax.get_title(loc="left")
+        )
+        place = causal.known_edits(rows["causal"]).index("beta_zero")
+        drawn_at = [line.get_xdata()[0] for line in panel.lines if line.get_gid() == "edit"
+                    and line.get_ydata()[0] == place]  # fmt: skip
+        assert len(drawn_at) == 2
+        assert 0.7 in drawn_at
+        filled = [group for group in figure.axes[-1].containers if group.lines[0].get_gid() == "law"]
+        assert len({group.lines[0].get_xdata()[0] for group in filled}) == len(filled)  # seeds stand apart
+        assert "seed 1" in causal.verdict(causal.chosen(rows)).measured
 
     def test_verdict_can_fail(self, results: dict[str, Rows]) -> None:
         rows = causal.chosen(results)["causal"]

@@ -139,6 +139,11 @@ def test_training_says_when_gain_and_beta_come() -> None:
     with plt.style.context(drawing.STYLE):
         figure = text_training.draw(results)
         assert_readable(figure)
+        gain = figure.axes[0].lines[0]
+        assert list(gain.get_ydata()) == [row["gain"] for row in TRAINING]
+        assert [line.get_ydata()[0] for line in figure.axes[0].lines if line.get_gid() == "asked"] == [
+            text_training.GAIN
+        ]
         plt.close(figure)
     verdict = text_training.verdict(results)
     assert verdict.headline.endswith(
