@@ -15,7 +15,6 @@ other checkpoints still run).
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import sys
@@ -56,7 +55,8 @@ from analyses.files import (
 from analyses.keys import Weights, key_of
 from analyses.machine_code import remove_stale
 from analyses.options import CachedOptions, CheckpointOptions, Options, add_arguments, read_options
-from analyses.report import clipped, fitted, heading, indented, json_text, wrapped
+from analyses.report import fitted, heading, indented, json_text, wrapped
+from models.help_text import HelpFormatter, reflowed
 from models.suggest import unknown
 
 FOLDER = Path(__file__).parent
@@ -74,6 +74,7 @@ examples:
 
 With --json, stdout holds one JSON object and nothing else:
   {{"analysis": "{name}", "rows": [...], "provenance": {{...}}}}
+
 Exit codes: 0 all is well, 1 a verdict failed or a result has success False, 2 bad input (one line on stderr each).
 """
 
@@ -114,7 +115,7 @@ def run(argv: list[str]) -> int:
         return OK
     name, rest = argv[0], argv[1:]
     if name in ("-h", "--help"):
-        print(f"{__doc__}\n{listing(entries)}")
+        print(f"{reflowed(__doc__ or '')}\n\n{listing(entries)}")
         return OK
     if name != ALL.name and name not in entries:
         raise BadInput(unknown("analysis", name, [*entries, ALL.name]))
@@ -161,7 +162,7 @@ def make_parser(entry: Entry, module: ModuleType | None) -> Parser:
         prog=f"python -m analyses {entry.name}",
         description=entry.document,
         epilog=EXAMPLES.format(name=entry.name, checkpoints=needs),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     if entry.marker != "study":
         parser.add_argument(
@@ -275,7 +276,7 @@ def _page_of_all(modules: dict[Entry, ModuleType], path: str, common: Options) -
             say(f"error: {entry.name}: {found[entry].error}")
     good = [answer for answer in found.values() if answer.error is None]
     parts = [
-        f"{clipped(f'{entry.name}: {entry.summary}')}\n{indented(answer.text)}"
+        f"{entry.name}: {entry.summary}\n{indented(answer.text)}"
         if answer.error is None
         else f"{entry.name}\n{indented(f'did not run: {answer.error}')}"
         for entry, answer in found.items()

@@ -11,22 +11,22 @@ does "none" of it; `success` means that every lag has a head that copies it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from analyses.ask import Ask
 from analyses.options import CheckpointOptions, option
+from analyses.report import decimals
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
     from interp.instruments.copy_heads import CopyHeads
 
 KIND = "checkpoint"
-COLUMNS = ("success", "lag_1", "mass_1", "last_mass_1", "lag_2", "mass_2", "last_mass_2", "verdict_1", "verdict_2")
-
+COLUMNS = ("success", "mass_lag_1", "last_mass_lag_1", "mass_lag_2", "last_mass_lag_2")
 LEGEND = (
-    "Copy heads in their order: lag_1 is the lag that the first one copies. mass: its attention on that lag, mean over "
-    "all queries and sequences. last_mass: the same at the last query alone, the one that was trained, mean over "
-    "sequences. A picture of one sequence shows the weights of that sequence."
+    "mass: the attention that a copy head puts on its lag, mean over all queries and sequences. last_mass: the same at "
+    "the last query alone, the one that is trained, mean over sequences; it may be far smaller. A picture shows one "
+    "sequence, and its numbers are that sequence's."
 )
 
 
@@ -42,3 +42,13 @@ def analyse(subject: Subject, options: Options) -> CopyHeads:
     from interp.instruments.copy_heads import COPIES, copy_heads
 
     return copy_heads(subject.capture(copies=True), copies=COPIES if options.copies is None else options.copies)
+
+
+def compared(row: dict[str, Any]) -> dict[str, Any]:
+    """By lag, whichever head copies it: the order of the heads differs between seeds."""
+    shown = {"checkpoint": row["checkpoint"], "success": row["success"]}
+    for lag in sorted(lag for lag in row["lag"] if lag):
+        head = row["lag"].index(lag)
+        shown[f"mass_lag_{lag}"] = decimals(row["mass"][head])
+        shown[f"last_mass_lag_{lag}"] = decimals(row["last_mass"][head])
+    return shown

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("success", "votes.0.vote", "votes.0.stderr", "votes.0.copying", "votes.0.control_vote", "votes.0.direct")
+LEGEND = (
+    "vote: gain of the attended token's logit above the other symbols, at the last query, for a unit of attention on "
+    "one key; mean over sequences and drawn keys. control_vote: the same for the token of another key. copying: the "
+    "part of the variance of these gains that the attended token explains. direct: the vote through the head's OV "
+    "circuit alone."
+)
 
 
 def analyse(subject: Subject, options: CheckpointOptions) -> CopyingScores:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("verdict", "gain", "gain_stderr", "r2", "r2_frequency", "r2_recent", "r2_control")
+LEGEND = (
+    "At the last query, with the match head silenced; means over sequences. gain: KL of the uniform law to the truth "
+    "minus KL of what is then predicted, in nats. R2: of the log-probabilities, by token counts and recent tokens."
+)
 ASK = Ask(select=not_long(near(64)), options=CheckpointOptions(batch=2048), cost=0.35)
 
 

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from analyses import answers
@@ -95,7 +96,7 @@ def document_of(request: Request, found: Mapping[Question, Answer], *, with_plac
     elif module.KIND == "study":
         (whole,) = good
     else:
-        whole = _compared(good, columns=getattr(module, "COLUMNS", ()), legend=getattr(module, "LEGEND", ""))
+        whole = _compared(good, module)
     hidden = set() if with_places else places(type(request.options))
     options = {name: value for name, value in request.options.described().items() if name not in hidden}
     return Document(
@@ -109,18 +110,20 @@ def document_of(request: Request, found: Mapping[Question, Answer], *, with_plac
     )
 
 
-def _compared(good: Sequence[Answer], *, columns: Sequence[str], legend: str) -> Answer:
-    """Checkpoint beside checkpoint, with what the columns are; a single one has a page of its own."""
+def _compared(good: Sequence[Answer], module: ModuleType) -> Answer:
+    """Checkpoint beside checkpoint, or the page of a single one; then what the numbers are."""
     rows = [row for answer in good for row in answer.rows]
     if len(good) == 1:
         text = page(rows[0]["checkpoint"], good[0])
     else:
-        text = "\n\n".join(filter(None, (compared_text(rows, columns=columns), wrapped(legend))))
+        shown = [module.compared(row) for row in rows] if hasattr(module, "compared") else rows
+        text = compared_text(shown, columns=getattr(module, "COLUMNS", ()))
+    legend = wrapped(getattr(module, "LEGEND", ""))
     return Answer(
         rows=rows,
         provenance=_origin(good),
         tidy=[row for answer in good for row in answer.tidy or []] if good else None,
-        text=text,
+        text="\n\n".join(filter(None, (text, legend))),
     )
 
 

@@ -75,6 +75,14 @@ class LiveModel(Result):
     fit_message: str
     weight_bytes: int
 
+    def __str__(self) -> str:
+        start = "no law to start from" if self.beta is None else f"beta {', '.join(f'{b:.3f}' for b in self.beta)}"
+        start += "" if self.kappa is None else f", kappa {self.kappa:.3f}"
+        lines = [
+            f"for the explorer: {len(self.sequences)} sequences, weights of {self.weight_bytes / 1024:.0f} kB; {start}"
+        ]
+        return "\n".join([*lines, *self.remarks()])
+
     def table(self) -> pd.DataFrame:
         """One row per sequence: its tokens, and the Bayes predictor after the last one."""
         import pandas as pd

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("weights.aligned", "weights.residual", "scores.aligned", "scores.residual", "scores.r2", "agreement")
+LEGEND = (
+    "Blocks a I + b J of the match weights: read from W_A itself (weights) and fitted to the scores of the last query "
+    "(scores). The two need not agree: copy heads that put only part of the last query's attention on their lag dilute "
+    "what the weights say. beta of `beta_kappa` is read from the scores."
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("kl", "stderr", "max", "worst_kl", "seeds_kl", "ratio", "exhaustive", "n")
+LEGEND = (
+    "KL(model || relabelled model) at the last query in nats, mean over sequences and relabelings. seeds_kl: the same "
+    "between models of different seeds; ratio: the first over the second."
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("success", "aligned_share", "aligned_share_stderr", "r2")
+LEGEND = (
+    "One weight for each pair of query token and key token, fitted to the scores of the last query. With more terms in "
+    "the fit, the aligned pairs and kappa differ a little from those of `beta_kappa`. aligned_share: the part of the "
+    "explained score that the aligned pairs alone carry."
+)
 ASK = Ask(select=not_long(near(64)), cost=0.05)
 
 

@@ -26,6 +26,11 @@ COLUMNS = (
     "kl.add_alpha_best",
     "kl.jelinek_mercer_best",
 )
+LEGEND = (
+    "KL(model || estimator) at the last query in nats, mean over sequences. fitted: beta and kappa as `beta_kappa` "
+    "reads them from the scores. best: those with the least KL, tuned on one half of the sequences and judged on the "
+    "other."
+)
 ASK = Ask(select=not_long(near(64)), cost=0.2)
 
 

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("success", "by_overlap.0", "by_overlap.1", "by_overlap.2", "bos", "early", "distance", "largest_gap")
+LEGEND = (
+    "Attention of the match head (at the last query, unless --query says otherwise) by overlap |M|, mean over "
+    "sequences. The law's masses are those of the beta and kappa that `beta_kappa` fits. distance: total variation "
+    "between the mean masses; largest_gap: the largest difference of one of them."
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analyses.options import CheckpointOptions, option
+from analyses.report import PAGE, decimals, render_table
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
@@ -24,7 +25,12 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("success", "loss", "lost", "recovered.law", "control.law", "recovered.hard", "alone", "message")
-SHOWN = ["edit", "loss", "change", "stderr", "recovered", "recovered_stderr", "control_change", "control_recovered"]
+LEGEND = (
+    "Next-token loss in nats, mean over the queries that have a target and over sequences. recovered: of what ablating "
+    "the heads costs, the part that an edit saves; not cut, because an edit may be better than the heads. Control: the "
+    "same weights at random keys; for the ablation, as many other heads."
+)
+SHOWN = ("edit", "loss", "change", "recovered", "control_change", "control_recovered")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,5 +65,10 @@ def analyse(subject: Subject, options: Options) -> ReplacedHeads:
 
 def page(result: ReplacedHeads) -> str:
     """The summary, and a row for every edit."""
-    rows = result.table()[SHOWN].astype({"control_change": float, "control_recovered": float})
-    return f"{result}\n\n{rows.round(3).to_string(index=False, na_rep='-')}"
+    from interp.results import jsonable
+
+    rows = result.table().rename(columns={"stderr": "change_stderr", "control_stderr": "control_change_stderr"})
+    plain = [jsonable(row) for row in rows.to_dict("records")]
+    fixed = [{**row, **{name: decimals(row[name]) for name in ("loss", "control_recovered")}} for row in plain]
+    table = render_table(fixed, columns=SHOWN, width=PAGE)
+    return f"{result}\n\n{table}"

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from interp.digits import plus_minus
 from interp.outside import one_line
 from models.command import WIDTH as WIDTH
 from models.command import page_width as page_width
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+PAGE = 76  # of a table on a page that is kept: fits 80 columns with what stands before it
 NARROWEST_TEXT = 24  # a text column is wrapped to no less
 
 
@@ -84,15 +85,22 @@ class Estimate(str):
     """A value with its error, as text that stands to the right like a number."""
 
 
+def decimals(value: float | None, places: int = 3) -> Estimate | None:
+    """A number with as many decimals as the others of its column; None where there is none.
+
+    >>> decimals(0.5), decimals(None)
+    ('0.500', None)
+    """
+    return None if value is None else Estimate(f"{value:.{places}f}")
+
+
 def with_errors(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
     """The rows and columns with each value and its standard error in one cell; what has none stays as it is."""
     known = dict.fromkeys(key for row in rows for key in row)
     errors = {name: error for name in known if (error := error_column(name)) in known}
     merged = []
     for row in rows:
-        joined = {
-            name: Estimate(plus_minus(row[name], row.get(error))) for name, error in errors.items() if name in row
-        }
+        joined = {name: Estimate(estimate(row[name], row.get(error))) for name, error in errors.items() if name in row}
         merged.append({name: joined.get(name, value) for name, value in row.items() if name not in errors.values()})
     return merged, [name for name in columns if name not in errors.values()]
 
@@ -102,19 +110,13 @@ def error_column(name: str) -> str:
     return name.replace("beta_", "stderr_", 1) if re.fullmatch(r"beta_\d+", name) else f"{name}_stderr"
 
 
-def plus_minus(value: float | None, error: float | None) -> str:
-    """A value to the last place that its error leaves meaningful, and the error.
+def estimate(value: float | None, error: float | None) -> str:
+    """A value with its error; as `cell` shows it where there is no error.
 
-    >>> plus_minus(3.43412, 0.0081), plus_minus(12.3, 1.5), plus_minus(0.5, None), plus_minus(None, 0.1)
-    ('3.434 ± 0.008', '12.3 ± 1.5', '0.5', '-')
+    >>> estimate(3.43412, 0.0081), estimate(0.5, None), estimate(None, 0.1)
+    ('3.434 ± 0.008', '0.5', '-')
     """
-    if value is None or error is None or not math.isfinite(error) or error <= 0:
-        return cell(value)
-    leading = math.floor(math.log10(error))
-    places = max(0, -leading + (error < 2 * 10.0**leading))  # one more digit where the first is a 1
-    if places > 6:
-        return f"{cell(value)} ± {error:.0e}"
-    return f"{value:.{places}f} ± {error:.{places}f}"
+    return cell(value) if value is None or not error else plus_minus(value, error)
 
 
 def cell(value: Any) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from analyses.options import CheckpointOptions, option, place
+from analyses.report import PAGE, decimals, render_table
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
@@ -24,19 +25,13 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("success", "message")
-SHOWN = (
-    "layer",
-    "head",
-    "role",
-    "copy_lag",
-    "copy_mass",
-    "beta_",
-    "kappa",
-    "r2_match",
-    "nats",
-    "nats_explained",
-    "mass_full",
+LEGEND = (
+    "copy_mass: attention on the head's heaviest lag, mean over all queries and sequences. beta, kappa and the nats "
+    "explained: the additive law that makes the attention most likely (`beta_kappa --source attention`), which weighs "
+    "keys by their attention; `beta_kappa` weighs all scores alike, so its numbers differ a little. mass_full: "
+    "attention on full matches."
 )
+SHOWN = ("head", "role", "copy_lag", "copy_mass", "beta_", "kappa", "nats_explained", "mass_full", "r2_match", "nats")
 MOST_ROWS = 40
 
 
@@ -69,12 +64,18 @@ def analyse(subject: Subject, options: Options) -> HeadScan:
 def page(result: HeadScan) -> str:
     """The summary, the table of the heads (of many heads those that have a role), and why a match head has no beta."""
     from interp.circuit.circuit import head_name
+    from interp.results import jsonable
 
-    table = result.table()
-    shown = [name for name in table.columns if name.startswith(SHOWN)]
-    if len(table) > MOST_ROWS:
-        table = table[table["role"] != "none"]
-    rows = table[shown].round(3).to_string(index=False) if len(table) else "no head has a role"
+    rows = [jsonable(row) for row in result.table().to_dict("records")]
+    if len(rows) > MOST_ROWS:
+        rows = [row for row in rows if row["role"] != "none"]
+    named = [
+        {name: decimals(value) if isinstance(value, float) else value for name, value in row.items()}
+        | {"head": head_name((row["layer"], row["head"]))}
+        for row in rows
+    ]
+    columns = [name for one in SHOWN for name in (rows[0] if rows else ()) if name == one or one == name[:5] == "beta_"]
+    table = render_table(named, columns=columns, width=PAGE) if rows else "no head has a role"
     doubts = [f"{head_name(at)}: {why}" for at in result.match_heads if (why := result.reasons[at[0]][at[1]])]
     below = "\n\nno beta for a match head whose law is not to be trusted: " + "; ".join(doubts) if doubts else ""
-    return f"{result}\n\n{rows}{below}"
+    return f"{result}\n\n{table}{below}"

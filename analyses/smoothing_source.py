@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("change.partial", "change.bos", "change.readout", "readout_uniform", "contribution.readout")
+LEGEND = (
+    "Rise of KL(truth || prediction) at the last query in nats, mean over sequences, when a source is switched off: "
+    "alone (change), and as its part in switching all of them off (contribution, a Shapley value)."
+)
 ASK = Ask(select=not_long(near(64)), cost=0.2)
 
 

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("verdict", "level_spread", "level_full", "compared", "held", "held_stderr", "shuffled")
+LEGEND = (
+    "At the last query. level_spread: standard deviation over mean of the readout's level, the share of the uniform "
+    "law that it mixes in. held: rise of KL(truth || prediction) in nats, mean over sequences, with the level held at "
+    "its harmonic mean; shuffled: with another sequence's level."
+)
 ASK = Ask(select=near(32, 64), options=CheckpointOptions(batch=2048), cost=0.5)
 
 

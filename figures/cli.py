@@ -57,6 +57,7 @@ from figures import claims_table, drawing
 from figures.drawing import Drawn
 from figures.rows import BESIDE, only_beside, with_main
 from interp.outside import read_json
+from models.help_text import HelpFormatter, reflowed
 from models.suggest import unknown
 
 FOLDER = Path(__file__).parent
@@ -105,7 +106,7 @@ def run(argv: list[str]) -> int:
         return OK
     name, rest = argv[0], argv[1:]
     if name in ("-h", "--help"):
-        print(f"{__doc__}\n{listing(entries)}")
+        print(f"{reflowed(__doc__ or '')}\n\n{listing(entries)}")
         return OK
     if name == claims_table.ENTRY.name:
         return claims_table.run(rest)
@@ -177,7 +178,7 @@ def make_parser(entry: Entry) -> Parser:
         prog=command,
         description=entry.document,
         epilog=f"examples:\n  {command}\n  {more}\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     out = Path("results") if entry in PAGES else Path("results/figures")
     parser.add_argument("--out", metavar="DIR", type=path, default=out, help="where to (default: %(default)s)")

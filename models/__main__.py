@@ -1,7 +1,7 @@
 """The command line of models.
 
 python -m models                                    families, studies and the shipped checkpoints
-python -m models train --family disentangled --prior hierarchical:5,5 --bos --length 64 --seed 0 --out runs/a
+python -m models train --prior hierarchical:5,5 --length 64 --out runs/a
 python -m models train ... --out runs/a --resume    go on after a kill
 python -m models construct --length 64 --beta 2.7,1.2 --kappa 3.3 --out runs/b
 python -m models sweep smoke --out runs/smoke       a whole study, one process per core
@@ -15,6 +15,7 @@ import json
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -32,6 +33,7 @@ from models.command import (
     listed,
     number,
     number_list,
+    page_width,
     path,
     path_text,
     positive_number,
@@ -42,6 +44,7 @@ from models.command import (
     whole_number,
 )
 from models.families import FAMILIES
+from models.help_text import HelpFormatter
 from models.protocols import PROTOCOLS
 from models.spec import SAVE_SECONDS, RunSpec, make_spec
 
@@ -50,9 +53,11 @@ CHECKPOINTS = ROOT / "checkpoints"
 STUDIES = ROOT / "studies"
 
 TRAIN_EXAMPLES = """examples:
-  python -m models train --family disentangled --prior hierarchical:5,5 --bos --length 64 --out runs/a
-  python -m models train --prior hierarchical:5,5 --bos --length 64 --freeze copies,readout --init hard --out runs/b
-  python -m models train --prior independent:1 --no-bos --length 64 --init "copy(5)" --readout logit --out runs/c"""
+  python -m models train --prior hierarchical:5,5 --length 64 --out runs/a
+  python -m models train --prior hierarchical:5,5 --bos --length 64 \\
+      --freeze copies,readout --init hard --out runs/b
+  python -m models train --prior independent:1 --no-bos --length 64 \\
+      --init "copy(5)" --readout logit --out runs/c"""
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
@@ -86,7 +91,7 @@ def parser() -> Parser:
         prog="python -m models",
         description="Train, build and list the models under study.",
         epilog=(__doc__ or "").partition("\n\n")[2],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     top.set_defaults(command=show_everything, json=False)
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
@@ -102,7 +107,7 @@ def add_train(commands: Commands) -> None:
     train = commands.add_parser(
         "train",
         help="train one model",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         epilog=TRAIN_EXAMPLES,
     )
     train.add_argument("--family", choices=list(FAMILIES), default="disentangled")
@@ -305,7 +310,7 @@ def train_one(options: argparse.Namespace) -> int:
             bos_vector=options.bos_vector,
         )
     say_loading("torch and the compiled trainers")
-    from models.run import AlreadyFinished, run
+    from models.run import READINGS, AlreadyFinished, reading_source, run
 
     try:
         finished = run(spec, options.out, resume=options.resume, save_seconds=options.save_seconds)
@@ -314,6 +319,7 @@ def train_one(options: argparse.Namespace) -> int:
         if options.json:
             print(json.dumps({"path": str(options.out), "status": "finished"}))
         return 0
+    source = reading_source(spec)
     if options.json:
         from interp.results import jsonable
 
@@ -324,20 +330,20 @@ def train_one(options: argparse.Namespace) -> int:
             "kl_stderr": finished.held_out.stderr,
             "beta": finished.beta,
             "kappa": finished.kappa,
+            "read_from": source,
             "seconds": finished.seconds,
         }
         print(json.dumps(jsonable(document)))
     else:
         beta = ", ".join(f"{value:.2f}" for value in finished.beta)
         kappa = "" if finished.kappa is None else f", kappa {finished.kappa:.2f}"
-        print(f"{finished.path}: held-out {finished.held_out}")
-        blocks = FAMILIES[spec.family].blocks
-        source = "read from the weight blocks" if blocks else "fitted to the scores of a few sequences"
-        print(f"  beta {beta}{kappa}, {source}; {finished.seconds:.0f} s")
-        if blocks and not FAMILIES[spec.family].analytic:
-            print("  (the scores, which the softmax sees, may show other betas than the blocks)")
-        print(f"  next: python -m analyses beta_kappa {finished.path}   (from the scores, with errors)")
-        print(f"        python -m analyses all {finished.path}")
+        print(finished.path)
+        print(textwrap.fill(f"  held-out {finished.held_out}", page_width(), subsequent_indent="    "))
+        print(f"  {READINGS[source]} {beta}{kappa}; {finished.seconds:.0f} s")
+        if source == "weights":
+            print("  (beta is what the scores show, which may differ from the weights:)")
+        print(f"  python -m analyses beta_kappa {finished.path}")
+        print(f"  python -m analyses all {finished.path}")
     return 0
 
 

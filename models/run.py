@@ -42,6 +42,8 @@ HELD_OUT_SEQUENCES = 4096
 HELD_OUT_SEED = 1_000_003
 LOG_POINTS = 100
 SNAPSHOTS_PER_DECADE = 6
+BAR = "{desc} {percentage:.0f}% {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # no bar: 80 columns are for numbers
+READINGS = {"parameters": "beta", "weights": "blocks of W_A", "scores": "beta of the scores"}
 
 
 class RunError(RuntimeError):
@@ -118,6 +120,7 @@ def _train(
         unit="step",
         desc=out.name,
         smoothing=0.05,
+        bar_format=BAR,
     )
     with bar:
         for stop in (stop for stop in stops if stop > trainer.step):
@@ -147,7 +150,7 @@ def _train(
                 seconds=round(elapsed, 2),
             )
             bar.update(stop - start)
-            bar.set_postfix_str(_reading_line(float(losses.mean()), divergence.mean, beta, kappa, spec))
+            bar.set_postfix_str(_reading_line(divergence.mean, beta, kappa, spec))
             if stop in snapshots:
                 training = _record(spec, trainer.step, elapsed, "running", divergence)
                 save(trainer.hooked(), _snapshot_path(work, stop), training=training)
@@ -318,8 +321,13 @@ def _snapshot_path(work: Path, step: int) -> Path:
     return work / "snapshots" / f"step_{step:08d}"
 
 
-def _reading_line(loss: float, kl: float, beta: list[float], kappa: float | None, spec: RunSpec) -> str:
-    """What the bar says. What stands in weight blocks need not be what the scores show, so its source is named."""
-    source = "weight blocks" if find_family(spec.family).blocks else "scores"
-    line = f"loss {loss:.4f} KL {kl:.4f} {source}: beta {', '.join(f'{value:.2f}' for value in beta)}"
-    return line if kappa is None else f"{line} kappa {kappa:.2f}"
+def reading_source(spec: RunSpec) -> str:
+    """Where the numbers of a run's bar are read: the parameters of a construction, the weights, or the scores."""
+    family = find_family(spec.family)
+    return "parameters" if family.analytic else "weights" if family.blocks else "scores"
+
+
+def _reading_line(kl: float, beta: list[float], kappa: float | None, spec: RunSpec) -> str:
+    """What the bar says. Blocks of W_A are not called beta: the scores, which show beta, may differ from them."""
+    line = f"KL {kl:.4f}, {READINGS[reading_source(spec)]} {', '.join(f'{value:.2f}' for value in beta)}"
+    return line if kappa is None else f"{line}, kappa {kappa:.2f}"

@@ -30,12 +30,30 @@ def test_a_construction_passes_and_random_weights_fail(name, tmp_path):
     assert result.provenance["checkpoint"] == str(tmp_path / "built")
     record = result.record()
     json.dumps(record, allow_nan=False)
-    assert set(module.COLUMNS) <= set(flat_rows([record])[0])
+    shown = getattr(module, "compared", lambda row: flat_rows([row])[0])({"checkpoint": "built", **record})
+    assert set(module.COLUMNS) <= set(shown)
+    assert module.LEGEND
     assert len(str(result).splitlines()) <= 8
     assert len(result.table())
     model = random_model(order=2, vocab=4, length=30, bos=True, family="disentangled", scale=0.3, seed=0)
     ip.save(model, tmp_path / "random")
     assert not ask(name, tmp_path / "random")[1].success
+
+
+def test_copy_heads_are_compared_by_lag_whatever_the_order_of_the_heads():
+    compared = importlib.import_module("analyses.copy_heads").compared
+    row = {
+        "checkpoint": "a",
+        "success": True,
+        "lag": [2, 0, 1],
+        "mass": [0.9, None, 0.8],
+        "last_mass": [0.4, None, 0.3],
+    }
+    row |= {"mass": [0.9, None, 0.8], "last_mass": [0.4, None, 0.3]}
+    assert compared(row) == {
+        "checkpoint": "a", "success": True,
+        "mass_lag_1": "0.800", "last_mass_lag_1": "0.300", "mass_lag_2": "0.900", "last_mass_lag_2": "0.400",
+    }  # fmt: skip
 
 
 def test_options_reach_the_instruments(tmp_path):

@@ -52,12 +52,16 @@ def test_a_bare_model_is_scanned(form: str, brought: Any, capsys: pytest.Capture
     assert found["subject"] == {**found["subject"], "family": "foreign", "length": 40, "order": 1, "vocab": 5}
 
 
-def test_the_table_is_printed(brought: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_is_printed(
+    brought: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["scan", brought("with_bos"), "--order", "2", "--vocab", "5", "--bos", "5", "--batch", "40"]) == 0
     out = capsys.readouterr().out
     assert "copies lag 2   1.1" in out
-    assert "nats_explained" in out
+    assert "explained" in out
     assert len([line for line in out.splitlines() if " match " in line]) >= 2
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_other_analyses_find_the_circuit_first(brought: Any, capsys: pytest.CaptureFixture[str]) -> None:

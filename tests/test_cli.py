@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -21,8 +23,10 @@ from analyses.command import BadInput, Entry, listed, read_entries, say_loading
 from analyses.documents import Request
 from analyses.options import CheckpointOptions, Options, option
 from analyses.subject import Study, Subject, flat_rows, prior_text
+from figures import cli as figures_cli
 from interp.chains.priors import parse_prior
 from interp.results import Result
+from models import __main__ as models_main
 
 ROOT = Path(cli.__file__).parent.parent
 
@@ -580,3 +584,37 @@ def test_a_name_that_is_nearly_right_is_suggested(run):
     code, _, err = run("prob", "x")
     assert code == 2
     assert "did you mean probe?" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("models",), ("models", "train"), ("analyses",), ("analyses", "conditions"), ("analyses", "scan"),
+        ("figures",), ("figures", "mech_main"), ("figures", "reproduce"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_help_fits_eighty_columns_and_keeps_its_lists(words, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    main = {"models": models_main.main, "analyses": cli.main, "figures": figures_cli.main}[words[0]]
+    with contextlib.suppress(SystemExit):
+        main([*words[1:], "--help"])
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) > 20
+    assert max(map(len, out.splitlines())) <= 80
+    assert re.search(r"^ *python -m ", out, re.MULTILINE)
+
+
+def test_the_bar_of_a_run_calls_beta_only_what_is_beta():
+    from models.run import _reading_line
+    from models.spec import make_spec
+
+    said = {
+        family: _reading_line(
+            0.2126, [1.97, 0.13], 1.2, make_spec(family=family, prior="hierarchical:5,5", length=64, bos=True)
+        )
+        for family in ("construction", "disentangled", "standard")
+    }
+    assert said["construction"] == "KL 0.2126, beta 1.97, 0.13, kappa 1.20"
+    assert said["disentangled"] == "KL 0.2126, blocks of W_A 1.97, 0.13, kappa 1.20"
+    assert said["standard"] == "KL 0.2126, beta of the scores 1.97, 0.13, kappa 1.20"

@@ -31,7 +31,7 @@ import interp
 from analyses.command import read_entries
 from interp.chains import priors
 from models import families, trainers
-from tests.figures.chromium import WIDTHS
+from tests.figures.chromium import SCHEMES, WIDTHS, Tab
 from tests.figures.chromium import chromium as chromium
 
 pytest.importorskip("mkdocs", reason="the documentation is built with the `docs` extra")
@@ -183,22 +183,38 @@ def test_a_remote_script_would_be_found() -> None:
     assert [is_remote(request) for request in page.requests] == [True, True]
 
 
-# A page of each kind: what the theme and the hooks make of them differs by kind.
-LOOKED_AT = (
-    "index.html", "theory.html", "howto/causal.html", "api/results.html", "notebooks/02_hooks.html", "gallery.html",
-)  # fmt: skip
+def wrong_with(tab: Tab) -> list[str]:
+    """What a reader would meet on a page, in windows of three widths; contrast apart."""
+    wrong = [*tab.violations(contrast=False), *tab.fetched(), *tab.complaints]
+    for width in WIDTHS:
+        tab.resize(width)
+        wrong += [f"{width}: wider than the window by {tab.overflow()}"] if tab.overflow() else []
+        wrong += [f"{width}: {pair}" for pair in tab.overlaps("main .md-content")]  # a narrow window hides the contents
+    return wrong
 
 
-@pytest.mark.parametrize("name", LOOKED_AT)
-def test_pages_fit_every_window_and_axe_finds_nothing_wrong(chromium, site: Path, name: str) -> None:
-    with chromium.opened((site / name).as_uri()) as tab:
-        assert tab.violations() == []
-        for width in WIDTHS:
-            tab.resize(width)
-            assert tab.overflow() == 0, width
-            assert tab.overlaps("main .md-content") == [], width  # the contents wait beside a narrow window
-        assert tab.fetched() == []
-        assert tab.complaints == []
+def test_every_page_fits_every_window_and_axe_finds_nothing_wrong(
+    chromium, site: Path, pages: dict[Path, Page]
+) -> None:
+    assert len(pages) > len(PAGES)
+    wrong = {}
+    for page in pages:
+        with chromium.opened(page.as_uri()) as tab:
+            if found := wrong_with(tab):
+                wrong[page.name] = found
+    assert wrong == {}
+
+
+# Colours are the theme's, by kind of text: a page of each kind has them all.
+COLOURED = ("index.html", "models.html", "howto/causal.html", "api/results.html", "notebooks/03_from_scratch.html")
+
+
+@pytest.mark.parametrize("name", COLOURED)
+def test_text_stands_out_in_light_and_in_dark(chromium, site: Path, name: str) -> None:
+    for scheme, palette in zip(SCHEMES, ("default", "slate"), strict=True):
+        with chromium.opened((site / name).as_uri(), scheme=scheme) as tab:
+            assert tab.view.evaluate("document.body.dataset.mdColorScheme") == palette
+            assert tab.violations() == [], scheme
 
 
 def test_what_is_wrong_with_a_page_would_be_found(chromium, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ import numpy as np
 from jaxtyping import Float, Int64
 
 from interp.circuit.capture import Capture
+from interp.digits import plus_minus
 from interp.instruments.attention_rows import attention_rows
 from interp.instruments.candidates import Array, candidate_rows, count_distances
 from interp.instruments.laws import Law, group_sizes, into_sizes, law_design
@@ -146,21 +147,21 @@ class AttentionFit(Result):
 
     def __str__(self) -> str:
         pairs = zip(self.beta, self.stderr, strict=True)
-        beta = ", ".join(f"{value:.4g} ± {error:.2g}" for value, error in pairs)
+        beta = ", ".join(plus_minus(value, error) for value, error in pairs)
         lines = [
             f"{self.law} law of the attention of {self.n} queries, {self.sequences} sequences: "
             f"{'FAILED' if not self.success else 'ok, with a warning' if self.warning else 'ok'}",
             f"  beta       {beta}"
-            + (f"; lag 0: {self.own:.4g} ± {self.own_stderr:.2g}" if self.own is not None else ""),
+            + (f"; lag 0: {plus_minus(self.own, self.own_stderr)}" if self.own is not None else ""),
         ]
         if self.kappa is not None:
-            lines.append(f"  kappa      {self.kappa:.4g} ± {self.kappa_stderr:.2g}")
+            lines.append(f"  kappa      {plus_minus(self.kappa, self.kappa_stderr)}")
         masses = ", ".join(
             f"{name} {seen:.3f} ({law:.3f})"
             for name, seen, law in zip(self.groups, self.observed, self.predicted, strict=True)
         )
         lines += [
-            f"  nats       {self.nats:.4f} ± {self.nats_stderr:.2g} beyond the baseline; the law explains "
+            f"  nats       {plus_minus(self.nats, self.nats_stderr)} beyond the baseline; the law explains "
             f"{self.nats_explained:.1%} ± {self.nats_explained_stderr:.1%}",
             f"  mass (law) {masses}; gap {self.mass_gap:.3f}",
             f"  early keys {self.early:.3f} of the attention, not in the law",

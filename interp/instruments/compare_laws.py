@@ -21,6 +21,7 @@ from jaxtyping import Float
 
 from interp.arguments import Switch, switch
 from interp.circuit.capture import Capture, check_attention
+from interp.digits import plus_minus
 from interp.instruments.attention_fit import MIN_NATS, MIN_SEQUENCES, share_explained
 from interp.instruments.attention_rows import AttentionRows, attention_rows
 from interp.instruments.laws import Law, LawDesign, law_design
@@ -81,7 +82,7 @@ class LawComparison(Result):
         lines = [f"laws of attention on held-out sequences, {self.n} queries, {self.nats:.4f} nats to explain"]
         for place, law in enumerate(self.laws):
             behind = (
-                "best" if law == self.best else f"{self.behind[place]:.5f} ± {self.behind_stderr[place]:.2g} behind"
+                "best" if law == self.best else f"{plus_minus(self.behind[place], self.behind_stderr[place])} behind"
             )
             lines.append(
                 f"  {law:<9} {self.nats_explained[place]:.2%} ± {self.stderr[place]:.2%} explained, "

@@ -154,7 +154,8 @@ class CopyHeads(Result):
         return heading(legend_beside(ax), f"copy heads on {self.n} sequences", doubt=self.doubt)
 
     def __str__(self) -> str:
-        lines = [f"copy heads on {self.n} sequences: {'ok' if self.success else 'FAILED'}"]
+        outcome = "ok" if self.success else "FAILED"
+        lines = [f"copy heads on {self.n} sequences, mass as a mean over all queries: {outcome}"]
         for head in range(min(len(self.lag), 5)):
             where = "no lag left"
             if self.lag[head]:

@@ -32,6 +32,7 @@ from interp.arguments import Whole, count, seed_number
 from interp.circuit.circuit import Circuit, Head, as_circuit, head_name, heads_of
 from interp.circuit.edits import write_pattern
 from interp.circuit.runner import parts, run
+from interp.digits import plus_minus
 from interp.notation import Tokens
 from interp.results import NamedRows, mean_stderr, provenance
 
@@ -113,10 +114,11 @@ class CopyingScores(NamedRows[HeadVote]):
         return heading(ax, "votes for the attended token", doubt=self.doubt)
 
     def __str__(self) -> str:
-        lines = [f"votes of {len(self.votes)} match heads for the token they attend to, {self.n} sequences"]
+        heads = "1 match head" if len(self.votes) == 1 else f"{len(self.votes)} match heads"
+        lines = [f"votes of {heads} for the attended token, {self.n} sequences"]
         for one in self.votes[:5]:
             lines.append(
-                f"  {one.head}: {one.vote:+.3f} ± {one.stderr:.2g} (control {one.control_vote:+.3f}), "
+                f"  {one.head}: {plus_minus(one.vote, one.stderr, sign=True)} (control {one.control_vote:+.3f}), "
                 f"own token explains {one.copying:.1%}, direct {one.direct:+.3f}"
             )
         if len(self.votes) > 5:

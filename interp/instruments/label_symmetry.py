@@ -24,6 +24,7 @@ from tqdm import tqdm
 from interp.arguments import Number, Whole, count, seed_number, shown
 from interp.circuit.circuit import as_circuit
 from interp.circuit.runner import laws
+from interp.digits import plus_minus
 from interp.divergence import KL_FLOOR, check_floor, kl_between
 from interp.notation import Tokens
 from interp.results import Result, mean_stderr, provenance
@@ -92,12 +93,12 @@ class LabelSymmetry(Result):
         count = f"all {len(self.relabelings)}" if self.exhaustive else f"{len(self.relabelings)} sampled"
         lines = [
             f"Label symmetry on {self.n} sequences, {count} relabelings",
-            f"  KL to the relabeled model {self.kl:.3g} ± {self.stderr:.2g} nats, largest {self.max:.3g}",
+            f"  KL to the relabeled model {plus_minus(self.kl, self.stderr)} nats, largest {self.max:.3g}",
             f"  worst relabeling {list(self.worst)}: {self.worst_kl:.3g}",
         ]
         if self.other_models:
             lines.append(
-                f"  KL to {self.other_models} other models {self.seeds_kl:.3g} ± {self.seeds_stderr:.2g}; "
+                f"  KL to {self.other_models} other models {plus_minus(self.seeds_kl, self.seeds_stderr)}; "
                 f"ratio {self.ratio:.3g}"
             )
         return "\n".join([*lines, *self.remarks()])

@@ -33,6 +33,7 @@ from jaxtyping import Float
 
 from interp.arguments import Number, Switch, Whole, finite_number, switch, whole_number
 from interp.circuit.capture import Capture
+from interp.digits import plus_minus
 from interp.instruments.beta_kappa import MIN_R2, MIN_SEQUENCES
 from interp.instruments.candidates import BosTally, QueryView, count_distances, query_views
 from interp.regression import SPLINE_TERMS, NormalEquations, Solution, centred, clustered, distance_basis
@@ -106,7 +107,7 @@ class PairFit(Result):
             f"  R2 {self.r2:.4f}; of what position leaves {self.r2_pairs:.4f}",
         ]
         if self.success and self.kappa is not None:
-            lines[-1] += f"; kappa {self.kappa:.4g} ± {self.kappa_stderr:.2g}"
+            lines[-1] += f"; kappa {plus_minus(self.kappa, self.kappa_stderr)}"
         lines += self.remarks()
         if self.success and len(lines) + len(self.beta) < MOST_LINES:
             blocks = range(len(self.beta))

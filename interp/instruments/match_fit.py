@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int64
 
+from interp.digits import plus_minus
 from interp.instruments.candidates import Source
 from interp.notation import mask_bits, mask_name, overlap
 from interp.results import Result
@@ -166,14 +167,15 @@ class MatchFit(Result):
 
     def __str__(self) -> str:
         pairs = zip(self.beta, self.stderr, strict=True)
-        beta = ", ".join(f"{value:.4g} ± {error:.2g}" for value, error in pairs)
+        beta = ", ".join(plus_minus(value, error) for value, error in pairs)
+        queries = "1 query" if self.queries == 1 else f"{self.queries} queries"
         lines = [
-            f"match fit of {self.n} keys, {self.sequences} sequences: {self.outcome}",
+            f"match fit of {self.n} keys, {self.sequences} sequences, {queries}: {self.outcome}",
             f"  beta       {beta}",
         ]
         if self.kappa is not None:
             lines.append(
-                f"  kappa      {self.kappa:.4g} ± {self.kappa_stderr:.2g} (over queries: sd {self.kappa_spread:.2g})"
+                f"  kappa      {plus_minus(self.kappa, self.kappa_stderr)} (over queries: sd {self.kappa_spread:.2g})"
             )
         lines.append(
             f"  R2         {self.r2:.4f}; of what position leaves {self.r2_match:.4f}; "

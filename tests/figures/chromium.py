@@ -98,15 +98,17 @@ class Tab:
         """Another width of the window."""
         self.view.set_viewport_size({"width": width, "height": HEIGHT})
 
-    def violations(self) -> list[str]:
-        """What axe-core finds wrong: contrast, names, roles, alt texts, headings."""
+    def violations(self, *, contrast: bool = True) -> list[str]:
+        """What axe-core finds wrong: contrast (most of its time), names, roles, alt texts, headings."""
         import axe_playwright_python
 
         if not self.view.evaluate("'axe' in window"):
             self.view.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
         # Without `preload`, which would read style sheets again, as no page that was opened from disk may. Without
         # `resultTypes` every element that passed is sent here too.
-        found = self.view.evaluate("axe.run({preload: false, resultTypes: ['violations']})")["violations"]
+        rules = {} if contrast else {"color-contrast": {"enabled": False}}
+        options = {"preload": False, "resultTypes": ["violations"], "rules": rules}
+        found = self.view.evaluate("(options) => axe.run(options)", options)["violations"]
         return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}" for one in found]
 
 
@@ -117,8 +119,8 @@ class Browser:
         self.chromium = chromium
 
     @contextmanager
-    def opened(self, address: str, *, width: int = 1400) -> Iterator[Tab]:
-        view = self.chromium.new_page(viewport={"width": width, "height": HEIGHT})
+    def opened(self, address: str, *, width: int = 1400, scheme: str = "light") -> Iterator[Tab]:
+        view = self.chromium.new_page(viewport={"width": width, "height": HEIGHT}, color_scheme=scheme)
         tab = Tab(view)
         view.goto(address)
         yield tab

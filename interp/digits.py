@@ -1,0 +1,27 @@
+"""How an estimate is written: to the last place that its error leaves meaningful, in every text and table alike."""
+
+from __future__ import annotations
+
+import math
+
+MOST_PLACES = 6  # after the point; a smaller error is written as a power of ten
+
+
+def plus_minus(value: float, error: float | None, *, sign: bool = False) -> str:
+    """A value and its standard error, both to the place of the error's first digit (of its second, where that is a 1).
+
+    Without an error that says something (none, zero, NaN), the value with four significant digits.
+
+    >>> plus_minus(3.43412, 0.0081), plus_minus(12.3, 1.5), plus_minus(0.5, None), plus_minus(2.7, 8.3e-16)
+    ('3.434 ± 0.008', '12.3 ± 1.5', '0.5', '2.7 ± 8e-16')
+    >>> plus_minus(15.833, 0.31, sign=True)
+    '+15.8 ± 0.3'
+    """
+    form = "+" if sign else ""
+    if error is None or not math.isfinite(error) or error <= 0 or not math.isfinite(value):
+        return f"{value:{form}.4g}"
+    leading = math.floor(math.log10(error))
+    places = max(0, -leading + (error < 2 * 10.0**leading))
+    if places > MOST_PLACES:
+        return f"{value:{form}.4g} ± {error:.0e}"
+    return f"{value:{form}.{places}f} ± {error:.{places}f}"
