@@ -145,7 +145,8 @@ def add_factors(train: argparse.ArgumentParser) -> None:
         default="",
         metavar="PARTS",
         help="what does not train: a list of copies, match_bias, readout, or of the readout what it reads beside the "
-        "votes, which cuts it: direct (past the match head), carried (copied tokens of the keys)",
+        "votes, which cuts it: direct (past the match head), carried (copied tokens of the keys). copies and "
+        "match_bias need --init beside it, e.g. hard: by default they would be frozen at random weights",
     )
     factors.add_argument(
         "--init",
