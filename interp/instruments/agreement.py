@@ -36,9 +36,9 @@ from interp.notation import mask_name
 from interp.regression import clustered
 
 MIN_ATTENDED = -0.1  # of r2_attended
-# Of r2_match: more than a tenth of the scores is not the law. In the study `conditions`, the runs whose readout adds
-# votes have 0.97 and more, where the law recovers their predictions; under the hierarchical prior those with a softmax
-# readout, which leave the law, have 0.67 to 0.90.
+# Of r2_match: more than a tenth of the scores is not the law. In the study `conditions` under the hierarchical prior,
+# runs whose readout adds votes have 0.97 and more, and those with a free softmax readout, which leave the law, mostly
+# 0.66 to 0.9.
 WARN_MATCH = 0.9
 # Below it the law leaves more than half of the attended scores' variation; trained models that follow it have 0.71.
 WARN_ATTENDED = 0.5
