@@ -31,6 +31,7 @@ from analyses.cache import Cache
 from analyses.command import (
     BAD_INPUT,
     FAILED,
+    MAKES_FOLDERS,
     OK,
     BadInput,
     Entry,
@@ -180,9 +181,12 @@ def make_parser(entry: Entry, module: ModuleType | None) -> Parser:
             help="a function that returns a HookedTransformer or a Circuit; the same as giving it in place of CKPT",
         )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout, nothing else there")
-    parser.add_argument("--csv", metavar="FILE", type=path, help="also write the table to FILE")
+    parser.add_argument("--csv", metavar="FILE", type=path, help=f"also write the table to FILE ({MAKES_FOLDERS})")
     parser.add_argument(
-        "--out", metavar="DIR", type=path, help=f"also write {entry.name}.csv and {entry.name}.json into DIR"
+        "--out",
+        metavar="DIR",
+        type=path,
+        help=f"also write {entry.name}.csv and {entry.name}.json into DIR ({MAKES_FOLDERS})",
     )
     parser.add_argument(
         "--overwrite",
@@ -319,6 +323,7 @@ def deliver(document: Document, delivery: Delivery) -> int:
         print(json_text(document.content()) if delivery.json else fitted(document.text))
         if delivery.csv:
             write_file(delivery.csv, document.table())
+            say(f"wrote {delivery.csv}")
         if delivery.out:
             document.write(delivery.out)
             say(f"wrote {delivery.out / document.analysis}.json and .csv")

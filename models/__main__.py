@@ -23,6 +23,7 @@ from interp.outside import read_object, shown
 from models.command import (
     BAD_INPUT,
     INTERRUPTED,
+    MAKES_FOLDERS,
     READER_GONE,
     Parser,
     discard_output,
@@ -127,7 +128,7 @@ def add_train(commands: Commands) -> None:
     train.add_argument(
         "--spec", type=path, metavar="FILE", help="a run's description as JSON, instead of the options above"
     )
-    train.add_argument("--out", type=path, required=True, metavar="DIR", help="where the checkpoint goes")
+    train.add_argument("--out", type=path, required=True, metavar="DIR", help=f"where the checkpoint goes ({MAKES_FOLDERS})")
     train.add_argument("--resume", action="store_true", help="go on with the run in DIR, or start it")
     add_save_argument(train)
     train.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
@@ -179,7 +180,9 @@ def add_construct(commands: Commands) -> None:
     construct.add_argument("--length", type=whole_number(2), default=64)
     construct.add_argument("--beta", type=number_list, required=True, help="one number per lag, e.g. 2.7,1.2")
     construct.add_argument("--kappa", type=number, help="the score of BOS; without it the model has no BOS")
-    construct.add_argument("--out", type=path, required=True, metavar="DIR")
+    construct.add_argument(
+        "--out", type=path, required=True, metavar="DIR", help=f"where the checkpoint goes ({MAKES_FOLDERS})"
+    )
     construct.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
     construct.set_defaults(command=construct_one)
 
@@ -197,7 +200,9 @@ def add_sweep(commands: Commands) -> None:
     sweep.add_argument("--jobs", type=whole_number(1, 1024), help="processes at once (default: one per core)")
     sweep.add_argument("--only", metavar="TEXT", help="only runs whose name contains TEXT")
     sweep.add_argument("--without", metavar="TEXT", help="leave out runs whose name contains TEXT")
-    sweep.add_argument("--out", type=path, metavar="DIR", help="where the runs go (default: models/checkpoints)")
+    sweep.add_argument(
+        "--out", type=path, metavar="DIR", help=f"where the runs go (default: models/checkpoints; {MAKES_FOLDERS})"
+    )
     add_save_argument(sweep)
     sweep.add_argument("--overwrite", action="store_true", help="let --out be a directory that holds other things")
     sweep.add_argument("--dry-run", action="store_true", help="list the runs and what is left to do")
