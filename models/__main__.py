@@ -19,9 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from interp.outside import read_object, shown
+from interp.outside import one_line, read_object, shown
 from models.command import (
     BAD_INPUT,
+    FAILED,
     INTERRUPTED,
     MAKES_FOLDERS,
     READER_GONE,
@@ -53,7 +54,9 @@ STUDIES = ROOT / "studies"
 TRAIN_EXAMPLES = """examples:
   python -m models train --family disentangled --prior hierarchical:5,5 --bos --length 64 --out runs/a
   python -m models train --prior hierarchical:5,5 --bos --length 64 --freeze copies,readout --init hard --out runs/b
-  python -m models train --prior independent:1 --no-bos --length 64 --init "copy(5)" --readout logit --out runs/c"""
+  python -m models train --prior independent:1 --no-bos --length 64 --init "copy(5)" --readout logit --out runs/c
+
+Exit codes: 0 all is well, 1 the run diverged or ended worse than the uniform law (its weights are kept), 2 bad input."""
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
@@ -311,10 +314,15 @@ def train_one(options: argparse.Namespace) -> int:
             bos_vector=options.bos_vector,
         )
     say_loading("torch and the compiled trainers")
-    from models.run import AlreadyFinished, run
+    from models.run import AlreadyFinished, Diverged, run
 
     try:
         finished = run(spec, options.out, resume=options.resume, save_seconds=options.save_seconds)
+    except Diverged as failure:
+        say(f"failed: {one_line(failure)}")
+        if options.json:
+            print(json.dumps({"path": str(options.out), "status": "diverged"}))
+        return FAILED
     except AlreadyFinished as note:
         print(note, file=sys.stderr)
         if options.json:
@@ -326,8 +334,10 @@ def train_one(options: argparse.Namespace) -> int:
         document = {
             "path": str(finished.path),
             "status": "finished",
+            "failure": finished.failure,
             "kl": finished.held_out.mean,
             "kl_stderr": finished.held_out.stderr,
+            "learnt": finished.learnt,
             "beta": finished.beta,
             "kappa": finished.kappa,
             "seconds": finished.seconds,
@@ -337,6 +347,8 @@ def train_one(options: argparse.Namespace) -> int:
         beta = ", ".join(f"{value:.2f}" for value in finished.beta)
         kappa = "" if finished.kappa is None else f", kappa {finished.kappa:.2f}"
         print(f"{finished.path}: held-out {finished.held_out}")
+        if not finished.learnt and not finished.failure:
+            print("  note: no better than the uniform law")
         blocks = FAMILIES[spec.family].blocks
         source = "read from the weight blocks" if blocks else "fitted to the scores of a few sequences"
         print(f"  beta {beta}{kappa}, {source}; {finished.seconds:.0f} s")
@@ -344,7 +356,9 @@ def train_one(options: argparse.Namespace) -> int:
             print("  (the scores, which the softmax sees, may show other betas than the blocks)")
         print(f"  next: python -m analyses beta_kappa {finished.path}   (from the scores, with errors)")
         print(f"        python -m analyses all {finished.path}")
-    return 0
+    if finished.failure:
+        say(f"failed: {one_line(finished.failure)}")
+    return FAILED if finished.failure else 0
 
 
 def construct_one(options: argparse.Namespace) -> int:
