@@ -58,6 +58,7 @@ from analyses.keys import Weights, key_of
 from analyses.machine_code import remove_stale
 from analyses.options import CachedOptions, CheckpointOptions, Options, add_arguments, read_options
 from analyses.report import clipped, fitted, heading, indented, json_text, wrapped
+from analyses.watching import watched
 from models.suggest import unknown
 
 FOLDER = Path(__file__).parent
@@ -227,7 +228,7 @@ def run_request(request: Request) -> Document:
     with bad_options():
         questions = questions_of(request)
     say_loading(f"torch and TransformerLens for {questions[0].words if questions else request.analysis}")
-    for question in progress(questions, request.analysis):
+    for question in watched(questions, request.analysis, words=lambda question: question.words):
         if keeping:
             with bad_options():
                 key = key_of(question, weights)
@@ -268,7 +269,7 @@ def _page_of_all(modules: dict[Entry, ModuleType], path: str, common: Options) -
         return Document(analysis=ALL.name, errors=({"checkpoint": path, "error": one_line(error)},))
     passed_over = [f"{one.name}: {why}" for one, module in modules.items() if (why := answers.applies(module, subject))]
     asked = [(entry, module) for entry, module in modules.items() if not answers.applies(module, subject)]
-    for entry, module in progress(asked, subject.name):
+    for entry, module in watched(asked, subject.name, words=lambda one: one[0].name):
         question = Question(analysis=entry.name, options=answers.options_of(module)(**vars(common)), checkpoint=path)
         given = answers.answer(question, cache=Cache(None), opened=opened)
         if given.refused is not None:
@@ -305,16 +306,6 @@ def bad_options() -> Iterator[None]:
         yield
     except ValueError as error:
         raise BadInput(one_line(error)) from error
-
-
-def progress(items: Sequence[Any], what: str) -> Iterator[Any]:
-    """The items, with a bar on stderr where someone watches."""
-    if len(items) < 2 or not sys.stderr.isatty():
-        yield from items
-        return
-    from tqdm import tqdm
-
-    yield from tqdm(items, desc=what, file=sys.stderr, leave=False)
 
 
 def deliver(document: Document, delivery: Delivery) -> int:

@@ -56,7 +56,7 @@ TRAIN_EXAMPLES = """examples:
   python -m models train --prior hierarchical:5,5 --bos --length 64 --freeze copies,readout --init hard --out runs/b
   python -m models train --prior independent:1 --no-bos --length 64 --init "copy(5)" --readout logit --out runs/c
 
-Exit codes: 0 all is well, 1 the run diverged or ended worse than the uniform law (its weights are kept), 2 bad input."""
+Exit codes: 0 all is well, 1 the run diverged or ended worse than the uniform law (weights are kept), 2 bad input."""
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
@@ -131,7 +131,9 @@ def add_train(commands: Commands) -> None:
     train.add_argument(
         "--spec", type=path, metavar="FILE", help="a run's description as JSON, instead of the options above"
     )
-    train.add_argument("--out", type=path, required=True, metavar="DIR", help=f"where the checkpoint goes ({MAKES_FOLDERS})")
+    train.add_argument(
+        "--out", type=path, required=True, metavar="DIR", help=f"where the checkpoint goes ({MAKES_FOLDERS})"
+    )
     train.add_argument("--resume", action="store_true", help="go on with the run in DIR, or start it")
     add_save_argument(train)
     train.add_argument("--json", action="store_true", help="print the outcome as one JSON object")

@@ -41,6 +41,7 @@ from models.trainers import Trainer, make_trainer
 HELD_OUT_SEQUENCES = 4096
 HELD_OUT_SEED = 1_000_003
 LOG_POINTS = 100
+LEAST_NATS = 1e-4  # between two divergences; a smaller difference shows in no table
 SNAPSHOTS_PER_DECADE = 6
 
 
@@ -229,8 +230,9 @@ def _uniform(held_out: ChainBatch) -> Divergence:
 
 
 def _clearly_above(one: Divergence, other: Divergence) -> bool:
-    """Whether a mean is above another by more than the error of the difference."""
-    return is_clear(*mean_stderr(one.values - other.values))
+    """Whether a mean is above another by more than the error of the difference, and by more than nothing."""
+    mean, stderr = mean_stderr(one.values - other.values)
+    return mean > LEAST_NATS and is_clear(mean, stderr)
 
 
 def _record(

@@ -509,3 +509,18 @@ def test_attention_too_sharp_to_show_how_sharp_is_refused(beta: float, kappa: fl
     else:
         assert np.isnan(fit.beta).all()
         assert "too sharp" in fit.message
+
+
+@pytest.mark.parametrize("which", [slice(None), slice(None, None, 2)])
+def test_laws_are_not_compared_where_attention_is_on_early_keys(which: slice) -> None:
+    """On the first key in all sequences, or in those of one half, which are to judge the others."""
+    cap = planted(beta=(2.7, 1.2), kappa=None, vocab=5, batch=40)
+    scores = cap.match_scores.clone()
+    scores[which] = -torch.inf
+    scores[which, :, :, 0] = 0.0
+    found = ip.compare_laws(with_scores(cap, scores))
+    assert not found.success
+    assert found.message.startswith("attention is on early keys: ")
+    assert np.isnan(found.nats_explained).all()
+    assert "no law is the best: attention is on early keys" in str(found)
+    assert ip.compare_laws(cap).n > found.n

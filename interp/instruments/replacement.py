@@ -26,8 +26,8 @@ With each=True and several match heads, one head at a time is left, and all the 
 If the heads share the work, each of these recovers less than `law`, which puts the law into all of them.
 
 `recovered` is (L_ablated - L_edit) / (L_ablated - L_model): 1 where the edit is as good as the heads' own attention, 0
-where it is as bad as none. It is not cut: an edit may be better than the model. It is NaN, and the result says why, where
-the ablation costs less than two standard errors: then a share of it is not defined.
+where it is as bad as none. It is not cut: an edit may be better than the model. It is NaN, and the result says why,
+where the ablation costs less than two standard errors: then a share of it is not defined.
 """
 
 from __future__ import annotations
