@@ -243,6 +243,7 @@ class IndependentDirichlet(Prior):
 
     def concentrations(self) -> Float[np.ndarray, " depth"]:
         check_symmetric(self, what="A concentration for each depth needs label symmetry")
+        assert isinstance(self.alpha, float)
         return np.full(self.order + 1, self.alpha * self.vocab)
 
     def seating(self) -> Float[np.ndarray, " number"]:
@@ -319,6 +320,7 @@ class HierarchicalDirichlet(Prior):
 
     def concentrations(self) -> Float[np.ndarray, " depth"]:
         check_symmetric(self, what="A concentration for each depth needs label symmetry")
+        assert isinstance(self.eta0, float)
         return np.array([self.eta0 * self.vocab, *self.eta], dtype=np.float64)
 
     def seating(self) -> Float[np.ndarray, " number"]:
