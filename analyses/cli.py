@@ -30,6 +30,7 @@ from analyses.cache import Cache
 from analyses.command import (
     BAD_INPUT,
     FAILED,
+    MAKES_FOLDERS,
     OK,
     BadInput,
     Entry,
@@ -56,6 +57,7 @@ from analyses.keys import Weights, key_of
 from analyses.machine_code import remove_stale
 from analyses.options import CachedOptions, CheckpointOptions, Options, add_arguments, read_options
 from analyses.report import fitted, heading, indented, json_text, wrapped
+from analyses.watching import watched
 from models.help_text import HelpFormatter, reflowed
 from models.suggest import unknown
 
@@ -181,9 +183,12 @@ def make_parser(entry: Entry, module: ModuleType | None) -> Parser:
             help="a function that returns a HookedTransformer or a Circuit; the same as giving it in place of CKPT",
         )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout, nothing else there")
-    parser.add_argument("--csv", metavar="FILE", type=path, help="also write the table to FILE")
+    parser.add_argument("--csv", metavar="FILE", type=path, help=f"also write the table to FILE ({MAKES_FOLDERS})")
     parser.add_argument(
-        "--out", metavar="DIR", type=path, help=f"also write {entry.name}.csv and {entry.name}.json into DIR"
+        "--out",
+        metavar="DIR",
+        type=path,
+        help=f"also write {entry.name}.csv and {entry.name}.json into DIR ({MAKES_FOLDERS})",
     )
     parser.add_argument(
         "--overwrite",
@@ -224,7 +229,7 @@ def run_request(request: Request) -> Document:
     with bad_options():
         questions = questions_of(request)
     say_loading(f"torch and TransformerLens for {questions[0].words if questions else request.analysis}")
-    for question in progress(questions, request.analysis):
+    for question in watched(questions, request.analysis, words=lambda question: question.words):
         if keeping:
             with bad_options():
                 key = key_of(question, weights)
@@ -265,7 +270,7 @@ def _page_of_all(modules: dict[Entry, ModuleType], path: str, common: Options) -
         return Document(analysis=ALL.name, errors=({"checkpoint": path, "error": one_line(error)},))
     passed_over = [f"{one.name}: {why}" for one, module in modules.items() if (why := answers.applies(module, subject))]
     asked = [(entry, module) for entry, module in modules.items() if not answers.applies(module, subject)]
-    for entry, module in progress(asked, subject.name):
+    for entry, module in watched(asked, subject.name, words=lambda one: one[0].name):
         question = Question(analysis=entry.name, options=answers.options_of(module)(**vars(common)), checkpoint=path)
         given = answers.answer(question, cache=Cache(None), opened=opened)
         if given.refused is not None:
@@ -304,22 +309,13 @@ def bad_options() -> Iterator[None]:
         raise BadInput(one_line(error)) from error
 
 
-def progress(items: Sequence[Any], what: str) -> Iterator[Any]:
-    """The items, with a bar on stderr where someone watches."""
-    if len(items) < 2 or not sys.stderr.isatty():
-        yield from items
-        return
-    from tqdm import tqdm
-
-    yield from tqdm(items, desc=what, file=sys.stderr, leave=False)
-
-
 def deliver(document: Document, delivery: Delivery) -> int:
     """Print the result, write the files, and say in the exit code how it went."""
     if document.rows:
         print(json_text(document.content()) if delivery.json else fitted(document.text))
         if delivery.csv:
             write_file(delivery.csv, document.table())
+            say(f"wrote {delivery.csv}")
         if delivery.out:
             document.write(delivery.out)
             say(f"wrote {delivery.out / document.analysis}.json and .csv")

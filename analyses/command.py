@@ -24,6 +24,7 @@ from models.command import (
     flush_output,
     prepare_output,
 )
+from models.command import MAKES_FOLDERS as MAKES_FOLDERS
 from models.command import OK as OK
 from models.command import Parser as Parser
 from models.command import listed as listed

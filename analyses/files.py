@@ -22,6 +22,14 @@ def check_regular(file: Path) -> None:
         raise BadInput(f"{file} is no regular file: it is not replaced")
     if any(one.exists() and not one.is_dir() for one in file.parents):
         raise BadInput(f"{file}: a file is in the way of its directory")
+    check_writable(file.parent, of=str(file))
+
+
+def check_writable(directory: Path, *, of: str) -> None:
+    """Refuse a directory that cannot be written, or made: an hour of work must not end in that."""
+    above = next((one for one in (directory, *directory.parents) if one.exists()), None)
+    if above is not None and not os.access(above, os.W_OK | os.X_OK):
+        raise BadInput(f"{of}: {above} cannot be written")
 
 
 def check_table_target(file: Path, *, overwrite: bool) -> None:
@@ -53,6 +61,8 @@ def check_directory(
     try:
         if directory.exists() and not directory.is_dir():
             raise BadInput(f"{option} {directory}: a file is in the way, expected a directory")
+        if option == "--out":  # a cache that knows all that is asked need not be written
+            check_writable(directory, of=f"{option} {directory}")
         if overwrite or not directory.is_dir():
             return
         other = sorted(one.name for one in directory.iterdir() if not one.name.startswith(".") and not ours(one))

@@ -8,16 +8,16 @@ A line stands for a figure; its verdict and its number are the figure's own.
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from analyses.command import OK, BadInput, Entry, Parser
+from analyses.command import OK, BadInput, Entry, Parser, one_line, path
 from analyses.files import write_file
 from figures.claims import CLAIMS
 from figures.verdict import BRIEF, sentence
+from interp.outside import read_object, read_text
 
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
 HEAD = ("| the claim | verdict | the number |", "|---|---|---|")
@@ -36,10 +36,7 @@ SHOWN = (
 
 def run(argv: Sequence[str]) -> int:
     """Print the table, or write it into a file."""
-    parser = Parser(prog="python -m figures claims", description=ENTRY.document)
-    parser.add_argument("--results", metavar="DIR", type=Path, default=Path("results"), help="default: %(default)s")
-    parser.add_argument("--write", metavar="FILE", type=Path, help="a file with the two marks, e.g. README.md")
-    given = parser.parse_args(argv)
+    given = make_parser().parse_args(argv)
     table = "\n".join(lines(read_records(given.results / "figures")))
     if given.write is None:
         print(table)
@@ -49,16 +46,39 @@ def run(argv: Sequence[str]) -> int:
     return OK
 
 
+def make_parser() -> Parser:
+    """Where the figures are, and where the table goes."""
+    parser = Parser(prog="python -m figures claims", description=ENTRY.document)
+    parser.add_argument("--results", metavar="DIR", type=path, default=Path("results"), help="default: %(default)s")
+    parser.add_argument("--write", metavar="FILE", type=path, help="an existing file with the two marks, as README.md")
+    return parser
+
+
 def read_records(folder: Path) -> dict[str, dict[str, Any]]:
     """What the figures of a folder say, by name; those that were not drawn are missing."""
     found = {}
     for name in SHOWN:
         file = folder / f"{name}.json"
         if file.is_file():
-            found[name] = json.loads(file.read_text())
+            found[name] = read_record(file)
     if not found:
         raise BadInput(f"no figure in {folder}; python -m figures reproduce draws them")
     return found
+
+
+def read_record(file: Path) -> dict[str, Any]:
+    """What one figure says: its verdict, in the words of `figures.verdict`."""
+    try:
+        record = read_object(file)
+        verdict = record["verdict"]
+        sentence(verdict)
+        if not isinstance(verdict.get("number") or verdict["headline"], str):
+            raise TypeError
+    except ValueError as error:
+        raise BadInput(one_line(error)) from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise BadInput(f"{file}: no verdict in it; python -m figures reproduce draws it anew") from error
+    return record
 
 
 def lines(records: dict[str, dict[str, Any]]) -> list[str]:
@@ -77,7 +97,10 @@ def lines(records: dict[str, dict[str, Any]]) -> list[str]:
 
 def between_marks(file: Path, table: str) -> str:
     """The file's text with the table between its marks."""
-    text = file.read_text()
+    try:
+        text = read_text(file)
+    except ValueError as error:
+        raise BadInput(one_line(error)) from error
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
         raise BadInput(f"{file} must have {BEGIN} and, after it, {END}, once each")
     return text[: text.index(BEGIN)] + f"{BEGIN}\n{table}\n" + text[text.index(END) :]

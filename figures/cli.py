@@ -35,6 +35,7 @@ from pathlib import Path
 from analyses import plan
 from analyses.command import (
     BAD_INPUT,
+    MAKES_FOLDERS,
     OK,
     BadInput,
     Entry,
@@ -181,7 +182,9 @@ def make_parser(entry: Entry) -> Parser:
         formatter_class=HelpFormatter,
     )
     out = Path("results") if entry in PAGES else Path("results/figures")
-    parser.add_argument("--out", metavar="DIR", type=path, default=out, help="where to (default: %(default)s)")
+    parser.add_argument(
+        "--out", metavar="DIR", type=path, default=out, help=f"where to (default: %(default)s; {MAKES_FOLDERS})"
+    )
     if entry is not EXPLORER:
         parser.add_argument(
             "--format", metavar="LIST", type=formats, default=("pdf", "png"), help="of pdf, png, svg (default: pdf,png)"

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from analyses import answers
 from analyses.command import BadInput
 from analyses.documents import Document
 from analyses.files import write_file
 from analyses.report import render_table
+from analyses.shipped import FOLDER, shipped_document
 from figures.claims import TOPICS, claim_of
 from figures.drawing import Drawn
 from figures.explorer import page as explorer
@@ -73,6 +75,7 @@ def page(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Document], t
     findings = [one for one in drawn if claim_of(one.record).ours]
     origins = [document.provenance for document in documents.values() if document.provenance]
     theory = documents["theory"].rows if "theory" in documents else []
+    shipped = shipped_among(documents)
     body = [
         "<h1>Do induction heads interpolate n-grams? What holds in the models shipped here</h1>",
         '<p class="answer">The paper says: an induction head is a smoothed n-gram estimator. Each of its claims was '
@@ -91,7 +94,7 @@ def page(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Document], t
         "</section>",
         '<section aria-labelledby="figures">',
         '<h2 id="figures">The figures</h2>',
-        *(_section(out, one) for one in (*claims, *findings)),
+        *(_section(out, one, shipped=shipped) for one in (*claims, *findings)),
         "</section>",
         '<section aria-labelledby="theory"><h2 id="theory">The theory, claim by claim</h2>',
         _theory(theory),
@@ -275,7 +278,20 @@ def _word(verdict: Mapping[str, str]) -> str:
     return f'<span class="word {WORD_CLASSES[word]}">{first}</span>{html.escape(said.removeprefix(first))}'
 
 
-def _section(out: Path, drawn: Drawn) -> str:
+def shipped_among(documents: Mapping[str, Document]) -> dict[str, str]:
+    """The analyses that were read from the repository rather than made from --checkpoints: what to say of each."""
+    found = {}
+    for name in documents:
+        if (FOLDER / f"{name}.json").is_file() and shipped_document(name) is not None:
+            variable = answers.load_module(name).SHIPPED
+            found[name] = (
+                f"{name} is the table that comes with the suite (analyses/shipped/{name}.json), whatever --checkpoints "
+                f"says; {variable}=1 make reproduce measures it anew."
+            )
+    return found
+
+
+def _section(out: Path, drawn: Drawn, *, shipped: Mapping[str, str]) -> str:
     """A figure: the claim in full, required, found and measured, the picture, its files and its command."""
     record = drawn.record
     name, verdict, claim = record["figure"], record["verdict"], claim_of(record)
@@ -289,6 +305,8 @@ def _section(out: Path, drawn: Drawn) -> str:
         (term, text) for term, text in (("checks", _checks(verdict)), ("measured", html.escape(verdict["measured"])))
     ]
     missing = "".join(f'<p class="missing">{html.escape(note)}</p>' for note in record["missing"])
+    known = [shipped[analysis] for analysis in record["provenance"] if analysis in shipped]
+    missing += "".join(f'<p class="soft">{html.escape(words)}</p>' for words in known)
     finding = f"{claim.sentence} {_capital(sentence(verdict))}: {verdict['headline']}"
     return (
         f'<article class="figure" id="{name}">\n<h3>{html.escape(claim.sentence)}</h3>\n'

@@ -5,7 +5,8 @@ A result class is a frozen keyword-only dataclass that derives from `Result`. It
 `str()` and one panel from `.plot()`. `.record()` is the same content as one JSON-able dict, and a notebook shows the
 table. A class whose rows have names derives from `NamedRows`, and `result["name"]` is a row.
 
-This module also holds the one function that makes standard errors (`mean_stderr`), so that all intervals agree.
+This module also holds the functions that make standard errors, of a mean (`mean_stderr`) and of a share of a loss
+(`share_recovered`), so that all intervals agree.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ Row = TypeVar("Row")
 TRACED_PACKAGES = ("torch", "transformer-lens", "numpy", "numba")
 MOST_LINES = 8  # of a result's text
 MOST_ROWS = 30  # of a table in a notebook
+# Of a denominator, in standard errors: nearer to zero, the 95% interval of a ratio has no bounds (Fieller's theorem).
+CLEAR_ERRORS = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +198,41 @@ def mean_stderr(values: Any, *, clusters: Any | None = None) -> tuple[float, flo
     if groups < 2:
         return mean, math.nan
     return mean, float(np.sqrt((sums**2).sum() * groups / (groups - 1)) / array.size)
+
+
+def share_recovered(change: Any, lost: Any) -> tuple[float, float]:
+    """1 - mean(change) / mean(lost), and the standard error of that (delta method); both are given per sequence.
+
+    NaN where the mean of `lost` is not CLEAR_ERRORS standard errors above zero: nothing was clearly lost, so that no
+    share of it is defined.
+
+    >>> share_recovered([0.0, 0.5], [1.0, 1.0])
+    (0.75, 0.25)
+    """
+    top, bottom = (real_array(values, name="losses").ravel() for values in (change, lost))
+    if not is_clear(*mean_stderr(bottom)):
+        return math.nan, math.nan
+    ratio = float(top.mean() / bottom.mean())
+    return 1.0 - ratio, mean_stderr(top - ratio * bottom)[1] / float(bottom.mean())
+
+
+def is_clear(mean: float, stderr: float) -> bool:
+    """Whether a mean lies CLEAR_ERRORS standard errors above zero; an unknown error shows nothing."""
+    return mean > 0 and mean >= CLEAR_ERRORS * stderr
+
+
+def nothing_to_recover(edit: str, mean: float, stderr: float) -> str:
+    """Why no share of what an edit costs can be told.
+
+    >>> nothing_to_recover("even attention", 0.011, 0.006)
+    'cannot tell what is recovered: even attention costs 0.011 ± 0.006 nats, less than 2 standard errors'
+    """
+    if mean <= 0:
+        return f"{edit} costs no loss, so there is none to recover"
+    if math.isnan(stderr):
+        return f"cannot tell what is recovered: {edit} costs {mean:.2g} nats, and one sequence shows no error"
+    words = f"{edit} costs {mean:.2g} ± {stderr:.1g} nats, less than {CLEAR_ERRORS:g} standard errors"
+    return f"cannot tell what is recovered: {words}"
 
 
 def provenance(*, seed: int | None = None, checkpoint: str | None = None, **more: Any) -> dict[str, Any]:

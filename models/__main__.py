@@ -20,10 +20,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from interp.outside import read_object, shown
+from interp.outside import one_line, read_object, shown
 from models.command import (
     BAD_INPUT,
+    FAILED,
     INTERRUPTED,
+    MAKES_FOLDERS,
     READER_GONE,
     Parser,
     discard_output,
@@ -57,7 +59,10 @@ TRAIN_EXAMPLES = """examples:
   python -m models train --prior hierarchical:5,5 --bos --length 64 \\
       --freeze copies,readout --init hard --out runs/b
   python -m models train --prior independent:1 --no-bos --length 64 \\
-      --init "copy(5)" --readout logit --out runs/c"""
+      --init "copy(5)" --readout logit --out runs/c
+
+Exit codes: 0 all is well, 1 the run diverged or ended worse than the uniform law
+(weights are kept), 2 bad input."""
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
@@ -132,7 +137,9 @@ def add_train(commands: Commands) -> None:
     train.add_argument(
         "--spec", type=path, metavar="FILE", help="a run's description as JSON, instead of the options above"
     )
-    train.add_argument("--out", type=path, required=True, metavar="DIR", help="where the checkpoint goes")
+    train.add_argument(
+        "--out", type=path, required=True, metavar="DIR", help=f"where the checkpoint goes ({MAKES_FOLDERS})"
+    )
     train.add_argument("--resume", action="store_true", help="go on with the run in DIR, or start it")
     add_save_argument(train)
     train.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
@@ -150,7 +157,8 @@ def add_factors(train: argparse.ArgumentParser) -> None:
         default="",
         metavar="PARTS",
         help="what does not train: a list of copies, match_bias, readout, or of the readout what it reads beside the "
-        "votes, which cuts it: direct (past the match head), carried (copied tokens of the keys)",
+        "votes, which cuts it: direct (past the match head), carried (copied tokens of the keys). copies and "
+        "match_bias need --init beside it, e.g. hard: by default they would be frozen at random weights",
     )
     factors.add_argument(
         "--init",
@@ -183,7 +191,9 @@ def add_construct(commands: Commands) -> None:
     construct.add_argument("--length", type=whole_number(2), default=64)
     construct.add_argument("--beta", type=number_list, required=True, help="one number per lag, e.g. 2.7,1.2")
     construct.add_argument("--kappa", type=number, help="the score of BOS; without it the model has no BOS")
-    construct.add_argument("--out", type=path, required=True, metavar="DIR")
+    construct.add_argument(
+        "--out", type=path, required=True, metavar="DIR", help=f"where the checkpoint goes ({MAKES_FOLDERS})"
+    )
     construct.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
     construct.set_defaults(command=construct_one)
 
@@ -201,7 +211,9 @@ def add_sweep(commands: Commands) -> None:
     sweep.add_argument("--jobs", type=whole_number(1, 1024), help="processes at once (default: one per core)")
     sweep.add_argument("--only", metavar="TEXT", help="only runs whose name contains TEXT")
     sweep.add_argument("--without", metavar="TEXT", help="leave out runs whose name contains TEXT")
-    sweep.add_argument("--out", type=path, metavar="DIR", help="where the runs go (default: models/checkpoints)")
+    sweep.add_argument(
+        "--out", type=path, metavar="DIR", help=f"where the runs go (default: models/checkpoints; {MAKES_FOLDERS})"
+    )
     add_save_argument(sweep)
     sweep.add_argument("--overwrite", action="store_true", help="let --out be a directory that holds other things")
     sweep.add_argument("--dry-run", action="store_true", help="list the runs and what is left to do")
@@ -310,10 +322,15 @@ def train_one(options: argparse.Namespace) -> int:
             bos_vector=options.bos_vector,
         )
     say_loading("torch and the compiled trainers")
-    from models.run import READINGS, AlreadyFinished, reading_source, run
+    from models.run import READINGS, AlreadyFinished, Diverged, reading_source, run
 
     try:
         finished = run(spec, options.out, resume=options.resume, save_seconds=options.save_seconds)
+    except Diverged as failure:
+        say(f"failed: {one_line(failure)}")
+        if options.json:
+            print(json.dumps({"path": str(options.out), "status": "diverged"}))
+        return FAILED
     except AlreadyFinished as note:
         print(note, file=sys.stderr)
         if options.json:
@@ -326,8 +343,10 @@ def train_one(options: argparse.Namespace) -> int:
         document = {
             "path": str(finished.path),
             "status": "finished",
+            "failure": finished.failure,
             "kl": finished.held_out.mean,
             "kl_stderr": finished.held_out.stderr,
+            "learnt": finished.learnt,
             "beta": finished.beta,
             "kappa": finished.kappa,
             "read_from": source,
@@ -339,12 +358,16 @@ def train_one(options: argparse.Namespace) -> int:
         kappa = "" if finished.kappa is None else f", kappa {finished.kappa:.2f}"
         print(finished.path)
         print(textwrap.fill(f"  held-out {finished.held_out}", page_width(), subsequent_indent="    "))
+        if not finished.learnt and not finished.failure:
+            print("  note: no better than the uniform law")
         print(f"  {READINGS[source]} {beta}{kappa}; {finished.seconds:.0f} s")
         if source == "weights":
             print("  (beta is what the scores show, which may differ from the weights:)")
         print(f"  python -m analyses beta_kappa {finished.path}")
         print(f"  python -m analyses all {finished.path}")
-    return 0
+    if finished.failure:
+        say(f"failed: {one_line(finished.failure)}")
+    return FAILED if finished.failure else 0
 
 
 def construct_one(options: argparse.Namespace) -> int:

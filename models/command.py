@@ -27,6 +27,7 @@ DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,4})?", re.I
 MOST_DIGITS = 400
 MAX_SIZE = 10**9  # of what is counted on a command line, where an option says no less
 WIDTH = 110  # of a page where the terminal is wider, or where there is none
+MAKES_FOLDERS = "missing directories are made"  # said of every option that names where files go
 NARROWEST = 60  # a terminal narrower than this breaks lines by itself
 
 

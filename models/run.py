@@ -32,7 +32,7 @@ from interp.chains.batch import ChainBatch, Method
 from interp.divergence import Divergence, kl_divergence
 from interp.hooked.checkpoint import check_replaceable, load, read_info, replace_directory, save
 from interp.outside import read_object
-from interp.results import jsonable
+from interp.results import is_clear, jsonable, mean_stderr
 from interp.staging import new_directory, new_file
 from models.families import find_family
 from models.spec import SAVE_SECONDS, RunSpec
@@ -41,6 +41,7 @@ from models.trainers import Trainer, make_trainer
 HELD_OUT_SEQUENCES = 4096
 HELD_OUT_SEED = 1_000_003
 LOG_POINTS = 100
+LEAST_NATS = 1e-4  # between two divergences; a smaller difference shows in no table
 SNAPSHOTS_PER_DECADE = 6
 BAR = "{desc} {percentage:.0f}% {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # no bar: 80 columns are for numbers
 READINGS = {"parameters": "beta", "weights": "blocks of W_A", "scores": "beta of the scores"}
@@ -50,12 +51,22 @@ class RunError(RuntimeError):
     """A run that cannot start or go on; its message is one line for the user."""
 
 
+class Diverged(RunError):
+    """A run whose loss or predictions stopped being finite; the last good weights are kept."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """How a run ended."""
+    """How a run ended.
+
+    learnt   whether it predicts better than the uniform law, by more than the error of the difference
+    failure  one line that says why the run failed, see `_failure`; else empty
+    """
 
     path: Path
     held_out: Divergence
+    learnt: bool
+    failure: str
     beta: list[float]
     kappa: float | None
     seconds: float
@@ -128,15 +139,15 @@ def _train(
             before = trainer.dump()
             start = trainer.step
             losses = trainer.advance(schedule.learning_rates(start, stop))
-            if not np.isfinite(losses).all():
-                bad = start + int(np.flatnonzero(~np.isfinite(losses))[0])
+            divergence = _evaluate(trainer, held_out) if np.isfinite(losses).all() else None
+            if divergence is None:
+                bad = start + int(np.append(~np.isfinite(losses), True).argmax())  # at the latest after this stretch
                 trainer.restore(*before)
                 _save_state(trainer, spec, out, work, seconds=time.monotonic() - started, status="diverged")
-                raise RunError(
+                raise Diverged(
                     f"{out}: the loss stopped being finite at step {bad}; the weights of step {start} are kept "
                     f"(a smaller --learning-rate than {spec.learning_rate:g} may help)"
                 )
-            divergence = _evaluate(trainer, held_out)
             beta, kappa = trainer.reading()
             elapsed = time.monotonic() - started
             _log(
@@ -159,9 +170,41 @@ def _train(
                 saved = time.monotonic()
     seconds = time.monotonic() - started
     divergence = _evaluate(trainer, held_out)
+    if divergence is None:  # a run that was finished but for this
+        raise Diverged(f"{out}: the predictions are not finite")
     _save_state(trainer, spec, out, work, seconds=seconds, status="finished", divergence=divergence)
     beta, kappa = trainer.reading()
-    return Finished(path=out, held_out=divergence, beta=beta, kappa=kappa, seconds=seconds)
+    return Finished(
+        path=out,
+        held_out=divergence,
+        learnt=_clearly_above(_uniform(held_out), divergence),
+        failure=_failure(spec, out, divergence, held_out),
+        beta=beta,
+        kappa=kappa,
+        seconds=seconds,
+    )
+
+
+def _failure(spec: RunSpec, out: Path, ended: Divergence, held_out: ChainBatch) -> str:
+    """Why a run that came to its end has failed; empty where it has not.
+
+    It has if it ends worse than the uniform law, or no better than that and worse than it started. A run that stays on
+    the plateau where it started has not.
+    """
+    uniform = _uniform(held_out)
+    if _clearly_above(uniform, ended):
+        return ""
+    words = "worse than the uniform law"
+    if not _clearly_above(ended, uniform):
+        start = _evaluate(make_trainer(spec), held_out)
+        if start is None or not _clearly_above(ended, start):
+            return ""
+        words = "no better than the uniform law, and worse than it started"
+    return (
+        f"{out}: the run ended {words}: held-out KL {ended.mean:.4f} ± {ended.stderr:.4f} against {uniform.mean:.4f} "
+        f"of the uniform law (a smaller --learning-rate than {spec.learning_rate:g}, or more --steps than "
+        f"{spec.steps}, may help)"
+    )
 
 
 def snapshot_steps(steps: int) -> list[int]:
@@ -174,10 +217,25 @@ def snapshot_steps(steps: int) -> list[int]:
     return sorted({int(step) for step in np.round(np.geomspace(1, steps, count))})
 
 
-def _evaluate(trainer: Trainer, held_out: Any) -> Divergence:
+def _evaluate(trainer: Trainer, held_out: ChainBatch) -> Divergence | None:
+    """The held-out divergence; None where a prediction is not finite: the step after the last loss may have done it."""
     import torch
 
-    return kl_divergence(held_out.next_law, torch.from_numpy(trainer.predict(held_out.tokens.numpy())).double())
+    predicted = torch.from_numpy(trainer.predict(held_out.tokens.numpy())).double()
+    return kl_divergence(held_out.next_law, predicted) if bool(torch.isfinite(predicted).all()) else None
+
+
+def _uniform(held_out: ChainBatch) -> Divergence:
+    """Of the uniform law."""
+    import torch
+
+    return kl_divergence(held_out.next_law, torch.full_like(held_out.next_law, 1 / held_out.next_law.shape[-1]))
+
+
+def _clearly_above(one: Divergence, other: Divergence) -> bool:
+    """Whether a mean is above another by more than the error of the difference, and by more than nothing."""
+    mean, stderr = mean_stderr(one.values - other.values)
+    return mean > LEAST_NATS and is_clear(mean, stderr)
 
 
 def _record(

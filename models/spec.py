@@ -53,13 +53,17 @@ class RunSpec:
     bos_vector: str = ""
 
     def __post_init__(self) -> None:
+        from interp.chains.priors import check_symmetric
+
         _check_types(self)
         find_family(self.family)
         if self.protocol not in PROTOCOLS:
             raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {self.protocol!r}")
         if self.target not in ("token", "law"):
             raise ValueError(f"target must be token or law, got {self.target!r}")
-        self.build_prior().concentrations()  # a bad description, or a prior that has no urn to train on
+        prior = self.build_prior()  # refuses a bad description
+        check_symmetric(prior, what="Training draws its chains from an urn with a uniform base law")
+        prior.concentrations()  # refuses a prior that has no urn
         if self.length <= self.prior["order"]:
             raise ValueError(f"length must exceed the order {self.prior['order']}, got {self.length}")
         positions = self.length + self.bos
@@ -156,6 +160,19 @@ def _check_frozen(spec: RunSpec, family: Family) -> None:
     object.__setattr__(spec, "freeze", ",".join(part for part in family.freezable if part in asked))
 
 
+def _check_frozen_start(freeze: Any, family: Family) -> None:
+    """Refuse to freeze a part at random weights that nobody asked for; an `init` that names them is taken."""
+    asked = [part.strip() for part in freeze.split(",")] if isinstance(freeze, str) else []
+    starts = family.starts.parse(family.init)
+    for part in (part for part in family.freezable if part in asked and part in starts):
+        if starts[part].word == "random":
+            start = "hard" if "hard" in family.starts.parts[part] else f"{family.init},{part}=zero"
+            raise ValueError(
+                f"freeze {part}: it would stay at its random start, {family.init}; add --init {shown(start)}, or "
+                f"--init {shown(family.init)} if that is meant"
+            )
+
+
 def _check_bos_vector(spec: RunSpec, family: Family) -> None:
     object.__setattr__(spec, "bos_vector", spec.bos_vector or family.bos_vectors[0])
     if spec.bos_vector not in family.bos_vectors:
@@ -198,6 +215,8 @@ def make_spec(
         raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {shown(protocol)}")
     base = PROTOCOLS[protocol]
     kind = find_family(family)
+    if init is None:
+        _check_frozen_start(freeze, kind)
     return RunSpec(
         family=family,
         prior=describe_prior(prior, order=order, vocab=vocab),

@@ -182,13 +182,14 @@ def _here(runs: list[PlannedRun], save_seconds: float) -> Iterator[tuple[Planned
     from models.run import AlreadyFinished, RunError, run
 
     for planned in runs:
+        failure = ""
         try:
             with contextlib.suppress(AlreadyFinished):
-                run(planned.spec, planned.out, resume=True, progress=False, save_seconds=save_seconds)
+                ended = run(planned.spec, planned.out, resume=True, progress=False, save_seconds=save_seconds)
+                failure = ended.failure
         except (RunError, ValueError, OSError) as error:
-            yield planned, " ".join(str(error).split())
-        else:
-            yield planned, None
+            failure = str(error)
+        yield planned, " ".join(failure.split()) or None
 
 
 def _local(runs: list[PlannedRun], jobs: int | None, save_seconds: float) -> Iterator[tuple[PlannedRun, str | None]]:
@@ -245,12 +246,12 @@ def _ray(
         ready, _ = ray.wait(list(pending), num_returns=1)
         run = pending.pop(ready[0])
         try:
-            files = ray.get(ready[0])
+            files, failure = ray.get(ready[0])
         except ray.exceptions.RayError as error:
             yield run, str(error).strip().splitlines()[-1]
             continue
         _write_missing(run.out, files)
-        yield run, None
+        yield run, failure or None
 
 
 def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
@@ -273,12 +274,15 @@ def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
     ray.init(address, runtime_env=environment, log_to_driver=False)
 
 
-def _run_on_worker(spec: dict[str, Any], out: str, save_seconds: float) -> dict[str, bytes]:
+def _run_on_worker(spec: dict[str, Any], out: str, save_seconds: float) -> tuple[dict[str, bytes], str]:
+    """The files of the checkpoint, and why the run failed; empty where it did not."""
     from models.run import AlreadyFinished, run
 
+    failure = ""
     with contextlib.suppress(AlreadyFinished):
-        run(RunSpec.from_dict(spec), Path(out), resume=True, progress=False, save_seconds=save_seconds)
-    return {file.name: file.read_bytes() for file in Path(out).iterdir() if file.is_file()}
+        ended = run(RunSpec.from_dict(spec), Path(out), resume=True, progress=False, save_seconds=save_seconds)
+        failure = ended.failure
+    return {file.name: file.read_bytes() for file in Path(out).iterdir() if file.is_file()}, failure
 
 
 def _write_missing(out: Path, files: dict[str, bytes]) -> None:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import interp as ip
-from interp.instruments.agreement import DIFFER, MIN_ATTENDED, WARN_ATTENDED, WARN_DROP, warning
+from interp.instruments.agreement import DIFFER, MIN_ATTENDED, WARN_ATTENDED, WARN_DROP, WARN_MATCH, warning
 from interp.instruments.attention_fit import MAX_MASS_GAP, WARN_MASS_GAP, AttentionFit
 from tests import reference
 from tests.known_captures import CASES, everywhere, noisy, planted, random_model, tokens_of, with_scores
@@ -330,19 +330,21 @@ def test_masses_alone_can_fail_a_fit():
 
 
 @pytest.mark.parametrize(
-    ("r2", "r2_attended", "mass_gap", "words"),
+    ("r2", "r2_match", "r2_attended", "mass_gap", "words"),
     [
-        (0.98, WARN_ATTENDED + 0.2, WARN_MASS_GAP, ""),
-        (WARN_ATTENDED + WARN_DROP - 0.01, WARN_ATTENDED, 0.0, ""),
-        (0.6, WARN_ATTENDED - 0.01, 0.0, "weighted by attention R2 is 0.49, below 0.5"),
-        (0.99, 0.99 - WARN_DROP - 0.01, 0.0, "weighted by attention R2 is 0.68, far under 0.99"),
-        (0.99, 0.99 - WARN_DROP + 0.01, 0.0, ""),
-        (0.99, 0.95, WARN_MASS_GAP + 0.001, "masses are off by 0.051, above 0.05"),
-        (math.nan, math.nan, math.nan, ""),
+        (0.98, 0.98, WARN_ATTENDED + 0.2, WARN_MASS_GAP, ""),
+        (WARN_ATTENDED + WARN_DROP - 0.01, 0.95, WARN_ATTENDED, 0.0, ""),
+        (0.6, 0.95, WARN_ATTENDED - 0.01, 0.0, "weighted by attention R2 is 0.49, below 0.5"),
+        (0.99, 0.99, 0.99 - WARN_DROP - 0.01, 0.0, "weighted by attention R2 is 0.68, far under 0.99"),
+        (0.99, 0.99, 0.99 - WARN_DROP + 0.01, 0.0, ""),
+        (0.99, 0.99, 0.95, WARN_MASS_GAP + 0.001, "masses are off by 0.051, above 0.05"),
+        (0.95, WARN_MATCH, 0.95, 0.0, ""),
+        (0.95, WARN_MATCH - 0.01, 0.95, 0.0, "matches explain 89.0% of the scores, below 90%"),
+        (math.nan, math.nan, math.nan, math.nan, ""),
     ],
 )
-def test_warnings_have_two_sides(r2: float, r2_attended: float, mass_gap: float, words: str) -> None:
-    found = warning(r2=r2, r2_attended=r2_attended, mass_gap=mass_gap)
+def test_warnings_have_two_sides(r2: float, r2_match: float, r2_attended: float, mass_gap: float, words: str) -> None:
+    found = warning(r2=r2, r2_match=r2_match, r2_attended=r2_attended, mass_gap=mass_gap)
     assert found.endswith(words) if words else found == ""
 
 
@@ -360,6 +362,10 @@ def test_a_doubtful_fit_says_so():
     check_warned(
         ip.fit_scores(noisy(planted(beta=(2.7, 1.2), kappa=2.0, vocab=5, batch=150), scale=0.3, seed=0)), False
     )
+    loose = ip.fit_scores(noisy(planted(beta=(2.7, 1.2), kappa=2.0, vocab=5, batch=150), scale=0.8, seed=0))
+    assert 0.5 < loose.r2_match < WARN_MATCH
+    assert "matches explain" in loose.warning
+    check_warned(loose, True)
     # Nearly all attention on full matches that score alike but for noise: nothing to explain where the attention is.
     sharp = ip.fit_scores(noisy(planted(beta=(9.0,), kappa=None, vocab=4, batch=150), scale=0.5, seed=0))
     assert sharp.r2_attended < WARN_ATTENDED
@@ -503,3 +509,18 @@ def test_attention_too_sharp_to_show_how_sharp_is_refused(beta: float, kappa: fl
     else:
         assert np.isnan(fit.beta).all()
         assert "too sharp" in fit.message
+
+
+@pytest.mark.parametrize("which", [slice(None), slice(None, None, 2)])
+def test_laws_are_not_compared_where_attention_is_on_early_keys(which: slice) -> None:
+    """On the first key in all sequences, or in those of one half, which are to judge the others."""
+    cap = planted(beta=(2.7, 1.2), kappa=None, vocab=5, batch=40)
+    scores = cap.match_scores.clone()
+    scores[which] = -torch.inf
+    scores[which, :, :, 0] = 0.0
+    found = ip.compare_laws(with_scores(cap, scores))
+    assert not found.success
+    assert found.message.startswith("attention is on early keys: ")
+    assert np.isnan(found.nats_explained).all()
+    assert "no law is the best: attention is on early keys" in str(found)
+    assert ip.compare_laws(cap).n > found.n

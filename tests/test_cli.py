@@ -364,7 +364,8 @@ def test_options_are_read_by_their_annotations(run, checkpoints):
 
 def test_tables_have_one_line_per_checkpoint(run, checkpoints, tmp_path):
     file = tmp_path / "new" / "table.csv"
-    run("probe", checkpoints["plain"], checkpoints["bos"], "--csv", file, "--batch", 2)
+    _, _, err = run("probe", checkpoints["plain"], checkpoints["bos"], "--csv", file, "--batch", 2)
+    assert f"wrote {file}" in err.splitlines()  # the directory is made, and that is said
     table = pd.read_csv(file)
     described = ("family", "prior", "bos", "length", "order", "vocab", "seed", "protocol", "init")
     assert list(table.columns) == [

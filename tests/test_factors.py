@@ -400,6 +400,8 @@ def test_frozen_parts_of_a_checkpoint_are_bit_equal_to_their_start(tmp_path: Pat
         ({"freeze": "carried", "init": "random(0.3),readout=random(1)"}, "freezing carried cuts it only where"),
         ({"symmetrise": True}, "copies=random\\(0.3\\) is none"),
         ({"readout": "votes"}, "reads out by probability or logit, got 'votes'"),
+        ({"freeze": "copies"}, "copies: it would stay at its random start, random\\(0.3\\); add --init 'hard'"),
+        ({"freeze": "readout, match_bias"}, "match_bias: it would .* add --init 'random\\(0.3\\),match_bias=zero'"),
         ({"freeze": "match"}, "among copies, match_bias, readout, direct, carried, got 'match'"),
         ({"kappa": "tied(1)"}, "kappa tied\\(1\\): in the disentangled family"),
         ({"family": "construction", "kappa": "tied(-1)"}, "ALPHA > 0"),
@@ -426,6 +428,13 @@ def test_what_contradicts_itself_is_refused_in_one_line(changes: dict[str, objec
     with pytest.raises(ValueError, match=message) as refusal:
         tiny(**changes)
     assert "\n" not in str(refusal.value)
+
+
+def test_parts_are_frozen_at_random_weights_only_where_the_start_is_named() -> None:
+    asked = tiny(freeze="copies,match_bias", init="random(0.3)")
+    assert (asked.freeze, asked.init) == ("copies,match_bias", "random(0.3)")
+    assert RunSpec.from_dict(asked.to_dict()) == asked  # as a checkpoint describes its run
+    assert tiny(freeze="readout").freeze == "readout"  # starts at the construction's
 
 
 def test_the_frozen_parts_have_one_order_and_spaces_do_not_matter() -> None:

@@ -14,7 +14,7 @@ import torch
 import interp as ip
 from interp.regression import NormalEquations
 from tests.known_captures import planted, random_model
-from tests.planted import chains, planted_standard, without_mechanism
+from tests.planted import chains, planted_foreign, planted_standard, without_mechanism
 
 ORDER, VOCAB, LENGTH = 2, 4, 24
 
@@ -244,3 +244,7 @@ def test_symbols_that_are_no_list_are_refused() -> None:
 
     refused(lambda: _vocab_of(None, None, {0, 1, 2}), "symbols must be a list of ids")
     assert _vocab_of(None, None, [4, 5, 6]) == 3
+    plain = planted_foreign()
+    place = {"order": 2, "match_heads": ((1, 0),)}
+    for odd in ({0, 1, 2}, 3, 1.5, "abc", {"a": 1}, object()):
+        refused(lambda odd=odd: ip.Circuit(plain, symbols=odd, **place), "symbols")

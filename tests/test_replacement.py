@@ -197,6 +197,28 @@ def test_heads_that_do_nothing_have_nothing_to_recover(circuit: ip.Circuit, toke
     assert list(tests) == ["ablated", "even", "grouped", "hard"]
 
 
+def test_what_heads_do_within_its_error_has_no_share(tokens: torch.Tensor) -> None:
+    """Only some sequences repeat themselves: on the others matching costs, and the mean is not clear of its error."""
+    model = planted_deep(betas=BETAS, kappas=KAPPAS)
+    with torch.no_grad():
+        model.unembed.W_U *= 0.25
+    circuit, mixed = ip.Circuit(model, bos=True, **DEEP), tokens.clone()
+    mixed[20:, 12:] = torch.randint(4, (40, 12), generator=torch.Generator().manual_seed(1))
+    doubtful, clear = (
+        ip.replace_heads(circuit, given, queries=QUERIES, by_mask=BY_MASK, kappa=KAPPAS, each=True)
+        for given in (mixed, tokens)
+    )
+    assert 0 < doubtful["ablated"].change < 2 * doubtful["ablated"].stderr
+    assert not doubtful.success
+    assert doubtful.message.startswith("cannot tell what is recovered: ablating the heads costs 0.0")
+    assert all(np.isnan(row.recovered) and np.isnan(row.recovered_stderr) for row in doubtful.edits)
+    assert "recovers: cannot tell" in str(doubtful)
+    assert "nan" not in str(doubtful)
+    assert clear["ablated"].change > 2 * clear["ablated"].stderr
+    assert clear.success
+    assert "cannot tell" not in str(clear)
+
+
 @pytest.mark.parametrize("kind", sorted(tiny_language.KINDS))
 def test_random_weights_recover_nothing_by_matching(kind: str, tmp_path: Path) -> None:
     language = ip.load_language_model(tiny_language.write(tiny_language.KINDS[kind](), tmp_path))

@@ -17,15 +17,19 @@ from hypothesis import strategies as st
 
 from interp import results as module
 from interp.results import (
+    CLEAR_ERRORS,
     MOST_LINES,
     MOST_ROWS,
     NamedRows,
     Result,
     git_commit,
+    is_clear,
     jsonable,
     mean_stderr,
+    nothing_to_recover,
     provenance,
     rows_table,
+    share_recovered,
 )
 
 
@@ -63,6 +67,35 @@ class Tabled(Result):
 
 
 WHOLE = Whole(parts=(Part(part="head", size=1.5), Part(part="tail", size=math.nan)))
+
+
+def test_a_share_of_a_loss_is_told_only_where_the_loss_stands_clear_of_its_error() -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=400)
+    noise = (noise - noise.mean()) / mean_stderr(noise)[1]  # mean 0, and a standard error of the mean of 1
+    above, below = noise + CLEAR_ERRORS + 0.01, noise + CLEAR_ERRORS - 0.01
+    share, stderr = share_recovered(0.25 * above, above)
+    assert (share, stderr) == (pytest.approx(0.75), pytest.approx(0.0, abs=1e-12))
+    assert np.isnan(share_recovered(0.25 * below, below)).all()
+    assert np.isnan(share_recovered(above, -above)).all()
+    assert is_clear(*mean_stderr(above))
+    assert not is_clear(*mean_stderr(below))
+    assert not is_clear(*mean_stderr([1.0]))  # one sequence shows no error
+    assert "less than 2 standard errors" in nothing_to_recover("it", *mean_stderr(below))
+    assert "one sequence shows no error" in nothing_to_recover("it", *mean_stderr([1.0]))
+    assert "costs no loss" in nothing_to_recover("it", *mean_stderr(-above))
+
+
+def test_the_error_of_a_share_is_that_of_repeated_draws() -> None:
+    rng = np.random.default_rng(1)
+    shares, errors = [], []
+    for _ in range(400):
+        lost = rng.normal(1.0, 0.5, size=100)
+        found = share_recovered(0.3 * lost + rng.normal(0.0, 0.4, size=100), lost)
+        shares.append(found[0])
+        errors.append(found[1])
+    assert np.mean(shares) == pytest.approx(0.7, abs=0.01)
+    assert np.mean(errors) == pytest.approx(np.std(shares), rel=0.1)
 
 
 def test_the_standard_error_is_the_textbooks() -> None:

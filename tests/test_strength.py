@@ -265,6 +265,37 @@ def test_a_place_that_cannot_be_written_is_one_line(capsys) -> None:
     assert "/proc/no" in refused(capsys, ["train", *small, "--out", "/proc/no/x"])
 
 
+def test_a_read_only_place_is_refused_before_the_work(tmp_path: Path, capsys, monkeypatch) -> None:
+    """`os.access` stands in for the file system: tests may run as root, who may write everywhere."""
+    from analyses import cli as analyses_cli
+
+    can = os.access
+    monkeypatch.setattr(os, "access", lambda place, mode: Path(place) != tmp_path and can(place, mode))
+    monkeypatch.setattr(analyses_cli, "run_request", lambda request: pytest.fail("the work was begun"))
+    for target in (["--out", tmp_path / "new/out"], ["--csv", tmp_path / "new/a.csv"], ["--out", tmp_path]):
+        line = refused(capsys, ["theory", *target], cli.main)
+        assert line.endswith(f": {tmp_path} cannot be written")
+    assert "cannot be written" in refused(capsys, ["mech_main", "--out", tmp_path], figures_cli.main)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_option_that_names_a_target_says_that_directories_are_made(capsys) -> None:
+    from models.command import MAKES_FOLDERS
+
+    for command, argv in (
+        (main, ["train"]),
+        (main, ["construct"]),
+        (main, ["sweep"]),
+        (cli.main, ["theory"]),
+        (figures_cli.main, ["mech_main"]),
+        (figures_cli.main, ["reproduce"]),
+    ):
+        with pytest.raises(SystemExit, match="0"):
+            command([*argv, "--help"])
+        words = " ".join(capsys.readouterr().out.split())
+        assert words.count(MAKES_FOLDERS) == (2 if argv == ["theory"] else 1), argv
+
+
 # ---- files of wrong shapes
 
 

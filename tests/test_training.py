@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -169,6 +170,61 @@ def test_divergence_stops_the_run_and_keeps_the_last_good_weights(
         run(spec, tmp_path / "a", resume=True, progress=False)
 
 
+@pytest.mark.parametrize(("family", "rate"), [("disentangled", "1e9"), ("standard", "10"), ("construction", "1e9")])
+def test_a_run_that_ends_worse_than_the_uniform_law_fails(
+    family: str, rate: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["train", "--family", family, "--length", "10", "--steps", "4", "--learning-rate", rate]
+    assert main([*arguments, "--out", str(tmp_path / "a")]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert re.fullmatch(r"failed: .*/a: the run ended (worse|no better) than the uniform law.* may help\)", lines[0])
+    assert is_finished(tmp_path / "a")
+    assert main([*arguments, "--out", str(tmp_path / "b"), "--json"]) == 1
+    assert "than the uniform law" in json.loads(capsys.readouterr().out)["failure"]
+
+
+def test_predictions_that_are_not_finite_are_a_divergence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The loss is that of the weights before each step, so that it can be the last to know."""
+    arguments = ["train", "--family", "standard", "--length", "10", "--learning-rate", "1e9", "--steps"]
+    for steps in ("1", "4"):
+        assert main([*arguments, steps, "--out", str(tmp_path / steps)]) == 1
+        captured = capsys.readouterr()
+        assert len(captured.err.splitlines()) == 1
+        assert "failed: " in captured.err
+        assert "the loss stopped being finite at step 1; the weights of step 0 are kept" in captured.err
+        assert captured.out == ""
+        assert not is_finished(tmp_path / steps)
+        assert ip.load(tmp_path / steps).config.length == 10
+    assert main([*arguments, "4", "--out", str(tmp_path / "json"), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {"path": str(tmp_path / "json"), "status": "diverged"}
+
+
+@pytest.mark.parametrize("engine", ["here", "local"])
+def test_a_sweep_says_which_run_ended_worse_than_the_uniform_law(
+    engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = "[[runs]]\nfamily = 'construction'\nprior = 'hierarchical:5,5'\nbos = true\nlength = 10\nsteps = {}\n"
+    entry += "learning_rate = {}\nseed = {}\n"
+    (tmp_path / "s.toml").write_text(entry.format(4, 1e9, 0) + entry.format(60, 0.05, 1))
+    arguments = ["sweep", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out"), "--engine", engine, "--json"]
+    assert main(arguments) == 1
+    outcome = json.loads(capsys.readouterr().out)
+    ((name, why),) = outcome["failed"].items()
+    assert name == "hierarchical_bos/construction/T10_seed0"
+    assert "than the uniform law, and worse than it started" in why
+
+
+def test_a_run_that_stays_at_the_uniform_law_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With no readout to begin with, a rate that moves nothing leaves the uniform law: a plateau, and no failure."""
+    arguments = ["train", "--length", "10", "--steps", "2", "--learning-rate", "1e-12"]
+    still = [*arguments, "--readout", "logit", "--init", "zero", "--out", str(tmp_path / "still")]
+    moved = [*arguments, "--family", "construction", "--out", str(tmp_path / "moved")]  # starts better than uniform
+    for argv, said in ((still, True), (moved, False)):
+        assert main(argv) == 0
+        assert ("no better than the uniform law" in capsys.readouterr().out) == said
+
+
 def test_nothing_is_overwritten_without_being_asked(tmp_path: Path) -> None:
     run(tiny(steps=10), tmp_path / "a", progress=False)
     before = (tmp_path / "a" / "model.safetensors").read_bytes()
@@ -306,15 +362,15 @@ def test_a_sweep_trains_every_run_and_skips_what_is_done(
 def test_a_run_that_fails_does_not_stop_a_sweep_in_one_process(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    entry = "[[runs]]\nfamily = 'construction'\nprior = 'independent:1'\nbos = true\nlength = [6, 7]\nsteps = 3\n"
+    entry = "[[runs]]\nfamily = 'construction'\nprior = 'hierarchical:5'\nbos = true\nlength = [6, 7]\nsteps = 3\n"
     (tmp_path / "s.toml").write_text(entry)
-    (tmp_path / "out" / "independent_bos" / "construction").mkdir(parents=True)
-    (tmp_path / "out" / "independent_bos" / "construction" / "T6_seed0.run").write_text("in the way")
+    (tmp_path / "out" / "hierarchical_bos" / "construction").mkdir(parents=True)
+    (tmp_path / "out" / "hierarchical_bos" / "construction" / "T6_seed0.run").write_text("in the way")
     arguments = ["sweep", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out"), "--engine", "here", "--json"]
     assert main(arguments) == 1
     outcome = json.loads(capsys.readouterr().out)
-    assert list(outcome["failed"]) == ["independent_bos/construction/T6_seed0"]
-    assert is_finished(tmp_path / "out" / "independent_bos" / "construction" / "T7_seed0")
+    assert list(outcome["failed"]) == ["hierarchical_bos/construction/T6_seed0"]
+    assert is_finished(tmp_path / "out" / "hierarchical_bos" / "construction" / "T7_seed0")
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,11 @@ class Prior(ABC):
         return self.concentrations()
 
     @property
+    def symmetric(self) -> bool:
+        """Whether no relabeling of the symbols changes the prior (eq:prior_symmetry)."""
+        return True
+
+    @property
     def independent(self) -> bool:
         """Whether contexts are independent (True) or centred on their suffix (False); only a tree of them says."""
         self.concentrations()
@@ -232,9 +237,13 @@ class IndependentDirichlet(Prior):
         given = tuple(numbers[0]) if numbers else (1.0,)
         return cls(order=order, vocab=vocab, alpha=given[0] if len(given) == 1 else given)
 
+    @property
+    def symmetric(self) -> bool:
+        return isinstance(self.alpha, float)
+
     def concentrations(self) -> Float[np.ndarray, " depth"]:
-        if not isinstance(self.alpha, float):
-            raise _tells_symbols_apart(self)
+        check_symmetric(self, what="A concentration for each depth needs label symmetry")
+        assert isinstance(self.alpha, float)
         return np.full(self.order + 1, self.alpha * self.vocab)
 
     def seating(self) -> Float[np.ndarray, " number"]:
@@ -305,9 +314,13 @@ class HierarchicalDirichlet(Prior):
             eta0=base[0] if len(base) == 1 else base,
         )
 
+    @property
+    def symmetric(self) -> bool:
+        return isinstance(self.eta0, float)
+
     def concentrations(self) -> Float[np.ndarray, " depth"]:
-        if not isinstance(self.eta0, float):
-            raise _tells_symbols_apart(self)
+        check_symmetric(self, what="A concentration for each depth needs label symmetry")
+        assert isinstance(self.eta0, float)
         return np.array([self.eta0 * self.vocab, *self.eta], dtype=np.float64)
 
     def seating(self) -> Float[np.ndarray, " number"]:
@@ -326,11 +339,13 @@ class HierarchicalDirichlet(Prior):
         return tree
 
 
-def _tells_symbols_apart(prior: Prior) -> ValueError:
-    return ValueError(
-        f"the prior {prior.text} tells symbols apart: it can be sampled and inferred with, but what was asked for "
-        "relies on label symmetry, one alpha or eta0 for all symbols"
-    )
+def check_symmetric(prior: Prior, *, what: str) -> None:
+    """Refuse a prior that tells symbols apart; `what` names the step that needs label symmetry, and why."""
+    if not prior.symmetric:
+        raise ValueError(
+            f"the prior {prior.text} tells symbols apart. {what}: give one alpha or eta0 for all symbols "
+            "(sampling, the estimators and Bayes take unequal ones)"
+        )
 
 
 def _keep_plain(prior: Prior, **values: Any) -> None:

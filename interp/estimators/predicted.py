@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from interp.arguments import Switch, Whole, count, switch
-from interp.chains.priors import Prior, check_prior
+from interp.chains.priors import Prior, check_prior, check_symmetric
 from interp.estimators.fitted_correction import fitted_correction
 from interp.estimators.optimal import SHARP
 from interp.estimators.soft_matching import Law, beta_for_add_alpha, soft_matching
@@ -132,6 +132,7 @@ def predicted_parameters(
     bos, fitted = switch(bos, name="bos"), switch(fitted, name="fitted")
     if length <= prior.order:
         raise ValueError(f"length must exceed the order: length {length}, order {prior.order}")
+    check_symmetric(prior, what="The closed form of beta and kappa takes every symbol to be equally frequent")
     leading_beta, leading_kappa = leading_order(prior, length=length, bos=bos)
     beta, kappa, combination, success, message = leading_beta, leading_kappa, None, True, "converged"
     if prior.independent and bos:

@@ -27,7 +27,8 @@ How to read the numbers. Everything is within a query: SST is the squared score 
                     Hotelling's scale) and the r2 it adds. With many keys tiny departures are significant: look at both.
 
 A fit is trusted if it also holds where the attention is (`interp.instruments.agreement` has the rule). One that cannot
-be trusted has success=False, says why, and its beta and kappa are NaN.
+be trusted has success=False, says why, and its beta and kappa are NaN. One that is trusted but not close, for instance
+with r2_match below 0.9, carries a warning.
 
 `fit_scores(cap, source="attention")` fits the attention itself (`interp.instruments.attention_fit`). Where the two fits
 differ, both say so.

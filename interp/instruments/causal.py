@@ -43,7 +43,7 @@ from interp.circuit.law import check_next_law, check_parameters, check_parameter
 from interp.divergence import KL_FLOOR, check_floor
 from interp.instruments.causal_bench import CausalBench, CausalEdit
 from interp.notation import Tokens
-from interp.results import NamedRows, mean_stderr, provenance
+from interp.results import NamedRows, mean_stderr, nothing_to_recover, provenance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,8 +61,8 @@ class CausalTests(NamedRows[CausalEdit]):
     kl_recovered    1 - KL(model || law) / KL(model || uniform), cut to [0, 1]: the same question about the
                     predictions themselves, which a model cannot pass by losing in another way
     pair_*          the same two shares for the law of all pairs; NaN where none was given
-    success         False where no law was given to test, or where even attention loses nothing, so that there is
-                    nothing to recover
+    success         False where no law was given to test, or where even attention costs less than two standard
+                    errors, so that no share of it is defined
     """
 
     ROWS, NAME, NOUN = "edits", "edit", "edit"
@@ -190,7 +190,7 @@ def causal_tests(
     by_pairs = bench.recovered(pair_law, uniform)
     message = "no law was given, so none was tested" if heads is None else ""
     if heads is not None and math.isnan(recovered["loss_recovered"]):
-        message = "even attention costs this model no loss, so there is none to recover"
+        message = nothing_to_recover("even attention", *mean_stderr(uniform.losses - bench.losses))
     weights, pseudo = _as_given(heads)
     return CausalTests(
         edits=tuple(row.summary(bench.losses) for row in [*measured, uniform]),

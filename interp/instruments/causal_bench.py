@@ -17,7 +17,7 @@ from interp.circuit.law import full_matches, keep_keys, key_masks, law_pattern, 
 from interp.circuit.runner import Hooks, run, stream_before_match
 from interp.divergence import kl_between, kl_divergence
 from interp.notation import mask_bits
-from interp.results import mean_stderr
+from interp.results import mean_stderr, share_recovered
 
 # Masks of the keys [batch, key] -> attention over the keys [batch, match, key].
 PatternEdit: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
@@ -267,12 +267,6 @@ class CausalBench:
 
 
 def _recovered(lost: torch.Tensor, scale: torch.Tensor) -> tuple[float, float]:
-    """1 - mean(lost) / mean(scale), cut to [0, 1], and the standard error of the ratio (delta method).
-
-    NaN where the scale is not positive: nothing can be recovered then.
-    """
-    bottom = float(scale.mean())
-    if bottom <= 0:
-        return math.nan, math.nan
-    ratio = float(lost.mean()) / bottom
-    return min(1.0, max(0.0, 1.0 - ratio)), mean_stderr(lost - ratio * scale)[1] / bottom
+    """`share_recovered`, cut to [0, 1]."""
+    share, stderr = share_recovered(lost, scale)
+    return (share if math.isnan(share) else min(1.0, max(0.0, share))), stderr

@@ -104,6 +104,9 @@ def compare_laws(cap: Capture, *, position: Switch = True, own: Switch = False) 
     rows = attention_rows(cap, position=position, own=own)
     laws = get_args(Law)
     designs = [law_design(law, order=cap.order, bos=cap.has_sink, own=own) for law in laws]
+    sizes = [len(design.parameters) for design in designs]
+    if {0, 1} - set((rows.sequence % 2).tolist()):  # a half of the sequences has no query to fit or to judge by
+        return _nothing_known(cap, rows, laws, sizes)
     held, baseline = np.zeros((len(laws), len(rows.sequence))), np.zeros(len(rows.sequence))
     for odd in (False, True):
         test = np.arange(sequences) % 2 == int(odd)
@@ -116,7 +119,6 @@ def compare_laws(cap: Capture, *, position: Switch = True, own: Switch = False) 
     first = int(held.mean(axis=1).argmin())
     behind = [mean_stderr(one - held[first], clusters=rows.sequence) for one in held]
     close = [place for place, (gap, error) in enumerate(behind) if place == first or gap <= ERRORS * error]
-    sizes = [len(design.parameters) for design in designs]
     fewest = [place for place in close if sizes[place] == min(sizes[other] for other in close)]
     best = min(fewest, key=lambda place: behind[place][0])
     explained = [share_explained(one, baseline, clusters=rows.sequence) for one in held]
@@ -124,7 +126,7 @@ def compare_laws(cap: Capture, *, position: Switch = True, own: Switch = False) 
     if nats < MIN_NATS:
         message = f"{nats:.1g} nats beyond the baseline: there is nothing to explain"
     elif not np.isfinite(explained).all():
-        message = "the scores are too large for the likelihood of held-out attention"
+        message = "the divergence of held-out attention from a law is not finite"
     return LawComparison(
         laws=laws,
         parameters=tuple(sizes),
@@ -138,6 +140,26 @@ def compare_laws(cap: Capture, *, position: Switch = True, own: Switch = False) 
         sequences=sequences,
         success=not message,
         message=message,
+        provenance=provenance(checkpoint=cap.checkpoint),
+    )
+
+
+def _nothing_known(cap: Capture, rows: AttentionRows, laws: tuple[Law, ...], sizes: list[int]) -> LawComparison:
+    """The comparison where attention lies on early keys, of which no law speaks."""
+    unknown = np.full(len(laws), np.nan)
+    return LawComparison(
+        laws=laws,
+        parameters=tuple(sizes),
+        nats_explained=unknown,
+        stderr=unknown,
+        behind=unknown,
+        behind_stderr=unknown,
+        best=laws[0],
+        nats=float("nan"),
+        n=len(rows.sequence),
+        sequences=int(cap.tokens.shape[0]),
+        success=False,
+        message=f"attention is on early keys: {rows.left_out} queries were left out, and too few are left",
         provenance=provenance(checkpoint=cap.checkpoint),
     )
 

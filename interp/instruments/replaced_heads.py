@@ -41,7 +41,8 @@ class ReplacedHeads(NamedRows[ReplacedHead]):
     heads          the match heads, replaced together
     drawn          the heads that were ablated as a control, a tuple for each draw
     worst_control  the largest change of loss that one of these draws made
-    success        False where ablating the heads costs nothing: then there is nothing to recover
+    success        False where ablating the heads costs nothing that stands clear of its error: then no share of it is
+                   defined, and every `recovered` is NaN
     """
 
     ROWS, NAME, NOUN = "edits", "edit", "edit"
@@ -84,8 +85,9 @@ class ReplacedHeads(NamedRows[ReplacedHead]):
             if " " not in row.edit:
                 control = "" if row.control_change is None else f" (control {row.control_change:+.3f})"
                 moved = f"{row.change:+.3f} ± {row.stderr:.3f}{control}"
-                lines.append(f"  {row.edit:<8} {moved}, recovers {row.recovered:.2f}")
-        if (best := self.best_alone) is not None:
+                share = f"recovers {row.recovered:.2f}" if self.success else "recovers: cannot tell"
+                lines.append(f"  {row.edit:<8} {moved}, {share}")
+        if self.success and (best := self.best_alone) is not None:
             lines[1] += f"; one match head alone recovers at most {best.recovered:.2f}"
         return "\n".join([*lines, *self.remarks()])
 

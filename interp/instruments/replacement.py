@@ -26,7 +26,8 @@ With each=True and several match heads, one head at a time is left, and all the 
 If the heads share the work, each of these recovers less than `law`, which puts the law into all of them.
 
 `recovered` is (L_ablated - L_edit) / (L_ablated - L_model): 1 where the edit is as good as the heads' own attention, 0
-where it is as bad as none. It is not cut: an edit may be better than the model.
+where it is as bad as none. It is not cut: an edit may be better than the model. It is NaN, and the result says why,
+where the ablation costs less than two standard errors: then a share of it is not defined.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from interp.instruments.replaced_heads import ReplacedHead as ReplacedHead
 from interp.instruments.replaced_heads import ReplacedHeads as ReplacedHeads
 from interp.instruments.scan_statistics import attention_layers
 from interp.notation import Tokens, mask_bits
-from interp.results import mean_stderr, provenance
+from interp.results import is_clear, mean_stderr, nothing_to_recover, provenance, share_recovered
 
 Losses: TypeAlias = Float[np.ndarray, " sequence"]  # means over the queries of each sequence
 Masks: TypeAlias = Int64[torch.Tensor, "batch query key"]
@@ -106,8 +107,9 @@ def replace_heads(
     rows += [bench.grouped(), bench.matched("hard", hard)]
     if each and len(circuit.match_heads) > 1:
         rows += [row for place in circuit.match_heads for row in bench.alone(place, laws)]
-    if (lost := float((ablated - bench.base).mean())) <= 0:
-        notes = ["ablating the heads costs no loss, so there is none to recover", *notes]
+    lost = mean_stderr(ablated - bench.base)
+    if not is_clear(*lost):
+        notes = [nothing_to_recover("ablating the heads", *lost), *notes]
     return ReplacedHeads(
         edits=tuple(row.summary(bench.base, ablated) for row in rows),
         **dict(zip(("loss", "loss_stderr"), mean_stderr(bench.base), strict=True)),
@@ -116,7 +118,7 @@ def replace_heads(
         worst_control=max((float((one - bench.base).mean()) for one in drawn), default=math.nan),
         queries=len(bench.queries),
         n=array.shape[0],
-        success=lost > 0,
+        success=is_clear(*lost),
         message="; ".join(notes),
         provenance=provenance(seed=seed, checkpoint=checkpoint),
     )
@@ -130,12 +132,12 @@ class _Row:
 
     def summary(self, base: Losses, ablated: Losses) -> ReplacedHead:
         change, stderr = mean_stderr(self.losses - base)
-        recovered, recovered_stderr = _recovered(self.losses - base, ablated - base)
+        recovered, recovered_stderr = share_recovered(self.losses - base, ablated - base)
         of_control: tuple[float | None, float | None] = (None, None)
         control_recovered = None
         if self.control is not None:
             of_control = mean_stderr(self.control - base)
-            control_recovered = _recovered(self.control - base, ablated - base)[0]
+            control_recovered = share_recovered(self.control - base, ablated - base)[0]
         return ReplacedHead(
             edit=self.edit,
             loss=float(self.losses.mean()),
@@ -351,12 +353,3 @@ def _checked_laws(circuit: Circuit, by_mask: Any, kappa: Any) -> Laws:
     if scores.shape != (heads,) or not np.isfinite(scores).all():
         raise ValueError(f"kappa must be finite numbers of shape [{heads}], got {list(scores.shape)}")
     return [(row, float(score)) for row, score in zip(table, scores, strict=True)]
-
-
-def _recovered(change: Losses, lost: Losses) -> tuple[float, float]:
-    """1 - mean(change) / mean(lost), and the standard error of the ratio (delta method); NaN where nothing is lost."""
-    bottom = float(lost.mean())
-    if bottom <= 0:
-        return math.nan, math.nan
-    ratio = float(change.mean()) / bottom
-    return 1.0 - ratio, mean_stderr(change - ratio * lost)[1] / bottom

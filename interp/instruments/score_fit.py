@@ -264,7 +264,7 @@ class ScoreFitter:
         notes = [failure] if failure else []
         doubt = ""
         if failure is None:
-            doubt = warning(r2=found["r2"], r2_attended=found["r2_attended"], mass_gap=found["mass_gap"])
+            doubt = warning(**{name: found[name] for name in ("r2", "r2_match", "r2_attended", "mass_gap")})
             notes += [f"warning: {doubt}"] if doubt else []
         if failure is None and self.underflowed:
             notes.append(f"{self.underflowed} attention weights underflowed; {self.equations.n} keys were left to fit")

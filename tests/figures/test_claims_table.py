@@ -74,3 +74,31 @@ def test_readme_has_the_form_that_the_command_makes():
         assert len(said.strip()) <= BRIEF
         assert number.strip()
     assert "holds in part" not in text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "expected a JSON object"),
+        ("{}", "no verdict in it"),
+        ('{"verdict": 3}', "no verdict in it"),
+        ('{"verdict": {"word": "holds"}}', "no verdict in it"),
+        ('{"verdict": {"word": "holds", "condition": "", "number": 3}}', "no verdict in it"),
+    ],
+)
+def test_a_figure_without_a_verdict_is_one_line(results, capsys, content, message):
+    (results / "figures" / "mech_main.json").write_text(content)
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["claims", "--results", str(results)])
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert message in lines[0]
+
+
+def test_a_file_that_cannot_be_read_gets_no_table(results, tmp_path, capsys):
+    (tmp_path / "binary.md").write_bytes(b"\xff\xfe")
+    for place, message in (("missing.md", "no such file"), ("binary.md", "in UTF-8"), ("figures", "not a file")):
+        with pytest.raises(SystemExit, match="2"):
+            cli.main(["claims", "--results", str(results), "--write", str(tmp_path / place)])
+        assert message in capsys.readouterr().err

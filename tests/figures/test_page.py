@@ -80,6 +80,27 @@ def test_page_is_self_contained_and_shows_every_figure(made):
             assert (made["out"] / target).is_file(), target
 
 
+def test_figures_of_a_shipped_table_say_that_it_is_not_of_the_checkpoints_given(made):
+    """The tiny zoo was given; the conditions are those of the repository all the same."""
+    sections = (made["out"] / page.FILE).read_text().split('<article class="figure"')[1:]
+    said = 0
+    for section in sections:
+        name = re.search(r'id="(\w+)"', section)[1]
+        record = json.loads((made["out"] / "figures" / f"{name}.json").read_text())
+        for analysis, variable in (("conditions", "CONDITIONS"), ("language_model", "LANGUAGE")):
+            words = f"(analyses/shipped/{analysis}.json), whatever --checkpoints says; {variable}=1 make reproduce"
+            assert (words in section) == (analysis in record["provenance"]), name
+            said += words in section
+    assert said > 2
+
+
+def test_what_is_computed_is_not_called_shipped(monkeypatch):
+    documents = {"conditions": None, "theory": None}
+    assert list(page.shipped_among(documents)) == ["conditions"]
+    monkeypatch.setenv("CONDITIONS", "1")
+    assert page.shipped_among(documents) == {}
+
+
 def test_claims_open_the_page_and_the_sections_have_every_number(made):
     records = [json.loads((made["out"] / "figures" / f"{name}.json").read_text()) for name in ENTRIES]
     text = (made["out"] / page.FILE).read_text()

@@ -19,6 +19,7 @@ def vocabulary() -> dict[str, list[tuple[list[str], list[argparse.Action]]]]:
     """For each package the beginnings of its command lines, with the options that may follow."""
     from analyses import cli as analyses
     from analyses.command import read_entries
+    from figures import claims_table
     from figures import cli as figures
     from models.__main__ import parser
 
@@ -29,8 +30,9 @@ def vocabulary() -> dict[str, list[tuple[list[str], list[argparse.Action]]]]:
     for entry in (*read_entries(analyses.FOLDER, marker="KIND").values(), analyses.ALL):
         module = None if entry is analyses.ALL else analyses.load_module(entry)
         found["analyses"].append(([entry.name], analyses.make_parser(entry, module)._actions))
-    for entry in (*read_entries(figures.FOLDER, marker="LABEL").values(), figures.ALL, figures.REPRODUCE):
+    for entry in (*read_entries(figures.FOLDER, marker="LABEL").values(), figures.ALL, *figures.PAGES):
         found["figures"].append(([entry.name], figures.make_parser(entry)._actions))
+    found["figures"].append(([claims_table.ENTRY.name], claims_table.make_parser()._actions))
     return found
 
 
