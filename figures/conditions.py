@@ -1,4 +1,4 @@
-"""Which condition does each claim need? A matrix of claims and cells of the study, for each prior.
+"""Which condition does each claim need? Claims against cells, for each prior.
 
 Freedom grows to the right: frozen copies and readout, a free readout, a sharp start, a random start.
 """

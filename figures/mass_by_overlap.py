@@ -5,7 +5,7 @@ Draws the rows of `python -m analyses overlap_mass`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from figures._instruments import (
     LARGEST_GAP,
@@ -102,7 +102,9 @@ def draw(results: Results) -> Figure:
     for ax in axes[:, 0]:
         ax.set_ylabel("attention mass")
     lettered(panels)
-    handles = [Patch(facecolor=colour, label=OVERLAP_NAMES[kind]) for kind, colour in OVERLAP_COLOURS.items()]
+    handles: list[Any] = [
+        Patch(facecolor=colour, label=OVERLAP_NAMES[kind]) for kind, colour in OVERLAP_COLOURS.items()
+    ]
     grey = "#555555"
     handles += [
         Line2D([], [], color=grey, marker="o", linestyle="none", markersize=3, label="observed"),
