@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, Protocol, TypeVar
 
@@ -38,8 +38,9 @@ def run_jobs(
     """Each job with what `perform` returns for it, as they finish. With one worker all stays in this process."""
     ordered = in_order(jobs, workers)
     progress = Progress(what, ordered, workers=workers)
-    with contextlib.closing(progress):
-        for job, found in _finished(perform, ordered, workers):
+    finished = _finished(perform, ordered, workers)
+    with contextlib.closing(progress), contextlib.closing(finished):  # also where an error keeps this frame alive
+        for job, found in finished:
             progress.advance(job)
             yield job, found
 
@@ -58,7 +59,9 @@ def in_order(jobs: Sequence[Task], workers: int) -> list[Task]:
     return first + [job for job in waiting if not any(job is one for one in first)]
 
 
-def _finished(perform: Callable[[Task], Found], jobs: Sequence[Task], workers: int) -> Iterator[tuple[Task, Found]]:
+def _finished(
+    perform: Callable[[Task], Found], jobs: Sequence[Task], workers: int
+) -> Generator[tuple[Task, Found], None, None]:
     if workers == 1 or len(jobs) <= 1:
         for job in jobs:
             yield job, perform(job)
@@ -71,8 +74,13 @@ def _finished(perform: Callable[[Task], Found], jobs: Sequence[Task], workers: i
             try:
                 for future in as_completed(waiting):
                     yield waiting[future], future.result()
-            except BaseException:
+            except BaseException:  # Ctrl-C: the workers' jobs are of no use any more, and compiled code would go on
+                processes = list((pool._processes or {}).values())
                 pool.shutdown(wait=False, cancel_futures=True)
+                for process in processes:
+                    process.terminate()
+                for process in processes:
+                    process.join()
                 raise
 
 

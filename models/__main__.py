@@ -87,7 +87,8 @@ def main(argv: list[str] | None = None) -> int:
         end_output()
         return BAD_INPUT
     except KeyboardInterrupt:
-        say("interrupted; --resume goes on from the last save")
+        again = "the same command" if options.command is sweep_study else "--resume"
+        say(f"interrupted; {again} goes on from the last save")
         return INTERRUPTED
 
 

@@ -41,6 +41,8 @@ from models.trainers import Trainer, make_trainer
 HELD_OUT_SEQUENCES = 4096
 HELD_OUT_SEED = 1_000_003
 LOG_POINTS = 100
+PIECE_SECONDS = 1.0  # of training in one call of a trainer
+FIRST_PIECE = 64  # steps, before it is known how long one takes
 LEAST_NATS = 1e-4  # between two divergences; a smaller difference shows in no table
 SNAPSHOTS_PER_DECADE = 6
 BAR = "{desc} {percentage:.0f}% {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # no bar: 80 columns are for numbers
@@ -138,7 +140,7 @@ def _train(
             # A good state to fall back on if this stretch diverges.
             before = trainer.dump()
             start = trainer.step
-            losses = trainer.advance(schedule.learning_rates(start, stop))
+            losses = _advance(trainer, schedule.learning_rates(start, stop))
             divergence = _evaluate(trainer, held_out) if np.isfinite(losses).all() else None
             if divergence is None:
                 bad = start + int(np.append(~np.isfinite(losses), True).argmax())  # at the latest after this stretch
@@ -183,6 +185,19 @@ def _train(
         kappa=kappa,
         seconds=seconds,
     )
+
+
+def _advance(trainer: Trainer, rates: np.ndarray) -> np.ndarray:
+    """One step per rate, in calls of about PIECE_SECONDS: compiled code hears of Ctrl-C only when it returns."""
+    losses, done, piece = [np.zeros(0)], 0, FIRST_PIECE
+    while done < len(rates):
+        begun = time.monotonic()
+        losses.append(trainer.advance(rates[done : done + piece]))
+        done += piece
+        if not np.isfinite(losses[-1]).all():
+            break
+        piece = max(1, round(piece * min(4.0, PIECE_SECONDS / max(time.monotonic() - begun, 1e-9))))
+    return np.concatenate(losses)
 
 
 def _failure(spec: RunSpec, out: Path, ended: Divergence, held_out: ChainBatch) -> str:

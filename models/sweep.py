@@ -26,11 +26,12 @@ import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,16 +169,17 @@ def sweep(
     else:
         outcomes = _local(todo, jobs, save_seconds) if engine == "local" else _ray(todo, address, jobs, save_seconds)
     failures = {}
-    for count, (run, error) in enumerate(outcomes, start=1):
-        print(f"[{count}/{len(todo)}] {run.name}: {error or 'finished'}", file=sys.stderr, flush=True)
-        if error:
-            failures[run.name] = error
+    with contextlib.closing(outcomes):  # also where an error keeps this frame alive
+        for count, (run, error) in enumerate(outcomes, start=1):
+            print(f"[{count}/{len(todo)}] {run.name}: {error or 'finished'}", file=sys.stderr, flush=True)
+            if error:
+                failures[run.name] = error
     if as_json:
         print(json.dumps({"runs": len(runs), "skipped": len(finished), "failed": failures}))
     return 1 if failures else 0
 
 
-def _here(runs: list[PlannedRun], save_seconds: float) -> Iterator[tuple[PlannedRun, str | None]]:
+def _here(runs: list[PlannedRun], save_seconds: float) -> Generator[tuple[PlannedRun, str | None], None, None]:
     """One run after the other in this process: short runs take less time than a process takes to start."""
     from models.run import AlreadyFinished, RunError, run
 
@@ -192,16 +194,25 @@ def _here(runs: list[PlannedRun], save_seconds: float) -> Iterator[tuple[Planned
         yield planned, " ".join(failure.split()) or None
 
 
-def _local(runs: list[PlannedRun], jobs: int | None, save_seconds: float) -> Iterator[tuple[PlannedRun, str | None]]:
+def _local(
+    runs: list[PlannedRun], jobs: int | None, save_seconds: float
+) -> Generator[tuple[PlannedRun, str | None], None, None]:
     """One single-threaded process per run, as many at once as there are cores."""
     workers = jobs or os.cpu_count() or 1
+    running: set[subprocess.Popen[str]] = set()
     with ThreadPoolExecutor(max_workers=workers) as pool:
-        futures = {pool.submit(_run_in_process, run, save_seconds): run for run in runs}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
+        futures = {pool.submit(_run_in_process, run, save_seconds, running): run for run in runs}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BaseException:  # Ctrl-C: no run is begun any more, and those that train end as it lets them, resumable
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(running):
+                process.send_signal(signal.SIGINT)
+            raise
 
 
-def _run_in_process(run: PlannedRun, save_seconds: float) -> str | None:
+def _run_in_process(run: PlannedRun, save_seconds: float, running: set[subprocess.Popen[str]]) -> str | None:
     environment = {**os.environ, **ONE_THREAD}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(run.spec.to_dict(), file)
@@ -219,16 +230,19 @@ def _run_in_process(run: PlannedRun, save_seconds: float) -> str | None:
             "--save-seconds",
             str(save_seconds),
         ]
-        done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True)
-    if done.returncode == 0:
-        return None
-    lines = done.stderr.strip().splitlines()
-    return lines[-1] if lines else f"exit code {done.returncode}"
+        with subprocess.Popen(
+            command, cwd=PROJECT, env=environment, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as process:
+            running.add(process)
+            _, said = process.communicate()
+            running.discard(process)
+    lines = said.strip().splitlines()
+    return None if process.returncode == 0 else lines[-1] if lines else f"exit code {process.returncode}"
 
 
 def _ray(
     runs: list[PlannedRun], address: str | None, jobs: int | None, save_seconds: float
-) -> Iterator[tuple[PlannedRun, str | None]]:
+) -> Generator[tuple[PlannedRun, str | None], None, None]:
     """One Ray task per run, retried when its worker dies.
 
     A run writes where it runs, so that on a shared file system a retry resumes from the last save; its checkpoint

@@ -75,6 +75,22 @@ def test_a_hang_is_found(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> N
             run_command(command, [], sandbox)
 
 
+def test_work_on_a_busy_machine_is_no_hang(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes longer by the clock than what waits may, and little of its processor time."""
+    set_timer = signal.setitimer
+    shorter = {signal.ITIMER_PROF: 1, signal.ITIMER_REAL: 300}  # by the clock 0.2 s
+    monkeypatch.setattr(signal, "setitimer", lambda which, seconds: set_timer(which, seconds / shorter[which]))
+
+    def slow(argv: list[str]) -> int:
+        end = time.monotonic() + 0.7
+        while time.monotonic() < end:
+            sum(range(200_000))
+            time.sleep(0.01)
+        return 0
+
+    assert run_command(slow, [], sandbox) == "ok"
+
+
 def test_a_silent_refusal_and_an_odd_exit_code_are_found(sandbox: Sandbox) -> None:
     with pytest.raises(Finding, match="without a line"):
         run_command(lambda argv: 2, [], sandbox)

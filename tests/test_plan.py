@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
-from dataclasses import replace
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -307,3 +309,34 @@ def test_time_left_is_what_is_left_at_the_pace_so_far(monkeypatch):
     progress.advance(jobs[0])
     assert progress.seconds_left() == 8.0  # two seconds for each second of cost
     assert readable(400) == "7 min"
+
+
+@dataclass(frozen=True)
+class Waits:
+    """A job that is not done in a minute."""
+
+    number: int
+    kind: str = "waits"
+    cost: float = 1.0
+
+    @property
+    def words(self) -> str:
+        return str(self.number)
+
+
+def first_is_short(job: Waits) -> int:
+    if job.number:
+        time.sleep(100)
+    return job.number
+
+
+def test_ctrl_c_does_not_wait_for_the_workers() -> None:
+    """Compiled code does not hear of it: the workers are ended, and no job is begun any more."""
+    jobs = [Waits(0, cost=2.0), *(Waits(number) for number in range(1, 5))]
+    start = time.monotonic()
+    running = run_jobs(first_is_short, jobs, workers=2, what="jobs")
+    assert next(running)[1] == 0
+    with pytest.raises(KeyboardInterrupt):
+        running.throw(KeyboardInterrupt)  # type: ignore[attr-defined]
+    assert time.monotonic() - start < 90
+    assert not multiprocessing.active_children()

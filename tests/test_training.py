@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +30,7 @@ from models.trainers import make_trainer
 
 pytestmark = pytest.mark.usefixtures("few_held_out")
 
+ROOT = Path(__file__).parents[1]
 HIERARCHICAL = ip.HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0)).to_dict()
 
 
@@ -168,6 +171,26 @@ def test_divergence_stops_the_run_and_keeps_the_last_good_weights(
     )
     with pytest.raises(RunError, match="diverged"):
         run(spec, tmp_path / "a", resume=True, progress=False)
+
+
+@pytest.mark.parametrize("family", ["construction", "disentangled", "standard"])
+def test_pieces_of_a_stretch_train_as_the_whole_does(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that Ctrl-C is heard within a second or so, where a stretch is thousands of steps of compiled code."""
+    rates = tiny(family=family).schedule.learning_rates(0, 30)
+    whole, cut = (make_trainer(tiny(family=family)) for _ in range(2))
+    called = []
+    advance = cut.advance
+    monkeypatch.setattr(cut, "advance", lambda given: called.append(len(given)) or advance(given))
+    monkeypatch.setattr(runs, "FIRST_PIECE", 3)
+    monkeypatch.setattr(runs, "PIECE_SECONDS", 1e-12)
+    np.testing.assert_array_equal(runs._advance(cut, rates), whole.advance(rates))
+    assert called == [3, *[1] * 27]
+    assert cut.step == whole.step == 30
+    for name, value in whole.dump()[0].items():
+        np.testing.assert_array_equal(cut.dump()[0][name], value, err_msg=name)
+    monkeypatch.setattr(runs, "PIECE_SECONDS", 1e9)
+    runs._advance(cut, np.append(rates, rates)[:25])
+    assert called[28:] == [3, 12, 10]  # as much as four times the one before
 
 
 @pytest.mark.parametrize(("family", "rate"), [("disentangled", "1e9"), ("standard", "10"), ("construction", "1e9")])
@@ -461,3 +484,34 @@ def test_the_listing_does_not_load_torch() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "disentangled" in done.stdout
+
+
+def test_ctrl_c_ends_a_sweep_and_no_further_run_begins(tmp_path: Path) -> None:
+    """As in a terminal, where the whole group hears of it; what was begun can go on."""
+    entry = "[[runs]]\nfamily = 'construction'\nprior = 'hierarchical:5,5'\nbos = true\nlength = 200\n"
+    (tmp_path / "s.toml").write_text(f"{entry}steps = 5000000\nseed = [0, 1, 2, 3]\n")
+    command = [sys.executable, "-m", "models", "sweep", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out")]
+    ended = interrupted([*command, "--jobs", "1"], when=lambda: [*tmp_path.glob("out/*/*/*.run/log.jsonl")])
+    assert ended.returncode == 130
+    assert ended.stderr.splitlines() == [
+        "4 runs, 0 finished, 4 to do",
+        "interrupted; the same command goes on from the last save",
+    ]
+    assert len([*tmp_path.glob("out/*/*/*.run")]) == 1
+
+
+def interrupted(command: list[str], *, when: Callable[[], object]) -> subprocess.CompletedProcess[str]:
+    """A command in a group of its own, to which Ctrl-C is sent as soon as `when` says so."""
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        end = time.monotonic() + 300
+        while not when() and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
