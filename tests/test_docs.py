@@ -233,6 +233,13 @@ def test_formulas_are_mathml(site: Path) -> None:
     theory = (site / "theory.html").read_text(encoding="utf-8")
     assert theory.count("<math ") > 50
     assert "arithmatex" not in theory
+    assert "<math " not in (site / "api" / "optimum.html").read_text(encoding="utf-8")  # shapes are no formulas
+
+
+def test_no_escape_is_left_in_the_text(site: Path, pages: dict[Path, Page]) -> None:
+    for page in pages:
+        text = re.sub(r"(?s)<(pre|code|script|style|math)\b.*?</\1>", "", page.read_text(encoding="utf-8"))
+        assert not re.findall(r".{20}\\(?:&lt;|[|$#<]).{20}", text), page
 
 
 def test_a_formula_that_does_not_convert_stops_the_build() -> None:
@@ -297,6 +304,7 @@ def test_docstrings_keep_their_shape() -> None:
         >>> katz()
     """
     markdown = translator.markdown(text, own={"own"})
+    assert translator.markdown("0 < |M| at $1", own=set()) == "0 &lt; &#124;M&#124; at &#36;1"
     assert r"N\_\[k\](m) and \*this\* are text" in markdown
     assert (
         '<autoref optional identifier="interp.estimators.classical.katz"><code>katz</code></autoref>, `own`' in markdown

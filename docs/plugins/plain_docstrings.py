@@ -18,7 +18,13 @@ THEORY = Path(__file__).parent.parent / "theory.md"
 LABEL = re.compile(r"\b(?:eq|prop|lemma|corollary|theorem|def|sec|app|fig):\w+(?:-\w+)*")
 CODE = re.compile(r"`[^`]+`")
 ENTRY = re.compile(r"(?P<name>\S+(?: \S+)*)\s{2,}(?P<meaning>\S.*)")
-SPECIAL = re.compile(r"([\\*_\[\]<>$#|])")
+SPECIAL = re.compile(r"[\\*_\[\]<>$#|]")
+NO_ESCAPE = {"<": "&lt;", "|": "&#124;", "$": "&#36;"}  # Markdown has no backslash escape for these
+
+
+def plain(text: str) -> str:
+    """The text with every character that Markdown would read as a mark escaped."""
+    return SPECIAL.sub(lambda found: NO_ESCAPE.get(found[0], f"\\{found[0]}"), text)
 
 
 class PlainDocstrings(Extension):
@@ -107,11 +113,11 @@ class Translator:
     def plain(self, text: str) -> str:
         pieces, end = [], 0
         for found in LABEL.finditer(text):
-            pieces.append(SPECIAL.sub(r"\\\1", text[end : found.start()]))
+            pieces.append(plain(text[end : found.start()]))
             label = found[0]
             pieces.append(f"[`{label}`][{label}]" if label in self.labels else f"`{label}`")
             end = found.end()
-        return "".join([*pieces, SPECIAL.sub(r"\\\1", text[end:])])
+        return "".join([*pieces, plain(text[end:])])
 
     def linked(self, quoted: str) -> str:
         name = quoted.strip("`")

@@ -1,4 +1,4 @@
-"""The same forward pass for one who reads the last position only, in a fraction of the time and memory.
+"""The same forward pass restricted to the last position, in a fraction of the time and memory.
 
     stream = before_match(model, ids)            what the match layer reads, at every position
     logits = from_match(model, stream)           the logits after the last token

@@ -21,7 +21,7 @@ tell symbols apart, so that no label-symmetric model can do it.
 
 Symbols of equal u cannot be told apart, so that some contexts may keep a constant level.
 
-What is measured: the weight of the tokens' votes by the number of full matches, be it the level or BOS that sets it;
+What is measured: the weight of the tokens' votes by the number of full matches, whether the level or BOS sets it;
 how far the level varies, and falls with the attention on full matches; how much of its variance such a comparison of
 tokens explains; and what it costs this model to lose it, by holding the level at its harmonic mean in the live model
 (which keeps the mean of 1 / level), beside a control that hands each sequence the level of another. That is not what
