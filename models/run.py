@@ -30,7 +30,14 @@ from tqdm import tqdm
 from interp.arguments import MAX_BYTES
 from interp.chains.batch import ChainBatch, Method
 from interp.divergence import Divergence, kl_divergence
-from interp.hooked.checkpoint import check_replaceable, load, read_info, replace_directory, save
+from interp.hooked.checkpoint import (
+    check_replaceable,
+    load,
+    one_kind_of_error,
+    read_info,
+    replace_directory,
+    save,
+)
 from interp.outside import read_object
 from interp.results import is_clear, jsonable, mean_stderr
 from interp.staging import new_directory, new_file
@@ -41,6 +48,7 @@ from models.trainers import Trainer, make_trainer
 HELD_OUT_SEQUENCES = 4096
 HELD_OUT_SEED = 1_000_003
 LOG_POINTS = 100
+LEAST_FREE = 64 << 20  # bytes on the disk where a run goes
 PIECE_SECONDS = 1.0  # of training in one call of a trainer
 FIRST_PIECE = 64  # steps, before it is known how long one takes
 LEAST_NATS = 1e-4  # between two divergences; a smaller difference shows in no table
@@ -279,7 +287,8 @@ def _save_state(
     arrays, rest = trainer.dump()
     staging = new_directory(work / "state")
     try:
-        save_file(arrays, staging / "arrays.safetensors")
+        with one_kind_of_error(work):
+            save_file(arrays, staging / "arrays.safetensors")
         document = {"spec": spec.to_dict(), "trainer": rest, "seconds": seconds, "status": status}
         (staging / "state.json").write_text(json.dumps(document))
         replace_directory(staging, work / "state")
@@ -326,15 +335,20 @@ def _check_start(spec: RunSpec, out: Path, work: Path, *, resume: bool) -> None:
     except ValueError as error:
         raise RunError(str(error)) from None
     _check_work(work)
+    _check_free(out)  # before anything is created there
     try:
         work.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=work) as probe:
             probe.write(b"0" * 4096)
     except OSError as error:
         raise RunError(f"{out}: cannot be written ({error.strerror or error})") from error
-    need = 64 << 20
-    if (free := shutil.disk_usage(work).free) < need:
-        raise RunError(f"{out}: only {free >> 20} MiB free on the disk, a run wants at least {need >> 20} MiB")
+
+
+def _check_free(out: Path) -> None:
+    """Refuse a disk that is nearly full."""
+    above = next((one for one in out.resolve().parents if one.is_dir()), None)
+    if above is not None and (free := shutil.disk_usage(above).free) < LEAST_FREE:
+        raise RunError(f"{out}: only {free >> 20} MiB free on the disk, a run wants at least {LEAST_FREE >> 20} MiB")
 
 
 def _check_work(work: Path) -> None:

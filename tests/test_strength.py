@@ -236,6 +236,29 @@ def test_a_save_on_a_full_disk_leaves_the_old_checkpoint(tmp_path: Path, model: 
     assert ip.load(tmp_path / "a").config == model.config
 
 
+@contextlib.contextmanager
+def files_of_at_most(size: int) -> Any:
+    """The system itself refuses to let a file grow further, as a full disk does."""
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_weights_that_do_not_fit_on_the_disk_are_one_line(tmp_path: Path, capsys, model: Any) -> None:
+    with files_of_at_most(2000), pytest.raises(OSError, match=r"cannot be written \(Error while serializing"):
+        ip.save(model, tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
+    with files_of_at_most(2000):
+        line = refused(capsys, ["construct", "--length", "64", "--beta", "1,2", "--out", tmp_path / "b"])
+    assert "cannot be written" in line
+    assert list(tmp_path.iterdir()) == []
+
+
 def run_in_shell(command: str) -> subprocess.CompletedProcess[str]:
     """A command line in bash, where pipes and full devices are at hand."""
     whole = command.replace("python", sys.executable)
@@ -455,7 +478,7 @@ def test_markup_is_escaped_on_pages_and_in_terminals() -> None:
     verdict |= {"checks": ({"required": odd, "met": False, "found": odd, "where": odd},)}
     record = {"figure": "f", "label": "fig:x", "claim": odd, "caption": odd, "missing": [odd], "verdict": verdict}
     record |= {"provenance": {}, "numbers": {}}
-    section = page._section(Path("out"), page.Drawn(files=(), record=record, png=None, new=True))
+    section = page._section(Path("out"), page.Drawn(files=(), record=record, png=None, new=True), shipped={})
     assert "<script>" not in section
     assert "&lt;script&gt;" in section
     assert _cell("a|b`<i>") == "a&#124;b&#96;&#60;i&#62;"

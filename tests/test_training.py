@@ -271,6 +271,7 @@ def test_a_full_disk_is_an_error_before_training(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(runs.shutil, "disk_usage", lambda path: usage)
     with pytest.raises(RunError, match="1 MiB free"):
         run(tiny(), tmp_path / "a", progress=False)
+    assert [*tmp_path.iterdir()] == []  # nothing was created beside a refused target
 
 
 def test_two_processes_do_not_train_one_run(tmp_path: Path) -> None:

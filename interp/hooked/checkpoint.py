@@ -10,10 +10,12 @@ the new directory is complete on disk before it takes the old one's place, and a
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,7 +74,9 @@ def write_directory(path: str | os.PathLike[str], document: dict[str, Any], tens
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = new_directory(target)
     try:
-        save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, staging / TENSOR_FILE)
+        with one_kind_of_error(target):
+            own = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+            save_file(own, staging / TENSOR_FILE)
         (staging / CONFIG_FILE).write_text(json.dumps(document, indent=2, allow_nan=False, default=jsonable) + "\n")
         for file in (TENSOR_FILE, CONFIG_FILE):
             (staging / file).chmod(0o644)  # mkdtemp and safetensors make private files
@@ -81,6 +85,17 @@ def write_directory(path: str | os.PathLike[str], document: dict[str, Any], tens
         replace_directory(staging, target)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def one_kind_of_error(target: Path) -> Iterator[None]:
+    """A full disk is an `OSError`, also where safetensors writes, which has an error of its own for it."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except SafetensorError as error:
+        raise OSError(f"{target}: cannot be written ({one_line(error)})") from error
 
 
 def load(path: str | os.PathLike[str]) -> InductionTransformer:
