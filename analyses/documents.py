@@ -78,10 +78,19 @@ def questions_of(request: Request) -> list[Question]:
     return [Question(analysis=request.analysis, options=request.options, piece=piece) for piece in pieces]
 
 
-def document_of(request: Request, found: Mapping[Question, Answer], *, with_places: bool = False) -> Document:
-    """One document of the answers to a request. `with_places` also names where the files lay that it read."""
+def document_of(
+    request: Request,
+    found: Mapping[Question, Answer],
+    *,
+    asked: Sequence[Question] | None = None,
+    with_places: bool = False,
+) -> Document:
+    """One document of the answers to a request. `with_places` also names where the files lay that it read.
+
+    asked   the request's questions as they were when they were answered: checkpoints may have come since
+    """
     module = answers.load_module(request.analysis)
-    asked = questions_of(request)
+    asked = questions_of(request) if asked is None else asked
     given = [found[question] for question in asked]
     good = [answer for answer in given if answer.error is None]
     errors = tuple(

@@ -102,7 +102,8 @@ def run_plan(asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int) -> R
     requests = {
         name: request_of(name, ask, subjects, zoo=zoo, cache=cache) for name, ask in asks.items() if name not in shipped
     }
-    questions = list(dict.fromkeys(question for request in requests.values() for question in questions_of(request)))
+    asked = {name: questions_of(request) for name, request in requests.items()}
+    questions = list(dict.fromkeys(question for mine in asked.values() for question in mine))
     weights = Weights()
     keys = {question: key_of(question, weights) for question in questions}
     keeping = Cache(cache)
@@ -119,7 +120,9 @@ def run_plan(asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int) -> R
     for job, given in run_jobs(perform, planned, workers=jobs, what="analyses"):
         found |= dict(zip(job.questions, given, strict=True))
     return Run(
-        documents={name: shipped.get(name) or document_of(requests[name], found) for name in asks},
+        documents={
+            name: shipped.get(name) or document_of(requests[name], found, asked=asked[name]) for name in asks
+        },
         seconds={question: found[question].seconds for question in questions},
         made=frozenset(missing),
     )

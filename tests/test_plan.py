@@ -255,6 +255,21 @@ def test_documents_are_written_as_the_command_line_writes_them(zoo, tmp_path):
     assert not (tmp_path / "construction_attention_tidy.csv").exists()
 
 
+def test_checkpoints_that_come_while_it_runs_are_left_for_the_next_run(zoo, tmp_path, monkeypatch):
+    module = answers.load_module("optimal")
+    whole, calls = module.pieces, []
+
+    def growing(options):
+        calls.append(options)
+        return whole(options)[: len(calls)]
+
+    monkeypatch.setattr(module, "pieces", growing)
+    assert len(whole(asked("optimal")["optimal"].options)) > 1
+    found = run_plan(asked("optimal"), zoo=zoo, cache=tmp_path, jobs=1)
+    assert len(found.made) == 1
+    assert found.documents["optimal"].rows
+
+
 def test_an_empty_zoo_gives_empty_documents(tmp_path):
     (tmp_path / "zoo").mkdir()
     documents = run_plan(asked("attention", "lag_asymmetry"), zoo=tmp_path / "zoo", cache=tmp_path, jobs=1).documents
