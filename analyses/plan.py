@@ -120,9 +120,7 @@ def run_plan(asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int) -> R
     for job, given in run_jobs(perform, planned, workers=jobs, what="analyses"):
         found |= dict(zip(job.questions, given, strict=True))
     return Run(
-        documents={
-            name: shipped.get(name) or document_of(requests[name], found, asked=asked[name]) for name in asks
-        },
+        documents={name: shipped.get(name) or document_of(requests[name], found, asked=asked[name]) for name in asks},
         seconds={question: found[question].seconds for question in questions},
         made=frozenset(missing),
     )

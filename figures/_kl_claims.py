@@ -198,13 +198,26 @@ def judge_hierarchical(rows: list[Row]) -> Judged:
     if ratios:
         worst = max(ratios, key=lambda length: ratios[length])
         checks[f"the families' KLs are within {ALIKE:.0%} of each other"] = Check(
-            passed=ratios[worst] <= ALIKE, found=f"{ratios[worst]:.1%} at T = {worst}", part=HIERARCHICAL
+            passed=ratios[worst] <= ALIKE,
+            found=f"{ratios[worst]:.1%} at T = {worst}",
+            where=largest_box(
+                [{"length": length} for length in ratios],
+                lambda row: ratios[row["length"]] <= ALIKE,
+                {"length": "T <="},
+            )
+            or "",
+            part=HIERARCHICAL,
         )
         numbers.append(f"families apart by at most {ratios[worst]:.1%} of KL (T = {worst})")
-    margins, beaten = margins_of(mine)
+    margins = margins_of(mine)
     if margins:
+        unsure = [row for row in found if not beats_add_alpha(row)]
+        runs = listed(f"{row['subject']['family']} {run_name(row)}" for row in unsure)
         checks[f"every model beats every add-alpha by more than {SIGMAS:g} standard errors"] = Check(
-            passed=beaten, found=f"KL {min(margins):.0%} to {max(margins):.0%} below", part=HIERARCHICAL
+            passed=not unsure,
+            found=f"KL {min(margins):.0%} to {max(margins):.0%} below" + f"; not surely {runs}" * bool(unsure),
+            where=largest_box(found, beats_add_alpha, {"length": "T <="}) or "",
+            part=HIERARCHICAL,
         )
         numbers.append(
             f"KL below the best add-alpha, tuned for each T, by {min(margins):.0%} to {max(margins):.0%} "
@@ -215,12 +228,15 @@ def judge_hierarchical(rows: list[Row]) -> Judged:
     return checks, numbers
 
 
-def margins_of(rows: list[Row]) -> tuple[list[float], bool]:
-    """How far each model's KL lies below that of the best add-alpha, as a share, and whether all of them surely do."""
-    margins, beaten = [], True
+def margins_of(rows: list[Row]) -> list[float]:
+    """How far each model's KL lies below that of the best add-alpha, as a share."""
+    margins = []
     for length, group in by_length(models(rows)).items():
         rivals = [row["kl"] for row in rows if row["length"] == length and row["predictor"] in ADD_ALPHA]
-        for row in group if rivals else []:
-            margins.append(1 - row["kl"] / min(rivals))
-            beaten &= row["below_add_alpha"] > SIGMAS * row["below_add_alpha_stderr"]
-    return margins, beaten
+        margins += [1 - row["kl"] / min(rivals) for row in group if rivals]
+    return margins
+
+
+def beats_add_alpha(row: Row) -> bool:
+    """Whether a model is better than the best add-alpha beyond chance."""
+    return bool(row["below_add_alpha"] > SIGMAS * row["below_add_alpha_stderr"])

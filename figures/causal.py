@@ -22,7 +22,7 @@ from figures._instruments import (
     shape_text,
     spread,
 )
-from figures.known_conditions import LAW_RECOVERS, by_family
+from figures.known_conditions import LAW_RECOVERS, by_family, copying, where_heads_copy
 from figures.panels import PRIORS_IN_SHORT, absent
 from figures.rows import Row, lengths_of
 from figures.verdict import Check, Verdict, judged
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LABEL = "beyond:causal"
-ANALYSES = ("causal",)
+ANALYSES = ("causal", "copy_heads")
 CLAIM = (
     "Trained transformers do not only behave like the soft matching estimator, they implement it. If so, replacing "
     "the match head's attention by the fitted law's must leave the predictions alone, while the same weights at random "
@@ -76,7 +76,10 @@ FIELDS = (
 
 def chosen(results: Results) -> Results:
     """Every model of the settings; edits are drawn of one each, recovered loss of all."""
-    return {"causal": [only(row, *FIELDS) for setting in SETTINGS for row in all_of(results["causal"], setting)]}
+    return {
+        "causal": [only(row, *FIELDS) for setting in SETTINGS for row in all_of(results["causal"], setting)],
+        "copy_heads": copying(results.get("copy_heads", ())),
+    }
 
 
 def draw(results: Results) -> Figure:
@@ -290,7 +293,16 @@ def verdict(results: Results) -> Verdict:
             setting.family,
             not short_of,
             softmax=LAW_RECOVERS,
-            found=listed([f"{row['loss_recovered']:.2f}" for row in short_of if row["loss_recovered"] is not None]),
+            otherwise=where_heads_copy(
+                rows, results["copy_heads"], met=lambda row, missed=tuple(short_of): row not in missed, name=run_name
+            )
+            or "",
+            found=listed(
+                [
+                    f"no law in {run_name(row)}" if row["loss_recovered"] is None else f"{row['loss_recovered']:.2f}"
+                    for row in short_of
+                ]
+            ),
         )
         checks[f"{setting.words}: the law at shuffled keys does more harm"] = bool(tested) and all(
             harm_is_in_the_keys(row) for row in tested
@@ -342,6 +354,10 @@ def headline(rows: list[Row]) -> str:
 def number(rows: list[Row]) -> str:
     parts = [f"{family} {share}" for family, share in recovered_by_family(rows).items()]
     return f"loss recovered by the law: {', '.join(parts)}" if parts else ""
+
+
+def run_name(row: Row) -> str:
+    return f"T = {row['subject']['length']}{seed_text(row)}"
 
 
 def seed_text(row: Row) -> str:

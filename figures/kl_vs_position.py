@@ -198,7 +198,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
 def headline(rows: list[Row]) -> str:
     """The trained models between the best add-alpha and Bayes."""
     mine = PANELS[2].rows(rows)
-    margins, _ = margins_of(mine)
+    margins = margins_of(mine)
     if not margins:
         return ""
     shares = [row["excess_share"] for row in models(mine)]
