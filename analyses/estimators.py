@@ -34,7 +34,7 @@ def optimum(prior: Prior, *, length: int, bos: bool, draws: int, seed: int, cach
 
 def alpha_of(prior: Prior) -> float:
     """The alpha that additive smoothing is given: the prior's own if independent, 1 otherwise, as in the paper."""
-    from interp.chains.priors import check_symmetric
+    from interp.chains.symmetry import check_symmetric
 
     check_symmetric(prior, what="This study smooths with one alpha for all symbols")
     return float(prior.concentrations()[-1]) / prior.vocab if prior.independent else 1.0

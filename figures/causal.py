@@ -5,6 +5,7 @@ Draws the rows of `python -m analyses causal`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -294,7 +295,10 @@ def verdict(results: Results) -> Verdict:
             not short_of,
             softmax=LAW_RECOVERS,
             otherwise=where_heads_copy(
-                rows, results["copy_heads"], met=lambda row, missed=tuple(short_of): row not in missed, name=run_name
+                rows,
+                results.get("copy_heads", ()),
+                met=outside(short_of),
+                name=run_name,
             )
             or "",
             found=listed(
@@ -354,6 +358,11 @@ def headline(rows: list[Row]) -> str:
 def number(rows: list[Row]) -> str:
     parts = [f"{family} {share}" for family, share in recovered_by_family(rows).items()]
     return f"loss recovered by the law: {', '.join(parts)}" if parts else ""
+
+
+def outside(rows: list[Row]) -> Callable[[Row], bool]:
+    """Whether a row is none of these."""
+    return lambda row: all(row is not one for one in rows)
 
 
 def run_name(row: Row) -> str:

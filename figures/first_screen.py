@@ -18,6 +18,7 @@ WORD_CLASSES = {
     "cannot tell": "none",
     "beyond the paper": "ours",
 }
+GIVEN_TOPIC = "task and circuit"  # what is set by hand, and does what it was made for
 IN_PLURAL = {
     "holds": "hold",
     "holds where": "hold under a condition",
@@ -57,7 +58,10 @@ WORDS_USED = (
 def answer(records: Sequence[Mapping[str, Any]]) -> str:
     """How many claims hold, how many under a condition, how many do not: a sentence."""
     counts = Counter(record["verdict"]["word"] for record in records)
+    given = sum(record["verdict"]["word"] == "holds" and claim_of(record).topic == GIVEN_TOPIC for record in records)
     parts = [f"{counts[word]} {said}" for word, said in IN_PLURAL.items() if counts[word]]
+    if given:
+        parts[0] += f" ({given} of them about the task and the construction)"
     return f"Of {len(records)} claims, {'; '.join(parts)}."
 
 

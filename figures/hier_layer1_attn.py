@@ -74,7 +74,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         measured.append(f"{family}: {circuit.copies_in_words(row)}")
         leaning = circuit.last_copies_in_words(row)
         checks[f"{family}: at the last query BOS takes less than {circuit.SPREAD} of a copy head"] = Check(
-            passed=not leaning, found=leaning or "none does", part="at the last query"
+            passed=not leaning, found=leaning or "none does", part=part
         )
         if leaning:
             why.append(f"{family}: at the last query, whose prediction carries the loss, the copy heads put {leaning}")

@@ -164,7 +164,7 @@ OPTIMAL_BETA = Condition(
 )
 NO_DIRECT_PATH = (
     Condition(  # a readout that is fixed at the construction's reads nothing else: that would be no finding
-        any_of=(ADDS_VOTES,),
+        any_of=(f"{ADDS_VOTES} and nothing is frozen",),
         claim="match head knows all",
         has=adds_votes,
         settings=HIERARCHICAL,

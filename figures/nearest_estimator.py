@@ -195,6 +195,7 @@ def verdict(results: Results) -> Verdict:
     models = [row for _, rows in trained for row in rows]
     made = [row for row in models if kind_of(row).startswith("soft matching") and kind_of(row) != WITH_ADDED]
     added = [row for row in models if kind_of(row) == WITH_ADDED]
+    tied = [row for row in made if kind_of(row) != "soft matching"]
     words = [f"soft matching is the nearest estimator of {len(made)} of {len(models)} trained models"]
     if made:
         words[0] += f" (KL {spread([distance(row, SOFT) for row in made], '.2g')} nats)"
@@ -205,8 +206,8 @@ def verdict(results: Results) -> Verdict:
         word="beyond the paper",
         measured="; ".join(setting_text(setting, rows) for setting, rows in groups),
         headline=f"{told[0].upper()}{told[1:]}.",
-        number=f"nearest: soft matching in {len(made)} of {len(models)} trained models, "
-        f"with pseudo-counts added in {len(added)}",
+        number=f"nearest: soft matching in {len(made)} of {len(models)} trained models (in {len(tied)} with add-alpha "
+        f"alike), with pseudo-counts added in {len(added)}",
     )
 
 

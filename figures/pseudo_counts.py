@@ -106,13 +106,16 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         return Verdict(word="cannot tell", measured="no pseudo-counts")
     off = [row for row in rows if abs(row["ratio"] - 1) > MEAN_TOLERANCE]
     wide = [row for row in rows if row["variation"] > LARGEST_VARIATION]
-    box = where(rows, [*off, *wide]) or ""
     checks = {
         f"in every setting the mean is within {MEAN_TOLERANCE:.0%} of alpha": Check(
-            passed=not off, found=f"mean in {len(rows) - len(off)} of {len(rows)} settings", where=box
+            passed=not off,
+            found=f"mean in {len(rows) - len(off)} of {len(rows)} settings",
+            where=where(rows, off) or "",
         ),
         f"in every setting the spread (sd over sequences) is below {LARGEST_VARIATION:g} of the mean": Check(
-            passed=not wide, found=f"spread in {len(rows) - len(wide)} of {len(rows)} settings", where=box
+            passed=not wide,
+            found=f"spread in {len(rows) - len(wide)} of {len(rows)} settings",
+            where=where(rows, wide) or "",
         ),
     }
     ratios = [row["ratio"] for row in rows]

@@ -61,6 +61,8 @@ class Told(Protocol):
 
 def _within(one: str, other: str) -> bool:
     """Whether a clause says at least as much as another: the same, or a tighter bound of the same number."""
+    if " and " in one or " and " in other:
+        return all(any(_within(mine, theirs) for mine in one.split(" and ")) for theirs in other.split(" and "))
     mine, theirs = BOUND.fullmatch(one), BOUND.fullmatch(other)
     if mine is None or theirs is None or mine.group(1, 2) != theirs.group(1, 2):
         return one == other

@@ -25,3 +25,13 @@ def plus_minus(value: float, error: float | None, *, sign: bool = False) -> str:
     if places > MOST_PLACES:
         return f"{value:{form}.4g} ± {error:.0e}"
     return f"{value:{form}.{places}f} ± {error:.{places}f}"
+
+
+def shortest(number: float) -> str:
+    """The shortest text that reads back as the number.
+
+    >>> shortest(5.0), shortest(0.1 + 0.2)
+    ('5', '0.30000000000000004')
+    """
+    short = f"{number:g}"
+    return short if float(short) == number else repr(number)

@@ -53,7 +53,7 @@ class RunSpec:
     bos_vector: str = ""
 
     def __post_init__(self) -> None:
-        from interp.chains.priors import check_symmetric
+        from interp.chains.symmetry import check_symmetric
 
         _check_types(self)
         find_family(self.family)

@@ -219,7 +219,7 @@ def test_other_peoples_models_and_other_layers_are_run_whole(short_runs: list[in
 def test_causal_tests_from_the_kept_stream_equal_those_of_plain_runs(bos: bool, short_runs: list[int]) -> None:
     kappa = 1.5 if bos else None
     model = imperfect(beta=(2.5, 1.2), kappa=kappa, vocab=4, noise=0.3, length=LENGTH)
-    chains = ip.HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0)).sample(batch=30, length=LENGTH, seed=1)
+    chains = ip.HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0)).sample(batch=300, length=LENGTH, seed=1)
     settings = {"next_law": chains.next_law, "beta": (2.5, 1.2), "kappa": kappa}
     short = causal_tests(model, chains.tokens, **settings)
     assert short_runs
@@ -234,7 +234,8 @@ def test_causal_tests_from_the_kept_stream_equal_those_of_plain_runs(bos: bool, 
         assert one.reached == other.reached
         if not one.edit.startswith("copy_head"):  # its control draws part by part
             assert one.control_loss_change == pytest.approx(other.control_loss_change, abs=1e-9)
-    assert short.loss_recovered == pytest.approx(plain.loss_recovered, abs=1e-9)
+    assert short.success or not bos  # without BOS even attention costs too little to tell a share of it
+    assert short.loss_recovered == pytest.approx(plain.loss_recovered, abs=1e-9, nan_ok=True)
 
 
 def test_a_stream_too_large_to_keep_is_made_anew(monkeypatch: pytest.MonkeyPatch, tokens: torch.Tensor) -> None:

@@ -354,4 +354,5 @@ def test_ctrl_c_does_not_wait_for_the_workers() -> None:
     with pytest.raises(KeyboardInterrupt):
         running.throw(KeyboardInterrupt)  # type: ignore[attr-defined]
     assert time.monotonic() - start < 90
-    assert not multiprocessing.active_children()
+    # Two threads wait for a process that has ended; the one that comes second still lists it.
+    assert not [child.pid for child in multiprocessing.active_children() if Path(f"/proc/{child.pid}").exists()]

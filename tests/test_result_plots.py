@@ -28,6 +28,7 @@ from tests.figures.artists import SMALLEST, _not_drawn
 MODEL = planted.trained_like(noise=0.05)
 NOTHING = planted.without_mechanism()
 CHAINS = planted.chains()
+MANY = planted.chains(batch=1000)  # enough to tell a loss from its error
 FITTED = ip.fit_scores(ip.capture(MODEL, CHAINS.tokens))
 LAW = {"beta": FITTED.beta, "kappa": FITTED.kappa}
 TRUTH = {"next_law": CHAINS.next_law}
@@ -111,7 +112,9 @@ def planted_results() -> dict[str, Any]:
         "IdentityBlocks": ip.identity_blocks(MODEL, tokens),
         "LabelSymmetry": ip.label_symmetry(MODEL, tokens[:16], other_models=[planted.trained_like(noise=0.1)]),
         "NearestEstimator": ip.nearest_estimator(MODEL, tokens, **LAW),
-        "CausalTests": ip.causal_tests(MODEL, tokens, **TRUTH, **LAW, pairs=pairs.beta, pairs_kappa=pairs.kappa),
+        "CausalTests": ip.causal_tests(
+            MODEL, MANY.tokens, next_law=MANY.next_law, **LAW, pairs=pairs.beta, pairs_kappa=pairs.kappa
+        ),
         "SmoothingSource": ip.smoothing_source(MODEL, tokens, **TRUTH),
         "DirectPath": ip.direct_path(MODEL, tokens, **TRUTH),
         "VoteWeight": ip.vote_weight(MODEL, tokens, **TRUTH, alpha=1.0),

@@ -29,8 +29,10 @@ from interp.arguments import NumberField, NumbersField, Whole, WholeField, count
 from interp.chains.batch import ChainBatch as ChainBatch
 from interp.chains.batch import Method, context_codes
 from interp.chains.dirichlet import draw_dirichlet
+from interp.chains.symmetry import check_symmetric
 from interp.chains.trie import trie_bytes
 from interp.chains.urn import base_law, draw_batch
+from interp.digits import shortest
 from interp.notation import as_alpha, check_concentration, check_order, check_vocab
 
 Array: TypeAlias = NDArray[Any]
@@ -227,7 +229,7 @@ class IndependentDirichlet(Prior):
 
     @property
     def text(self) -> str:
-        return f"independent:{','.join(map(_short, (self.alpha,) if isinstance(self.alpha, float) else self.alpha))}"
+        return f"independent:{','.join(map(shortest, (self.alpha,) if isinstance(self.alpha, float) else self.alpha))}"
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[Sequence[float]], *, order: int, vocab: int) -> IndependentDirichlet:
@@ -297,8 +299,8 @@ class HierarchicalDirichlet(Prior):
     @property
     def text(self) -> str:
         base = (self.eta0,) if isinstance(self.eta0, float) else self.eta0
-        root = "" if self.eta0 == 1.0 else f":{','.join(map(_short, base))}"
-        return f"hierarchical:{','.join(map(_short, self.eta))}{root}"
+        root = "" if self.eta0 == 1.0 else f":{','.join(map(shortest, base))}"
+        return f"hierarchical:{','.join(map(shortest, self.eta))}{root}"
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[Sequence[float]], *, order: int, vocab: int) -> HierarchicalDirichlet:
@@ -337,15 +339,6 @@ class HierarchicalDirichlet(Prior):
             assert parents.shape[1] == self.vocab**level
             tree[level] = draw_dirichlet(eta * parents, rng)
         return tree
-
-
-def check_symmetric(prior: Prior, *, what: str) -> None:
-    """Refuse a prior that tells symbols apart; `what` names the step that needs label symmetry, and why."""
-    if not prior.symmetric:
-        raise ValueError(
-            f"the prior {prior.text} tells symbols apart. {what}: give one alpha or eta0 for all symbols "
-            "(sampling, the estimators and Bayes take unequal ones)"
-        )
 
 
 def _keep_plain(prior: Prior, **values: Any) -> None:
@@ -405,9 +398,3 @@ def parse_prior(text: str, *, order: Whole, vocab: Whole) -> Prior:
         return PRIORS[kind].from_numbers(numbers, order=order, vocab=vocab)
     except ValueError as error:
         raise ValueError(f"bad prior {shown(text)}: {error} (expected {PRIORS[kind].form})") from None
-
-
-def _short(number: float) -> str:
-    """The shortest text that reads back as the number."""
-    short = f"{number:g}"
-    return short if float(short) == number else repr(number)

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from interp.arguments import Switch, Whole, count, switch
-from interp.chains.priors import Prior, check_prior, check_symmetric
+from interp.chains.priors import Prior, check_prior
+from interp.chains.symmetry import check_symmetric
 from interp.estimators.fitted_correction import fitted_correction
 from interp.estimators.optimal import SHARP
 from interp.estimators.soft_matching import Law, beta_for_add_alpha, soft_matching

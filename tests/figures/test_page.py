@@ -129,7 +129,7 @@ def test_the_first_screen_counts_the_claims_and_names_each_of_them_with_its_cond
     text = (made["out"] / page.FILE).read_text()
     board = text.partition('<div class="board">')[2].partition("<details>")[0]
     assert first_screen.answer(mine) in text
-    assert sum(map(int, re.findall(r"\d+", first_screen.answer(mine)))) == 2 * len(
+    assert sum(map(int, re.findall(r"\d+", re.sub(r"\(.*?\)", "", first_screen.answer(mine))))) == 2 * len(
         mine
     )  # all, and those with each verdict
     assert sorted(re.findall(r'href="#(\w+)"', board)) == sorted(record["figure"] for record in mine)
@@ -141,9 +141,12 @@ def test_the_first_screen_counts_the_claims_and_names_each_of_them_with_its_cond
 
 def test_the_answer_says_how_many_claims_fail():
     def of(*words):
-        return first_screen.answer([{"verdict": {"word": word}} for word in words])
+        return first_screen.answer([{"figure": "causal", "verdict": {"word": word}} for word in words])
 
     assert of("holds", "holds", "holds where") == "Of 3 claims, 2 hold; 1 hold under a condition."
+    given = {"figure": "task_priors", "verdict": {"word": "holds"}}
+    told = first_screen.answer([given, {**given, "figure": "causal"}])
+    assert told == "Of 2 claims, 2 hold (1 of them about the task and the construction)."
     assert of("holds", "does not hold") == "Of 2 claims, 1 hold; 1 do not hold, at least in one part."
 
 
