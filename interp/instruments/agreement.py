@@ -37,8 +37,8 @@ from interp.regression import clustered
 
 MIN_ATTENDED = -0.1  # of r2_attended
 # Of r2_match: more than a tenth of the scores is not the law. In the study `conditions` under the hierarchical prior,
-# runs whose readout adds votes have 0.97 and more, and those with a free softmax readout, which leave the law, mostly
-# 0.66 to 0.9.
+# runs whose readout adds votes have 0.97 and more, and those with a free softmax readout, which leave the law,
+# 0.60 to 0.93.
 WARN_MATCH = 0.9
 # Below it the law leaves more than half of the attended scores' variation; trained models that follow it have 0.71.
 WARN_ATTENDED = 0.5
