@@ -142,7 +142,7 @@ def together(options: Options, piece: Setting) -> str:
 
 def study_piece(options: Options, piece: Setting, cache: Cache, *, known: Container[str] = ()) -> Study:
     """Every cell of one setting, without the runs whose weights are known."""
-    from interp.chains.priors import parse_prior
+    from interp.chains.descriptions import parse_prior
     from interp.results import provenance
 
     prior = parse_prior(piece.prior, order=piece.order, vocab=piece.vocab)

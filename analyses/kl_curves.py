@@ -74,7 +74,7 @@ def together(options: Options, piece: Place) -> str:
 
 def study_piece(options: Options, piece: Place, cache: Cache) -> Study:
     """One row per predictor."""
-    from interp.chains.priors import parse_prior
+    from interp.chains.descriptions import parse_prior
     from interp.results import provenance
 
     prior = parse_prior(piece.prior, order=options.order, vocab=options.vocab)

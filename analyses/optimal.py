@@ -124,7 +124,7 @@ def together(options: Options, piece: Point) -> str:
 
 def study_piece(options: Options, piece: Point, cache: Cache) -> Study:
     """The optimum with and without BOS, or a row per trained model."""
-    from interp.chains.priors import parse_prior
+    from interp.chains.descriptions import parse_prior
     from interp.results import provenance
 
     prior = parse_prior(piece.prior, order=piece.order, vocab=piece.vocab)
@@ -225,7 +225,7 @@ def bayes_columns(setting: Setting, best: OptimalParameters, options: Options, c
 
 def trained_row(checkpoint: Subject, options: Options, cache: Cache) -> dict[str, Any]:
     """What a trained model learned, beside the optimum of its setting."""
-    from interp.chains.priors import prior_from_dict
+    from interp.chains.descriptions import prior_from_dict
 
     prior = prior_from_dict(checkpoint.training["prior"])
     setting = Setting(

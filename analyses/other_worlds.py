@@ -65,7 +65,7 @@ def study(options: Options, cache: Cache) -> Study:
 
 def run_row(run: Subject, options: Options, cache: Cache) -> dict[str, Any]:
     """One run: what its scores show, what the law and the search say, and what each costs."""
-    from interp.chains.priors import prior_from_dict
+    from interp.chains.descriptions import prior_from_dict
     from interp.estimators.predicted import predicted_parameters
     from interp.instruments.beta_kappa import fit_scores
     from interp.instruments.copy_heads import copy_heads

@@ -61,7 +61,7 @@ def together(options: Options, piece: None) -> str:
 
 def study(options: Options, cache: Cache) -> Study:
     """The excess of every predictor, bin by bin."""
-    from interp.chains.priors import parse_prior
+    from interp.chains.descriptions import parse_prior
     from interp.results import provenance
 
     prior = parse_prior(options.prior, order=options.order, vocab=options.vocab)

@@ -120,7 +120,7 @@ class Subject:
     @cached_property
     def prior(self) -> Prior:
         """The prior that was given, else that of the training record, else the paper's hierarchical one."""
-        from interp.chains.priors import parse_prior, prior_from_dict
+        from interp.chains.descriptions import parse_prior, prior_from_dict
 
         order, vocab = self.info.model["order"], self.info.model["vocab"]
         if self.given_prior is not None:
@@ -214,7 +214,7 @@ def prior_text(values: dict[str, Any]) -> str:
         eta = values["eta"] if len(set(values["eta"])) > 1 else values["eta"][:1]
         root = "" if values["eta0"] == 1 else f":{_listed(values['eta0'])}"
         return f"hierarchical:{_listed(eta)}{root}"
-    from interp.chains.priors import prior_from_dict
+    from interp.chains.descriptions import prior_from_dict
 
     return prior_from_dict(values).text
 

@@ -175,7 +175,8 @@ def fit_terms(rows: list[dict[str, Any]]) -> dict[tuple[str, bool], tuple[float,
     """The coefficients of `fitted_correction` from a table of worlds: ridge regression, made robust by reweighting."""
     import numpy as np
 
-    from interp.chains.priors import HierarchicalDirichlet, parse_prior
+    from interp.chains.descriptions import parse_prior
+    from interp.chains.priors import HierarchicalDirichlet
     from interp.estimators.fitted_correction import LARGEST, features
 
     found: dict[tuple[str, bool], list[tuple[np.ndarray, float, float]]] = {}

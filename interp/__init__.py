@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from interp.chains.batch import ChainBatch as ChainBatch
+    from interp.chains.descriptions import parse_prior as parse_prior
+    from interp.chains.descriptions import prior_from_dict as prior_from_dict
     from interp.chains.priors import HierarchicalDirichlet as HierarchicalDirichlet
     from interp.chains.priors import IndependentDirichlet as IndependentDirichlet
     from interp.chains.priors import Prior as Prior
-    from interp.chains.priors import parse_prior as parse_prior
-    from interp.chains.priors import prior_from_dict as prior_from_dict
     from interp.chains.priors import register_prior as register_prior
     from interp.circuit.capture import Capture as Capture
     from interp.circuit.capture import capture as capture
@@ -129,12 +129,14 @@ _HOMES = {
         "causal_tests",
     ),
     "chains.batch": ("ChainBatch",),
+    "chains.descriptions": (
+        "parse_prior",
+        "prior_from_dict",
+    ),
     "chains.priors": (
         "HierarchicalDirichlet",
         "IndependentDirichlet",
         "Prior",
-        "parse_prior",
-        "prior_from_dict",
         "register_prior",
     ),
     "hooked.checkpoint": (

@@ -60,7 +60,7 @@ def train(run: NextTokenRun, *, say: Any = None) -> tuple[Any, dict[str, Any]]:
     """The trained transformer and a record of the run."""
     import torch
 
-    from interp.chains.priors import prior_from_dict
+    from interp.chains.descriptions import prior_from_dict
 
     torch.set_num_threads(1)
     prior, model = prior_from_dict(run.prior), make_model(run)

@@ -92,7 +92,7 @@ class RunSpec:
         )
 
     def build_prior(self) -> Prior:
-        from interp.chains.priors import prior_from_dict
+        from interp.chains.descriptions import prior_from_dict
 
         return prior_from_dict(self.prior)
 
@@ -242,6 +242,6 @@ def describe_prior(prior: dict[str, Any] | str, *, order: int, vocab: int) -> di
     """The description of a prior that is given as such or as text."""
     if not isinstance(prior, str):
         return prior
-    from interp.chains.priors import parse_prior
+    from interp.chains.descriptions import parse_prior
 
     return parse_prior(prior, order=order, vocab=vocab).to_dict()

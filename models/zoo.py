@@ -161,7 +161,7 @@ def measure(path: Path, name: str) -> dict[str, Any]:
     """The row of one checkpoint."""
     import torch
 
-    from interp.chains.priors import prior_from_dict
+    from interp.chains.descriptions import prior_from_dict
     from interp.circuit.capture import capture
     from interp.divergence import kl_divergence
     from interp.hooked.checkpoint import load, read_info
@@ -222,7 +222,7 @@ def measure(path: Path, name: str) -> dict[str, Any]:
 
 @cache
 def _held_out(prior: str, length: int) -> Any:
-    from interp.chains.priors import prior_from_dict
+    from interp.chains.descriptions import prior_from_dict
 
     return prior_from_dict(json.loads(prior)).sample(batch=HELD_OUT_SEQUENCES, length=length, seed=HELD_OUT_SEED)
 
@@ -230,7 +230,7 @@ def _held_out(prior: str, length: int) -> Any:
 @cache
 def _best_construction_values(prior: str, length: int, bos: bool) -> Any:
     """KL per held-out sequence of soft matching at the population optimum: attention alone, no readout to help."""
-    from interp.chains.priors import prior_from_dict
+    from interp.chains.descriptions import prior_from_dict
     from interp.divergence import kl_divergence
     from interp.estimators.optimal import optimal_parameters
     from interp.estimators.soft_matching import add_alpha, soft_matching

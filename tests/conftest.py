@@ -33,6 +33,9 @@ import_hook.install_import_hook("interp", "beartype.beartype")
 
 import interp.lens  # noqa: E402, F401  before a test imports transformer_lens with all that it imports itself
 
+# One browser for all files of a process: a fixture that two conftests import would start two, which playwright refuses.
+from tests.figures.chromium import chromium as chromium  # noqa: E402
+
 # Compiling makes the first example slow, hence no deadline; the same examples on every run.
 hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("suite")

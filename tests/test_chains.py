@@ -22,15 +22,9 @@ from analyses.subject import prior_text
 from interp import arguments
 from interp.chains import urn
 from interp.chains.batch import context_codes
+from interp.chains.descriptions import parse_prior, prior_from_dict
 from interp.chains.dirichlet import draw_dirichlet
-from interp.chains.priors import (
-    ChainBatch,
-    HierarchicalDirichlet,
-    IndependentDirichlet,
-    Prior,
-    parse_prior,
-    prior_from_dict,
-)
+from interp.chains.priors import ChainBatch, HierarchicalDirichlet, IndependentDirichlet, Prior
 from interp.estimators.predicted import predicted_parameters
 from models.spec import make_spec
 from tests import reference

@@ -24,7 +24,7 @@ from analyses.documents import Request
 from analyses.options import CheckpointOptions, Options, option
 from analyses.subject import Study, Subject, flat_rows, prior_text
 from figures import cli as figures_cli
-from interp.chains.priors import parse_prior
+from interp.chains.descriptions import parse_prior
 from interp.results import Result
 from models import __main__ as models_main
 

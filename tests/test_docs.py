@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
+from unittest.mock import patch
 from urllib.parse import unquote, urldefrag
 
 import matplotlib.pyplot as plt
@@ -32,7 +33,6 @@ from analyses.command import read_entries
 from interp.chains import priors
 from models import families, trainers
 from tests.figures.chromium import SCHEMES, WIDTHS, Tab
-from tests.figures.chromium import chromium as chromium
 
 pytest.importorskip("mkdocs", reason="the documentation is built with the `docs` extra")
 
@@ -351,22 +351,26 @@ def says_the_same(shown: str, printed: str) -> bool:
     return True
 
 
+@pytest.fixture
+def kinds_of_its_own() -> Iterator[None]:
+    """What a page registers is forgotten after it."""
+    with patch.dict(priors.PRIORS), patch.dict(families.FAMILIES), patch.dict(trainers.CODE):
+        yield
+
+
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if any(block.language == "python" for block in blocks(page))],
     ids=lambda page: page.relative_to(DOCS).as_posix(),
 )
 def test_python_blocks_run_and_print_what_they_show(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds_of_its_own: None
 ) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "checkpoints").symlink_to(ROOT / "models" / "checkpoints")
     (tmp_path / "models" / "studies").symlink_to(ROOT / "models" / "studies")
     (tmp_path / "models" / "foreign").symlink_to(ROOT / "models" / "foreign")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(priors, "PRIORS", dict(priors.PRIORS))  # pages may register kinds of their own
-    monkeypatch.setattr(families, "FAMILIES", dict(families.FAMILIES))
-    monkeypatch.setattr(trainers, "CODE", dict(trainers.CODE))
     # Dataclasses look their module up by name.
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("docs_page", loader=None))
     monkeypatch.setitem(sys.modules, "docs_page", module)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -73,10 +74,11 @@ class LastToken(ip.Prior):
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(priors, "PRIORS", dict(priors.PRIORS))
-    ip.register_prior(Geometric)
-    ip.register_prior(LastToken)
+def registered() -> Iterator[None]:
+    with patch.dict(priors.PRIORS):
+        ip.register_prior(Geometric)
+        ip.register_prior(LastToken)
+        yield
 
 
 TREE = Geometric(order=2, vocab=3, eta=4.0, rate=2.0)

@@ -9,7 +9,7 @@ position is known. `collapsed` draws tokens from the urn (see `urn`), never buil
 one law it has to report, that of the last context, from its posterior given the urn.
 
 A prior has a `kind`, a text form, `hierarchical:5,5`, which every command takes, and a description, a dict, which
-checkpoints keep. `register_prior` makes a new kind known to all of them.
+checkpoints keep (`descriptions` reads both). `register_prior` makes a new kind known to all of them.
 """
 
 from __future__ import annotations
@@ -195,7 +195,10 @@ P = TypeVar("P", bound=type[Prior])
 
 def register_prior(prior: P) -> P:
     """Make a kind of prior known to `parse_prior`, `prior_from_dict` and so to every command; a class decorator."""
-    if PRIORS.get(prior.kind, prior) is not prior:
+    kind = getattr(prior, "kind", None)
+    if not (isinstance(prior, type) and issubclass(prior, Prior) and isinstance(kind, str)):
+        raise ValueError(f"a kind of prior is a class derived from Prior, with a text as `kind`; got {shown(prior)}")
+    if PRIORS.get(kind, prior) is not prior:
         raise ValueError(f"there is a {prior.kind} prior already: {PRIORS[prior.kind].__name__}")
     PRIORS[prior.kind] = prior
     return prior
@@ -354,47 +357,3 @@ def check_prior(prior: Any) -> Prior:
             f"expected a prior, such as HierarchicalDirichlet(order=2, vocab=5, eta=(5, 5)), got {shown(prior)}"
         )
     return prior
-
-
-def prior_from_dict(values: Any) -> Prior:
-    """The prior that `to_dict` described; unknown or missing keys are refused.
-
-    >>> prior_from_dict({"kind": "independent", "order": 1, "vocab": 2, "alpha": 1.0})
-    IndependentDirichlet(order=1, vocab=2, alpha=1.0)
-    """
-    if not isinstance(values, dict):
-        raise ValueError(f"a prior's description must be a dict, got {type(values).__name__}")
-    kind = values.get("kind")
-    if not isinstance(kind, str) or kind not in PRIORS:
-        raise ValueError(f"prior kind must be one of {', '.join(PRIORS)}, got {shown(kind)}")
-    try:
-        return PRIORS[kind](**{name: value for name, value in values.items() if name != "kind"})
-    except TypeError as error:
-        raise ValueError(f"bad description of a {kind} prior: {error}") from error
-
-
-def parse_prior(text: str, *, order: Whole, vocab: Whole) -> Prior:
-    """The prior that a text names, as every command takes it: KIND, or KIND with numbers behind colons.
-
-    >>> parse_prior("hierarchical:5,5", order=2, vocab=5)
-    HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0), eta0=1.0)
-    >>> parse_prior("independent:0.5", order=2, vocab=5).alpha
-    0.5
-    >>> parse_prior("independent:1,2", order=2, vocab=2).alpha
-    (1.0, 2.0)
-    """
-    forms = " or ".join(prior.form for prior in PRIORS.values())
-    if not isinstance(text, str):
-        raise ValueError(f"bad prior {shown(text)}: expected a text, {forms}")
-    order, vocab = check_order(order), check_vocab(vocab)
-    kind, *parts = text.split(":")
-    if kind not in PRIORS:
-        raise ValueError(f"bad prior {shown(text)}: expected {forms}")
-    try:
-        numbers = [tuple(float(number) for number in part.split(",")) for part in parts]
-    except ValueError:
-        raise ValueError(f"bad prior {shown(text)}: expected numbers, as in {PRIORS[kind].form}") from None
-    try:
-        return PRIORS[kind].from_numbers(numbers, order=order, vocab=vocab)
-    except ValueError as error:
-        raise ValueError(f"bad prior {shown(text)}: {error} (expected {PRIORS[kind].form})") from None

@@ -38,7 +38,10 @@ CONFIG_FILE, TENSOR_FILE = "config.json", "model.safetensors"
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that is missing, damaged or not one of ours."""
+    """A checkpoint that is missing, damaged or not one of ours. Its message is one line, whatever the path's name."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
 
 
 @dataclass(frozen=True, kw_only=True)

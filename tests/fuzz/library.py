@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from hypothesis import strategies as st
 
 import interp as ip
+from interp.chains.priors import PRIORS
 from tests.fuzz.found import wrong_result
 from tests.fuzz.room import Sandbox, run_call
-from tests.fuzz.values import mostly, numbers, one_in
+from tests.fuzz.values import mostly, numbers, one_in, texts
 
 Case = tuple[str, dict[str, Any]]
 
@@ -102,6 +105,28 @@ def anything(found: Any) -> None:
 def sampled(*, prior: dict[str, Any], kind: str, batch: Any, length: Any, seed: Any, method: str) -> Any:
     classes = {"independent": ip.IndependentDirichlet, "hierarchical": ip.HierarchicalDirichlet}
     return classes[kind](**prior).sample(batch=batch, length=length, seed=seed, method=method).next_law
+
+
+class OtherPrior(ip.IndependentDirichlet):
+    """A kind of its own."""
+
+    kind = "another"
+
+
+def registered(*, prior: Any) -> None:
+    """Register a kind of prior, and forget it again."""
+    with patch.dict(PRIORS):
+        ip.register_prior(prior)
+
+
+def written(*, family: str, bos: bool, beta: Any, kappa: Any) -> Any:
+    """What a model predicts after the construction was written into it."""
+    widths = {"d_model": 8, "d_mlp": 8} if family == "standard" else {}
+    readout = "logit" if family == "standard" else "probability"
+    config = ip.InductionConfig(family=family, order=2, vocab=3, length=4, bos=bos, readout=readout, **widths)
+    model = ip.InductionTransformer(config)
+    ip.write_construction(model, beta=beta, kappa=kappa)
+    return ip.predict(model, [[0, 1, 2, 0]])
 
 
 HIERARCHICAL = st.fixed_dictionaries({"order": ORDER, "vocab": VOCAB, "eta": BETAS, "eta0": POSITIVE})
@@ -250,6 +275,37 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, st.SearchStrategy[Any]]
             "vocab": VOCAB,
         },
         anything,
+    ),
+    "prior_from_dict": (
+        ip.prior_from_dict,
+        {
+            "values": st.one_of(
+                numbers(),
+                HIERARCHICAL.map(lambda given: {"kind": "hierarchical", **given}),
+                INDEPENDENT.map(lambda given: {"kind": "independent", **given}),
+                st.fixed_dictionaries(
+                    {"kind": mostly(st.sampled_from(["independent", "hierarchical", "other"]))},
+                    optional={"order": ORDER, "vocab": VOCAB, "alpha": POSITIVE, "eta": BETAS, "eta0": POSITIVE},
+                ),
+            )
+        },
+        anything,
+    ),
+    "register_prior": (
+        registered,
+        {"prior": st.one_of(numbers(), st.sampled_from([ip.IndependentDirichlet, OtherPrior, ip.Prior, dict, len]))},
+        anything,
+    ),
+    "read_info": (ip.read_info, {"path": st.one_of(numbers(), texts(), st.just(Path()))}, anything),
+    "write_construction": (
+        written,
+        {
+            "family": st.sampled_from(["construction", "disentangled", "standard"]),
+            "bos": st.booleans(),
+            "beta": mostly(st.tuples(st.floats(-5, 5), st.floats(-5, 5))),
+            "kappa": KAPPA,
+        },
+        is_law,
     ),
     "beta_for_add_alpha": (
         ip.beta_for_add_alpha,

@@ -1,0 +1,59 @@
+"""Priors as texts, which every command takes, and as dicts, which checkpoints keep.
+
+    parse_prior("hierarchical:5,5", order=2, vocab=5)
+    prior_from_dict({"kind": "independent", "order": 2, "vocab": 5, "alpha": 1.0})
+
+The other way: `prior.text` and `prior.to_dict()`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interp.arguments import Whole, shown
+from interp.chains.priors import PRIORS, Prior
+from interp.notation import check_order, check_vocab
+
+
+def prior_from_dict(values: Any) -> Prior:
+    """The prior that `to_dict` described; unknown or missing keys are refused.
+
+    >>> prior_from_dict({"kind": "independent", "order": 1, "vocab": 2, "alpha": 1.0})
+    IndependentDirichlet(order=1, vocab=2, alpha=1.0)
+    """
+    if not isinstance(values, dict):
+        raise ValueError(f"a prior's description must be a dict, got {type(values).__name__}")
+    kind = values.get("kind")
+    if not isinstance(kind, str) or kind not in PRIORS:
+        raise ValueError(f"prior kind must be one of {', '.join(PRIORS)}, got {shown(kind)}")
+    try:
+        return PRIORS[kind](**{name: value for name, value in values.items() if name != "kind"})
+    except TypeError as error:
+        raise ValueError(f"bad description of a {kind} prior: {error}") from error
+
+
+def parse_prior(text: str, *, order: Whole, vocab: Whole) -> Prior:
+    """The prior that a text names, as every command takes it: KIND, or KIND with numbers behind colons.
+
+    >>> parse_prior("hierarchical:5,5", order=2, vocab=5)
+    HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0), eta0=1.0)
+    >>> parse_prior("independent:0.5", order=2, vocab=5).alpha
+    0.5
+    >>> parse_prior("independent:1,2", order=2, vocab=2).alpha
+    (1.0, 2.0)
+    """
+    forms = " or ".join(prior.form for prior in PRIORS.values())
+    if not isinstance(text, str):
+        raise ValueError(f"bad prior {shown(text)}: expected a text, {forms}")
+    order, vocab = check_order(order), check_vocab(vocab)
+    kind, *parts = text.split(":")
+    if kind not in PRIORS:
+        raise ValueError(f"bad prior {shown(text)}: expected {forms}")
+    try:
+        numbers = [tuple(float(number) for number in part.split(",")) for part in parts]
+    except ValueError:
+        raise ValueError(f"bad prior {shown(text)}: expected numbers, as in {PRIORS[kind].form}") from None
+    try:
+        return PRIORS[kind].from_numbers(numbers, order=order, vocab=vocab)
+    except ValueError as error:
+        raise ValueError(f"bad prior {shown(text)}: {error} (expected {PRIORS[kind].form})") from None

@@ -1,3 +1,0 @@
-"""What tests of pictures and pages share."""
-
-from tests.figures.chromium import chromium as chromium
