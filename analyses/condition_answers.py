@@ -181,6 +181,12 @@ def pick(rows: Iterable[Row], **words: Any) -> list[Row]:
 
 def readout_answer(rows: list[Row]) -> list[str]:
     """Why the logit readout leaves the law under the hierarchical prior, from cells that differ in one thing."""
+    cells = readout_cells(rows)
+    return [" ".join([*readout_cuts(rows), "; ".join(cells)])] if cells else []
+
+
+def readout_cells(rows: list[Row]) -> list[str]:
+    """Cell by cell, how far the scores are the law, and what else the models do; nothing without the two main cells."""
     logit = {"readout": "logit", "prior": "hierarchical"}
     cells = (
         ("copies and readout frozen", {**logit, "cell": "frozen"}),
@@ -211,10 +217,10 @@ def readout_answer(rows: list[Row]) -> list[str]:
             parts.append(text)
     if not any(pick(rows, **logit, cell=cell) for cell in ("frozen_copies", "random_start")):
         return []
-    return [" ".join([*_cuts(rows), "; ".join(parts)])]
+    return parts
 
 
-def _cuts(rows: list[Row]) -> list[str]:
+def readout_cuts(rows: list[Row]) -> list[str]:
     """Whether the law comes back where what the readout reads beside the votes is cut."""
     found = []
     for base, words in (("frozen_copies", "frozen copies"), ("random_start", "free copies")):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figures.rows import Row, matching, nearest
-from figures.verdict import Check, Verdict, judged
+from figures.verdict import Check, Verdict, judged, sentences
 from models.families import PAPER, find_family
 
 HIERARCHICAL = {"prior": "hierarchical", "bos": True}
@@ -163,7 +163,7 @@ def verdict_of(
         measured=f"{of}: {numbers}" if numbers else "",
         headline=headline,
         number=number,
-        why=". ".join(reasons),
+        why=sentences(reasons),
     )
     if absent and verdict.word == "holds":
         return replace(verdict, word="cannot tell", says=f"cannot tell: no results for {absent}; the rest holds")
@@ -179,6 +179,15 @@ def trained_of(found: Mapping[str, Row]) -> dict[str, Row]:
 def copy_numbers(found: Mapping[str, Row]) -> str:
     """What the copy heads put on their lags, lag 1 first, family by family: means over sequences where known."""
     return ", ".join(f"{family} {mean_shares(row)}" for family, row in trained_of(found).items())
+
+
+def copy_number(found: Mapping[str, Row]) -> str:
+    """The same as the one number of a verdict: which T, and a mean over what."""
+    return f"copy mass on lags 1 and 2 (T = {lengths_in(found)}, mean over queries): {copy_numbers(found)}"
+
+
+def lengths_in(found: Mapping[str, Row]) -> str:
+    return ", ".join(str(length) for length in sorted({length_of(row) for row in found.values()}))
 
 
 def mean_shares(row: Row) -> str:
@@ -281,12 +290,29 @@ def block_note(row: Row) -> str:
     )
 
 
-def is_construction(row: Row) -> bool:
-    """Whether W_A^(2) is beta_r times the identity in the aligned block of each lag, and zero elsewhere."""
+def constructed_weights(row: Row) -> NDArray[Any]:
+    """beta_r times the identity in the aligned block of each lag, and zero elsewhere."""
     vocab, order = vocab_of(row), order_of(row)
     expected = np.zeros_like(blocks_by_lag(row))
     for lag in range(1, order + 1):
         expected[(lag - 1) * vocab : lag * vocab, lag * vocab : (lag + 1) * vocab] = row["beta"][lag - 1] * np.eye(
             vocab
         )
-    return copies_are_distinct(row) and bool(np.allclose(blocks_by_lag(row), expected, rtol=1e-4, atol=1e-6))
+    return expected
+
+
+def is_construction(row: Row) -> bool:
+    """Whether W_A^(2) is the construction's."""
+    alike = np.allclose(blocks_by_lag(row), constructed_weights(row), rtol=1e-4, atol=1e-6)
+    return copies_are_distinct(row) and bool(alike)
+
+
+def construction_checks(row: Row) -> dict[str, bool | Check]:
+    """What every construction must show: its copies and its match weights."""
+    error = np.abs(blocks_by_lag(row) - constructed_weights(row)).max()
+    return {
+        "copy heads put everything on lags 1..k": Check(passed=copies_are_sharp(row, HARD), found=copies_in_words(row)),
+        "W_A is beta times the identity in the aligned blocks, zero elsewhere": Check(
+            passed=is_construction(row), found=f"largest difference {error:.1g} nats"
+        ),
+    }

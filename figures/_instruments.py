@@ -46,6 +46,18 @@ class Setting:
         return f"{self.family} ({self.prior} prior, {'with' if self.bos else 'no'} BOS)"
 
     @property
+    def part(self) -> str:
+        """The part of a claim that speaks of this task: with and without BOS stand for the independent one."""
+        if self.prior == "hierarchical":
+            return "on the hierarchical task"
+        return "with BOS" if self.bos else "without BOS"
+
+    @property
+    def task_part(self) -> str:
+        """The part of a claim that asks the same of the independent task with and without BOS."""
+        return f"on the {self.prior} task"
+
+    @property
     def trained(self) -> bool:
         """Whether training could have found something else than the law: only the scalars of a construction move."""
         return not find_family(self.family).analytic

@@ -13,7 +13,7 @@ from figures.verdict import Check
 from models.families import drawing_order, find_family
 
 # Parts of the claim.
-WITHOUT_BOS, WITH_BOS, HIERARCHICAL = "without BOS", "with BOS", "under the hierarchical prior"
+WITHOUT_BOS, WITH_BOS, HIERARCHICAL = "without BOS", "with BOS", "on the hierarchical task"
 
 TRACKS = 0.10  # two curves that a reader of the paper's axis would call one
 NEAR_BAYES = 0.05  # of Bayes' KL; `near-Bayes` in the paper has no number

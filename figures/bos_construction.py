@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from figures import _attention as panels
 from figures import _circuit as circuit
 from figures.rows import Row
-from figures.verdict import Verdict
+from figures.verdict import Check, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,17 +50,20 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         return circuit.verdict_of({}, measured=())
     expected = circuit.expected_bos_share(row, row["alpha"])
     share, bias, order = row["mass"]["bos"], row["match_bias"], circuit.order_of(row)
-    checks = {
-        "copy heads put everything on lags 1..k": circuit.copies_are_sharp(row, circuit.HARD),
-        "W_A is beta times the identity in the aligned blocks, zero elsewhere": circuit.is_construction(row),
-        "the match bias lifts BOS": bias[-1] > 0,
-        "the match bias masks the first k tokens": max(bias[-1 - order : -1]) <= -panels.FORBIDDEN,
-        "BOS has alpha|V|/(n + alpha|V|)": abs(share - expected) <= 1 - circuit.HARD,
-        "the rest is on full matches": share + row["mass"]["full"] >= circuit.HARD,
+    masked, rest = max(bias[-1 - order : -1]), 1 - share - row["mass"]["full"]
+    checks = circuit.construction_checks(row) | {
+        "the match bias lifts BOS": Check(passed=bias[-1] > 0, found=f"{bias[-1]:+.2f} at its distance"),
+        "the match bias masks the first k tokens": Check(
+            passed=masked <= -panels.FORBIDDEN, found=f"at most {masked:.0f} at their distances"
+        ),
+        "BOS has alpha|V|/(n + alpha|V|)": Check(
+            passed=abs(share - expected) <= 1 - circuit.HARD, found=f"{share:.4f}, {expected:.4f}"
+        ),
+        "the rest is on full matches": Check(passed=rest <= 1 - circuit.HARD, found=f"{rest:.4f} is elsewhere"),
     }
     measured = [
         circuit.copies_in_words(row),
-        f"bias {bias[-1]:.2f} at the distance of BOS, {max(bias[-1 - order : -1]):.0f} at those of the first tokens",
+        f"bias {bias[-1]:.2f} at the distance of BOS, {masked:.0f} at those of the first tokens",
         f"BOS {share:.4f}, alpha|V|/(n + alpha|V|) = {expected:.4f}",
     ]
     return circuit.verdict_of(

@@ -58,7 +58,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     expected, share = circuit.expected_bos_share(row, ALPHA), row["mass"]["bos"]
     rest = 1 - share - row["mass"]["full"]
     checks: dict[str, bool | Check] = {
-        f"each copy head puts at least {circuit.SHARP} on its lag": Check(
+        f"each copy head puts at least {circuit.SHARP} on its lag, mean over queries": Check(
             passed=circuit.copies_are_sharp(row), found=circuit.copies_in_words(row), part=CONSTRUCTION
         ),
         f"aligned blocks hold at least {circuit.ALIGNED} of W_A": Check(

@@ -26,7 +26,7 @@ from figures._instruments import (
 from figures.known_conditions import LAW_RECOVERS, by_family, copying, where_heads_copy
 from figures.panels import PRIORS_IN_SHORT, absent
 from figures.rows import Row, lengths_of
-from figures.verdict import Check, Verdict, judged
+from figures.verdict import Check, Verdict, judged, sentences
 from models.families import find_family
 
 if TYPE_CHECKING:
@@ -301,15 +301,13 @@ def verdict(results: Results) -> Verdict:
                 name=run_name,
             )
             or "",
-            found=listed(
-                [
-                    f"no law in {run_name(row)}" if row["loss_recovered"] is None else f"{row['loss_recovered']:.2f}"
-                    for row in short_of
-                ]
-            ),
+            found=recovered_in_words(rows),
+            part=setting.part,
         )
-        checks[f"{setting.words}: the law at shuffled keys does more harm"] = bool(tested) and all(
-            harm_is_in_the_keys(row) for row in tested
+        checks[f"{setting.words}: the law at shuffled keys does more harm"] = Check(
+            passed=bool(tested) and all(harm_is_in_the_keys(row) for row in tested),
+            found=harm_in_words(tested),
+            part=setting.part,
         )
         numbers = [
             f"T = {row['subject']['length']}{seed_text(row)} "
@@ -333,8 +331,22 @@ def verdict(results: Results) -> Verdict:
         measured="; ".join(measured) or "no trained model was edited",
         headline=headline(results["causal"]),
         number=number(results["causal"]),
-        why=". ".join(reasons),
+        why=sentences(reasons),
     )
+
+
+def recovered_in_words(rows: list[Row]) -> str:
+    """What the law recovers in the runs of a setting, and the runs in which there is no law."""
+    told = [row["loss_recovered"] for row in rows if row["loss_recovered"] is not None]
+    none = [f"no law in {run_name(row)}" for row in rows if row["loss_recovered"] is None]
+    return listed([*([f"{spread(told, '.2f')} ({len(told)} runs)"] if told else []), *none])
+
+
+def harm_in_words(rows: list[Row]) -> str:
+    """How far the law, and the same weights at random keys, move the predictions."""
+    edits = [edit for row in rows if (edit := edit_of(row, "law")) is not None]
+    moved = [spread([edit[field] for edit in edits]) for field in ("kl", "control_kl")] if edits else ["-", "-"]
+    return f"predictions move by {moved[0]} nats, with shuffled keys by {moved[1]}"
 
 
 def recovered_by_family(rows: list[Row]) -> dict[str, str]:

@@ -51,14 +51,14 @@ CLAIMS = {
     ),
     "mech_main": Claim(
         title="The circuit is in trained models",
-        sentence="Trained transformers contain the circuit: sharp copy heads on single lags, aligned match weights, "
-        "and attention on full and partial matches.",
+        sentence="Trained transformers contain the circuit: sharp copy heads on single lags (mean over queries), "
+        "aligned match weights, and attention on full and partial matches.",
         topic="matching",
     ),
     "mech_indep": Claim(
-        title="Hard, soft, and with BOS",
+        title="Trained attention is the construction's",
         sentence="Hard matching counts, a finite beta interpolates, BOS adds alpha; trained models attend as these "
-        "constructions do.",
+        "constructions do, key by key.",
         topic="matching",
     ),
     "nobos_construction_fixed": Claim(
@@ -72,9 +72,9 @@ CLAIMS = {
         topic="task and circuit",
     ),
     "nobos_trained": Claim(
-        title="Trained without BOS: soft matching",
-        sentence="Trained without BOS, the disentangled model copies single lags, matches in aligned blocks, and "
-        "attends to full and partial matches.",
+        title="Trained without BOS: attends to partial matches",
+        sentence="Trained without BOS, the disentangled model copies single lags (mean over queries), matches in "
+        "aligned blocks, and attends to full and partial matches.",
         topic="matching",
     ),
     "bos_construction": Claim(
@@ -244,7 +244,8 @@ CLAIMS = {
     ),
     "language_causal": Claim(
         title="Language model: the law in the heads' place",
-        sentence="The matching heads cause a language model's predictions, and the law does the same in their place.",
+        sentence="The matching heads cause a language model's predictions, and the law in their place does as much or "
+        "more.",
         topic="language models",
         ours=True,
     ),

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from analyses.condition_answers import CLAIMS, readout_answer
+from analyses.condition_answers import CLAIMS, readout_cells, readout_cuts
 from figures._curves import listed
 from figures.panels import absent, lettered
 from figures.rows import Row
-from figures.verdict import Verdict
+from figures.verdict import Verdict, sentences
 from interp.plotting import MAIN_COLOUR
 
 if TYPE_CHECKING:
@@ -239,10 +239,15 @@ def verdict(results: Results) -> Verdict:
     measured = [f"{name}: {where}" for name in rows[0]["claims"] if (where := counts_text(rows, name))]
     return Verdict(
         word="beyond the paper",
-        measured="; ".join(measured),
+        measured="; ".join([*measured, *readout_cells(list(rows))]),
         headline=headline(rows),
-        why="Runs that meet the claim, of those asked, by cell: what holds in one cell and not in the next needs what "
-        "was freed between them. " + " ".join(readout_answer(list(rows))),
+        why=sentences(
+            [
+                "Runs that meet the claim, of those asked, by cell: what holds in one cell and not in the next needs "
+                "what was freed between them",
+                *readout_cuts(list(rows)),
+            ]
+        ),
     )
 
 

@@ -25,7 +25,7 @@ from figures._instruments import (
 from figures.known_conditions import NO_DIRECT_PATH, by_family
 from figures.panels import absent, lettered
 from figures.rows import Row
-from figures.verdict import Check, Verdict, judged
+from figures.verdict import Check, Verdict, judged, sentences
 from interp.plotting import lag_names
 from models.families import find_family
 
@@ -217,6 +217,7 @@ def verdict(results: Results) -> Verdict:
             all(row["verdict"] == "nothing" for row in rows),
             softmax=NO_DIRECT_PATH,
             found=f"{listed(gains)} nats",
+            part=setting.task_part,
         )
         measured.append(f"{setting.words}: gain over the uniform law {listed(gains)} nats")
         counting = [row for row in rows if row["verdict"] == "counts tokens"]
@@ -232,7 +233,7 @@ def verdict(results: Results) -> Verdict:
         parts += [f"{family} {spread(known, '+z.2f')}"] if known else []
     number = f"nats known without the match head: {', '.join(parts)}" if parts else ""
     return judged(
-        checks, measured=told, headline=headline(results["direct_path"]), number=number, why=". ".join(reasons)
+        checks, measured=told, headline=headline(results["direct_path"]), number=number, why=sentences(reasons)
     )
 
 

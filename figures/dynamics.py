@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from figures._instruments import SHOWN_LENGTH, Results, lengths_text, listed, only, shape_text
 from figures.panels import absent
 from figures.rows import Row, beside, nearest
-from figures.verdict import Verdict
+from figures.verdict import Verdict, sentences
 from interp.plotting import LAG_COLOURS, OVERLAP_COLOURS, OVERLAP_NAMES
 from models.families import find_family
 
@@ -226,17 +226,17 @@ def verdict(results: Results) -> Verdict:
         word="beyond the paper",
         **headline(found),
         measured="; ".join(f"{words_of(row)}: {formed_text(row)}" for row in found),
-        why=" ".join(order_text(row) for row in found if not find_family(row["subject"]["family"]).analytic),
+        why=sentences(order_text(row) for row in found if not find_family(row["subject"]["family"]).analytic),
     )
 
 
 def formed_text(row: Row) -> str:
     """When each part has settled; the last snapshot cannot tell that it has."""
     last = row["rows"][-1]["step"]
-    settled = [f"{part} by step {step}" for part, step in row["formed"].items() if step is not None and step < last]
+    settled = [f"{part} by step {step:,}" for part, step in row["formed"].items() if step is not None and step < last]
     moving = [part for part, step in row["formed"].items() if step is None or step >= last]
     text = f"settled: {', '.join(settled) or 'nothing'}"
-    text += f"; still moving at step {last}: {', '.join(moving)}" if moving else ""
+    text += f"; still moving at step {last:,}: {', '.join(moving)}" if moving else ""
     return f"{text}; KL {row['rows'][0]['kl']:.3f} to {row['rows'][-1]['kl']:.3f} nats"
 
 
@@ -276,12 +276,10 @@ def there_at_the_start(row: Row) -> list[str]:
 
 def order_text(row: Row) -> str:
     """The parts in the order in which they came."""
-    parts = [f"{listed(names)} at step {step}" for step, names in half_way(row).items()]
+    parts = [f"{listed(names)} at step {step:,}" for step, names in half_way(row).items()]
     start = there_at_the_start(row)
     given = f" ({listed(start)} did not form in training: half or more is there at step 0)" if start else ""
-    return (
-        f"In {words_of(row)}, half of the last value is first reached by {', then '.join(parts) or 'nothing'}{given}."
-    )
+    return f"In {words_of(row)}, half of the last value is first reached by {', then '.join(parts) or 'nothing'}{given}"
 
 
 def headline(found: list[Row]) -> dict[str, Any]:

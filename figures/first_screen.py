@@ -9,6 +9,7 @@ from typing import Any
 
 from figures.claims import claim_of
 from figures.drawing import Drawn
+from figures.known_conditions import LEAST_WITH, MOST_WITHOUT
 from figures.verdict import sentence
 
 WORD_CLASSES = {
@@ -26,11 +27,22 @@ IN_PLURAL = {
     "cannot tell": "cannot be told",
     "beyond the paper": "beyond the paper",
 }
+RULE = (
+    f"Amber: a part of the claim fails in some runs, and a condition tells which. At least {LEAST_WITH:.0%} of the "
+    f"runs with it meet the claim, and at most {MOST_WITHOUT:.0%} of those without it; within a bound such as T >= 64 "
+    "all of them do. Red: a part fails, and no such condition was found."
+)
 CONDITIONS_USED = (
-    "The readout adds votes in construction and disentangled models; in standard ones it adds logits. It is fixed, and "
-    "copy heads are frozen, where they are set by hand and not trained, as in the study of conditions."
+    "With and without BOS stand for the independent task; on the hierarchical task every model has BOS. The readout "
+    "adds votes in construction and disentangled models; in standard ones it adds logits. Frozen or fixed parts are "
+    "set by hand and not trained, as in the study of conditions."
 )
 WORDS_USED = (
+    (
+        "the law",
+        "soft matching: a key's attention is in proportion to exp of the betas of the lags that match, BOS's to "
+        "exp(kappa). The law of a next token, and a predicted law, are probability distributions over the symbols",
+    ),
     (
         "copy head",
         "an attention head of the first layer that fetches the token a fixed number of positions back: its lag",
@@ -59,23 +71,31 @@ def answer(records: Sequence[Mapping[str, Any]]) -> str:
     """How many claims hold, how many under a condition, how many do not: a sentence."""
     counts = Counter(record["verdict"]["word"] for record in records)
     given = sum(record["verdict"]["word"] == "holds" and claim_of(record).topic == GIVEN_TOPIC for record in records)
-    parts = [f"{counts[word]} {said}" for word, said in IN_PLURAL.items() if counts[word]]
+    parts = [f"{counts[word]} {counted(word, counts[word])}" for word in IN_PLURAL if counts[word]]
     if given:
         parts[0] += f" ({given} of them about the task and the construction)"
     return f"Of {len(records)} claims, {'; '.join(parts)}."
 
 
+def counted(word: str, count: int) -> str:
+    """The verdict as the verb of so many claims: `2 hold`, `1 holds`."""
+    said = IN_PLURAL[word]
+    return said.replace("hold", "holds", 1).replace("do not holds", "does not hold") if count == 1 else said
+
+
 def board(claims: Sequence[Drawn]) -> str:
     """All claims on one screen: a column for each verdict, and in it each claim with what its verdict says."""
     columns = []
-    for word, said in IN_PLURAL.items():
+    for word in IN_PLURAL:
         mine = [one for one in claims if one.record["verdict"]["word"] == word]
         if mine:
+            said = counted(word, len(mine))
             columns.append(
                 f'<section class="column {WORD_CLASSES[word]}" aria-label="{said}"><p class="count"><b>{len(mine)}</b> '
                 f"{said}</p><ul>{links(mine, verdicts=True)}</ul></section>"
             )
-    return f'<div class="board">{"".join(columns)}</div><p class="soft">{html.escape(CONDITIONS_USED)}</p>'
+    notes = "".join(f'<p class="soft">{html.escape(note)}</p>' for note in (RULE, CONDITIONS_USED))
+    return f'<div class="board">{"".join(columns)}</div>{notes}'
 
 
 def aside(verdict: Mapping[str, Any]) -> str:

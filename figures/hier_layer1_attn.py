@@ -68,7 +68,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     measured, why = [], []
     for family, row in found.items():
         part = f"in the {family}" if find_family(family).analytic else f"in {family} models"
-        checks[f"{family}: each copy head puts at least {circuit.SHARP} on its lag"] = Check(
+        checks[f"{family}: each copy head puts at least {circuit.SHARP} on its lag, mean over queries"] = Check(
             passed=circuit.copies_are_sharp(row), found=circuit.copies_in_words(row), part=part
         )
         measured.append(f"{family}: {circuit.copies_in_words(row)}")
@@ -85,8 +85,17 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         missing=missing,
         why=why,
         headline=headline(found),
-        number=f"copy mass on lags 1 and 2: {circuit.copy_numbers(found)}" if found else "",
+        number=number(found),
     )
+
+
+def number(found: dict[str, Row]) -> str:
+    """What the trained models' copy heads put on their lags: the mean over queries, and at the last query."""
+    parts = [
+        f"{family} {circuit.mean_shares(row)} (last query {circuit.last_shares(row)})".replace(" and ", ", ")
+        for family, row in circuit.trained_of(found).items()
+    ]
+    return f"copy mass, lags 1 and 2, T = {circuit.lengths_in(found)}: {'; '.join(parts)}" if parts else ""
 
 
 def headline(found: dict[str, Row]) -> str:

@@ -184,7 +184,8 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     checks, measured = judge(rows, results.get("copy_heads", ()))
     why = (
         "Without BOS the attention alone cannot be Bayes, not even at the best beta: trained models come nearer "
-        "because their readout smooths too"
+        "because their readout smooths too. The construction has three trained scalars here, beta_1, beta_2 and kappa; "
+        "the paper speaks of two, and `open_choices` shows what a fixed kappa costs"
     )
     return judged(
         checks,

@@ -241,10 +241,14 @@ def among_runs(
     if not decides(with_it, without):
         return None
     names = ", ".join(map(name, others))
-    return Where(any_of=(words,), evidence=f"{_of(with_it)} runs with it, {_of(without)} without ({names})")
+    return Where(
+        any_of=(words,),
+        evidence=f"{_of(with_it)} runs with it, {_of(without)} without ({names})",
+        note=f"{_of((len(mine), len(runs)))} runs",
+    )
 
 
-HEADS_COPY = "every lag has a copy head"
+HEADS_COPY = "each lag has a copy head"
 
 
 def copying(rows: Iterable[Row]) -> list[Row]:

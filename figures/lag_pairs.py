@@ -120,6 +120,7 @@ def verdict(results: Results) -> Verdict:
             all(row["success"] and row["aligned_share"] >= LEAST_ALIGNED and row["r2"] >= LEAST_R2 for row in rows),
             softmax=ALIGNED_PAIRS,
             found=seeds_in_words(rows),
+            part=setting.task_part,
         )
         for setting, rows in groups
     }

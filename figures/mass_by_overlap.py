@@ -220,7 +220,6 @@ def verdict(results: Results) -> Verdict:
     checks: dict[str, bool | Check] = {}
     measured: list[str] = []
     thin: list[str] = []
-    copy_rows = results.get("copy_heads", [])
     for setting in SETTINGS:
         fitted, failed = split(all_of(results["overlap_mass"], setting))
         if not setting.trained or not (fitted or failed):
@@ -230,8 +229,11 @@ def verdict(results: Results) -> Verdict:
             passed=not failed,
             found=f"in {len(fitted)} of {total}"
             + (f", not in {listed([name_of(row) for row in failed])}" * bool(failed)),
-            where=where_heads_copy([*fitted, *failed], copy_rows, met=lambda row: bool(row["success"]), name=name_of)
+            where=where_heads_copy(
+                [*fitted, *failed], results.get("copy_heads", []), met=lambda row: bool(row["success"]), name=name_of
+            )
             or "",
+            part=setting.part,
         )
         if not fitted:
             measured.append(f"{setting.words}: no law fits any of {len(failed)} models")
@@ -239,13 +241,13 @@ def verdict(results: Results) -> Verdict:
         beyond = [row for row in fitted if row["largest_gap"] > LARGEST_GAP]
         gap = max(row["largest_gap"] for row in fitted)
         checks[f"{setting.words}: mass within {LARGEST_GAP} of the law"] = Check(
-            passed=not beyond, found=f"largest gap {gap:.3f}, {len(beyond)} of {len(fitted)} beyond"
+            passed=not beyond, found=f"largest gap {gap:.3f}, {len(beyond)} of {len(fitted)} beyond", part=setting.part
         )
         partial = [masses(row, predicted=False)["partial"] for row in fitted]
         if setting.prior == "independent" and setting.bos:
             elsewhere = [1 - row["bos"] - masses(row, predicted=False)["full"] for row in fitted]
             checks[f"{setting.words}: less than {SPREAD} off full matches and BOS"] = Check(
-                passed=max(elsewhere) < SPREAD, found=f"{max(elsewhere):.3f} at most"
+                passed=max(elsewhere) < SPREAD, found=f"{max(elsewhere):.3f} at most", part=setting.part
             )
             where = f"mass off full matches and BOS {min(elsewhere):.3f} to {max(elsewhere):.3f}"
         else:
@@ -253,7 +255,7 @@ def verdict(results: Results) -> Verdict:
             near = [mass for mass, row in by_row if row["subject"]["length"] <= SPREAD_UP_TO]
             if near:
                 name = f"{setting.words}: at least {SPREAD} on partial matches up to T = {SPREAD_UP_TO}"
-                checks[name] = Check(passed=min(near) >= SPREAD, found=f"{min(near):.2f} at least")
+                checks[name] = Check(passed=min(near) >= SPREAD, found=f"{min(near):.2f} at least", part=setting.part)
             thin += [
                 f"{mass:.2f} at T = {row['subject']['length']}"
                 for mass, row in by_row
@@ -261,20 +263,25 @@ def verdict(results: Results) -> Verdict:
             ]
             where = f"mass on partial matches {min(partial):.2f} to {max(partial):.2f} ({lengths_text(fitted)})"
         measured.append(f"{setting.words}, {len(fitted)} models: largest gap {gap:.3f}, {where}")
-    why = (
-        f"Spreading is judged up to T = {SPREAD_UP_TO}, the longest that the paper shows attention of; runs of five "
-        "times the steps are judged in `leaving_the_law`"
-    )
-    if thin:
-        why += f". Beyond it partial matches get less than {SPREAD} in {len(thin)} models: {listed(thin)}"
     gaps = gaps_by_family(results["overlap_mass"])
     return judged(
         checks,
         measured="; ".join(measured) or "no trained model was measured",
         headline=f"Attention by overlap is the law's to within {gaps} of all attention." if gaps else "",
         number=f"largest gap to the law: {gaps}" if gaps else "",
-        why=why,
+        why=reasons(thin),
     )
+
+
+def reasons(thin: list[str]) -> str:
+    """Up to which length partial matches are asked for, and which longer models give them little."""
+    why = (
+        f"Spreading is judged up to T = {SPREAD_UP_TO}, the longest that the paper shows attention of; runs of five "
+        "times the steps are judged in `leaving_the_law`"
+    )
+    if thin:
+        why += f". Beyond it partial matches get less than {SPREAD} in {len(thin)} models: {listed(thin)}"
+    return why
 
 
 def gaps_by_family(rows: list[Row]) -> str:

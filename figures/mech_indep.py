@@ -25,6 +25,13 @@ PARTS = {  # of the claim, by what is shown
     "nobos_trained": "for training without BOS",
     "bos_trained": "for training with BOS",
 }
+NAMES = {  # in words
+    "hard": "construction, hard",
+    "adaptive": "construction, adaptive beta",
+    "bos": "construction with BOS",
+    "nobos_trained": "trained without BOS",
+    "bos_trained": "trained with BOS",
+}
 TRAINED = {"nobos": {"bos": False}, "bos": {"bos": True}}
 
 
@@ -108,47 +115,47 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     checks: dict[str, bool | Check] = {}
     measured, why = [], []
     for name, row in rows.items():
-        measured.append(f"{name}: {circuit.masses_in_words(row)}")
+        measured.append(f"{NAMES[name]}: {circuit.masses_in_words(row)}")
     if "hard" in rows:
         full = rows["hard"]["mass"]["full"]
-        checks["hard: all on full matches"] = Check(
+        checks[f"{NAMES['hard']}: all on full matches"] = Check(
             passed=full >= circuit.HARD, found=f"{full:.4f}", part=PARTS["hard"]
         )
     for name in ("adaptive", "nobos_trained"):
         if name in rows:
-            checks[f"{name}: at least {circuit.SPREAD} on full and on partial matches"] = Check(
+            checks[f"{NAMES[name]}: at least {circuit.SPREAD} on full and on partial matches"] = Check(
                 passed=circuit.spreads(rows[name]), found=circuit.masses_in_words(rows[name]), part=PARTS[name]
             )
-            checks[f"{name}: full over partial over no match, key by key"] = Check(
+            checks[f"{NAMES[name]}: full over partial over no match, key by key"] = Check(
                 passed=circuit.is_ordered(rows[name]), found=circuit.ratios_in_words(rows[name]), part=PARTS[name]
             )
     alpha = rows["bos"]["alpha"] if "bos" in rows else 1.0
     for name, error in (("bos", 1 - circuit.HARD), ("bos_trained", circuit.SHARE_ERROR)):
         if name in rows:
             share, expected = rows[name]["mass"]["bos"], circuit.expected_bos_share(rows[name], alpha)
-            checks[f"{name}: BOS has alpha|V|/(n + alpha|V|)"] = Check(
+            checks[f"{NAMES[name]}: BOS has alpha|V|/(n + alpha|V|)"] = Check(
                 passed=abs(share - expected) <= error, found=f"{share:.4f}, {expected:.4f}", part=PARTS[name]
             )
             others = 1 - share - rows[name]["mass"]["full"]
-            checks[f"{name}: the rest is on full matches"] = Check(
+            checks[f"{NAMES[name]}: the rest is on full matches"] = Check(
                 passed=others <= error, found=f"{others:.4f} is elsewhere", part=PARTS[name]
             )
-            measured.append(f"{name}: BOS {share:.4f}, alpha|V|/(n + alpha|V|) = {expected:.4f}")
+            measured.append(f"{NAMES[name]}: BOS {share:.4f}, alpha|V|/(n + alpha|V|) = {expected:.4f}")
     for name, twin in (("nobos_trained", "adaptive"), ("bos_trained", "bos")):
         if name in rows and twin in rows:
             distance = circuit.attention_distance(rows[name], rows[twin])
             if distance is None:
-                why.append(f"{name} was shown another sequence than the construction, so they are not compared")
+                why.append(f"{NAMES[name]}: it was shown another sequence than the construction, so it is not compared")
                 continue
-            checks[f"{name}: the construction's attention, within {circuit.ALIKE}"] = Check(
+            checks[f"{NAMES[name]}: the construction's attention, within {circuit.ALIKE} in total variation"] = Check(
                 passed=distance <= circuit.ALIKE,
-                found=f"total variation {distance:.2f}",
+                found=f"{distance:.3f}",
                 part=PARTS[name],
             )
-            measured.append(f"{name}: total variation from the construction's attention {distance:.3f}")
+            measured.append(f"{NAMES[name]}: total variation from the construction's attention {distance:.3f}")
     if "nobos_trained" in rows:
         gap = rows["nobos_trained"]["readout_moves"]
-        measured.append(f"nobos_trained: the readout moves {gap:.2f} of the attention's vote")
+        measured.append(f"{NAMES['nobos_trained']}: the readout moves {gap:.2f} of the attention's vote")
         if gap >= circuit.SPREAD:
             why.append(
                 f"the model trained without BOS matches more sharply and smooths in its readout, which moves {gap:.2f} "

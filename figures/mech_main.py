@@ -142,10 +142,10 @@ def caption(results: dict[str, list[Row]]) -> str:
 def verdict(results: dict[str, list[Row]]) -> Verdict:
     found = panels.families_of(results)
     checks: dict[str, bool | Check] = {}
-    measured = []
+    measured, why = [], []
     for family, row in found.items():
         kind = "disentangled" if family in WITH_BLOCKS else family
-        checks[f"{family}: each copy head puts at least {circuit.SHARP} on its lag"] = Check(
+        checks[f"{family}: each copy head puts at least {circuit.SHARP} on its lag, mean over queries"] = Check(
             passed=circuit.copies_are_sharp(row), found=circuit.copies_in_words(row), part=f"for {kind} copy heads"
         )
         checks[f"{family}: full over partial over no match, key by key"] = Check(
@@ -161,12 +161,15 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
             )
             parts.append(circuit.blocks_in_words(row))
         measured.append(f"{family}: {', '.join(parts)}")
+        if leaning := circuit.last_copies_in_words(row):
+            why.append(f"{family}: at the last query, whose prediction carries the loss, the copy heads put {leaning}")
     return circuit.verdict_of(
         checks,
         measured=measured,
+        why=why,
         missing=[family for family in PAPER if family not in found] if found else (),
         headline=headline(found),
-        number=f"copy mass on lags 1 and 2: {circuit.copy_numbers(found)}{aligned_number(found)}" if found else "",
+        number=f"{circuit.copy_number(found)}{aligned_number(found)}" if found else "",
     )
 
 
@@ -186,4 +189,4 @@ def aligned_number(found: dict[str, Row]) -> str:
     shares = [
         row["aligned_share"] for row in circuit.trained_of(found).values() if row.get("aligned_share") is not None
     ]
-    return f"; aligned blocks {shares[0]:.0%} of W_A" if shares else ""
+    return f"; aligned blocks {shares[0]:.0%}" if shares else ""

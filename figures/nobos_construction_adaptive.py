@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from figures import _attention as panels
 from figures import _circuit as circuit
 from figures.rows import Row
-from figures.verdict import Verdict
+from figures.verdict import Check, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,11 +54,14 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         return circuit.verdict_of({}, measured=())
     means = row["per_key"]
     ratio = math.log(means["full"] / means["partial"]) if {"full", "partial"} <= set(means) else math.nan
-    checks = {
-        "copy heads put everything on lags 1..k": circuit.copies_are_sharp(row, circuit.HARD),
-        "W_A is beta times the identity in the aligned blocks, zero elsewhere": circuit.is_construction(row),
-        "mass on full and on partial matches": circuit.spreads(row),
-        "a full match weighs exp(beta) partial ones": math.isclose(ratio, row["beta"][0], rel_tol=ROUNDING),
+    checks = circuit.construction_checks(row) | {
+        f"at least {circuit.SPREAD} on full and on partial matches": Check(
+            passed=circuit.spreads(row), found=circuit.masses_in_words(row)
+        ),
+        "a full match weighs exp(beta) partial ones": Check(
+            passed=math.isclose(ratio, row["beta"][0], rel_tol=ROUNDING),
+            found=f"log of the ratio {ratio:.4f}, beta {row['beta'][0]:.4f}",
+        ),
     }
     measured = [
         circuit.copies_in_words(row),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from figures import _attention as panels
 from figures import _circuit as circuit
 from figures.rows import Row
-from figures.verdict import Verdict
+from figures.verdict import Check, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,10 +48,8 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     row = panels.page_row(results)
     if row is None:
         return circuit.verdict_of({}, measured=())
-    checks = {
-        "copy heads put everything on lags 1..k": circuit.copies_are_sharp(row, circuit.HARD),
-        "W_A is beta times the identity in the aligned blocks, zero elsewhere": circuit.is_construction(row),
-        "all on full matches": row["mass"]["full"] >= circuit.HARD,
+    checks = circuit.construction_checks(row) | {
+        "all on full matches": Check(passed=row["mass"]["full"] >= circuit.HARD, found=circuit.masses_in_words(row)),
     }
     measured = [
         circuit.copies_in_words(row),

@@ -54,7 +54,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         return circuit.verdict_of({}, measured=())
     gap = row["readout_moves"]
     checks: dict[str, bool | Check] = {
-        f"each copy head puts at least {circuit.SHARP} on its lag": Check(
+        f"each copy head puts at least {circuit.SHARP} on its lag, mean over queries": Check(
             passed=circuit.copies_are_sharp(row), found=circuit.copies_in_words(row)
         ),
         f"aligned blocks hold at least {circuit.ALIGNED} of W_A": Check(

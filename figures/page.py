@@ -22,8 +22,8 @@ from analyses.shipped import FOLDER, shipped_document
 from figures.claims import TOPICS, claim_of
 from figures.drawing import Drawn
 from figures.explorer import page as explorer
-from figures.first_screen import IN_PLURAL, WORD_CLASSES, answer, board, glossary, links
-from figures.verdict import FAILED, sentence
+from figures.first_screen import WORD_CLASSES, answer, board, counted, glossary, links
+from figures.verdict import FAILED, capital, sentence
 
 FILE = "index.html"
 MARK = '<meta name="generator" content="interp: python -m figures reproduce">'
@@ -131,7 +131,7 @@ def _group(word: str, claims: Sequence[Drawn]) -> str:
         return ""
     return (
         f'<section class="group" aria-labelledby="{_group_id(word)}"><h3 id="{_group_id(word)}">'
-        f'<span class="word {WORD_CLASSES[word]}">{len(mine)}</span> {IN_PLURAL[word]}</h3>'
+        f'<span class="word {WORD_CLASSES[word]}">{len(mine)}</span> {counted(word, len(mine))}</h3>'
         f"{_rows(mine, level=4)}</section>"
     )
 
@@ -182,16 +182,14 @@ def _row(one: Drawn, *, level: int) -> str:
     record, verdict = one.record, one.record["verdict"]
     claim, name = claim_of(record), record["figure"]
     number = verdict.get("number") or verdict["headline"]
-    more = [_capital(verdict["why"])] if verdict["why"] else []
-    more += [f"Measured: {verdict['measured']}"] if verdict["measured"] != number else []
-    notes = "".join(f'<p class="soft">{html.escape(note)}.</p>' for note in more)
+    why = f'<p class="soft">{html.escape(capital(verdict["why"]))}.</p>' if verdict["why"] else ""
     return (
         f'<li class="row {WORD_CLASSES[verdict["word"]]}-row" data-verdict="{verdict["word"]}" '
         f'data-topic="{claim.topic}"><a class="thumbnail" href="#{name}" tabindex="-1" aria-hidden="true">'
         f'<img alt="" src="{_thumbnail(one.png)}"></a>'
         f'<div><h{level}><a href="#{name}">{html.escape(claim.sentence)}</a></h{level}><p>{_word(verdict)}</p></div>'
-        f'<p class="number">{html.escape(_capital(number))}</p>'
-        f"<details><summary>{_checks_in_short(verdict)}</summary>{_checks(verdict)}{notes}</details></li>"
+        f'<p class="number">{html.escape(capital(number))}</p>'
+        f"<details><summary>{_checks_in_short(verdict)}</summary>{_checks(verdict)}{why}</details></li>"
     )
 
 
@@ -229,10 +227,6 @@ def _where(check: Mapping[str, Any]) -> str:
         return ""
     evidence = f" ({check['evidence']})" if check.get("evidence") else ""
     return f'<span class="where">met where {html.escape(check["where"] + evidence)}</span>'
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _thumbnail(png: bytes | None) -> str:
@@ -292,27 +286,26 @@ def shipped_among(documents: Mapping[str, Document]) -> dict[str, str]:
 
 
 def _section(out: Path, drawn: Drawn, *, shipped: Mapping[str, str]) -> str:
-    """A figure: the claim in full, required, found and measured, the picture, its files and its command."""
+    """A figure: the claim in full, what was found, the picture; then every requirement and number, files, command."""
     record = drawn.record
     name, verdict, claim = record["figure"], record["verdict"], claim_of(record)
     data = base64.b64encode(drawn.png or b"").decode()
     asked = "question" if claim.ours else "the paper"
-    facts = [(asked, html.escape(record["claim"]))]
-    facts.append(
-        ("verdict", _word(verdict) + (f". {html.escape(_capital(verdict['why']))}." if verdict["why"] else ""))
-    )
-    facts += [
-        (term, text) for term, text in (("checks", _checks(verdict)), ("measured", html.escape(verdict["measured"])))
-    ]
+    why = f" {capital(verdict['why'])}." if verdict["why"] else ""
+    found = capital(verdict["headline"]).rstrip(".") + f".{why}"
+    facts = [(asked, html.escape(record["claim"])), ("verdict", _word(verdict)), ("found", html.escape(found))]
+    folded = [(_checks_in_short(verdict), _checks(verdict))] if verdict.get("checks") else []
+    folded.append(("all numbers", f"<p>{html.escape(capital(verdict['measured']))}</p>"))
+    details = "".join(f"<details><summary>{title}</summary>{text}</details>" for title, text in folded)
     missing = "".join(f'<p class="missing">{html.escape(note)}</p>' for note in record["missing"])
     known = [shipped[analysis] for analysis in record["provenance"] if analysis in shipped]
     missing += "".join(f'<p class="soft">{html.escape(words)}</p>' for words in known)
-    finding = f"{claim.sentence} {_capital(sentence(verdict))}: {verdict['headline']}"
+    finding = f"{claim.sentence} {capital(sentence(verdict))}: {verdict['headline']}"
     return (
         f'<article class="figure" id="{name}">\n<h3>{html.escape(claim.sentence)}</h3>\n'
         f'<dl class="facts">{"".join(f"<dt>{term}</dt><dd>{text}</dd>" for term, text in facts)}</dl>\n'
         f'<img alt="{html.escape(finding)}" src="data:image/png;base64,{data}">\n'
-        f'{missing}<p class="soft">{html.escape(record["caption"])}</p>\n'
+        f'{missing}<p class="soft">{html.escape(record["caption"])}</p>\n{details}\n'
         f'<p class="soft"><code>python -m figures {name}</code> · <code>{html.escape(record["label"])}</code> · '
         f"{_files(out, record)}</p>\n</article>"
     )

@@ -23,7 +23,7 @@ from figures._instruments import (
 from figures.known_conditions import SMOOTHING_BY_ATTENTION
 from figures.panels import absent, lettered, whisker
 from figures.rows import Row
-from figures.verdict import Check, Verdict, judged
+from figures.verdict import Check, Verdict, judged, sentences
 from interp.plotting import SOURCE_COLOURS, SOURCE_NAMES
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def verdict(results: Results) -> Verdict:
         most = max(costs, key=lambda source: costs[source])
         checks[f"{setting.words}: the largest cost is that of switching off {SOURCES[named][0]}"] = Check(
             passed=all(max(one, key=lambda source: one[source]) == named for one in every),
-            found=f"{SOURCES[most][0]} {rise_text(costs[most])} nats, {SOURCES[named][0]} {rise_text(costs[named])}",
+            found=", ".join(f"{SOURCES[source][0]} {rise_text(cost)}" for source, cost in ranked(costs)) + " nats",
             where=SMOOTHING_BY_ATTENTION if most == "readout" else "",
             part="with BOS" if setting.bos else "without BOS",
         )
@@ -255,13 +255,18 @@ def verdict(results: Results) -> Verdict:
         measured=f"rise of KL when switched off alone, in nats: {told}" if told else "no model was measured",
         headline=f"{number[:1].upper()}{number[1:]}." if number else "",
         number=number,
-        why=". ".join(surprises),
+        why=sentences(surprises),
     )
 
 
 def costs_of(row: Row) -> dict[str, float]:
     """The rise of KL when each source is switched off alone, as far as it applies."""
     return {source: one["change"] for source in SOURCES if (one := switched(row, source)) is not None}
+
+
+def ranked(costs: dict[str, float]) -> list[tuple[str, float]]:
+    """The sources, the most costly first."""
+    return sorted(costs.items(), key=lambda one: -one[1])
 
 
 def rises_text(changes: list[float]) -> str:

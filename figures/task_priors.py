@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from figures._schematic import letter, letters, page_of_inches, whole
 from figures.panels import absent
-from figures.verdict import Verdict, judged
+from figures.verdict import Check, Verdict, judged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -319,21 +319,8 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     )
     if not apart or not tied:
         return Verdict(word="cannot tell", measured=measured or "no draws", why="both priors are needed")
-    more = tied["siblings less others"]
-    checks = {
-        "hierarchical siblings are correlated": tied["siblings"]["correlation"] > SIGMAS * tied["siblings"]["stderr"],
-        "and more than contexts with another suffix": more["correlation"] > SIGMAS * more["stderr"],
-        "and each more with its parent than with a sibling": tied["parent"]["correlation"]
-        > tied["siblings"]["correlation"],
-        "independent contexts are uncorrelated": all(
-            abs(row["correlation"]) < SIGMAS * row["stderr"] for row in apart.values()
-        ),
-        "all are as computed exactly": all(
-            abs(row["correlation"] - row["exact"]) < SIGMAS * row["stderr"] for row in (*apart.values(), *tied.values())
-        ),
-    }
     return judged(
-        checks,
+        checks_of(apart, tied),
         headline=f"Under the hierarchical prior the laws of sibling contexts correlate at "
         f"{tied['siblings']['correlation']:.3f} ± {tied['siblings']['stderr']:.3f}, under the independent one at "
         f"{apart['siblings']['correlation']:z.3f} ± {apart['siblings']['stderr']:.3f}.",
@@ -343,3 +330,30 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         measured=f"correlations (standard error; exact): {measured}",
         why="contexts with another suffix are correlated too under the hierarchical prior, through the base law",
     )
+
+
+def checks_of(apart: dict[str, Row], tied: dict[str, Row]) -> dict[str, bool | Check]:
+    """What is asked of the correlations under the independent and the hierarchical prior."""
+    siblings, more, parent = tied["siblings"], tied["siblings less others"], tied["parent"]
+    largest = max(apart.values(), key=lambda row: abs(row["correlation"]) / row["stderr"])
+    every = [*apart.values(), *tied.values()]
+    off = max(abs(row["correlation"] - row["exact"]) / row["stderr"] for row in every)
+    return {
+        f"hierarchical prior: siblings are correlated, by more than {SIGMAS:g} standard errors": Check(
+            passed=siblings["correlation"] > SIGMAS * siblings["stderr"], found=written(siblings)
+        ),
+        "hierarchical prior: siblings are more alike than contexts with another suffix": Check(
+            passed=more["correlation"] > SIGMAS * more["stderr"], found=f"difference {written(more)}"
+        ),
+        "hierarchical prior: a context is more like its parent than like a sibling": Check(
+            passed=parent["correlation"] > siblings["correlation"],
+            found=f"{parent['correlation']:.4f} against {siblings['correlation']:.4f}",
+        ),
+        f"independent prior: contexts are uncorrelated, within {SIGMAS:g} standard errors": Check(
+            passed=all(abs(row["correlation"]) < SIGMAS * row["stderr"] for row in apart.values()),
+            found=f"at most {written(largest)}",
+        ),
+        f"all correlations are the exact ones, within {SIGMAS:g} standard errors": Check(
+            passed=off < SIGMAS, found=f"at most {off:.1f} standard errors off ({len(every)} correlations)"
+        ),
+    }

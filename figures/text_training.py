@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from figures._instruments import listed
 from figures._language import NOTHING, Results, pm
 from figures.panels import absent, lettered, whisker
 from figures.rows import Row
@@ -160,15 +161,16 @@ def verdict(results: Results) -> Verdict:
     told = [words(name, rows) for name, rows in runs.items()]
     heads = [f"{name}: {since('gain', gain_step(rows))}, {since('law', law_step(rows))}" for name, rows in runs.items()]
     gained, lawful = ([name for name, rows in runs.items() if step(rows) is not None] for step in (gain_step, law_step))
-    longest = max(rows[-1]["step"] for rows in runs.values())
+    ends = listed([f"{rows[-1]['step']:,}" for rows in runs.values()])
     most = max(rows[-1]["gain"] for rows in runs.values())
     return Verdict(
         word="beyond the paper",
         measured="; ".join(told),
-        headline=f"Within {longest:,} steps repeats are predicted better by {GAIN} nats in {len(gained)} of "
-        f"{len(runs)} runs (at most {most:.2f}), and a head follows the law in {len(lawful)} ({'; '.join(heads)}).",
+        headline=f"When training ends, after {ends} steps, repeats are predicted better by {GAIN} nats in "
+        f"{len(gained)} of {len(runs)} runs (at most {most:.2f}), and a head follows the law in {len(lawful)} "
+        f"({'; '.join(heads)}).",
         number=f"repeats predicted better by {GAIN} nats in {len(gained)} of {len(runs)} runs (at most {most:.2f}), "
-        f"law in {len(lawful)}",
+        f"law in {len(lawful)}; steps: {ends}",
     )
 
 

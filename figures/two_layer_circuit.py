@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from figures import _circuit_picture as picture
 from figures._schematic import letters, page_of_inches, whole
 from figures.panels import absent
-from figures.verdict import Verdict, judged
+from figures.verdict import Check, Verdict, judged
 from interp.plotting import OVERLAP_NAMES
 
 if TYPE_CHECKING:
@@ -101,12 +101,16 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         f"{row['keys'][position]['ratio']:.4f} against {row['keys'][position]['expected']:.4f}"
         for position in row["shown"]
     )
-    checks = {
-        "copy heads attend to their lags": row["least_copy"] >= COPY_LEAST,
-        "attention is in proportion to exp(|beta|_M)": row["largest_ratio_error"] < RATIO_TOLERANCE,
-        "the votes add up to the estimator": max(row["to_estimator"], row["model_to_estimator"]) < LAW_TOLERANCE,
-    }
     law, ratio = max(row["to_estimator"], row["model_to_estimator"]), row["largest_ratio_error"]
+    checks = {
+        "copy heads attend to their lags": Check(
+            passed=row["least_copy"] >= COPY_LEAST, found=f"at least {row['least_copy']:.6f} on its lag"
+        ),
+        "attention is in proportion to exp(|beta|_M)": Check(
+            passed=ratio < RATIO_TOLERANCE, found=f"log attention off by at most {ratio:.1g}"
+        ),
+        "the votes add up to the estimator": Check(passed=law < LAW_TOLERANCE, found=f"off by at most {law:.0e}"),
+    }
     attention = f"{ratio:.0e}" if ratio else "the last digit"
     return judged(
         checks,

@@ -15,8 +15,9 @@ from typing import Any, Literal, Protocol, get_args
 Word = Literal["holds", "holds where", "does not hold", "cannot tell", "beyond the paper"]
 WORDS: tuple[str, ...] = get_args(Word)
 FAILED = ("holds where", "does not hold")  # a requirement was not met
-BRIEF = 120  # characters of a verdict's sentence and of its number: a cell of the table of claims
+BRIEF = 130  # characters of a verdict's sentence and of its number: a cell of the table of claims
 BOUND = re.compile(r"(.+) (>=|<=) ([0-9.]+)")
+SYMBOLS = ("alpha", "beta", "eta", "gamma", "kappa", "lambda")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,7 @@ class Where:
 
     any_of    its alternatives, each a short clause that a reader can check: "the copy heads are frozen", "T >= 64"
     evidence  what it rests on: how many runs meet the claim with it, and how many without
+    note      said in brackets behind it: how many runs have it, where few lack it
 
     >>> frozen = Where(any_of=("copies are frozen",))
     >>> either = Where(any_of=("it is read from the scores", "copies are frozen"))
@@ -36,13 +38,14 @@ class Where:
 
     any_of: tuple[str, ...]
     evidence: str = ""
+    note: str = ""
 
     def __post_init__(self) -> None:
         if not self.any_of or not all(self.any_of):
             raise ValueError("a condition needs words")
 
     def __str__(self) -> str:
-        return " or ".join(self.any_of)
+        return " or ".join(self.any_of) + (f" ({self.note})" if self.note else "")
 
     def where(self) -> Where:
         return self
@@ -266,3 +269,23 @@ def _record(name: str, check: Check) -> dict[str, Any]:
 
 def _once(texts: Iterable[str]) -> str:
     return "; ".join(dict.fromkeys(texts))
+
+
+def capital(text: str) -> str:
+    """The text as the beginning of a sentence; a symbol such as beta_1 stays as it is.
+
+    >>> capital("largest gap 0.02"), capital("beta_1 > beta_2"), capital("kappa rises"), capital("p = 1")
+    ('Largest gap 0.02', 'beta_1 > beta_2', 'kappa rises', 'p = 1')
+    """
+    first = re.split(r"[\s,:;(]", text, maxsplit=1)[0]
+    symbol = len(first) == 1 or "_" in first or first in SYMBOLS
+    return text if symbol else text[:1].upper() + text[1:]
+
+
+def sentences(parts: Iterable[str]) -> str:
+    """Sentences in a row, each with a capital, without the last full stop.
+
+    >>> sentences(["it is hard", "", "beta_1 grows."])
+    'It is hard. beta_1 grows'
+    """
+    return ". ".join(capital(part.strip().rstrip(".")) for part in parts if part.strip())

@@ -40,7 +40,8 @@ def _not_drawn(axis: Axis) -> list[plt.Text]:
 
 
 def assert_told(verdict: Verdict) -> None:
-    """The finding is a sentence with a number in it, and the one number fits a cell of the table of claims."""
+    """The finding is a sentence with a number in it, the one number fits a cell of the table of claims, and every
+    requirement says what was found."""
     assert verdict.headline.endswith("."), verdict.headline
     assert len(verdict.headline) <= LONGEST, verdict.headline
     assert any(character.isdigit() for character in verdict.headline), verdict.headline
@@ -48,6 +49,8 @@ def assert_told(verdict: Verdict) -> None:
     assert any(character.isdigit() for character in verdict.number), verdict.number
     assert len(verdict.says) <= BRIEF, verdict.says
     assert "\n" not in verdict.headline + verdict.number
+    assert [check["required"] for check in verdict.checks if not check["found"]] == []
+    assert not verdict.why.endswith(".")  # the page adds it
 
 
 def unmet(verdict: Verdict) -> str:

@@ -268,7 +268,7 @@ def test_one_missing_family_is_a_note_and_the_rest_is_drawn(results, drawn):
         module = importlib.import_module(f"figures.{name}")
         verdict = module.verdict(module.chosen(rest))
         assert verdict.word in ("cannot tell", *FAILED)
-        assert verdict.why.endswith("not judged, for want of results: standard")
+        assert verdict.why.endswith("Not judged, for want of results: standard")
         if verdict.word == "cannot tell":
             assert verdict.says == "cannot tell: no results for standard; the rest holds"
 
@@ -374,7 +374,7 @@ def test_mech_indep_bars_and_verdict(results, drawn):
         assert_bars(ax, rows[name])
     verdict = mech_indep.verdict(chosen)
     # The planted models are no constructions of this prior: their betas and kappa are other ones.
-    assert "bos_trained: BOS has alpha|V|/(n + alpha|V|)" in unmet(verdict)
+    assert "trained with BOS: BOS has alpha|V|/(n + alpha|V|)" in unmet(verdict)
     assert "hard" not in unmet(verdict)
     # Models that do what the constructions do hold.
     twins = copy.deepcopy(chosen)
@@ -387,7 +387,7 @@ def test_mech_indep_bars_and_verdict(results, drawn):
     soft = copy.deepcopy(twins)
     hard = next(row for row in soft["construction_attention"] if row["construction"] == "hard")
     hard.update({field: rows["adaptive"][field] for field in ("weights", "mass", "per_key")})
-    assert unmet(mech_indep.verdict(soft)) == "hard: all on full matches"
+    assert unmet(mech_indep.verdict(soft)) == "construction, hard: all on full matches"
 
 
 def test_bos_share_and_distance_between_attentions(results):

@@ -390,7 +390,8 @@ class TestMassByOverlap:
         found = mass_by_overlap.verdict({"overlap_mass": rows})
         assert "a law fits every model" in found.required
         assert found.found == f"in 0 of 1, not in {mass_by_overlap.name_of(rows[1])}"
-        assert found.says == "does not hold"  # of this run nobody knows what its copy heads do
+        # Of this run nobody knows what its copy heads do.
+        assert found.says.startswith("does not hold on the hierarchical task; holds ")
 
     def test_runs_without_a_law_are_those_without_copy_heads(self, results: dict[str, Rows]) -> None:
         chosen = deepcopy(mass_by_overlap.chosen(results))
@@ -400,10 +401,10 @@ class TestMassByOverlap:
         chosen["overlap_mass"].append(twin)
         chosen["copy_heads"] += [{"checkpoint": "a/b/twin", "subject": twin["subject"], "success": False}]
         found = mass_by_overlap.verdict(chosen)
-        assert found.says == "holds where every lag has a copy head"
+        assert found.says.endswith("; on the hierarchical task where each lag has a copy head (1 of 2 runs)")
         assert found.checks[0]["evidence"] == "1 of 1 runs with it, 0 of 1 without (a/b/twin)"
         chosen["copy_heads"][-1]["success"] = True
-        assert mass_by_overlap.verdict(chosen).says == "does not hold"
+        assert mass_by_overlap.verdict(chosen).says.startswith("does not hold on the hierarchical task; holds ")
 
 
 @pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
@@ -565,8 +566,8 @@ class TestDynamics:
         assert [row["subject"]["protocol"] for row in mine["dynamics"]] == ["annealed", "paper"]
         found = dynamics.verdict(mine)
         assert found.word == "beyond the paper"
-        assert "still moving at step 10000: copy lag 1, kappa" in found.measured
-        assert "beta_1 and kappa at step 100, then copy lag 2 and beta_2 at step 1000" in found.why
+        assert "still moving at step 10,000: copy lag 1, kappa" in found.measured
+        assert "beta_1 and kappa at step 100, then copy lag 2 and beta_2 at step 1,000" in found.why
         assert "paper's protocol" in dynamics.caption(mine)
 
     def test_what_is_there_at_the_start_did_not_form(self) -> None:

@@ -111,7 +111,7 @@ def test_a_control_that_fails_is_said(rows: list[dict[str, Any]]) -> None:
     for row in pick(worse, part="heads", kind="head")[:1]:
         row["control_r2_match"] = 0.5
     causal = language_causal.verdict(language_causal.chosen({"language_model": worse}))
-    assert "on shuffled keys at most 0.2" in unmet(causal)
+    assert "the law on shuffled keys recovers at most 0.2" in unmet(causal)
     heads = language_heads.verdict(language_heads.chosen({"language_model": worse}))
     assert "another sequence's masks" in unmet(heads)
 

@@ -112,7 +112,7 @@ def test_claims_open_the_page_and_the_sections_have_every_number(made):
         assert f'<a href="#{record["figure"]}">{sentence}</a></h' in head
         assert f"<h3>{sentence}</h3>" in sections
         assert html.escape((verdict.get("number") or verdict["headline"])[1:]) in head
-        assert html.escape(verdict["measured"]) in sections
+        assert html.escape(verdict["measured"][1:]) in sections
         assert f"python -m figures {record['figure']}" in sections
         assert verdict["why"] in page.reason(verdict)
         assert html.escape(verdict["says"].removeprefix("holds").removeprefix("does not hold")) in head
@@ -128,6 +128,7 @@ def test_the_first_screen_counts_the_claims_and_names_each_of_them_with_its_cond
     mine = [record for record in records if not claims.claim_of(record).ours]
     text = (made["out"] / page.FILE).read_text()
     board = text.partition('<div class="board">')[2].partition("<details>")[0]
+    assert html.escape(first_screen.RULE) in board  # what makes a claim amber, and what red
     assert first_screen.answer(mine) in text
     assert sum(map(int, re.findall(r"\d+", re.sub(r"\(.*?\)", "", first_screen.answer(mine))))) == 2 * len(
         mine
@@ -143,11 +144,12 @@ def test_the_answer_says_how_many_claims_fail():
     def of(*words):
         return first_screen.answer([{"figure": "causal", "verdict": {"word": word}} for word in words])
 
-    assert of("holds", "holds", "holds where") == "Of 3 claims, 2 hold; 1 hold under a condition."
+    assert of("holds", "holds", "holds where") == "Of 3 claims, 2 hold; 1 holds under a condition."
+    assert of("holds where", "holds where") == "Of 2 claims, 2 hold under a condition."
     given = {"figure": "task_priors", "verdict": {"word": "holds"}}
     told = first_screen.answer([given, {**given, "figure": "causal"}])
     assert told == "Of 2 claims, 2 hold (1 of them about the task and the construction)."
-    assert of("holds", "does not hold") == "Of 2 claims, 1 hold; 1 do not hold, at least in one part."
+    assert of("holds", "does not hold") == "Of 2 claims, 1 holds; 1 does not hold, at least in one part."
 
 
 def test_a_claim_is_listed_with_what_its_verdict_says():
@@ -219,6 +221,7 @@ def test_page_opens_in_a_browser(chromium, made, width):
             "all => all.map(one => [one.complete, one.naturalWidth, one.alt, one.getBoundingClientRect().width])",
         )
         titles = tab.view.eval_on_selector_all("article.figure", "all => all.map(one => one.id)")
+        tab.view.eval_on_selector_all("main details", "all => all.forEach(one => { one.open = true; })")
         for scheme in tab.in_each_scheme():
             assert tab.overflow() == 0, scheme
             assert tab.overlaps() == [], scheme

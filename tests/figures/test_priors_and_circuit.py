@@ -142,13 +142,13 @@ def test_the_priors_verdict_can_fail(trees):
     rows.append({**parent, "prior": "hierarchical", "correlation": 0.0, "exact": 0.0})
     swapped = task_priors.verdict({"prior_trees": rows})
     assert swapped.word == "does not hold"
-    assert "independent contexts are uncorrelated" in swapped.required
-    assert "more than contexts with another suffix" in swapped.required
+    assert "independent prior: contexts are uncorrelated" in swapped.required
+    assert "more alike than contexts with another suffix" in swapped.required
     shifted = copy.deepcopy(trees)
     for row in shifted["prior_trees"]:
         if row["name"] == "others":
             row["exact"] += 0.1
-    assert task_priors.verdict(shifted).required == "all are as computed exactly"
+    assert task_priors.verdict(shifted).required == "all correlations are the exact ones, within 4 standard errors"
 
 
 def test_the_priors_caption_has_the_numbers(trees):

@@ -77,6 +77,12 @@ def test_the_evidence_stands_beside_the_requirement_and_not_in_the_sentence() ->
     assert len(found.says) <= BRIEF
 
 
+def test_a_note_is_said_with_its_condition_and_does_not_keep_others_from_absorbing_it() -> None:
+    noted = Where(any_of=("T >= 32",), note="11 of 12 runs")
+    assert said(a=Check(passed=False, where=noted)) == ("holds where", "holds where T >= 32 (11 of 12 runs)")
+    assert strongest([noted, Where(any_of=("T >= 64",))]) == (Where(any_of=("T >= 64",)),)
+
+
 def test_prepositions_are_said_once() -> None:
     assert named(["in a"]) == "in a"
     assert named(["in a", "in b", "in c"]) == "in a, b and c"
