@@ -289,11 +289,14 @@ def _section(out: Path, drawn: Drawn, *, shipped: Mapping[str, str]) -> str:
     """A figure: the claim in full, what was found, the picture; then every requirement and number, files, command."""
     record = drawn.record
     name, verdict, claim = record["figure"], record["verdict"], claim_of(record)
-    data = base64.b64encode(drawn.png or b"").decode()
     asked = "question" if claim.ours else "the paper"
     why = f" {capital(verdict['why'])}." if verdict["why"] else ""
     found = capital(verdict["headline"]).rstrip(".") + f".{why}"
-    facts = [(asked, html.escape(record["claim"])), ("verdict", _word(verdict)), ("found", html.escape(found))]
+    facts = [
+        (asked, html.escape(record["claim"].removeprefix("Question: "))),
+        ("verdict", _word(verdict)),
+        ("found", html.escape(found)),
+    ]
     folded = [(_checks_in_short(verdict), _checks(verdict))] if verdict.get("checks") else []
     folded.append(("all numbers", f"<p>{html.escape(capital(verdict['measured']))}</p>"))
     details = "".join(f"<details><summary>{title}</summary>{text}</details>" for title, text in folded)
@@ -304,11 +307,19 @@ def _section(out: Path, drawn: Drawn, *, shipped: Mapping[str, str]) -> str:
     return (
         f'<article class="figure" id="{name}">\n<h3>{html.escape(claim.sentence)}</h3>\n'
         f'<dl class="facts">{"".join(f"<dt>{term}</dt><dd>{text}</dd>" for term, text in facts)}</dl>\n'
-        f'<img alt="{html.escape(finding)}" src="data:image/png;base64,{data}">\n'
+        f"{_picture(out, name, finding, drawn.png)}\n"
         f'{missing}<p class="soft">{html.escape(record["caption"])}</p>\n{details}\n'
         f'<p class="soft"><code>python -m figures {name}</code> · <code>{html.escape(record["label"])}</code> · '
         f"{_files(out, record)}</p>\n</article>"
     )
+
+
+def _picture(out: Path, name: str, finding: str, png: bytes | None) -> str:
+    """The picture inside the page; a click opens it in full size, which a narrow screen needs."""
+    data = base64.b64encode(png or b"").decode()
+    shown = f'<img alt="{html.escape(finding)}" src="data:image/png;base64,{data}">'
+    file = f"figures/{name}.png"
+    return f'<a href="{file}" title="open in full size">{shown}</a>' if (out / file).is_file() else shown
 
 
 def _files(out: Path, record: Mapping[str, Any]) -> str:
