@@ -57,8 +57,8 @@ class Attention(Result):
     match_bias     [distance] r_{i-j} of the match head
     match_weight   [(k+1)|V|, (k+1)|V|] the paper's W_A^(2); None for the standard family, whose scores pass LayerNorm
     copies         per copy head what `interp.copy_heads` reads: head, lag, share (mean weight there), last and bos (of
-                   the last query), verdict; over_batch: mean and standard deviation of `share` over the first
-                   `SPREAD_SEQUENCES` sequences
+                   the last query), verdict; over_batch, last_over_batch, bos_over_batch: mean and standard deviation of
+                   `share`, `last` and `bos` over the first `SPREAD_SEQUENCES` sequences
     per_key        kind -> the mean of `weights` over its keys
     on_full        of all queries with a full match before them: at how many the heaviest candidate is one, and how many
                    there are
@@ -136,14 +136,17 @@ def analyse(subject: Subject, options: CheckpointOptions) -> Attention:
 
 
 def add_copy_spread(copies: list[dict[str, Any]], model: InductionTransformer, tokens: torch.Tensor) -> None:
-    """Give each copy head the mean and standard deviation over sequences of its share on its lag."""
+    """Give each copy head means and standard deviations over sequences: of all queries, and at the last query."""
     from interp.circuit.capture import capture
 
     cap = capture(model, tokens)
     for copy in copies:
         on_lag = np.diagonal(cap.copy_pattern[:, copy["head"]].double().numpy(), -copy["lag"], axis1=1, axis2=2)
         shares = on_lag[:, int(cap.bos) :].mean(-1)  # without the query whose token at that lag would be BOS
-        copy["over_batch"] = [float(shares.mean()), float(shares.std())]
+        last = cap.copy_pattern[:, copy["head"], -1].double().numpy()
+        found = {"over_batch": shares, "last_over_batch": last[:, -1 - copy["lag"]]}
+        found["bos_over_batch"] = last[:, 0] if cap.bos else np.zeros(len(last))
+        copy |= {name: [float(values.mean()), float(values.std())] for name, values in found.items()}
 
 
 def mass_spread(cap: Capture) -> dict[str, list[float]]:

@@ -195,8 +195,19 @@ def mean_shares(row: Row) -> str:
 
 
 def last_shares(row: Row) -> str:
-    """The same at the last query of the sequence that is shown."""
-    return " and ".join(f"{copy['last']:.2f}" for copy in by_lag(row))
+    """The same at the last query."""
+    return " and ".join(f"{at_last(copy, 'last'):.2f}" for copy in by_lag(row))
+
+
+def at_last(copy: Mapping[str, Any], what: str) -> float:
+    """What a copy head's last query puts on its lag (`last`) or on `bos`: the mean over sequences where known."""
+    over = copy.get(f"{what}_over_batch")
+    return float(over[0] if over else copy[what])
+
+
+def needed_at_last(row: Row) -> list[dict[str, Any]]:
+    """The copy heads that the last query needs: lag r is matched by its token x_{i-r+1}, so that of lag k is free."""
+    return [copy for copy in by_lag(row) if copy["lag"] < order_of(row)]
 
 
 def mean_share(copy: Mapping[str, Any]) -> float:
@@ -243,8 +254,14 @@ def copies_in_words(row: Row) -> str:
 
 def last_copies_in_words(row: Row) -> str:
     """What the copy heads of the last query do, where they lean on BOS; empty where none does."""
-    leaning = [copy for copy in by_lag(row) if copy["bos"] >= SPREAD]
-    return ", ".join(f"lag {copy['lag']} {copy['last']:.2f} and BOS {copy['bos']:.2f}" for copy in leaning)
+    return in_words_at_last([copy for copy in by_lag(row) if at_last(copy, "bos") >= SPREAD])
+
+
+def in_words_at_last(copies: Iterable[Mapping[str, Any]]) -> str:
+    """What copy heads put on their lags and on BOS at the last query."""
+    return ", ".join(
+        f"lag {copy['lag']} {at_last(copy, 'last'):.2f} and BOS {at_last(copy, 'bos'):.2f}" for copy in copies
+    )
 
 
 def starts_in_words(rows: Iterable[Row]) -> str:
@@ -280,13 +297,16 @@ def block_note(row: Row) -> str:
         return ""
     sizes, copies = row["raw_beta"], by_lag(row)
     # Lag r compares the query's x_{i-r+1}, which the copy head of lag r - 1 brought, with the key's x_{j-r}.
-    brought = [1.0, *(copy["last"] for copy in copies[:-1])]
+    brought = [1.0, *(at_last(copy, "last") for copy in copies[:-1])]
     if min(brought) >= SHARP:
         return ""
-    scaled = [size * at_query * copy["share"] for size, at_query, copy in zip(sizes, brought, copies, strict=True)]
+    scaled = [
+        f"{size:.2f} x {at_query:.2f} x {mean_share(copy):.2f} = {size * at_query * mean_share(copy):.2f}"
+        for size, at_query, copy in zip(sizes, brought, copies, strict=True)
+    ]
     return (
-        f"a block counts times what is copied, and the last query's copy heads put {last_copies_in_words(row)}; "
-        f"so scaled, the blocks are {', '.join(f'{value:.2f}' for value in scaled)}"
+        "a block acts in proportion to what is copied: block x share at the last query x share at the keys is, by lag, "
+        f"{'; '.join(scaled)}"
     )
 
 

@@ -300,7 +300,8 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
                     part=panel.part,
                 )
                 if far:
-                    away[f"{panel.name} of {family} models ({panel.title}) by {median(gaps):+.2f}"] = abs(median(gaps))
+                    words = f"{panel.name} of {family} models ({panel.title}) {median(gaps):+.2f}"
+                    away[f"{words}, {min(gaps):+.2f} to {max(gaps):+.2f}"] = abs(median(gaps))
     if not parts:
         return Verdict(word="cannot tell", measured="no fits beside an optimum")
     many = f"{len(checks) - len(away)} of {len(checks)}"
@@ -308,7 +309,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     judgement = judged(
         checks,
         headline=f"Every run is within {NEAR} nats of the optimum in {many} cases (a parameter of a family on a "
-        f"task){farthest} (median run).",
+        f"task){farthest} nats (median, and range over runs).",
         number=f"every run within {NEAR} nats of the optimum in {many} parameters (a tolerance of ours)",
         measured=f"every run within {NEAR} nats of the optimum (a tolerance of ours) in {many}; trained less "
         "optimum in nats, median and range over runs: " + "; ".join(parts),
@@ -316,8 +317,9 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
     if not away:
         return judgement
     why = (
-        f"more than {NEAR} nats (a tolerance of ours) from the optimum: {', '.join(away)}. A model that may use more "
-        "than beta and kappa need not be at their optimum: its readout and positional bias can share the work"
+        f"some run is more than {NEAR} nats (a tolerance of ours) from the optimum (median, and range over runs): "
+        f"{'; '.join(away)}. A model that may use more than beta and kappa need not be at their optimum: its readout "
+        "and positional bias can share the work"
     )
     return replace(judgement, why=why)
 

@@ -369,7 +369,7 @@ def headline(rows: list[Row]) -> str:
 
 def number(rows: list[Row]) -> str:
     parts = [f"{family} {share}" for family, share in recovered_by_family(rows).items()]
-    return f"loss recovered by the law: {', '.join(parts)}" if parts else ""
+    return f"loss recovered by soft matching: {', '.join(parts)}" if parts else ""
 
 
 def outside(rows: list[Row]) -> Callable[[Row], bool]:

@@ -33,7 +33,7 @@ TOPICS = ("task and circuit", "prediction", "copying", "matching", "cause", "tra
 
 CLAIMS = {
     "task_priors": Claim(
-        title="Two priors: laws shared or not",
+        title="Contexts share laws under one prior only",
         sentence="The two priors differ in one thing: under the hierarchical one, contexts that share recent tokens "
         "share what they say of the next one.",
         topic="task and circuit",
@@ -44,7 +44,7 @@ CLAIMS = {
         topic="task and circuit",
     ),
     "kl_vs_position": Claim(
-        title="Trained models predict as well",
+        title="Trained models predict like the construction",
         sentence="Large beta counts, beta(t) or BOS come near Bayes, trained models predict as well, and on the "
         "hierarchical task all beat every add-alpha.",
         topic="prediction",
@@ -56,7 +56,7 @@ CLAIMS = {
         topic="matching",
     ),
     "mech_indep": Claim(
-        title="Trained attention is the construction's",
+        title="Trained attention is the construction's (one sequence)",
         sentence="Hard matching counts, a finite beta interpolates, BOS adds alpha; trained models attend as these "
         "constructions do, key by key.",
         topic="matching",
@@ -83,14 +83,14 @@ CLAIMS = {
         topic="task and circuit",
     ),
     "bos_trained": Claim(
-        title="Trained with BOS: the construction",
-        sentence="Trained with BOS, the disentangled model recovers the construction (exact matches and BOS alone), "
-        "and shows soft matching (caption).",
+        title="Trained with BOS: hard, or soft",
+        sentence="Trained with BOS, the disentangled model attends to exact matches and BOS alone (main text), and to "
+        "partial matches too (caption).",
         topic="matching",
     ),
     "hier_layer1_attn": Claim(
-        title="One copy head for each lag",
-        sentence="One copy head per lag, sharp in all three families and at every query.",
+        title="Copy heads are sharp, also at the last query",
+        sentence="One copy head per lag, sharp in all three families, on average over queries and at the last query.",
         topic="copying",
     ),
     "hier_layer2_attn": Claim(
@@ -105,14 +105,14 @@ CLAIMS = {
     ),
     "hier_induction": Claim(
         title="Full matches first, partial ones too",
-        sentence="The last query puts most of its attention on full matches and a real share (5% or more) on partial "
-        "ones.",
+        sentence="At T = 128 the last query puts most of its attention on full matches and a real share (5% or more) "
+        "on partial ones.",
         topic="matching",
     ),
     "mass_by_overlap": Claim(
-        title="Attention masses follow the law",
-        sentence="On average over sequences attention goes to each kind of match as the law, exp(|beta|_M) for each "
-        "key, says.",
+        title="Mean attention follows soft matching",
+        sentence="On average over sequences attention goes to each kind of match as soft matching says: exp(|beta|_M) "
+        "for each key.",
         topic="matching",
     ),
     "lag_asymmetry": Claim(
@@ -127,7 +127,7 @@ CLAIMS = {
         topic="matching",
     ),
     "identity_blocks": Claim(
-        title="Only equality of tokens is tested",
+        title="The match head tests equality alone",
         sentence="The match head compares tokens by equality alone, whichever symbols they are.",
         topic="matching",
     ),
@@ -137,8 +137,9 @@ CLAIMS = {
         topic="cause",
     ),
     "causal": Claim(
-        title="The law causes the predictions",
-        sentence="The law causes the predictions: put in place of the attention, it recovers nearly all of the loss.",
+        title="Soft matching causes the predictions",
+        sentence="Soft matching causes the predictions: put in place of the attention, it recovers nearly all of the "
+        "loss.",
         topic="cause",
     ),
     "direct_path": Claim(
@@ -147,8 +148,9 @@ CLAIMS = {
         topic="cause",
     ),
     "pseudo_counts": Claim(
-        title="Partial matches add a constant alpha",
-        sentence="Without BOS, partial matches act as a constant pseudo-count of alpha.",
+        title="Partial matches add about alpha",
+        sentence="Without BOS, partial matches act as a pseudo-count near alpha: its mean within 25%, its spread over "
+        "sequences below half of the mean.",
         topic="prediction",
     ),
     "beta_kappa_zoo": Claim(
@@ -195,7 +197,7 @@ CLAIMS = {
         ours=True,
     ),
     "leaving_the_law": Claim(
-        title="Longer training leaves the law",
+        title="Longer training leaves soft matching",
         sentence="Is soft matching where training ends, without BOS?",
         topic="training",
         ours=True,

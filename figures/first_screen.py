@@ -11,6 +11,7 @@ from figures.claims import claim_of
 from figures.drawing import Drawn
 from figures.known_conditions import LEAST_WITH, MOST_WITHOUT
 from figures.verdict import sentence
+from models.protocols import PROTOCOLS
 
 WORD_CLASSES = {
     "holds": "good",
@@ -28,14 +29,19 @@ IN_PLURAL = {
     "beyond the paper": "beyond the paper",
 }
 RULE = (
-    f"Amber: a part of the claim fails in some runs, and a condition tells which. At least {LEAST_WITH:.0%} of the "
-    f"runs with it meet the claim, and at most {MOST_WITHOUT:.0%} of those without it; within a bound such as T >= 64 "
-    "all of them do. Red: a part fails, and no such condition was found."
+    "Amber: a part of the claim fails in some models, and a condition tells which. With the condition, "
+    f"{LEAST_WITH:.0%} of the runs or more meet the claim; without it, {MOST_WITHOUT:.0%} or fewer. Within a bound "
+    "such as T >= 64 all runs do. Red: a part fails, and no such condition was found."
 )
 CONDITIONS_USED = (
-    "With and without BOS stand for the independent task; on the hierarchical task every model has BOS. The readout "
-    "adds votes in construction and disentangled models; in standard ones it adds logits. Frozen or fixed parts are "
-    "set by hand and not trained, as in the study of conditions."
+    "'With BOS' and 'without BOS' mean models of the independent task; on the hierarchical task every model has BOS. "
+    "Standard models were trained on the hierarchical task only, and their readout adds logits; that of the others "
+    "adds votes. 'Frozen' and 'fixed' parts are set by hand: they are in runs of the study of conditions."
+)
+MODELS_JUDGED = (
+    f"The models were trained with a rate that falls to zero ({PROTOCOLS['annealed'].steps:,} steps, fewer for "
+    f"standard models), not by the paper's {PROTOCOLS['paper'].steps:,} steps at a constant rate: what that changes is "
+    "in 'What each claim needs'. Without BOS, five times the steps leave soft matching."
 )
 WORDS_USED = (
     (
@@ -53,6 +59,10 @@ WORDS_USED = (
     ),
     ("full, partial match", "all, or some, of the k last tokens agree"),
     ("beta, kappa", "what an agreement at a lag adds to a key's score, and the score of BOS"),
+    ("T, |V|, k", "the length of a sequence, the number of symbols, the number of tokens that the next one depends on"),
+    ("lag", "the place of a token in a context, 1 for the most recent; a copy head of lag r fetches r positions back"),
+    ("alpha, add-alpha", "a pseudo-count for each symbol, and the estimator that adds it to the counts of the context"),
+    ("Bayes", "the best possible predictor: it knows the prior from which chains are drawn"),
     ("BOS", "a token before the sequence; attention on it adds the same pseudo-count to every symbol"),
     (
         "readout",
@@ -73,7 +83,9 @@ def answer(records: Sequence[Mapping[str, Any]]) -> str:
     given = sum(record["verdict"]["word"] == "holds" and claim_of(record).topic == GIVEN_TOPIC for record in records)
     parts = [f"{counts[word]} {counted(word, counts[word])}" for word in IN_PLURAL if counts[word]]
     if given:
-        parts[0] += f" ({given} of them about the task and the construction)"
+        parts[0] += (
+            f" ({given} about hand-written weights or the sampler, {counts['holds'] - given} about trained models)"
+        )
     return f"Of {len(records)} claims, {'; '.join(parts)}."
 
 
@@ -94,7 +106,7 @@ def board(claims: Sequence[Drawn]) -> str:
                 f'<section class="column {WORD_CLASSES[word]}" aria-label="{said}"><p class="count"><b>{len(mine)}</b> '
                 f"{said}</p><ul>{links(mine, verdicts=True)}</ul></section>"
             )
-    notes = "".join(f'<p class="soft">{html.escape(note)}</p>' for note in (RULE, CONDITIONS_USED))
+    notes = "".join(f'<p class="soft">{html.escape(note)}</p>' for note in (RULE, CONDITIONS_USED, MODELS_JUDGED))
     return f'<div class="board">{"".join(columns)}</div>{notes}'
 
 

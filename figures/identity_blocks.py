@@ -224,7 +224,9 @@ def decides(rows: list[Row]) -> str:
     residuals, cosines = found_of(rows)
     parts = []
     if residuals:
-        parts.append(f"not an equality test: at most {max(residuals):.2g} of a block (allowed {LARGEST_RESIDUAL})")
+        parts.append(
+            f"part of a block that is no equality test: at most {max(residuals):.2g} (allowed {LARGEST_RESIDUAL})"
+        )
     if cosines:
         parts.append(f"cosine of the two readings {spread(cosines, '.2f')}")
     return "; ".join(parts)

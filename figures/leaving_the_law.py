@@ -227,8 +227,10 @@ def verdict(results: Results) -> Verdict:
             f"{who} trained five times as long ({lengths}) {leave} the law: the readout compares the query's tokens "
             f"with those of the attended keys and gives the votes less weight where they differ, as counts would, as "
             f"far as it can tell the symbols apart. A model that treats all symbols alike cannot, so the symmetric "
-            f"solution of the paper is a stage of training here and not its end"
+            f"solution of the paper is a stage of this training and not its end"
         )
+    if paper := shares_of(fits, "paper", sorted({row["subject"]["length"] for row in fits})):
+        surprises.append(f"Under the paper's protocol models stay at the law: R2 {spread(paper, '.2f')}")
     if not told:
         return Verdict(word="cannot tell", measured="no model without BOS was measured")
     return Verdict(word="beyond the paper", measured=". ".join(told), why=". ".join(surprises), **headline(fits))

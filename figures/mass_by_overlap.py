@@ -22,6 +22,7 @@ from figures.known_conditions import copying, where_heads_copy
 from figures.panels import PRIORS_IN_SHORT, absent, lettered
 from figures.rows import Row, lengths_of
 from figures.verdict import Check, Verdict, judged
+from interp.instruments.beta_kappa import MIN_R2
 from interp.plotting import OVERLAP_COLOURS, OVERLAP_NAMES
 from models.families import find_family
 
@@ -225,7 +226,7 @@ def verdict(results: Results) -> Verdict:
         if not setting.trained or not (fitted or failed):
             continue
         total = len(fitted) + len(failed)
-        checks[f"{setting.words}: a law fits every model"] = Check(
+        checks[f"{setting.words}: soft matching explains at least {MIN_R2:.0%} of every model's scores"] = Check(
             passed=not failed,
             found=f"in {len(fitted)} of {total}"
             + (f", not in {listed([name_of(row) for row in failed])}" * bool(failed)),
@@ -257,7 +258,7 @@ def verdict(results: Results) -> Verdict:
                 name = f"{setting.words}: at least {SPREAD} on partial matches up to T = {SPREAD_UP_TO}"
                 checks[name] = Check(passed=min(near) >= SPREAD, found=f"{min(near):.2f} at least", part=setting.part)
             thin += [
-                f"{mass:.2f} at T = {row['subject']['length']}"
+                f"{mass:.3f} at T = {row['subject']['length']}"
                 for mass, row in by_row
                 if mass < SPREAD and row["subject"]["length"] > SPREAD_UP_TO
             ]
@@ -276,8 +277,9 @@ def verdict(results: Results) -> Verdict:
 def reasons(thin: list[str]) -> str:
     """Up to which length partial matches are asked for, and which longer models give them little."""
     why = (
-        f"Spreading is judged up to T = {SPREAD_UP_TO}, the longest that the paper shows attention of; runs of five "
-        "times the steps are judged in `leaving_the_law`"
+        "beta and kappa are fitted to each model's own scores. Spreading is judged up to "
+        f"T = {SPREAD_UP_TO}, the longest that the paper shows attention of; runs of five times the steps are judged "
+        "in `leaving_the_law`"
     )
     if thin:
         why += f". Beyond it partial matches get less than {SPREAD} in {len(thin)} models: {listed(thin)}"

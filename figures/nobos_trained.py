@@ -20,8 +20,8 @@ LABEL = "fig:app2_nobos_tr_attn"
 ANALYSES = ("attention",)
 CLAIM = (
     "Trained without BOS, the disentangled model recovers the lag-specific copies and the aligned blocks of the match "
-    "weights, and spreads its attention over full and partial matches, like the construction. (Whether partial matches "
-    "do the smoothing is judged in `smoothing_source`.)"
+    "weights, and spreads its attention over full and partial matches. (Whether it attends as the construction does, "
+    "key by key, is judged in `mech_indep`; whether partial matches do the smoothing, in `smoothing_source`.)"
 )
 LENGTH = 64
 
@@ -78,6 +78,7 @@ def verdict(results: dict[str, list[Row]]) -> Verdict:
         if gap > circuit.SPREAD
         else []
     )
+    why.append(circuit.starts_in_words([row]))
     masses = " and ".join(circuit.mass_text(row, kind) for kind in ("full", "partial"))
     over = circuit.of_sequences([row])
     return circuit.verdict_of(

@@ -15,7 +15,7 @@ from matplotlib.colors import to_hex
 import interp as ip
 from analyses import plan
 from analyses.attention import readings
-from figures import _attention, _circuit, drawing, mech_indep, mech_main
+from figures import _attention, _circuit, drawing, hier_layer1_attn, mech_indep, mech_main
 from figures.panels import MissingPanel
 from figures.verdict import FAILED
 from interp.plotting import OVERLAP_COLOURS, attention
@@ -409,9 +409,9 @@ def test_a_leaning_last_query_scales_the_blocks(results):
     row["copy_pattern"][0][-1] = last.tolist()  # x_{i-1} of the last query comes at a quarter
     row = read_again(row)
     note = _circuit.block_note(row)
-    assert "lag 1 0.25 and BOS 0.75" in note
     share = row["copies"][0]["share"]
-    assert note.endswith(f"the blocks are {tiny_zoo.BETA[0] * share:.2f}, {tiny_zoo.BETA[1] * 0.25:.2f}")
+    assert f"x 1.00 x {share:.2f} = {tiny_zoo.BETA[0] * share:.2f}; " in note
+    assert note.endswith(f"x 0.25 x 1.00 = {tiny_zoo.BETA[1] * 0.25:.2f}")
 
 
 def test_families_are_compared_at_one_length_and_one_protocol(results):
@@ -424,3 +424,15 @@ def test_families_are_compared_at_one_length_and_one_protocol(results):
     assert list(found) == ["construction"]
     found = _circuit.of_one_length([*rows, longer, paper], 16, **_circuit.HIERARCHICAL)
     assert list(found) == list(PAPER)
+
+
+def test_the_last_query_is_judged_by_the_copies_that_it_needs(results):
+    """Lag k of the query is compared with nothing; a lag that is needed fails the claim if its copy is not sharp."""
+    chosen = hier_layer1_attn.chosen(results)
+    assert hier_layer1_attn.verdict(chosen).parts[0] == {"part": "in the construction", "met": True, "where": ""}
+    for lag, met in ((2, True), (1, False)):
+        weak = copy.deepcopy(chosen)
+        row = next(row for row in weak["attention"] if row["subject"]["family"] == "construction")
+        (head,) = (one for one in row["copies"] if one["lag"] == lag)
+        head |= {"last": 1.0, "last_over_batch": [0.3, 0.1], "bos_over_batch": [0.7, 0.1]}  # means decide
+        assert hier_layer1_attn.verdict(weak).parts[0]["met"] is met

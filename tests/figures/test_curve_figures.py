@@ -191,7 +191,7 @@ def test_verdict_holds_where_the_rows_are_as_claimed():
     [
         ("hard, no BOS", 20.0, "beta = 100 is within 10% of maximum likelihood"),
         ("beta(t), no BOS", 1.5, "beta(t) comes nearer to Bayes with T"),
-        ("hard, BOS", 1.01, "with BOS beta = 100 is Bayes"),
+        ("hard, BOS", 1.01, "construction with BOS: beta = 100 is Bayes"),
         ("iTrue/2", 1.13, "every trained model with BOS is within 5% of Bayes"),
         ("iFalse/1", 1.3, "every trained model without BOS"),
         ("h/standard1", 1.5, "every model beats every add-alpha"),
@@ -337,7 +337,7 @@ def test_models_off_the_optimum_are_told(planted):
     off = {**at, "kappa": best["kappa"] + 1.0}
     verdict = module.verdict({**results, "beta_kappa": [off]})
     assert verdict.word in FAILED
-    assert "kappa of construction models (hierarchical, BOS) by +1.00" in verdict.why
+    assert "kappa of construction models (hierarchical, BOS) +1.00" in verdict.why
     off = {**off, "beta": [value + 1.0 for value in best["beta"]]}
     assert module.verdict({**results, "beta_kappa": [off]}).word == "does not hold"
 

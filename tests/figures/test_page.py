@@ -148,7 +148,7 @@ def test_the_answer_says_how_many_claims_fail():
     assert of("holds where", "holds where") == "Of 2 claims, 2 hold under a condition."
     given = {"figure": "task_priors", "verdict": {"word": "holds"}}
     told = first_screen.answer([given, {**given, "figure": "causal"}])
-    assert told == "Of 2 claims, 2 hold (1 of them about the task and the construction)."
+    assert told == "Of 2 claims, 2 hold (1 about hand-written weights or the sampler, 1 about trained models)."
     assert of("holds", "does not hold") == "Of 2 claims, 1 holds; 1 does not hold, at least in one part."
 
 
