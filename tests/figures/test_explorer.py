@@ -314,12 +314,15 @@ def test_a_token_is_kept_as_the_query_by_shift_or_a_first_tap_and_changed_by_the
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_is_fetched_or_overflows_and_axe_finds_no_violation(chromium, file, width):
+    """As it opens, and with every kind of token in the strip: early, query, later, changed."""
     with chromium.opened(file.resolve().as_uri(), width=width) as tab:
         tab.view.click("summary")
-        for scheme in tab.in_each_scheme():
-            assert tab.overflow() == 0, scheme
-            assert tab.overlaps() == [], scheme
-            assert tab.violations() == [], scheme
+        for change in ("", f"change({{query: {LENGTH // 2}}}); setToken(3, 1 - state.tokens[3] % 2)"):
+            tab.view.evaluate(change)
+            for scheme in tab.in_each_scheme():
+                assert tab.overflow() == 0, scheme
+                assert tab.overlaps() == [], scheme
+                assert tab.violations() == [], scheme
         assert tab.fetched() == []
         assert tab.complaints == []
 
