@@ -59,6 +59,9 @@ class LiveModel(Result):
     sequences     [{tokens, laws, bayes}]: tokens without BOS, the true law after each position, and the Bayes predictor
                   after the last one
     bayes_error   typical Monte Carlo error of a probability in `bayes`; 0 in closed form
+    copy_lag      the lag of each copy head, as `copy_heads` assigns them
+    copy_mass     the attention that each puts on it at the last query, mean over sequences: the page opens on a model
+                  where these are large
     beta, kappa   of the match scores, as `beta_kappa` fits them; None where that fit is not to be trusted
     fit_success, fit_message   whether it is, and why not
     weight_bytes  what the weights take
@@ -69,6 +72,8 @@ class LiveModel(Result):
     prior: dict[str, Any]
     sequences: list[dict[str, Any]]
     bayes_error: float
+    copy_lag: list[int]
+    copy_mass: list[float]
     beta: list[float] | None
     kappa: float | None
     fit_success: bool
@@ -105,6 +110,7 @@ def applies(info: CheckpointInfo) -> str | None:
 
 def analyse(subject: Subject, options: Options) -> LiveModel:
     from interp.estimators.bayes import bayes_predictive
+    from interp.instruments.copy_heads import copy_heads
     from interp.results import provenance
 
     chains = subject.chains
@@ -112,6 +118,7 @@ def analyse(subject: Subject, options: Options) -> LiveModel:
     laws = chains.laws()[: options.sequences]
     bayes = bayes_predictive(tokens, prior=subject.prior, draws=options.draws, seed=options.seed)
     fit = subject.fit(subject.capture())
+    copies = copy_heads(subject.capture(copies=True))
     tensors = [
         packed(name, value) for name, value in subject.model.named_parameters() if not name.startswith("pos_embed")
     ]
@@ -124,6 +131,8 @@ def analyse(subject: Subject, options: Options) -> LiveModel:
             for row, law, mean in zip(tokens, laws, bayes.mean, strict=True)
         ],
         bayes_error=bayes.error,
+        copy_lag=copies.lag.tolist(),
+        copy_mass=copies.last_mass.tolist(),
         beta=fit.beta.tolist() if fit.success else None,
         kappa=fit.kappa if fit.success else None,
         fit_success=fit.success,

@@ -1,17 +1,21 @@
 "use strict";
 // The state of the page, what is computed from it, and the controls that change it.
 
-const KINDS = ["full", "partial", "none", "bos", "early"];
-const KIND_NAMES = {full: "full match", partial: "partial match", none: "no match", bos: "BOS", early: "before the first candidate"};
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const MODELS = new Map(DATA.models.map((row) => [row.name, row]));
+const RANGES = {beta: [-2, 14], kappa: [-6, 32], alpha: [0.01, 5]};  // of the sliders: the ends of beta and kappa are nearly limits
+const MOST = 50;  // of a beta or kappa that is typed or comes with a link: e^(2 MOST) is still a number
+const ADDRESS_PAUSE = 200;  // milliseconds without a change before the address follows: browsers refuse many changes in a row
 const element = (id) => document.getElementById(id);
 
-let state = null;  // {model, sequence, tokens, query, beta, kappa, alpha}
+let state = null;  // {model, sequence, tokens, query, beta, kappa, alpha, symbol}
 let hovered = null;  // a query that is only looked at
 let focus = null;  // a key that is pointed at in a picture
+let typedInto = null;  // the number that someone is typing, which is left alone
 let touched = false;  // whether the last pointer on the strip was a finger
 const loaded = new Map();  // models whose weights have been unpacked
+let panelWidth = 660;  // of a picture, in pixels; measured when the window changes, because measuring is slow
+let addressed = null;  // the timer of the next change of the address
 let ran = {model: null, tokens: null, output: null};  // the last forward pass
 
 const row = () => MODELS.get(state.model);
@@ -20,18 +24,47 @@ const drawn = () => row().sequences[state.sequence];
 const edited = () => state.tokens.some((token, place) => token !== drawn().tokens[place]);
 const query = () => (hovered === null ? state.query : hovered);
 
-function startOf(name, sequence = 0) {
+// --- where it starts -----------------------------------------------------------------------------------------------
+
+/** The value that a score is largest for; the first of those that are equal to three decimals. */
+function best(values, score) {
+  return values.reduce((found, value) => (Number(score(value).toFixed(3)) > Number(score(found).toFixed(3)) ? value : found));
+}
+
+/** The model that the page opens on. Of those with BOS and a fitted law (of all, if there is none), it is the one whose
+ * least sharp copy head puts the most attention on its lag at the last query: there the arrows show the copies. */
+function startModel() {
+  const clear = DATA.models.filter((one) => one.config.bos && one.fit_success);
+  return best(clear.length ? clear : DATA.models, (one) => Math.min(...one.copy_mass)).name;
+}
+
+function lawOf(name) {
   const chosen = MODELS.get(name), {order, bos} = chosen.config;
-  return {model: name, sequence, tokens: [...chosen.sequences[sequence].tokens], query: chosen.config.length - 1,
-    beta: chosen.beta ? [...chosen.beta] : new Array(order).fill(DATA.start.beta), kappa: bos ? (chosen.kappa ?? DATA.start.kappa) : null, alpha: 1};
+  return {beta: chosen.beta ? [...chosen.beta] : new Array(order).fill(DATA.start.beta), kappa: bos ? (chosen.kappa ?? DATA.start.kappa) : null};
+}
+
+/** The sequence that a model starts with: the one after which the law's least mass among full matches, partial matches and
+ * BOS is largest, so that all of them are seen. */
+function startSequence(name) {
+  const {sequences, config: {vocab, order, bos}} = MODELS.get(name), law = lawOf(name);
+  return best([...sequences.keys()], (place) => {
+    const {tokens} = sequences[place], last = tokens.length - 1, found = softMatching(tokens, last, {vocab, ...law});
+    const mass = massesOf(found.keys, matchMasks(tokens, last, order).map((mask) => kindOf(mask, order)));
+    return Math.min(mass.full, mass.partial, bos ? found.bos : 1);
+  });
+}
+
+function startOf(name, sequence = startSequence(name)) {
+  const chosen = MODELS.get(name);
+  return {model: name, sequence, tokens: [...chosen.sequences[sequence].tokens], query: chosen.config.length - 1, ...lawOf(name), alpha: 1, symbol: null};
 }
 
 // --- a state as the part of an address after #, and back -----------------------------------------------------------
 
 function toHash(one) {
-  const parts = {m: one.model, s: one.sequence, q: one.query, b: one.beta.map((value) => value.toFixed(3)).join(","),
-    k: one.kappa === null ? "none" : one.kappa.toFixed(3), a: one.alpha.toFixed(3)};
+  const parts = {m: one.model, s: one.sequence, q: one.query, b: one.beta.join(","), k: one.kappa ?? "none", a: one.alpha};
   const original = MODELS.get(one.model).sequences[one.sequence].tokens;
+  if (one.symbol !== null) parts.n = letter(one.symbol);
   if (one.tokens.some((token, place) => token !== original[place])) parts.x = one.tokens.map(letter).join("");
   return `#${new URLSearchParams(parts)}`;
 }
@@ -39,23 +72,31 @@ function toHash(one) {
 /** The state that an address asks for; what it does not say, or says wrongly, is left at its start. */
 function fromHash(text) {
   const given = new URLSearchParams(text.slice(1));
-  const name = MODELS.has(given.get("m")) ? given.get("m") : DATA.models[0].name;
+  const name = MODELS.has(given.get("m")) ? given.get("m") : startModel();
   const chosen = MODELS.get(name), {length, vocab, order, bos} = chosen.config;
-  const sequence = whole(given.get("s"), chosen.sequences.length) ?? 0;
-  const one = startOf(name, sequence);
+  const one = startOf(name, whole(given.get("s"), chosen.sequences.length) ?? undefined);
   one.query = whole(given.get("q"), length) ?? one.query;
-  const beta = (given.get("b") || "").split(",").map(Number);
-  if (given.has("b") && beta.length === order && beta.every(Number.isFinite)) one.beta = beta;
-  if (bos && given.has("k") && Number.isFinite(Number(given.get("k")))) one.kappa = Number(given.get("k"));
-  if (Number(given.get("a")) > 0) one.alpha = Number(given.get("a"));
-  const tokens = [...(given.get("x") || "")].map((one) => one.charCodeAt(0) - 97);
-  if (tokens.length === length && tokens.every((token) => token >= 0 && token < vocab)) one.tokens = tokens;
+  const beta = (given.get("b") || "").split(",").map(parsed);
+  if (beta.length === order && !beta.includes(null)) one.beta = beta;
+  if (bos) one.kappa = parsed(given.get("k")) ?? one.kappa;
+  const alpha = parsed(given.get("a"));
+  if (alpha > 0) one.alpha = alpha;
+  const symbols = (word) => [...(word || "")].map((each) => each.charCodeAt(0) - 97);
+  const known = (all) => all.every((symbol) => symbol >= 0 && symbol < vocab);
+  const tokens = symbols(given.get("x")), [symbol] = symbols(given.get("n"));
+  if (tokens.length === length && known(tokens)) one.tokens = tokens;
+  if (symbol !== undefined && known([symbol])) one.symbol = symbol;
   return one;
 }
 
 function whole(text, end) {
   const value = Number(text);
-  return text !== null && Number.isInteger(value) && value >= 0 && value < end ? value : null;
+  return text && Number.isInteger(value) && value >= 0 && value < end ? value : null;
+}
+
+/** A parameter that someone wrote, or null. */
+function parsed(text) {
+  return text?.trim() && Math.abs(Number(text)) <= MOST ? Number(text) : null;
 }
 
 // --- what is computed ----------------------------------------------------------------------------------------------
@@ -72,36 +113,36 @@ function modelOutput() {
 /** The laws of the table: [key, name, law or null]. */
 function allLaws() {
   const t = query(), last = t === state.tokens.length - 1, known = !edited();
-  const {vocab, order} = shape(), prior = row().prior;
+  const {vocab, order} = shape(), prior = row().prior, seen = [state.tokens, t, {vocab, order}];
   const laws = [
     ["model", "the model", modelOutput().laws[t]],
     ["law", "soft matching, beta and kappa of the sliders", softMatching(state.tokens, t, {vocab, ...state}).law],
-    ["hard", "its limit: hard matching, equal betas to infinity, no BOS", hardMatching(state.tokens, t, {vocab, order})],
-    ["add_alpha", `its limit with BOS: add-alpha, alpha = ${state.alpha.toFixed(2)}`, addAlpha(state.tokens, t, {vocab, order}, state.alpha)],
-    ["maximum_likelihood", "maximum likelihood; uniform where the context is new", maximumLikelihood(state.tokens, t, {vocab, order})],
-    ["katz", "Katz back-off: the longest suffix seen", katz(state.tokens, t, {vocab, order})],
+    ["unigram", "its limit: unigram, beta = 0, no BOS", unigram(...seen)],
+    ["hard", "its limit: hard matching, equal betas to infinity, no BOS", hardMatching(...seen)],
+    ["add_alpha", `its limit with BOS: add-alpha, alpha = ${state.alpha.toFixed(2)}`, addAlpha(...seen, state.alpha)],
+    ["uniform", "its limit: uniform, kappa to infinity", uniform(vocab)],
+    ["maximum_likelihood", "maximum likelihood; uniform where the context is new", maximumLikelihood(...seen)],
+    ["katz", "Katz back-off: the longest suffix seen", katz(...seen)],
   ];
-  if (prior.kind === "independent")
-    laws.push(["bayes", "Bayes: add-alpha at the prior's alpha", addAlpha(state.tokens, t, {vocab, order}, prior.alpha)]);
+  if (prior.kind === "independent") laws.push(["bayes", "Bayes: add-alpha at the prior's alpha", addAlpha(...seen, prior.alpha)]);
   else laws.push(["bayes", "Bayes, stored", known && last ? drawn().bayes : null]);
   laws.push(["truth", "the true law", known ? drawn().laws[t] : null]);
   return laws;
 }
 
-function panels() {
+function panels(laws = allLaws()) {
   const t = query(), {vocab, order, bos} = row().config, offset = bos ? 1 : 0;
   const output = modelOutput(), law = softMatching(state.tokens, t, {vocab, ...state});
   const kinds = matchMasks(state.tokens, t, order).map((mask) => kindOf(mask, order));
   if (bos) kinds.unshift("bos");
-  const laws = new Map(allLaws().map(([key, , value]) => [key, value]));
-  const common = {tokens: state.tokens, query: t, vocab, offset, kinds, truth: laws.get("truth"), bayes: laws.get("bayes"),
-    focus: focus !== null && focus <= t + offset ? focus : null};
-  const lags = output.copies.map((pattern) => lagOf(pattern, order, offset));
-  const model = {...common, copies: output.copies, lags, weights: output.match[t + offset], prediction: output.laws[t]};
-  const exact = {...common, copies: exactCopies(order, offset), lags: lags.map((_, head) => head + 1), prediction: law.law,
+  const known = new Map(laws.map(([key, , value]) => [key, value]));
+  const common = {tokens: state.tokens, query: t, vocab, offset, kinds, truth: known.get("truth"), bayes: known.get("bayes"),
+    width: panelWidth, focus: focus !== null && focus <= t + offset ? focus : null};
+  const model = {...common, copies: output.copies, lags: row().copy_lag, weights: output.match[t + offset], prediction: output.laws[t]};
+  const exact = {...common, copies: exactCopies(order, offset), lags: state.beta.map((_, head) => head + 1), prediction: law.law,
     weights: bos ? [law.bos, ...law.keys] : law.keys};
   const scale = Math.max(...model.weights, ...exact.weights, 0.05);
-  return [model, exact].map((view) => ({...view, scale, ...votesOf(view), words: panelWords(view)}));
+  return [[model, exact], [exact, model]].map(([view, other]) => ({...view, other, scale, ...votesOf(view), words: panelWords(view)}));
 }
 
 /** What the construction's copy heads do: head r looks r positions back. */
@@ -120,63 +161,20 @@ function votesOf(view) {
   return {votesByKind, votes: votesByKind.full.map((_, symbol) => KINDS.reduce((sum, kind) => sum + votesByKind[kind][symbol], 0))};
 }
 
-function massWords(view) {
-  const mass = Object.fromEntries(KINDS.map((kind) => [kind, 0]));
-  view.weights.forEach((weight, position) => { mass[view.kinds[position]] += weight; });
-  return KINDS.filter((kind) => mass[kind] >= 0.0005).map((kind) => `${KIND_NAMES[kind]} ${mass[kind].toFixed(3)}`).join(", ");
-}
-
-function panelWords(view) {
-  const law = view.prediction.map((value, symbol) => `${letter(symbol)} ${value.toFixed(3)}`).join(", ");
-  return `Attention of the query at position ${view.query + 1}: ${massWords(view)}. Predicted law: ${law}.`;
-}
-
-/** The lag that a copy head attends to most, over all positions that have it. */
-function lagOf(pattern, order, offset) {
-  const lags = Array.from({length: order}, (_, place) => place + 1), rows = pattern.slice(offset + order);
-  const mass = (lag) => rows.reduce((sum, row, place) => sum + row[offset + order + place - lag], 0);
-  return lags.reduce((best, lag) => (mass(lag) > mass(best) ? lag : best));
-}
-
-/** What the copy heads of the model do at the query; where BOS gets more than the lag, why the arrows point there. */
-function copyWords(view) {
-  const target = view.query + view.offset;
-  const heads = view.copies.map((pattern, head) => {
-    const lag = view.lags[head], source = target - lag;
-    return {lag, head, own: source >= view.offset ? pattern[target][source] : null, bos: view.offset ? pattern[target][0] : 0};
-  }).filter((one) => one.own !== null);
-  const words = heads.map(({head, lag, own, bos}) => `head (0, ${head}) puts ${own.toFixed(2)} on its lag ${lag}${view.offset ? ` and ${bos.toFixed(2)} on BOS` : ""}`);
-  if (!words.length) return "";
-  const said = `Copy heads (layer, head) of the model at this query: ${words.join(", ")}.`;
-  if (!heads.some(({own, bos}) => bos > own)) return said;
-  const where = target === state.tokens.length + view.offset - 1 ? ", at the one query that its loss reads" : "";
-  const law = row().fit_success ? " The match head makes up for it: its scores still follow the law, with the beta and kappa of this model." : "";
-  return `${said} The arrows to BOS are no error of the picture: this model learned them${where}.${law}`;
-}
-
 // --- what is shown -------------------------------------------------------------------------------------------------
 
 function render() {
-  const [model, law] = panels();
+  const laws = allLaws(), [model, law] = panels(laws), numbers = termsOf();
+  const symbol = state.symbol ?? numbers.law.indexOf(Math.max(...numbers.law));
+  const said = {"model-words": massWords(model), "law-words": massWords(law), gap: gapWords(model, law), "key-words": focusWords(model, law),
+    "copy-words": copyWords(model), "readout-words": readoutWords(model), "truth-note": noteWords(), formula: formulaWords(numbers, symbol)};
+  Object.entries(said).forEach(([id, text]) => { if (element(id).textContent !== text) element(id).textContent = text; });
   drawPanel(element("model-picture"), model);
   drawPanel(element("law-picture"), law);
-  element("model-words").textContent = massWords(model);
-  element("law-words").textContent = massWords(law);
-  element("key-words").textContent = focusWords(model, law);
-  element("copy-words").textContent = copyWords(model);
+  element("counts").innerHTML = countsTable(numbers, symbol);
   renderStrip(model.kinds);
-  renderTable();
+  renderTable(laws);
   renderControls();
-}
-
-function focusWords(model, law) {
-  const gap = totalVariation(model.weights, law.weights).toFixed(3);
-  if (model.focus === null) return `Model and law put ${gap} of their attention on different keys (total variation). Point at a bar to follow one key.`;
-  const t = query(), position = model.focus, mask = matchMasks(state.tokens, t, shape().order)[position - model.offset];
-  const lags = state.beta.map((_, place) => place + 1).filter((lag) => mask >= 0 && mask >> (lag - 1) & 1);
-  const score = position < model.offset ? `kappa = ${state.kappa.toFixed(2)}` : mask < 0 ? "no score: it is no candidate"
-    : `${lags.map((lag) => `beta_${lag}`).join(" + ") || "0"} = ${maskWeight(mask, state.beta).toFixed(2)}`;
-  return `${keyWords(model, position)} in the model, ${law.weights[position].toFixed(4)} in the law; score in the law: ${score}.`;
 }
 
 function renderStrip(kinds) {
@@ -194,18 +192,13 @@ function renderStrip(kinds) {
   });
 }
 
-function renderTable() {
-  const laws = allLaws(), truth = laws.find(([key]) => key === "truth")[2];
+function renderTable(laws) {
+  const truth = laws.find(([key]) => key === "truth")[2], mine = laws.find(([key]) => key === "law")[2];
   const symbols = Array.from({length: shape().vocab}, (_, symbol) => letter(symbol));
   const cells = (law) => law.map((value) => `<td data-value="${value}">${value.toFixed(4)}</td>`).join("");
   const lines = laws.map(([key, name, law]) => `<tr data-law="${key}"><th scope="row">${name}</th>${law ? cells(law)
-    : `<td colspan="${symbols.length}">not known here</td>`}<td>${law && truth ? klDivergence(truth, law).toFixed(4) : "-"}</td></tr>`);
-  element("laws").innerHTML = `<caption class="soft">after position ${query() + 1}</caption><thead><tr><th scope="col">estimator</th>${symbols.map((one) => `<th scope="col">${one}</th>`).join("")}<th scope="col">KL to the true law, nats</th></tr></thead><tbody>${lines.join("")}</tbody>`;
-  element("truth-note").textContent = edited()
-    ? "The sequence was changed: it is no longer a draw from the chain, so the true law and the stored answer of Bayes are left out."
-    : query() < state.tokens.length - 1
-      ? "Models are trained to predict after the last token only. At this earlier query the model need not follow the law, and a construction, whose biases are tied to the length, does not."
-      : "";
+    : `<td colspan="${symbols.length}">not known here</td>`}<td class="tv">${law ? totalVariation(law, mine).toFixed(4) : "-"}</td><td>${law && truth ? klDivergence(truth, law).toFixed(4) : "-"}</td></tr>`);
+  element("laws").innerHTML = `<caption class="soft">after position ${query() + 1}</caption><thead><tr><th scope="col">estimator</th>${symbols.map((one) => `<th scope="col">${one}</th>`).join("")}<th scope="col">total variation to soft matching</th><th scope="col">KL to the true law, nats</th></tr></thead><tbody>${lines.join("")}</tbody>`;
 }
 
 function renderControls() {
@@ -214,26 +207,34 @@ function renderControls() {
   setSlider("alpha", state.alpha);
   element("query").value = state.query + 1;
   element("query-value").textContent = query() + 1;
+  element("symbol").value = state.symbol ?? "";
 }
 
 function setSlider(id, value) {
+  const number = element(`${id}-value`);
   element(id).value = value;
   element(id).setAttribute("aria-valuetext", value.toFixed(2));
-  element(`${id}-value`).textContent = value.toFixed(2);
+  if (number !== typedInto) number.value = value.toFixed(2);
+}
+
+function sliderHtml(id, name, [low, high]) {
+  return `<span class="slider"><label for="${id}">${name}</label><input type="range" id="${id}" min="${low}" max="${high}" step="any"><input type="number" id="${id}-value" aria-label="${name}, as a number" step="0.01"></span>`;
 }
 
 /** What depends on the model alone. */
 function renderModel() {
-  const {length, order, bos} = row().config, names = [];
-  for (let lag = 1; lag <= order; lag++) names.push([`beta-${lag}`, `beta_${lag}`, -2, 14]);
-  if (bos) names.push(["kappa", "kappa", -4, 18]);
-  names.push(["alpha", "alpha of add-alpha", 0.01, 5]);
-  element("sliders").innerHTML = names.map(([id, name, low, high]) => `<label for="${id}">${name} <input type="range" id="${id}" min="${low}" max="${high}" step="any"> <output id="${id}-value" for="${id}"></output></label>`).join("");
+  const {length, vocab, order, bos} = row().config;
+  const lags = Array.from({length: order}, (_, place) => place + 1);
+  element("sliders").innerHTML = lags.map((lag) => sliderHtml(`beta-${lag}`, `beta_${lag}`, RANGES.beta)).join("") + (bos ? sliderHtml("kappa", "kappa", RANGES.kappa) : "");
   element("model").value = state.model;
   element("sequence").innerHTML = row().sequences.map((_, place) => `<option value="${place}">${place + 1}</option>`).join("");
   element("sequence").value = state.sequence;
+  element("symbol").innerHTML = `<option value="">most likely</option>${Array.from({length: vocab}, (_, symbol) => `<option value="${symbol}">${letter(symbol)}</option>`).join("")}`;
   element("query").max = length;
   element("about").textContent = row().about;
+  element("general").innerHTML = generalFormula();
+  element("fitted").textContent = row().fit_success ? "this model's fit" : "start values";
+  for (const id of ["add-alpha", "even"]) element(id).hidden = !bos;
   element("strip").innerHTML = "";
 }
 
@@ -241,8 +242,14 @@ function renderModel() {
 
 function change(part) {
   Object.assign(state, part);
-  history.replaceState(null, "", toHash(state));
+  clearTimeout(addressed);
+  addressed = setTimeout(writeAddress, ADDRESS_PAUSE);
   render();
+}
+
+function writeAddress() {
+  clearTimeout(addressed);
+  history.replaceState(null, "", toHash(state));
 }
 
 function restart(one) {
@@ -252,14 +259,32 @@ function restart(one) {
   change({});
 }
 
+/** Another model; on the same sequence, with its changes and its query, where the new model has it. */
+function chooseModel(name) {
+  const old = drawn().tokens.join(), {sequence, tokens, query: kept, alpha} = state;
+  const same = MODELS.get(name).sequences[sequence]?.tokens.join() === old;
+  restart({...startOf(name), alpha, ...(same ? {sequence, tokens, query: kept} : {})});
+}
+
+/** Sliders at, or nearly at, a limit of the law. */
+const LIMITS = {
+  fitted: () => lawOf(state.model),
+  unigram: () => ({beta: state.beta.map(() => 0), kappa: RANGES.kappa[0]}),
+  hard: () => ({beta: state.beta.map(() => RANGES.beta[1]), kappa: RANGES.kappa[0]}),
+  "add-alpha": () => ({beta: state.beta.map(() => RANGES.beta[1]), kappa: state.beta.length * RANGES.beta[1] + Math.log(state.alpha * shape().vocab)}),
+  even: () => ({beta: lawOf(state.model).beta, kappa: RANGES.kappa[1]}),
+};
+
 function setToken(place, symbol) {
   change({tokens: state.tokens.map((token, other) => (other === place ? symbol : token))});
 }
 
 function onSlider({target}) {
-  const value = Number(target.value);
-  if (target.id === "kappa" || target.id === "alpha") change({[target.id]: value});
-  else change({beta: state.beta.map((old, place) => (target.id === `beta-${place + 1}` ? value : old))});
+  const id = target.id.replace("-value", ""), value = parsed(target.value);
+  typedInto = target;
+  if (value === null || (id === "alpha" && value <= 0)) return;
+  if (id === "kappa" || id === "alpha") change({[id]: value});
+  else change({beta: state.beta.map((old, place) => (id === `beta-${place + 1}` ? value : old))});
 }
 
 /** A click changes the token. With Shift, or by the first tap of a finger, which cannot point, it is kept as the query. */
@@ -275,6 +300,7 @@ function onKey(event) {
   const place = Number(event.target.dataset.place), {vocab} = shape();
   const move = {ArrowLeft: place - 1, ArrowRight: place + 1, Home: 0, End: state.tokens.length - 1}[event.key];
   const symbol = event.key.length === 1 ? event.key.toLowerCase().charCodeAt(0) - 97 : -1;
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (move !== undefined && move >= 0 && move < state.tokens.length) element("strip").children[move].focus();
   else if (symbol >= 0 && symbol < vocab) setToken(place, symbol);
   else if (event.key.toLowerCase() === "p") change({query: place});
@@ -294,19 +320,45 @@ function lookAt(place) {
   render();
 }
 
+function follow(key) {
+  if (key === focus) return;
+  focus = key;
+  render();
+}
+
+/** In a picture that has the focus, arrow keys go from key to key. */
+function onPictureKey(event) {
+  const last = query() + (row().config.bos ? 1 : 0), from = focus ?? last + 1;
+  const next = {ArrowLeft: Math.max(from - 1, 0), ArrowRight: Math.min(from + 1, last), Home: 0, End: last, Escape: null}[event.key];
+  if (next === undefined) return;
+  follow(next);
+  event.preventDefault();
+}
+
+function fillLists() {
+  element("model").innerHTML = DATA.groups.map((group) => `<optgroup label="${group.name}">${group.models.map((name) => `<option value="${name}">${MODELS.get(name).label}</option>`).join("")}</optgroup>`).join("");
+  element("alpha-place").innerHTML = sliderHtml("alpha", "alpha of add-alpha", RANGES.alpha);
+  const line = (colour, style = "solid") => `<span class="line" style="border-color:var(--${colour});border-top-style:${style}"></span>`;
+  const diamond = (look) => `<span class="diamond" style="${look}"></span>`;
+  const entries = KINDS.map((kind) => [`<span style="background:${kind === "early" ? "transparent" : `var(--${kind})`}"></span>`, KIND_NAMES[kind]]);
+  entries.push([line("head-1"), "copies of lag 1"], [line("head-2"), "copies of lag 2"], [line("ink"), "true law"], [line("ink", "dashed"), "Bayes"],
+    [diamond("background:var(--mark)"), "prediction"], [`<span class="line thin"></span>${diamond("border:2px solid var(--mark)")}`, "the other panel's"]);
+  element("legend").innerHTML = entries.map(([mark, name]) => `<li>${mark}${name}</li>`).join("");
+}
+
 function listen() {
   const strip = element("strip");
-  element("model").innerHTML = DATA.groups.map((group) => `<optgroup label="${group.name}">${group.models.map((name) => `<option value="${name}">${MODELS.get(name).label}</option>`).join("")}</optgroup>`).join("");
-  element("legend").innerHTML = KINDS.map((kind) => `<li><span style="background:${kind === "early" ? "transparent" : `var(--${kind})`}"></span>${KIND_NAMES[kind]}</li>`).join("")
-    + '<li><span class="line" style="border-color:var(--head-1)"></span>copies of lag 1</li><li><span class="line" style="border-color:var(--head-2)"></span>copies of lag 2</li><li><span class="line" style="border-color:var(--ink)"></span>true law</li><li><span class="line" style="border-color:var(--ink);border-top-style:dashed"></span>Bayes</li><li><span style="background:var(--mark);transform:rotate(45deg) scale(0.75)"></span>prediction</li>';
-  element("model").addEventListener("change", ({target}) => restart(startOf(target.value)));
+  element("model").addEventListener("change", ({target}) => chooseModel(target.value));
   element("sequence").addEventListener("change", ({target}) => restart({...startOf(state.model, Number(target.value)), beta: state.beta, kappa: state.kappa, alpha: state.alpha}));
   element("query").addEventListener("input", ({target}) => { hovered = null; change({query: Number(target.value) - 1}); });
-  element("sliders").addEventListener("input", onSlider);
+  element("symbol").addEventListener("change", ({target}) => change({symbol: target.value === "" ? null : Number(target.value)}));
+  for (const id of ["sliders", "alpha-place"]) {
+    element(id).addEventListener("input", onSlider);
+    element(id).addEventListener("change", () => { typedInto = null; renderControls(); });
+  }
+  for (const [id, limit] of Object.entries(LIMITS))
+    element(id).addEventListener("click", () => change({...limit(), ...(row().config.bos ? {} : {kappa: null})}));
   element("reset-tokens").addEventListener("click", () => change({tokens: [...drawn().tokens]}));
-  element("reset-law").addEventListener("click", () => { const {beta, kappa} = startOf(state.model); change({beta, kappa}); });
-  element("flat").addEventListener("click", () => change({beta: state.beta.map(() => 0)}));
-  element("hard").addEventListener("click", () => change({beta: state.beta.map(() => 12)}));
   element("copy-link").addEventListener("click", copyLink);
   strip.addEventListener("pointerover", (event) => { if (placeOf(event) !== null) lookAt(placeOf(event)); });
   strip.addEventListener("pointerleave", () => lookAt(null));
@@ -315,15 +367,21 @@ function listen() {
   strip.addEventListener("pointerdown", (event) => { touched = event.pointerType === "touch"; });
   strip.addEventListener("click", onToken);
   strip.addEventListener("keydown", onKey);
-  for (const id of ["model-picture", "law-picture"]) {
-    const point = (event) => { const key = event.target.closest("[data-key]"); const next = key ? Number(key.dataset.key) : null; if (next !== focus) { focus = next; render(); } };
-    element(id).addEventListener("pointerover", point);
-    element(id).addEventListener("pointerleave", () => { focus = null; render(); });
+  for (const picture of document.querySelectorAll(".picture")) {
+    picture.addEventListener("pointerover", ({target}) => { const key = target.closest("[data-key]"); follow(key ? Number(key.dataset.key) : null); });
+    picture.addEventListener("pointerleave", () => follow(null));
+    picture.addEventListener("keydown", onPictureKey);
+    picture.addEventListener("focusout", () => follow(null));
   }
   window.addEventListener("hashchange", () => restart(fromHash(location.hash)));
+  new ResizeObserver(([picture]) => {
+    panelWidth = picture.contentRect.width || panelWidth;
+    render();
+  }).observe(document.querySelector(".picture"));
 }
 
 async function copyLink() {
+  writeAddress();
   try {
     await navigator.clipboard.writeText(location.href);
     element("link-said").textContent = "copied";
@@ -332,5 +390,6 @@ async function copyLink() {
   }
 }
 
-listen();
+fillLists();
 restart(fromHash(location.hash));
+listen();

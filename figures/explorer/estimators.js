@@ -57,6 +57,18 @@ function hardMatching(tokens, query, {vocab, order}) {
   return most < 0 ? uniform(vocab) : normalised(counted(tokens, sizes.map((size) => size === most), vocab));
 }
 
+/** The limit beta = 0 without BOS: every candidate votes alike. */
+function unigram(tokens, query, {vocab, order}) {
+  return normalised(counted(tokens, matchMasks(tokens, query, order).map((mask) => mask >= 0), vocab));
+}
+
+/** N_M(m) for every mask M, as [mask, counts]: full matches first. */
+function maskCounts(tokens, query, {vocab, order}) {
+  const masks = matchMasks(tokens, query, order);
+  return Array.from({length: 1 << order}, (_, mask) => mask).sort((one, other) => overlap(other) - overlap(one) || one - other)
+    .map((mask) => [mask, counted(tokens, masks.map((found) => found === mask), vocab)]);
+}
+
 function exactCounts(tokens, query, {vocab, order}) {
   return counted(tokens, matchMasks(tokens, query, order).map((mask) => mask === (1 << order) - 1), vocab);
 }

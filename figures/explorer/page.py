@@ -11,13 +11,12 @@ from typing import Any
 from analyses.command import BadInput, say
 from analyses.documents import Document
 from analyses.files import write_file
-from models.families import find_family
 
 FILE = "explorer.html"
 ANALYSIS = "explorer"
 MARK = '<meta name="generator" content="interp: python -m figures explorer">'
 FOLDER = Path(__file__).parent
-SCRIPTS = ("estimators.js", "forward.js", "picture.js", "app.js")
+SCRIPTS = ("estimators.js", "forward.js", "words.js", "picture.js", "app.js")
 MOST_BYTES = 3_000_000
 GROUPS = {
     ("hierarchical", True): "hierarchical prior, with BOS",
@@ -33,7 +32,18 @@ TASKS = {  # in short, for a closed list of models, which does not show its grou
 }
 FAMILY_ORDER = ("disentangled", "construction", "standard")  # the smallest trained models first
 START_BETA, START_KAPPA = 2.0, 3.0  # of the sliders, where no law was fitted
-KEPT = ("config", "tensors", "prior", "sequences", "bayes_error", "beta", "kappa", "fit_success")
+KEPT = (
+    "config",
+    "tensors",
+    "prior",
+    "sequences",
+    "bayes_error",
+    "copy_lag",
+    "copy_mass",
+    "beta",
+    "kappa",
+    "fit_success",
+)
 
 
 def check_target(file: Path, *, overwrite: bool) -> None:
@@ -71,14 +81,15 @@ def explorer(
 
 def entry(row: Mapping[str, Any]) -> dict[str, Any]:
     """What the page is told of one model."""
+    if missing := [field for field in KEPT if field not in row]:
+        raise BadInput(f"{row['checkpoint']}: the results have no {', '.join(missing)}; make them anew")
     subject = row["subject"]
     name = "/".join(PurePath(row["checkpoint"]).parts[-3:])
     run = f", {subject['protocol']} run" if subject["protocol"] == "long" else ""
     seed = "" if subject["seed"] is None else f", seed {subject['seed']}"
     return {
         "name": name,
-        "label": f"{find_family(subject['family']).label}, {TASKS[subject['prior'], subject['bos']]}, "
-        f"T = {subject['length']}{seed}{run}",
+        "label": f"{subject['family']}, {TASKS[subject['prior'], subject['bos']]}, T = {subject['length']}{seed}{run}",
         "group": GROUPS[subject["prior"], subject["bos"]],
         "about": about(row, name),
         "subject": subject,

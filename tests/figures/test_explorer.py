@@ -17,13 +17,16 @@ from analyses.subject import Subject
 from figures import cli
 from figures.explorer import page
 from tests import tiny_zoo
-from tests.figures.chromium import WIDTHS
+from tests.figures.chromium import HEIGHT, WIDTHS
 
 pytestmark = pytest.mark.xdist_group("explorer")
 
 STATES = 50
 TOLERANCE = 1e-6
 COPY_WORDS = re.compile(r"puts ([\d.]+) on its lag (\d+) and ([\d.]+) on BOS")
+LONG, MANY = 64, 5  # tokens and symbols of the largest pictures of the zoo
+PHONE_HEIGHT = 844
+BOXES = "all => all.map(one => { const b = one.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom]; })"
 VOCAB, ORDER, LENGTH = tiny_zoo.VOCAB, tiny_zoo.ORDER, tiny_zoo.LENGTH
 
 
@@ -32,21 +35,39 @@ def zoo(tmp_path_factory):
     return tiny_zoo.plant(tmp_path_factory.mktemp("explorer") / "zoo", seeds=1)
 
 
+def row_of(path):
+    options = analysis.Options(batch=64, sequences=3, draws=64)
+    subject = Subject.open(path, options)
+    record = json.loads(json.dumps(analysis.analyse(subject, options).record()))
+    return {"checkpoint": str(path), "subject": subject.summary(), **record}
+
+
 @pytest.fixture(scope="module")
 def rows(zoo):
-    options = analysis.Options(batch=64, sequences=3, draws=64)
-    found = []
-    for config in sorted(zoo.glob("*/*/T*_seed0/config.json")):
-        subject = Subject.open(config.parent, options)
-        record = json.loads(json.dumps(analysis.analyse(subject, options).record()))
-        found.append({"checkpoint": str(config.parent), "subject": subject.summary(), **record})
-    return found
+    return [row_of(config.parent) for config in sorted(zoo.glob("*/*/T*_seed0/config.json"))]
+
+
+@pytest.fixture(scope="module")
+def long_row(tmp_path_factory):
+    path = tmp_path_factory.mktemp("long") / f"hierarchical_bos/construction/T{LONG}_seed0"
+    model = ip.construct(order=ORDER, vocab=MANY, length=LONG, beta=tiny_zoo.BETA, kappa=tiny_zoo.KAPPA)
+    prior = {**tiny_zoo.HIERARCHICAL, "vocab": MANY}
+    ip.save(model, path, training=tiny_zoo.training(prior, seed=0))
+    return row_of(path)
+
+
+@pytest.fixture(scope="module")
+def file_with_long(rows, long_row, tmp_path_factory):
+    return page_of([*rows, long_row], tmp_path_factory.mktemp("page_with_long"))
 
 
 @pytest.fixture(scope="module")
 def file(rows, tmp_path_factory):
-    document = Document(analysis=page.ANALYSIS, rows=rows, provenance={})
-    return page.write(tmp_path_factory.mktemp("page"), document)
+    return page_of(rows, tmp_path_factory.mktemp("page"))
+
+
+def page_of(rows, folder):
+    return page.write(folder, Document(analysis=page.ANALYSIS, rows=rows, provenance={}), back="index.html")
 
 
 def laws_of(tab):
@@ -76,9 +97,13 @@ def write_tokens(tab, tokens):
     )
 
 
+def name_of(row):
+    return "/".join(row["checkpoint"].split("/")[-3:])
+
+
 def address(file, row):
-    name = "/".join(row["checkpoint"].split("/")[-3:])
-    return f"{file.resolve().as_uri()}#m={name}"
+    """A model on its first sequence."""
+    return f"{file.resolve().as_uri()}#m={name_of(row)}&s=0"
 
 
 def test_laws_of_the_page_are_those_of_the_library_on_random_states(chromium, file, rows):
@@ -112,6 +137,7 @@ def library_laws(tokens, query, *, beta, kappa, alpha):
     shape = {"order": ORDER, "vocab": VOCAB, "every_position": True}
     laws = {
         "law": ip.soft_matching(tokens, vocab=VOCAB, beta=beta, kappa=kappa, every_position=True),
+        "unigram": ip.soft_matching(tokens, vocab=VOCAB, beta=(0.0,) * ORDER, every_position=True),
         "hard": ip.soft_matching(tokens, vocab=VOCAB, beta=(500.0,) * ORDER, every_position=True),
         "maximum_likelihood": ip.maximum_likelihood(tokens, **shape),
         "add_alpha": ip.add_alpha(tokens, alpha=alpha, **shape),
@@ -154,7 +180,7 @@ def test_copy_heads_that_attend_to_bos_are_said_to(chromium, file, rows):
         for head, (lag, own, bos) in enumerate(numbers):
             assert own == pytest.approx(copies[head, LENGTH - lag].item(), abs=0.006)
             assert bos == pytest.approx(copies[head, 0].item(), abs=0.006)
-        assert ("arrows to BOS" in said) == any(bos > own for _, own, bos in numbers)
+        assert ("arrows to BOS" in said) == any(bos > own and bos >= 0.02 for _, own, bos in numbers)
         if row["subject"]["family"] == "construction":
             assert [lag for lag, _, _ in numbers] == list(range(1, ORDER + 1))
             assert "arrows to BOS" not in said
@@ -163,21 +189,29 @@ def test_copy_heads_that_attend_to_bos_are_said_to(chromium, file, rows):
 def test_a_link_restores_the_state(chromium, file, rows):
     row = next(row for row in rows if row["subject"]["family"] == "construction")
     with chromium.opened(address(file, row)) as tab:
-        slide(tab, "beta-1", 1.25)
-        slide(tab, "kappa", -0.5)
+        slide(tab, "beta-1", 1.2345678901234)
+        slide(tab, "kappa", -1 / 3)
         slide(tab, "query", 11)
+        tab.view.select_option("#symbol", value="1")
         tab.view.click('#strip button[data-place="3"]')
         tab.view.mouse.move(0, 0)
+        tab.view.wait_for_function("location.hash === toHash(state)")
         link, law, model = tab.view.url, laws_of(tab)["law"], laws_of(tab)["model"]
-        strip = tab.view.inner_text("#strip")
+        strip, formula = tab.view.inner_text("#strip"), tab.view.inner_text("#formula")
     with chromium.opened(link) as tab:
         assert tab.view.inner_text("#strip") == strip
+        assert tab.view.inner_text("#formula") == formula
         np.testing.assert_allclose(laws_of(tab)["law"], law, atol=1e-12)
         np.testing.assert_allclose(laws_of(tab)["model"], model, atol=1e-12)
         assert tab.view.inner_text("#query-value") == "11"
-    with chromium.opened(f"{file.resolve().as_uri()}#m=nothing&q=99&b=x&x=zzz") as tab:  # nonsense is left at its start
+    with chromium.opened(
+        f"{file.resolve().as_uri()}#m=nothing&s=&q=99&b=x&k=1e9&n=z&x=zzz"
+    ) as tab:  # nonsense is left at its start
         assert not tab.complaints
         assert len(laws_of(tab)["law"]) == VOCAB
+        nonsense = tab.view.evaluate("state")
+    with chromium.opened(file.resolve().as_uri()) as tab:
+        assert tab.view.evaluate("state") == nonsense
 
 
 def test_pointing_at_a_token_makes_it_the_query_and_leaving_it_goes_back(chromium, file, rows):
@@ -194,7 +228,7 @@ def test_pointing_at_a_token_makes_it_the_query_and_leaving_it_goes_back(chromiu
 
 def test_sliders_start_where_the_page_says_with_and_without_bos(chromium, rows, tmp_path):
     unfit = [{**row, "beta": None, "kappa": None, "fit_success": False, "fit_message": "no law"} for row in rows]
-    file = page.write(tmp_path, Document(analysis=page.ANALYSIS, rows=unfit, provenance={}))
+    file = page_of(unfit, tmp_path)
     seen = set()
     for row in unfit:
         with chromium.opened(address(file, row)) as tab:
@@ -203,7 +237,7 @@ def test_sliders_start_where_the_page_says_with_and_without_bos(chromium, rows, 
             sliders = {
                 one["id"].replace("-", "_"): one["value"]
                 for one in tab.view.eval_on_selector_all(
-                    "#sliders input:not(#alpha)", "all => all.map(one => ({id: one.id, value: Number(one.value)}))"
+                    "#sliders input[type=range]", "all => all.map(one => ({id: one.id, value: Number(one.value)}))"
                 )
             }
             spoken = tab.view.get_attribute("#beta-1", "aria-valuetext")
@@ -223,19 +257,23 @@ def test_a_closed_list_of_models_names_the_prior(chromium, file, rows):
         assert f"{row['subject']['prior']} prior, {'eta' if 'eta' in row['prior'] else 'alpha'} = " in about
 
 
-def test_ribbons_stay_in_the_panel_where_bos_has_all_attention(chromium, file, rows):
+@pytest.mark.parametrize("width", WIDTHS)
+def test_ribbons_stay_in_the_panel_where_bos_has_all_attention(chromium, file, rows, width):
     row = next(row for row in rows if row["subject"]["family"] == "construction")
-    with chromium.opened(address(file, row)) as tab:
+    with chromium.opened(address(file, row), width=width) as tab:
+        settle(tab)
         slide(tab, "kappa", 18)
         ribbons = tab.view.eval_on_selector_all(
-            "#law-picture path[stroke-opacity]",
-            "all => all.map(one => [parseFloat(one.getAttribute('d').slice(1)), +one.getAttribute('stroke-width')])",
+            "#law-picture .ribbon", "all => all.map(({dataset}) => [+dataset.from, +dataset.to, +dataset.wide])"
         )
-        left, right = tab.view.evaluate("[LEFT, RIGHT]")
-    assert sum(wide for _, wide in ribbons) == pytest.approx(120, abs=1)  # all votes, nearly all of them from BOS
-    assert max(wide for _, wide in ribbons) > 30
-    assert min(start - wide / 2 for start, wide in ribbons) >= left - 0.1
-    assert max(start + wide / 2 for start, wide in ribbons) <= right + 0.1
+        left, margin, right = tab.view.evaluate(
+            "[LEFT, MARGIN, document.getElementById('law-picture').viewBox.baseVal.width]"
+        )
+    assert sum(wide for _, _, wide in ribbons) == pytest.approx(120, abs=1)  # all votes, nearly all of them from BOS
+    assert max(wide for _, _, wide in ribbons) > 30
+    for start, end, wide in ribbons:
+        assert min(start, end) >= left - 0.1
+        assert max(start, end) + wide <= right - margin + 0.1
 
 
 def test_copy_heads_are_named_as_in_the_results_and_coloured_by_their_lag(chromium, file, rows):
@@ -251,7 +289,7 @@ def test_copy_heads_are_named_as_in_the_results_and_coloured_by_their_lag(chromi
                 "all => all.map(one => [one.getAttribute('stroke'), one.querySelector('title').textContent])",
             )
             for lag in range(1, ORDER + 1):
-                strokes = {stroke for stroke, words in drawn if f"copies lag {lag}," in words}
+                strokes = {stroke for stroke, words in drawn if f"of lag {lag}:" in words}
                 assert strokes == {f"var(--head-{lag})"}
 
 
@@ -276,13 +314,234 @@ def test_a_token_is_kept_as_the_query_by_shift_or_a_first_tap_and_changed_by_the
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_is_fetched_or_overflows_and_axe_finds_no_violation(chromium, file, width):
+    """As it opens, and with every kind of token in the strip: early, query, later, changed."""
     with chromium.opened(file.resolve().as_uri(), width=width) as tab:
-        for scheme in tab.in_each_scheme():
-            assert tab.overflow() == 0, scheme
-            assert tab.overlaps() == [], scheme
-            assert tab.violations() == [], scheme
+        tab.view.click("summary")
+        for change in ("", f"change({{query: {LENGTH // 2}}}); setToken(3, 1 - state.tokens[3] % 2)"):
+            tab.view.evaluate(change)
+            for scheme in tab.in_each_scheme():
+                assert tab.overflow() == 0, scheme
+                assert tab.overlaps() == [], scheme
+                assert tab.violations() == [], scheme
         assert tab.fetched() == []
         assert tab.complaints == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_overflows_or_overlaps_in_any_kind_of_state(chromium, file_with_long, rows, long_row, width):
+    """Every model, the longest sequence, limits of the sliders, early queries, changed sequences."""
+    states = ["", "&b=0,0&k=-6", "&b=14,14&k=32", "&b=50,-50&k=-50", "&q=0", f"&q={ORDER}&b=12,12"]
+    with chromium.opened(file_with_long.resolve().as_uri(), width=width) as tab:
+        settle(tab)
+        for row in (*rows, long_row):
+            length = row["config"]["length"]
+            for state in (*states, f"&x={'ab' * (length // 2)}"):
+                tab.view.evaluate("text => restart(fromHash(text))", f"#m={name_of(row)}&s=0{state}")
+                assert tab.overflow() == 0, (row["checkpoint"], state)
+                assert tab.overlaps() == [], (row["checkpoint"], state)
+                assert picture_overlaps(tab) == [], (row["checkpoint"], state)
+                assert not re.search("NaN|undefined|Infinity", tab.view.inner_text("body"))
+        assert tab.complaints == []
+
+
+def settle(tab):
+    """Wait until the pictures have the width of their places."""
+    tab.view.wait_for_function("Math.abs(panelWidth - document.querySelector('.picture').clientWidth) < 1")
+
+
+def picture_overlaps(tab):
+    """Texts of a picture that lie on each other or outside it."""
+    found = []
+    for picture in ("#model-picture", "#law-picture"):
+        outer = tab.view.eval_on_selector_all(picture, BOXES)[0]
+        boxes = tab.view.eval_on_selector_all(f"{picture} text", BOXES)
+        found += [box for box in boxes if box[0] < outer[0] - 1 or box[2] > outer[2] + 1 or box[3] > outer[3] + 1]
+        for place, one in enumerate(boxes):
+            for other in boxes[place + 1 :]:
+                wide = min(one[2], other[2]) - max(one[0], other[0])
+                tall = min(one[3], other[3]) - max(one[1], other[1])
+                if wide > 1 and tall > 4:
+                    found.append((one, other))
+    return found
+
+
+def test_pictures_are_on_the_first_screen_below_the_sliders(chromium, file_with_long, rows, long_row):
+    """Whole in a wide window, side by side; their beginning on a phone."""
+    for row in (rows[0], long_row):
+        with chromium.opened(address(file_with_long, row)) as tab:
+            settle(tab)
+            model, law = tab.view.eval_on_selector_all(".picture svg", BOXES)
+            sliders = tab.view.eval_on_selector_all("#sliders input, #strip", BOXES)
+            assert max(bottom for *_, bottom in sliders) <= model[1]
+            assert max(model[3], law[3]) <= HEIGHT
+            assert model[1] == law[1]
+            assert model[2] <= law[0]
+            tab.resize(800)
+            assert max(top for _, top, *_ in tab.view.eval_on_selector_all(".picture svg", BOXES)) < 0.7 * HEIGHT
+            tab.view.set_viewport_size({"width": 390, "height": PHONE_HEIGHT})
+            assert tab.view.eval_on_selector_all("#model-picture", BOXES)[0][1] < PHONE_HEIGHT
+
+
+def test_it_opens_where_the_mechanism_is_clear(chromium, rows, tmp_path):
+    """The sharpest copy heads among models with BOS and a law; there a sequence with every kind of match."""
+    fitted = {"beta": list(tiny_zoo.BETA), "kappa": tiny_zoo.KAPPA, "fit_success": True}
+    for chosen, row in enumerate(rows):
+        changed = [{**one, **fitted, "copy_mass": [0.9, 0.4] if one["config"]["bos"] else [1.0, 1.0]} for one in rows]
+        changed[chosen]["copy_mass"] = [0.6, 0.5]
+        with chromium.opened(page_of(changed, tmp_path).resolve().as_uri()) as tab:
+            state = tab.view.evaluate("state")
+        assert (state["model"] == name_of(row)) == row["config"]["bos"]
+        assert state["query"] == LENGTH - 1
+        shown = next(one for one in rows if name_of(one) == state["model"])["sequences"]
+        least = [least_mass(one["tokens"], beta=tiny_zoo.BETA, kappa=tiny_zoo.KAPPA) for one in shown]
+        assert state["sequence"] == int(np.argmax(np.round(least, 3)))
+
+
+def least_mass(tokens, *, beta, kappa):
+    """The least of the law's masses on full matches, on partial matches and on BOS."""
+    masks, weights = law_attention(tokens, beta=beta, kappa=kappa)
+    full = masks == 2**ORDER - 1
+    return min(weights[1:][full].sum(), weights[1:][(masks > 0) & ~full].sum(), weights[0])
+
+
+def law_attention(tokens, *, beta, kappa):
+    """The masks of the keys, and the law's attention on BOS and on each of them."""
+    masks = ip.match_masks([tokens], order=ORDER)[0].numpy()
+    scores = np.where(masks < 0, -np.inf, sum((masks >> place & 1) * value for place, value in enumerate(beta)))
+    weights = np.exp(np.concatenate([[kappa], scores]))
+    return masks, weights / weights.sum()
+
+
+def test_copies_that_are_shipped_are_those_of_the_last_query(rows):
+    for row in rows:
+        model = ip.load(row["checkpoint"])
+        tokens = torch.tensor([one["tokens"] for one in row["sequences"]])
+        own = ip.capture(model, tokens, copies=True).copy_pattern[:, :, -1].flip(-1)
+        for head, lag in enumerate(row["copy_lag"]):
+            shown = own[:, head, lag]
+            assert shown.min() - 0.05 <= row["copy_mass"][head] <= shown.max() + 0.05  # the mean over more sequences
+        assert sorted(row["copy_lag"]) == list(range(1, ORDER + 1))
+
+
+def test_the_gap_between_model_and_law_is_their_total_variation(chromium, file, rows):
+    beta, kappa = (1.0, 3.0), 0.5
+    for row in (row for row in rows if row["config"]["bos"]):
+        tokens = row["sequences"][0]["tokens"]
+        model = ip.load(row["checkpoint"]).double()
+        attention = ip.capture(model, torch.tensor([tokens])).match_pattern[0, 0, -1].numpy()
+        prediction = ip.predict(model, torch.tensor([tokens]))[0].numpy()
+        law = ip.soft_matching([tokens], vocab=VOCAB, beta=beta, kappa=kappa)[0].numpy()
+        weights = law_attention(tokens, beta=beta, kappa=kappa)[1]
+        with chromium.opened(f"{address(file, row)}&b=1,3&k=0.5") as tab:
+            said = [float(one) for one in re.findall(r"\d\.\d+", tab.view.inner_text("#gap"))]
+            ticks = tab.view.locator("#model-picture line.other").count()
+            scale = tab.view.evaluate("panels()[0].scale")
+        expected = [np.abs(attention - weights).sum() / 2, np.abs(prediction - law).sum() / 2]
+        assert said == pytest.approx(expected, abs=6e-4)
+        assert ticks == int((np.abs(attention - weights) / scale * 64 >= 1).sum())  # a pixel of 64
+
+
+def test_formula_has_the_numbers_of_the_law_and_counts_are_those_of_the_library(chromium, file, rows):
+    rng = np.random.default_rng(3)
+    for row in (next(row for row in rows if row["config"]["bos"] is bos) for bos in (True, False)):
+        with chromium.opened(address(file, row)) as tab:
+            for _ in range(8):
+                tokens, query = rng.integers(VOCAB, size=LENGTH), int(rng.integers(ORDER, LENGTH))
+                beta, kappa = rng.uniform(-2, 14, size=ORDER), rng.uniform(-6, 32)
+                symbol = int(rng.integers(VOCAB))
+                write_tokens(tab, tokens)
+                slide(tab, "query", query + 1)
+                for lag, value in enumerate(beta, start=1):
+                    slide(tab, f"beta-{lag}", value)
+                if row["config"]["bos"]:
+                    slide(tab, "kappa", kappa)
+                tab.view.select_option("#symbol", value=str(symbol))
+                name, over, under, shown = re.fullmatch(
+                    r"T\(x\)\((.)\) = \((.+)\) / \((.+)\) = ([\d.]+)", tab.view.inner_text("#formula")
+                ).groups()
+                law = laws_of(tab)["law"]
+                assert name == "abc"[symbol]
+                assert float(shown) == pytest.approx(law[symbol], abs=6e-5)
+                assert value_of(over) / value_of(under) == pytest.approx(law[symbol], rel=2e-3)
+                counts = ip.mask_counts(tokens[None], order=ORDER, vocab=VOCAB, every_position=True)[0, query]
+                for mask in range(2**ORDER):
+                    cells = tab.view.locator(f'tr[data-mask="{mask}"] td').all_inner_texts()
+                    assert [int(cell) for cell in cells[1:-1]] == [*counts[mask].tolist(), int(counts[mask].sum())]
+                attention = tab.view.locator("tr[data-mask] td:last-child").all_inner_texts()
+                assert sum(map(float, attention)) == pytest.approx(1, abs=3e-4)
+            assert ("kappa" in tab.view.inner_text("#general")) == row["config"]["bos"]
+            assert not tab.complaints
+
+
+def value_of(terms):
+    """A sum of products and quotients, as the page writes it."""
+    total = 0.0
+    for term in terms.split(" + "):
+        first, times, over = re.fullmatch("([^ ]+)(?: \u00d7 ([^ ]+))?(?: / ([^ ]+))?", term).groups(default="1")
+        total += float(first) * float(times) / float(over)
+    return total
+
+
+def test_buttons_set_the_sliders_next_to_the_limits(chromium, file, rows):
+    limits = {"unigram": "unigram", "hard": "hard", "add-alpha": "add_alpha", "even": "uniform"}
+    for row in rows:
+        with chromium.opened(f"{address(file, row)}&a=0.7") as tab:
+            fitted = tab.view.evaluate("[state.beta, state.kappa]")
+            for button, limit in limits.items():
+                shown = tab.view.is_visible(f"#{button}")
+                assert shown == (row["config"]["bos"] or button in ("unigram", "hard"))
+                if shown:
+                    tab.view.click(f"#{button}")
+                    laws = laws_of(tab)
+                    assert np.abs(laws["law"] - laws[limit]).max() < 1e-3, button
+                    distance = tab.view.inner_text(f'tr[data-law="{limit}"] .tv')
+                    assert float(distance) == pytest.approx(np.abs(laws["law"] - laws[limit]).sum() / 2, abs=6e-5)
+            tab.view.click("#fitted")
+            assert tab.view.evaluate("[state.beta, state.kappa]") == fitted
+            assert not tab.complaints
+
+
+def test_a_number_can_be_typed_and_nonsense_changes_nothing(chromium, file, rows):
+    row = next(row for row in rows if row["config"]["bos"])
+    with chromium.opened(address(file, row)) as tab:
+        tab.view.fill("#kappa-value", "-1.234")
+        assert tab.view.input_value("#kappa-value") == "-1.234"  # left alone while someone types
+        assert tab.view.evaluate("state.kappa") == -1.234
+        assert float(tab.view.input_value("#kappa")) == pytest.approx(-1.234)
+        for nonsense in ("", "1e9"):
+            tab.view.fill("#kappa-value", nonsense)
+            tab.view.keyboard.press("Tab")
+            assert tab.view.evaluate("state.kappa") == -1.234
+            assert tab.view.input_value("#kappa-value") == "-1.23"
+
+
+def test_arrow_keys_in_a_picture_follow_a_key(chromium, file, rows):
+    row = next(row for row in rows if row["config"]["bos"])
+    with chromium.opened(address(file, row)) as tab:
+        tab.view.focus("#law-picture >> xpath=..")
+        tab.view.keyboard.press("Home")
+        assert tab.view.inner_text("#key-words").startswith("BOS: attention")
+        tab.view.keyboard.press("ArrowRight")
+        assert tab.view.inner_text("#key-words").startswith("position 1, token")
+        assert tab.view.locator("#law-picture g.dim").count() == LENGTH
+        tab.view.keyboard.press("Escape")
+        assert tab.view.locator("svg .dim").count() == 0
+
+
+def test_another_model_keeps_the_sequence_with_its_changes_where_it_has_it(chromium, file, rows):
+    one, other = (row for row in rows if row["config"]["bos"] and row["subject"]["family"] != "standard"
+                  and row["subject"]["prior"] == "hierarchical")  # fmt: skip
+    elsewhere = next(row for row in rows if row["subject"]["prior"] == "independent")
+    with chromium.opened(f"{file.resolve().as_uri()}#m={name_of(one)}&s=2&q=9") as tab:
+        tab.view.click('#strip button[data-place="3"]')
+        tokens = tab.view.evaluate("state.tokens")
+        tab.view.select_option("#model", value=name_of(other))
+        state = tab.view.evaluate("state")
+        assert (state["sequence"], state["query"], state["tokens"]) == (2, 9, tokens)
+        assert state["beta"] == other["beta"]
+        tab.view.select_option("#model", value=name_of(elsewhere))
+        assert not tab.view.evaluate("edited()")
+        assert tab.view.evaluate("state.query") == LENGTH - 1
 
 
 def test_axe_would_find_a_violation(chromium, tmp_path):
@@ -313,6 +572,9 @@ def test_a_file_that_would_be_too_large_leaves_out_its_largest_models(rows, monk
     assert left_out[0] not in smaller
     with pytest.raises(BadInput, match="no checkpoint"):
         page.explorer([], {})
+    older = {key: value for key, value in rows[0].items() if key != "copy_lag"}
+    with pytest.raises(BadInput, match="no copy_lag"):
+        page.explorer([older], {})
 
 
 def test_foreign_page_is_kept(tmp_path):
