@@ -198,7 +198,7 @@ function renderTable(laws) {
   const cells = (law) => law.map((value) => `<td data-value="${value}">${value.toFixed(4)}</td>`).join("");
   const lines = laws.map(([key, name, law]) => `<tr data-law="${key}"><th scope="row">${name}</th>${law ? cells(law)
     : `<td colspan="${symbols.length}">not known here</td>`}<td class="tv">${law ? totalVariation(law, mine).toFixed(4) : "-"}</td><td>${law && truth ? klDivergence(truth, law).toFixed(4) : "-"}</td></tr>`);
-  element("laws").innerHTML = `<caption class="soft">after position ${query() + 1}</caption><thead><tr><th scope="col">estimator</th>${symbols.map((one) => `<th scope="col">${one}</th>`).join("")}<th scope="col">total variation to soft matching</th><th scope="col">KL to the true law, nats</th></tr></thead><tbody>${lines.join("")}</tbody>`;
+  element("laws").innerHTML = `<caption class="soft">after position ${query() + 1}; where a law gives a symbol no mass, KL is taken with a floor of ${FLOOR}</caption><thead><tr><th scope="col">estimator</th>${symbols.map((one) => `<th scope="col">${one}</th>`).join("")}<th scope="col">total variation to soft matching</th><th scope="col">KL to the true law, nats</th></tr></thead><tbody>${lines.join("")}</tbody>`;
 }
 
 function renderControls() {

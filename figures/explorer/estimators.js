@@ -112,7 +112,11 @@ function totalVariation(one, other) {
   return one.reduce((sum, value, place) => sum + Math.abs(value - other[place]), 0) / 2;
 }
 
-/** KL(truth || law) in nats, with the floor of interp.kl_divergence. */
+const FLOOR = 1e-6;  // KL_FLOOR of interp.divergence
+
+/** KL(truth || law) in nats, as interp.kl_divergence has it: a law that gives a possible symbol less is raised to the floor. */
 function klDivergence(truth, law) {
-  return truth.reduce((sum, p, place) => sum + (p > 0 ? p * Math.log(p / Math.max(law[place], 1e-6)) : 0), 0);
+  const needed = truth.some((p, place) => p > 0 && law[place] < FLOOR);
+  const raised = needed ? normalised(law.map((value) => Math.max(value, FLOOR))) : law;
+  return truth.reduce((sum, p, place) => sum + (p > 0 ? p * Math.log(p / raised[place]) : 0), 0);
 }

@@ -593,3 +593,22 @@ def test_command_writes_the_page_from_results_and_refuses_results_that_are_not_t
     with pytest.raises(SystemExit, match="2"):
         cli.main(["explorer", "--results", str(tmp_path / "none"), "--out", str(tmp_path / "out")])
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_kl_of_the_page_is_the_librarys_also_where_a_law_has_zeros(chromium, file, rows):
+    rng = np.random.default_rng(1)
+    truths = rng.dirichlet(np.ones(4), size=20)
+    truths[:5, 0] = 0.0
+    truths /= truths.sum(-1, keepdims=True)
+    laws = rng.dirichlet(np.ones(4), size=20)
+    laws[::2, 1] = 0.0
+    laws /= laws.sum(-1, keepdims=True)
+    expected = ip.kl_divergence(torch.tensor(truths), torch.tensor(laws)).values.numpy()
+    with chromium.opened(address(file, rows[0])) as tab:
+        found = tab.view.evaluate(
+            "([truths, laws]) => truths.map((truth, place) => klDivergence(truth, laws[place]))",
+            [truths.tolist(), laws.tolist()],
+        )
+        said = tab.view.inner_text("#laws caption")
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert f"a floor of {ip.KL_FLOOR:.6f}".rstrip("0") in said
