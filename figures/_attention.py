@@ -21,9 +21,10 @@ from figures._circuit import (
     starts_in_words,
     vocab_of,
 )
-from figures.panels import absent
+from figures.panels import absent, on_one_scale
 from figures.rows import Row
 from interp.plotting import (
+    NEGATIVE,
     OVERLAP_COLOURS,
     OVERLAP_NAMES,
     attention_heatmap,
@@ -45,6 +46,8 @@ FORBIDDEN = 1000.0  # scores and biases of this size are a construction's "alway
 PAGE_FIELDS = ("copy_bias", "match_bias", "match_weight", "copy_pattern", "match_scores", "match_pattern")
 SCORE_RANGE = 8.0  # nats below the best key: e^-8 is 0.0003
 WEIGHT_TICKS = (0.0, 0.05, 0.2, 0.5, 1.0)
+WEIGHT_LABEL = "weight (nats; dash: < 0)"
+DASHES = f"a dash: negative, by {NEGATIVE:.0%} of the scale or more"
 
 
 def title_of(family: str) -> str:
@@ -112,7 +115,10 @@ def below_best_bar(figure: Figure | SubFigure, panels: Sequence[Axes], **options
     drawn = [panel for panel in panels if panel.images]
     if drawn:
         label = "score below the query's largest (nats)"
-        bar = figure.colorbar(drawn[0].images[0], ax=list(panels), label=label, **options)
+        ticks = range(-int(SCORE_RANGE), 1)
+        bar = figure.colorbar(drawn[0].images[0], ax=list(panels), ticks=ticks, label=label, **options)
+        words = [f"{tick}".replace("-", "\N{MINUS SIGN}") for tick in ticks]
+        bar.set_ticklabels([f"\N{LESS-THAN OR EQUAL TO}{words[0]}", *words[1:]])  # what lies lower has its colour
         bar.ax.minorticks_off()
 
 
@@ -302,10 +308,7 @@ def draw_bars(rows: Sequence[tuple[str, Row | None, str]], *, height: float) -> 
         else:
             bars_panel(panel, row, title=title)
             panel.set_xlabel("")
-    highest = max((panel.get_ylim()[1] for panel in panels if panel.containers), default=1.0)
-    for panel in panels:
-        if panel.containers:
-            panel.set_ylim(0, highest)
+    on_one_scale(panel for panel in panels if panel.containers)
     for panel in reversed(panels):
         if panel.containers:
             panel.set_xlabel("key position (BOS, where there is one, is position 0)")
@@ -346,9 +349,10 @@ def draw_page(row: Row | None, *, title: str, what: str, scores: bool) -> Figure
         panel.set_title(f"$R_A$, {name}")
         if panel is not stems[0]:
             panel.set_ylabel("")
+    on_one_scale(stems[:order])
     weight_panel(stems[-1], row)
     stems[-1].set_title("$W_A^{(2)}$, match head")
-    top.colorbar(stems[-1].images[0], ax=stems[-1], shrink=0.9)
+    top.colorbar(stems[-1].images[0], ax=stems[-1], shrink=0.9, label=WEIGHT_LABEL)
 
     maps = middle.subplots(1, order + 1)
     for place in range(order):
@@ -379,7 +383,8 @@ def page_caption(row: Row | None, *, model: str, scores: bool) -> str:
         f"{model} ({setting(row)}{beta}{kappa}) on one sequence of the independent prior.",
         "Top: relative biases of the copy heads, ordered by the lag they attend to, and of the match head"
         + (" (arrow heads: beyond the scale, with their value)" if forbidden else "")
-        + ", and the match weights, query blocks down and key blocks across in the order of those lags.",
+        + ", and the match weights, query blocks down and key blocks across in the order of those lags "
+        + f"({DASHES}).",
         "Middle: attention of the copy heads after the softmax, with each head's mean weight on its lag over the "
         "queries that have a token there (`last`: of the last query, where BOS takes some), and of the match "
         "head "

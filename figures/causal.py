@@ -6,14 +6,16 @@ Draws the rows of `python -m analyses causal`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from statistics import median
-from typing import TYPE_CHECKING, Any
 
+from figures._causal_picture import EDITS as EDITS
+from figures._causal_picture import LEAST, edit_of
+from figures._causal_picture import by_lag as by_lag
+from figures._causal_picture import draw as draw
+from figures._causal_picture import known_edits as known_edits
 from figures._instruments import (
     LEAST_RECOVERED,
     SETTINGS,
     Results,
-    Setting,
     all_of,
     lengths_text,
     listed,
@@ -24,14 +26,8 @@ from figures._instruments import (
     spread,
 )
 from figures.known_conditions import LAW_RECOVERS, by_family, copying, where_heads_copy
-from figures.panels import PRIORS_IN_SHORT, absent
-from figures.rows import Row, lengths_of
+from figures.rows import Row
 from figures.verdict import Check, Verdict, judged, sentences
-from models.families import find_family
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 LABEL = "beyond:causal"
 ANALYSES = ("causal", "copy_heads")
@@ -41,25 +37,6 @@ CLAIM = (
     "keys, or attention without matches or copies, must not."
 )
 
-DARK = "#404040"
-CONTROL_EDGE = "#8c8c8c"  # the control's grey, dark enough for an outline
-EDITS = {
-    "law": "law",
-    "pair_law": "law of all pairs",
-    "beta_zero": r"$\beta = 0$",
-    "beta_infinite": r"$\beta = \infty$",
-    "lag_1_only": "lag 1 only",
-    "lag_2_only": "lag 2 only",
-    "no_partial": "no partial",
-    "no_bos": "no BOS",
-    "copy_head_0": "no copy head 0",
-    "copy_head_1": "no copy head 1",
-    "uniform": "even attention",
-}
-GROUPS = (("law", "pair_law"), ("no_bos",), ("copy_head_0", "copy_head_1"), ("uniform",))  # each begins after a line
-LEAST = 1e-4  # nats: a point at the left edge lies there or below
-MOST = 20.0
-LENGTH_MARKERS = "os^Dv"
 ERRORS = 2  # standard errors by which a share must lie below LEAST_RECOVERED to count as short of it
 FIELDS = (
     "edits",
@@ -76,159 +53,12 @@ FIELDS = (
 
 
 def chosen(results: Results) -> Results:
-    """Every model of the settings; edits are drawn of one each, recovered loss of all."""
+    """Every model of the settings: edits are drawn at one length, recovered loss at all; and which lag a head copies."""
+    heads = list(results.get("copy_heads", ()))
     return {
         "causal": [only(row, *FIELDS) for setting in SETTINGS for row in all_of(results["causal"], setting)],
-        "copy_heads": copying(results.get("copy_heads", ())),
+        "copy_heads": [one | {"lag": row.get("lag")} for one, row in zip(copying(heads), heads, strict=True)],
     }
-
-
-def draw(results: Results) -> Figure:
-    """Above, how far each edit moves the predictions, a panel for each setting; below, what the law recovers."""
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
-
-    found = dict(seeds_shown(results["causal"]))
-    figure = plt.figure(figsize=(6.3, 5.0))
-    halves: Any = figure.subfigures(2, 1, height_ratios=[1.75, 1.0])
-    above, below = halves
-    panels = above.subplots(1, len(SETTINGS), squeeze=False)[0]
-    edits = known_edits([row for rows in found.values() for row in rows])
-    first = next((place for place, setting in enumerate(SETTINGS) if setting in found), 0)
-    for column, (setting, ax) in enumerate(zip(SETTINGS, panels, strict=True)):
-        rows = found.get(setting)
-        if rows is None:
-            absent(ax, setting.title.replace(", ", ",\n"))
-            continue
-        draw_edits(ax, rows, edits, names=column == first)
-        task = f"{setting.prior}\n{bos_text(setting)}, T = {rows[0]['subject']['length']}"
-        ax.set_title(f"({chr(ord('a') + column)}) {setting.family}\n{task}", fontsize=6.5)
-    if found:
-        above.supxlabel("KL from the model to the edited model (nats, logarithmic)", fontsize=7)
-    handles = [
-        Line2D(
-            [], [], color=DARK, marker="o", markersize=3.5, linestyle="none",
-            label="the edit, each seed (colour: family)",
-        ),
-        Line2D(
-            [], [], color=CONTROL_EDGE, marker="o", markersize=4, markerfacecolor="white", linestyle="none",
-            label="its random control, each seed",
-        ),
-        Line2D([], [], color=DARK, marker="<", markersize=3.5, linestyle="none", label=f"{LEAST:g} nats or less"),
-    ]  # fmt: skip
-    above.legend(handles=handles, loc="outside upper center", ncols=3)
-    draw_recovered(below.subplots(), [row for row in results["causal"] if row["success"]])
-    return figure
-
-
-def known_edits(rows: list[Row]) -> list[str]:
-    """The edits that occur, in a fixed order."""
-    there = {one["edit"] for row in rows for one in row["edits"]}
-    return [edit for edit in EDITS if edit in there] + sorted(there - set(EDITS))
-
-
-def draw_edits(ax: Axes, rows: list[Row], edits: list[str], *, names: bool) -> None:
-    """On each edit's line, for each seed: how far it moves the predictions, and how far its control does."""
-    colour = find_family(rows[0]["subject"]["family"]).colour
-    for place, edit in enumerate(edits):
-        made = [one for row in rows if (one := edit_of(row, edit)) is not None]
-        if not made:
-            ax.text(1.3 * LEAST, place, "none to edit", va="center", fontsize=6, color="#7f7f7f")
-            continue
-        moved = [one["kl"] for one in made]
-        controls = [one["control_kl"] for one in made if one["control_kl"] is not None]
-        ends = [max(median(values), LEAST) for values in (moved, controls) if values]
-        ax.plot(ends, [place] * len(ends), color="#d9d9d9", linewidth=2.0, zorder=1, gid="difference")
-        for value in controls:
-            point(ax, value, place, CONTROL_EDGE, size=4.0, gid="control", markerfacecolor="white")
-        for value in moved:
-            point(ax, value, place, colour, size=3.5, gid="edit", zorder=3)
-    for group in GROUPS:
-        if any(edit in edits for edit in group):
-            ax.axhline(min(edits.index(edit) for edit in group if edit in edits) - 0.5, color="#e6e6e6", linewidth=0.5)
-            ax.axhline(max(edits.index(edit) for edit in group if edit in edits) + 0.5, color="#e6e6e6", linewidth=0.5)
-    ax.set_xscale("log")
-    ax.set_xlim(0.6 * LEAST, MOST)
-    ax.set_xticks([1e-4, 1e-2, 1], ["0.0001", "0.01", "1"])
-    ax.minorticks_off()
-    ax.set_ylim(len(edits) - 0.5, -0.5)
-    ax.set_yticks(range(len(edits)), [EDITS.get(edit, edit) if names else "" for edit in edits])
-    ax.tick_params(axis="y", length=0)
-
-
-def point(ax: Axes, value: float, place: float, colour: str, *, size: float, gid: str, **options: Any) -> None:
-    """A marker; what lies left of the scale is an arrow head at its edge."""
-    marker = "o" if value > LEAST else "<"
-    ax.plot(
-        max(value, LEAST), place, marker, color=colour, markersize=size, gid=gid, **{"zorder": 2, **options}
-    )  # fmt: skip
-
-
-def draw_recovered(ax: Axes, rows: list[Row]) -> None:
-    """A point for each model, settings side by side, lengths by marker; open markers for the law of all lag pairs."""
-    from matplotlib.lines import Line2D
-
-    if not rows:
-        absent(ax, "loss recovered by the law")
-        return
-    lengths = lengths_of(rows)
-    for place, length in enumerate(lengths):
-        marker = LENGTH_MARKERS[place % len(LENGTH_MARKERS)]
-        for index, setting in enumerate(SETTINGS):
-            mine = [row for row in all_of(rows, setting) if row["subject"]["length"] == length]
-            for seed, row in enumerate(mine):
-                x = index + 0.42 * (place - (len(lengths) - 1) / 2) + 0.06 * (seed - (len(mine) - 1) / 2) - 0.09
-                colour = find_family(setting.family).colour
-                ax.errorbar(
-                    x, row["loss_recovered"], yerr=row["loss_recovered_stderr"], fmt=marker, color=colour,
-                    markersize=3, elinewidth=0.8, gid="law",
-                )  # fmt: skip
-                if row["pair_loss_recovered"] is not None:
-                    ax.errorbar(
-                        x + 0.2, row["pair_loss_recovered"], yerr=row["pair_loss_recovered_stderr"], fmt=marker,
-                        color=colour, markersize=3, markerfacecolor="white", elinewidth=0.8, gid="pair law",
-                    )  # fmt: skip
-    for index, setting in enumerate(SETTINGS):
-        if not all_of(rows, setting):
-            ax.text(index, LEAST_RECOVERED - 0.01, "no law, or no\nloss to recover", ha="center", va="top", color=DARK)
-    ax.axhline(LEAST_RECOVERED, color=DARK, linewidth=0.8, linestyle="--", zorder=0)
-    lowest = min(row["loss_recovered"] - row["loss_recovered_stderr"] for row in rows)  # the pair law contains the law
-    ax.set_ylim(min(0.9, lowest - 0.02), 1.01)
-    ax.set_xticks(range(len(SETTINGS)), [short(setting) for setting in SETTINGS])
-    ax.set_xlim(-0.5, len(SETTINGS) - 0.5)
-    for edge in range(1, len(SETTINGS)):
-        ax.axvline(edge - 0.5, color="#e6e6e6", linewidth=0.5, zorder=0)
-    ax.set_ylabel("share of the loss")
-    ax.set_title(f"({chr(ord('a') + len(SETTINGS))}) loss recovered with the law in place of the attention")
-    mark: dict[str, Any] = {"color": DARK, "linestyle": "none", "markersize": 4}
-    handles = [
-        Line2D([], [], marker=LENGTH_MARKERS[place % len(LENGTH_MARKERS)], label=f"T = {length}", **mark)
-        for place, length in enumerate(lengths)
-    ]
-    handles += [
-        Line2D([], [], marker=LENGTH_MARKERS[0], label="filled: the law", **mark),
-        Line2D(
-            [], [], marker=LENGTH_MARKERS[0], markerfacecolor="white", label="open: the law of all lag pairs", **mark
-        ),
-        Line2D([], [], color=DARK, linewidth=0.8, linestyle="--", label=f"asked: {LEAST_RECOVERED}"),
-        Line2D([], [], color=DARK, marker="|", markersize=7, linestyle="none", label="bar: ± one standard error"),
-    ]
-    ax.figure.legend(handles=handles, loc="outside lower center", ncols=6, columnspacing=1.0, handletextpad=0.3)
-
-
-def short(setting: Setting) -> str:
-    """Three short lines."""
-    task = PRIORS_IN_SHORT.get(setting.prior, setting.prior)
-    return f"{find_family(setting.family).short}\n{task}\n{bos_text(setting)}"
-
-
-def bos_text(setting: Setting) -> str:
-    return "BOS" if setting.bos else "no BOS"
-
-
-def edit_of(row: Row, name: str) -> dict[str, Any] | None:
-    """The edit of that name."""
-    return next((one for one in row["edits"] if one["edit"] == name), None)
 
 
 def caption(results: Results) -> str:
@@ -249,14 +79,14 @@ def caption(results: Results) -> str:
         f"of each setting ({lengths_text(edited)}, {shape_text(rows)}, {seeds_text(rows)}, of constructions one; "
         f"n = {rows[0]['n']} held-out sequences): KL(model || edited model), on one logarithmic scale; "
         f"an arrow head is a point at {LEAST:g} nats "
-        f"or below. Filled: the edit; open and grey: its control (the "
+        f"or below. Filled, in the family's colour: the edit; open and grey: its control (the "
         f"grey line joins the medians of the seeds), the same weights or score changes at shuffled keys, "
         f"for BOS the same mass taken from random keys, for a copy head a random move of the same size (even attention "
-        f"has none). Which head copies which lag differs from model to model. Standard errors over sequences are at "
+        f"has none). Copy heads are named by the lag they copy. Standard errors over sequences are at "
         f"most {largest_error(edited):.0%} of a value above 0.001 nats. (f) Loss recovered by the law, "
         f"1 - (L_law - L_model) / (L_even - L_model), cut to [0, 1], where even attention sets the scale "
         f"({lengths_text(rows)}, side by side); bars: one standard error; dashed: {LEAST_RECOVERED}, of which a model "
-        f"falls short if it lies more than {ERRORS} standard errors below. Open markers: the same for the law that "
+        f"falls short if it lies more than {ERRORS} standard errors below. Diamonds: the same for the law that "
         f"also compares tokens of unequal lags (corollary:inductive). Loss recovered at "
         f"{lengths_text(edited)}: {numbers}.{left}"
     )

@@ -46,7 +46,7 @@ def draw(results: dict[str, list[Row]]) -> Figure:
         ax.set_title(f"{find_family(family).label}, T = {length}")
     if found:
         image = next(ax.images[0] for ax in axes if ax.images)
-        figure.colorbar(image, ax=list(axes), label="weight (nats)")
+        figure.colorbar(image, ax=list(axes), label=panels.WEIGHT_LABEL)
     return figure
 
 
@@ -59,7 +59,8 @@ def caption(results: dict[str, list[Row]]) -> str:
         f"({circuit.setting(next(iter(found.values())))}), on one scale: query blocks down, key blocks across, each "
         "|V| x |V|, in the order of the lags that the copy heads write into them "
         f"({'; '.join(f'{family}: {circuit.copies_in_words(row)}' for family, row in found.items())}; heads are "
-        "counted from 0)."
+        "counted from 0). "
+        f"{panels.DASHES[0].upper()}{panels.DASHES[1:]}."
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from figures import _attention as panels
 from figures import _circuit as circuit
+from figures.panels import on_one_scale
 from figures.rows import Row
 from figures.verdict import Check, Verdict
 from models.families import PAPER, find_family
@@ -93,7 +94,7 @@ def draw_weights(figure: SubFigure, found: dict[str, Row]) -> None:
             ax.set_ylabel("")
     if rows:
         image = next(ax.images[0] for ax in axes if ax.images)
-        figure.colorbar(image, ax=list(axes), shrink=0.85, aspect=15, label="weight (nats)")
+        figure.colorbar(image, ax=list(axes), shrink=0.85, aspect=15, label=panels.WEIGHT_LABEL)
 
 
 def draw_bars(figure: SubFigure, found: dict[str, Row]) -> None:
@@ -107,10 +108,7 @@ def draw_bars(figure: SubFigure, found: dict[str, Row]) -> None:
             panels.note(ax, panels.family_missing(family, length), width=32, square=False)
         ax.set_xlabel("key position (BOS is 0)" if ax is axes[-1] else "")
         ax.set_ylabel("weight")
-    highest = max((ax.get_ylim()[1] for ax in axes if ax.containers), default=1.0)
-    for ax in axes:
-        if ax.containers:
-            ax.set_ylim(0, highest)
+    on_one_scale(ax for ax in axes if ax.containers)
     panels.overlap_key(figure, found.values())
 
 
@@ -128,7 +126,7 @@ def caption(results: dict[str, list[Row]]) -> str:
         "(`last`: of the last query, where BOS takes some). "
         "The red arrow marks the last query, the only one that carries the loss.",
         "Top right: match weights on one scale, query blocks down and key blocks across, in the order of the lags that "
-        "the copy heads write into them.",
+        f"the copy heads write into them ({panels.DASHES}).",
         "Bottom right: the last query's match attention, each key coloured by its overlap; the legends give the share "
         "of each kind, and the vertical scale is one.",
         "Copy heads, counted from 0: "

@@ -35,6 +35,15 @@ def whisker(words: str, *, colour: str = "#404040") -> Line2D:
     return Line2D([], [], color=colour, marker="|", markersize=7, linestyle="none", label=f"bar: {words}")
 
 
+def on_one_scale(axes: Iterable[Axes]) -> None:
+    """The widest of the vertical ranges for all of them, so that their values can be compared."""
+    drawn = list(axes)
+    if drawn:
+        low, high = zip(*(ax.get_ylim() for ax in drawn), strict=True)
+        for ax in drawn:
+            ax.set_ylim(min(low), max(high))
+
+
 def lettered(axes: Iterable[Axes], *, start: str = "a") -> None:
     """(a), (b), ... before the titles."""
     for place, ax in enumerate(axes):

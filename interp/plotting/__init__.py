@@ -29,6 +29,7 @@ from interp.plotting.attention import rpe_stem as rpe_stem
 from interp.plotting.attention import score_heatmap as score_heatmap
 from interp.plotting.attention import share_text as share_text
 from interp.plotting.attention import visible_masses as visible_masses
+from interp.plotting.blocks import NEGATIVE as NEGATIVE
 from interp.plotting.blocks import block_heatmap as block_heatmap
 from interp.plotting.blocks import lag_names as lag_names
 from interp.plotting.blocks import name_blocks as name_blocks

@@ -198,5 +198,5 @@ def rpe_stem(ax: Axes, bias: Float[np.ndarray, " distance"], *, limit: float | N
             ax.plot(distances[beyond], heights[beyond], marker, color="#003566", markersize=3.0, linestyle="none")
     ax.axhline(0.0, color="#555555", linewidth=0.5)
     ax.set_xlabel("distance $i - j$")
-    ax.set_ylabel("relative bias $r_{i-j}$")
+    ax.set_ylabel("relative bias $r_{i-j}$ (nats)")
     return ax

@@ -15,6 +15,7 @@ else:
     Axes = Any
 
 UNKNOWN = "#e6e6e6"  # cells without a number
+NEGATIVE = 0.2  # of the scale: from here on a negative cell has a dash, for grey print, where both ends look alike
 
 
 def lag_names(letter: str, blocks: int) -> list[str]:
@@ -93,7 +94,7 @@ def block_heatmap(
 ) -> Axes:
     """A weight matrix in a diverging scale around zero, with its |V| x |V| blocks ruled and named by lag.
 
-    The image is `ax.images[0]`.
+    A dash marks the negative cells that can be seen. The image is `ax.images[0]`.
     """
     rows, columns = matrix.shape
     if rows % vocab or columns % vocab:
@@ -101,6 +102,9 @@ def block_heatmap(
     scale = float(np.abs(matrix).max()) if highest is None else highest
     scale = scale or 1.0
     ax.imshow(matrix, cmap="RdBu_r", vmin=-scale, vmax=scale, interpolation="nearest", aspect="equal")
+    query, key = np.nonzero(matrix <= -NEGATIVE * scale)
+    shades = np.where(matrix[query, key] < -0.6 * scale, "white", "black")
+    ax.hlines(query, key - 0.22, key + 0.22, colors=shades.tolist(), linewidth=0.5, gid="negative")
     for edge in range(vocab, columns, vocab):
         ax.axvline(edge - 0.5, color="#555555", linewidth=0.5)
     for edge in range(vocab, rows, vocab):

@@ -336,6 +336,23 @@ def test_panels_that_are_compared_share_their_vertical_scale(name, results, draw
 
 
 @pytest.mark.parametrize("name", PAGES)
+def test_copy_heads_of_a_page_share_the_scale_of_their_biases(name, results, drawn):
+    other = copy.deepcopy(results)
+    for row in (row for rows in other.values() for row in rows):
+        row["copy_bias"][0] = [3.0 * value for value in row["copy_bias"][1]]
+    stems = [ax for ax in drawn(name, other).axes if "copy head" in ax.get_title("left") and not ax.images]
+    assert len(stems) == 2
+    assert len({ax.get_ylim() for ax in stems}) == 1
+
+
+@pytest.mark.parametrize("name", ["mech_main", "hier_layer2_attn"])
+def test_the_colour_bar_says_that_lower_scores_have_its_last_colour(name, results, drawn):
+    (bar,) = [ax for ax in drawn(name, results).axes if ax.get_xlabel() == "score below the query's largest (nats)"]
+    assert bar.get_xticklabels()[0].get_text() == "\N{LESS-THAN OR EQUAL TO}\N{MINUS SIGN}8"
+    assert bar.get_xticks()[0] == -_attention.SCORE_RANGE
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_a_page_shows_biases_blocks_attention_and_bars(name, results, drawn):
     module = importlib.import_module(f"figures.{name}")
     ((row,),) = module.chosen(results).values()

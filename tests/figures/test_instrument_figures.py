@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 
 import interp as ip
 from analyses import cli as analyses_cli
@@ -412,7 +413,8 @@ class TestCausal:
     def test_points_are_the_changes_and_their_controls(self, results: dict[str, Rows]) -> None:
         figure = drawn(causal, results)
         row = next(row for row in results["causal"] if row["subject"]["family"] == "construction")
-        edits = {one["edit"]: one for one in row["edits"]}
+        edits = {one["edit"]: one for one in causal.by_lag(row, [1, 2])["edits"]}
+        assert {"copy_lag_1", "copy_lag_2"} < set(edits)
         (panel,) = (ax for ax in figure.axes if "constr" in ax.get_title(loc="left"))
         names = [name for name in causal.EDITS if name in edits]
 
@@ -433,12 +435,27 @@ class TestCausal:
         assert arrow.get_marker() == "<"
         assert own["beta_zero"] > 0.01
         recovered = figure.axes[-1]
-        filled, opened = ([group for group in recovered.containers if group.lines[0].get_gid() == gid]
-                          for gid in ("law", "pair law"))  # fmt: skip
         told = [row for row in causal.chosen(results)["causal"] if row["success"]]
-        assert [group.lines[0].get_ydata()[0] for group in filled] == [row["loss_recovered"] for row in told]
-        assert {group.lines[0].get_markerfacecolor() for group in opened} == {"white"}
+        markers = {}
+        for field in ("loss_recovered", "pair_loss_recovered"):
+            groups = [group for group in recovered.containers if group.lines[0].get_gid() == field]
+            assert [group.lines[0].get_ydata()[0] for group in groups] == [row[field] for row in told]
+            (markers[field],) = {group.lines[0].get_marker() for group in groups}
+            # An open marker is a control in the panels above, and nothing else.
+            assert {group.lines[0].get_markerfacecolor() for group in groups}.isdisjoint({"white", "none"})
+        assert len(set(markers.values())) == 2
         assert row["loss_recovered"] == pytest.approx(1.0, abs=1e-4)
+        named = {text.get_text() for one in figure.findobj(Legend) for text in one.get_texts()}
+        assert {"between their medians", "the law of all lag pairs", "bar: ± one standard error"} < named
+
+    def test_copy_heads_stand_on_the_line_of_the_lag_they_copy(self, results: dict[str, Rows]) -> None:
+        row = next(row for row in results["causal"] if row["subject"]["family"] == "construction")
+        first, second = (causal.edit_of(row, f"copy_head_{head}")["kl"] for head in (0, 1))
+        other = causal.by_lag(row, [2, 1])
+        assert causal.edit_of(other, "copy_lag_2")["kl"] == first
+        assert causal.edit_of(other, "copy_lag_1")["kl"] == second
+        for unclear in (None, [1, 1], [1, None]):  # then heads keep their numbers
+            assert causal.by_lag(row, unclear) == row
 
     def test_every_seed_is_drawn_and_said(self, results: dict[str, Rows]) -> None:
         rows = deepcopy(results)
@@ -457,7 +474,7 @@ class TestCausal:
                     and line.get_ydata()[0] == place]  # fmt: skip
         assert len(drawn_at) == 2
         assert 0.7 in drawn_at
-        filled = [group for group in figure.axes[-1].containers if group.lines[0].get_gid() == "law"]
+        filled = [group for group in figure.axes[-1].containers if group.lines[0].get_gid() == "loss_recovered"]
         assert len({group.lines[0].get_xdata()[0] for group in filled}) == len(filled)  # seeds stand apart
         assert "seed 1" in causal.verdict(causal.chosen(rows)).measured
 
