@@ -75,7 +75,7 @@ GROUPS = {
         "law of pairs recovers it": "law of all pairs recovers",
     },
 }
-MET, NOT_MET = MAIN_COLOUR, "#e3e3e3"
+MET, NOT_MET, NOT_ASKED = MAIN_COLOUR, "#e3e3e3", "#7f7f7f"
 SIDE = 0.84  # of a square, in cells of the matrix
 GAP = 0.7  # cells between two readouts, and lines between two groups of claims
 HEAD = 1.0  # lines that the name of a group takes
@@ -169,6 +169,7 @@ def draw_matrix(
         for claim, line in lines.items():
             met, asked = counted(rows, cell, readout, claim)
             if not asked:
+                ax.plot(place, line, ".", color=NOT_ASKED, markersize=2.5, gid="not asked")
                 continue
             corner = (place - SIDE / 2, line - SIDE / 2)
             ax.add_patch(Rectangle(corner, SIDE, SIDE, facecolor=NOT_MET, linewidth=0))
@@ -194,12 +195,14 @@ def draw_matrix(
 
 
 def legend() -> list[Any]:
-    """What a square says."""
+    """What a square says, and a dot in its place."""
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     return [
-        Patch(facecolor=MET, label="every run meets the claim (in part filled: that share of the runs)"),
+        Patch(facecolor=MET, label="every run meets the claim (filled in part: that share of them)"),
         Patch(facecolor=NOT_MET, label="no run meets it"),
+        Line2D([], [], color=NOT_ASKED, marker=".", markersize=3.5, linestyle="none", label="not asked"),
     ]
 
 
@@ -221,7 +224,7 @@ def caption(results: Results) -> str:
         f"{sum(row['seeds'] for row in drawn)} of {runs} runs of the study `conditions` (k = 2, |V| = 5; T = "
         f"{listed(lengths)}, up to three seeds each). A column is a cell of the study: what is frozen, and where "
         f"training starts. A line is a claim. Each square is filled from below by the share of the cell's runs that "
-        f"meet the claim; where there is no square, the claim is not about that prior, or its number cannot be "
+        f"meet the claim; a dot in its place: the claim is not about that prior, or its number cannot be "
         f"measured there. What is asked of a run: {required}.{others}"
     )
 

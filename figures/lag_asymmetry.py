@@ -48,7 +48,7 @@ def kinds_of(rows: list[Row]) -> list[str]:
 
 
 def draw(results: dict[str, list[Row]]) -> Figure:
-    """Scores on the left, blocks on the right; below the diagonal beta_1 is the larger one."""
+    """Scores on the left, blocks on the right, on one scale; below the diagonal beta_1 is the larger one."""
     import matplotlib.pyplot as plt
 
     rows = results["lag_asymmetry"]
@@ -74,10 +74,15 @@ def draw(results: dict[str, list[Row]]) -> Figure:
             continue
         for kind in kinds_of(rows):
             for family in reversed(drawing_order()):  # constructions below: trained models lie on them
-                mine = [row for row in drawable(rows, kind, fields) if row["family"] == family]
-                if mine:
-                    words = f"{find_family(family).label}, {kind} prior"
-                    handles[words] = scatter(ax, mine, fields, kind=kind, family=family)
+                for bos in (True, False):
+                    mine = [row for row in drawable(rows, kind, fields) if row["family"] == family]
+                    mine = [row for row in mine if row["subject"]["bos"] == bos]
+                    if mine:
+                        words = f"{find_family(family).label}, {kind}, {'BOS' if bos else 'no BOS'}"
+                        handles[words] = scatter(ax, mine, fields, kind=kind, family=family)
+        for row in shown:
+            if not row["fit"]:
+                name_run(ax, row, fields)
         (handles["equal"],) = ax.plot(
             [low, high], [low, high], color="#7f7f7f", linewidth=0.6, linestyle="--", zorder=0
         )
@@ -93,19 +98,33 @@ def draw(results: dict[str, list[Row]]) -> Figure:
 
 
 def scatter(ax: Axes, rows: list[Row], fields: tuple[str, str], *, kind: str, family: str) -> Any:
-    """A marker for each checkpoint: filled under the hierarchical prior, open under others."""
+    """A marker for each checkpoint: filled under the hierarchical prior, open under others; upside down without BOS."""
     colour = find_family(family).colour
     (points,) = ax.plot(
         [row[fields[0]] for row in rows],
         [row[fields[1]] for row in rows],
         linestyle="None",
-        marker=find_family(family).marker,
+        marker=find_family(family).marker if rows[0]["subject"]["bos"] else "v",
         markersize=5.0 if find_family(family).analytic else 3.2,
         color=colour,
         markerfacecolor=colour if kind == "hierarchical" else "white",
         markeredgewidth=0.6,
     )
     return points
+
+
+def name_run(ax: Axes, row: Row, fields: tuple[str, str]) -> None:
+    """Beside the marker of a run whose scores follow no law, which run it is."""
+    ax.annotate(
+        f"{run_words(row)}:\nno law in the scores", (row[fields[0]], row[fields[1]]), xytext=(-5, 0),
+        textcoords="offset points", ha="right", va="bottom", fontsize=6,
+    )  # fmt: skip
+
+
+def run_words(row: Row) -> str:
+    """The length, and the seed where it is known."""
+    seed = row["subject"]["seed"]
+    return f"T = {row['length']}" + ("" if seed is None else f", seed {seed}")
 
 
 def caption(results: dict[str, list[Row]]) -> str:
@@ -128,8 +147,11 @@ def caption(results: dict[str, list[Row]]) -> str:
         "diagonal the most recent token weighs more."
     ]
     if len(told) < len(rows):
-        lost = sorted({f"{row['family']}, {row['prior']}, T = {row['length']}" for row in rows if not row["fit"]})
-        parts.append(f"Without a law to fit, and so on the right only: {len(rows) - len(told)} ({'; '.join(lost)}).")
+        lost = sorted({f"{row['family']}, {row['prior']}, {run_words(row)}" for row in rows if not row["fit"]})
+        parts.append(
+            f"Without a law to fit, and so on the right only and named there: {len(rows) - len(told)} "
+            f"({'; '.join(lost)})."
+        )
     return " ".join(parts)
 
 

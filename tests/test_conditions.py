@@ -235,6 +235,11 @@ def test_the_figure_fills_each_square_by_the_share_of_runs_and_says_where_claims
     }
     assert filled == pytest.approx(expected)
     assert filled[f"scores are the law|{first['cell']}|{first['readout']}"] == pytest.approx(1 / 3)
+    dots = [line for line in matrix.lines if line.get_gid() == "not asked"]
+    columns = {(row["cell"], row["readout"]) for row in results["conditions"]}
+    lines, _ = figure.lines_of(results["conditions"])
+    assert len(dots) == len(columns) * len(lines) - len(expected)  # where nothing was asked there is a dot
+    assert "not asked" in {text.get_text() for legend in picture.legends for text in legend.get_texts()}
     assert 0.0 in filled.values()
     assert 1.0 in filled.values()
     verdict = figure.verdict(results)

@@ -114,7 +114,9 @@ def test_blocks_are_ruled_and_named(ax):
     matrix = np.zeros((6, 9))
     matrix[0, 3], matrix[2, 1], matrix[5, 8], matrix[4, 4] = -2.0, -0.5, -0.01, 2.0
     plotting.block_heatmap(ax, matrix, vocab=3)
-    (dashes,) = [one for one in ax.collections if one.get_gid() == "negative"]  # both ends of the scale are dark in grey
+    (dashes,) = [
+        one for one in ax.collections if one.get_gid() == "negative"
+    ]  # both ends of the scale are dark in grey
     assert [segment.mean(axis=0).tolist() for segment in dashes.get_segments()] == [[3.0, 0.0], [1.0, 2.0]]
     assert np.array_equal(ax.images[0].get_array(), matrix)
     assert ax.images[0].get_clim() == (-2.0, 2.0)

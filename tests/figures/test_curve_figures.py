@@ -385,6 +385,23 @@ def test_lags_are_drawn_and_judged(planted, drawn):
     assert module.verdict({"lag_asymmetry": other}).word == "does not hold"
 
 
+def test_a_run_without_a_law_is_named_and_models_without_bos_have_their_own_marker(planted, drawn):
+    (row,) = rows_of(planted, "lag_asymmetry")["lag_asymmetry"]
+    none = {"fit": False, "beta_1": None, "beta_2": None, "raw_1": 4.0, "raw_2": 0.2}
+    lost = {**row, **none, "subject": {**row["subject"], "seed": 7}}
+    without = {**row, "subject": {**row["subject"], "bos": False}}
+    figure = drawn("lag_asymmetry", {"lag_asymmetry": [row, lost, without]})
+    assert_readable(figure)
+    scores, blocks = figure.axes
+    (name,) = blocks.texts
+    assert name.get_text() == f"T = {LENGTH}, seed 7:\nno law in the scores"
+    assert name.xy == (4.0, 0.2)
+    assert not scores.texts
+    markers = {line.get_marker() for line in scores.lines if line.get_marker() != "None"}
+    assert len(markers) == 2
+    assert "v" in markers
+
+
 def test_regret_is_drawn_bin_by_bin(planted, drawn):
     rows = rows_of(planted, "regret")["regret"]
     figure = drawn("regret_by_context", {"regret": rows})

@@ -355,6 +355,17 @@ class TestMassByOverlap:
         assert "bos" not in without
         assert "full" in without
 
+    def test_panels_share_their_axes_and_settings_of_the_last_stand_apart(self, results: dict[str, Rows]) -> None:
+        longer = deepcopy(results["overlap_mass"][0])
+        longer["subject"]["length"] = 8 * LENGTH
+        rows = {**results, "overlap_mass": [*results["overlap_mass"], longer]}
+        figure = drawn(mass_by_overlap, rows)
+        panels = [ax for ax in figure.axes if ax.axison]
+        assert len({ax.get_xlim() for ax in panels}) == 1
+        assert len({ax.get_ylim() for ax in panels[:-1]}) == 1
+        places = [line.get_xdata()[0] for line in panels[-1].lines if len(line.get_xdata()) == 1]
+        assert len(set(places)) == len(places)
+
     def test_planted_masses_have_their_closed_form(self, results: dict[str, Rows], zoo: list[str]) -> None:
         row = results["overlap_mass"][0]
         prior = ip.HierarchicalDirichlet(order=ORDER, vocab=VOCAB, eta=(5.0, 5.0))
