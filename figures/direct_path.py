@@ -23,10 +23,10 @@ from figures._instruments import (
     spread,
 )
 from figures.known_conditions import NO_DIRECT_PATH, by_family
-from figures.panels import absent, lettered
+from figures.panels import absent, lettered, whisker
 from figures.rows import Row
 from figures.verdict import Check, Verdict, judged, sentences
-from interp.plotting import lag_names
+from interp.plotting import CONTROL_COLOUR, lag_names
 from models.families import find_family
 
 if TYPE_CHECKING:
@@ -47,12 +47,11 @@ POINTS = {  # field -> name, marker, whether it is filled
     "kl_model": ("whole model", "D", True),
 }
 SHARES = {
-    "r2_frequency": "frequency",
-    "r2_recent": "last tokens",
+    "r2_frequency": "how often a token occurs",
+    "r2_recent": "which tokens come last",
     "r2": "both",
     "r2_control": "control: another sequence",
 }
-SHADES = {"r2_frequency": "#5b99c2", "r2_recent": "#ffb703", "r2": "#003566", "r2_control": "#bdbdbd"}
 PAIR_MARKERS = "os^Dv"
 FIELDS = ("verdict", "gain", "gain_stderr", *POINTS, *SHARES, "frequency", "recent", "n", "success", "message")
 
@@ -92,15 +91,19 @@ def draw(results: Results) -> Figure:
         Line2D([], [], color=DARK, marker=marker, markersize=7 if marker == "|" else 4, linestyle="none",
                label=f"(a) {name}", markerfacecolor=DARK if filled else "white")
         for name, marker, filled in POINTS.values()
-    ]  # fmt: skip
+    ] + [Line2D([], [], color=DARK, linewidth=0.6, label="(a) one seed")]  # fmt: skip
     names = lag_names("t", len(PAIR_MARKERS))
     handles += [
         Line2D([], [], color=DARK, marker=marker, markersize=3.5, linestyle="none", label=f"(b) key's token is {name}")
         for marker, name in zip(PAIR_MARKERS, names[: pairs_shown(results["lag_pairs"])], strict=False)
     ]
-    above, below = handles[: len(POINTS)], handles[len(POINTS) :]
+    handles.append(whisker("(b) ± one standard error"))
+    above, below = handles[: len(POINTS) + 1], handles[len(POINTS) + 1 :]
     order = [one for pair in itertools.zip_longest(above, below) for one in pair if one is not None]  # (a) over (b)
-    figure.legend(handles=order, loc="outside upper center", ncols=3, columnspacing=1.5, handletextpad=0.3)
+    figure.legend(
+        handles=order, loc="outside upper center", ncols=len(above), columnspacing=1.5, handletextpad=0.3,
+        handlelength=1.5,
+    )  # fmt: skip
     return figure
 
 
@@ -165,7 +168,8 @@ def draw_shares(ax: Axes, rows: list[Row]) -> None:
     setting, row = max(counting, key=lambda pair: pair[1]["gain"])
     for place, (field, name) in enumerate(SHARES.items()):
         value = row[field] or 0.0
-        ax.barh(place + 0.15, value, height=0.4, color=SHADES[field])
+        colour = CONTROL_COLOUR if field == "r2_control" else find_family(setting.family).colour
+        ax.barh(place + 0.15, value, height=0.4, color=colour)
         ax.annotate(
             f"{value:.2f}", (max(value, 0.0), place + 0.15), xytext=(2, 0), textcoords="offset points", va="center",
             fontsize=6,
@@ -176,7 +180,7 @@ def draw_shares(ax: Axes, rows: list[Row]) -> None:
     ax.set_xlim(0, 1.2)
     ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
     ax.set_xlabel("$R^2$ of its log-probabilities")
-    ax.set_title(f"{setting.family}, silenced", loc="left")
+    ax.set_title(f"{setting.family}, silenced:\nexplained by", loc="left")
 
 
 def caption(results: Results) -> str:

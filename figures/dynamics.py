@@ -68,11 +68,12 @@ def draw(results: Results) -> Figure:
         figure, ax = plt.subplots()
         absent(ax, "a run with snapshots")
         return figure
-    figure, axes = plt.subplots(len(LINES), len(found), figsize=(6.3, 6.0), sharex="col", sharey="row", squeeze=False)
+    figure, axes = plt.subplots(len(LINES), len(found), figsize=(6.3, 6.0), sharex=True, sharey="row", squeeze=False)
     for place, (row, column) in enumerate(zip(found, axes.T, strict=True)):
         draw_run(row, column)
         column[0].set_title(f"({chr(ord('a') + place)}) {title_of(row)}")
         column[-1].set_xlabel("training step")
+    step_axis(axes[0, 0], [one["step"] for row in found for one in row["rows"]])
     # The columns share their scales, so that the highest curve of all sets it.
     axes[0, 0].set_ylim(0.0, 1.1 * max(one["kl"] for row in found for one in row["rows"]))
     for ax, name in zip(axes[:, 0], LINES, strict=True):
@@ -99,7 +100,7 @@ def draw(results: Results) -> Figure:
     loss = Line2D(
         [], [], color=LOSS_COLOUR, marker="o", markersize=MARKER_SIZE, label="KL (± one standard error)"
     )  # fmt: skip
-    mark = Line2D([], [], color="#555555", linestyle=":", label="formed")
+    mark = Line2D([], [], color="#555555", linestyle=":", label="formed (colour: which part)")
     figure.legend(
         handles=[loss, *lags, *kinds, mark], loc="outside upper center", ncols=4, handlelength=1.5, columnspacing=1.2
     )
@@ -138,7 +139,6 @@ def draw_run(row: Row, column: Any) -> None:
         draw_curve(mass, steps, values, OVERLAP_COLOURS[kind], None, label=kind, marker=KIND_MARKERS[kind])
     copy.set_ylim(-0.03, 1.03)
     mass.set_ylim(-0.03, 1.03)
-    step_axis(mass, steps)
 
 
 def lag_marker(lag: int) -> str:
@@ -182,7 +182,7 @@ def step_axis(ax: Axes, steps: list[int]) -> None:
     ticks = [0, *(10**power for power in range(1, 8) if first <= 10**power <= max(steps))]
     ax.set_xticks(ticks, ["0", *(f"$10^{len(str(tick)) - 1}$" for tick in ticks[1:])])
     ax.minorticks_off()
-    ax.set_xlim(-0.1 * first, 1.2 * max(steps))
+    ax.set_xlim(-0.1 * first, 1.6 * max(steps))
 
 
 def title_of(row: Row) -> str:

@@ -6,6 +6,7 @@ one can see what is left: in nats, and as a share of the KL that no predictor ca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
@@ -26,9 +27,10 @@ from figures._curves import (
     shape_words,
     spread_out,
 )
-from figures.panels import absent, lettered
+from figures.panels import absent, lettered, whisker
 from figures.rows import Row
 from figures.verdict import Verdict
+from interp.plotting import INTERVAL
 from models.families import drawing_order, find_family
 
 if TYPE_CHECKING:
@@ -43,15 +45,17 @@ CLAIM = (
 )
 
 REFERENCE = "optimal, BOS"  # stands in every panel, to compare with
+TRAINED = "trained models, on a linear scale"
 PANELS = {  # title -> the predictors of one kind
-    "matching": ("hard, no BOS", "hard, BOS", "beta(t), no BOS", "optimal, no BOS", REFERENCE),
+    TRAINED: (REFERENCE,),
+    "constructions": ("hard, no BOS", "hard, BOS", "beta(t), no BOS", "optimal, no BOS", REFERENCE),
     "counting": ("maximum likelihood", "add-0.1", "add-0.5", "add-1", "add-alpha, tuned"),
     "back-off and mixtures": (
         "jelinek-mercer", "katz", "katz, absolute", "katz, good-turing", "witten-bell", "kneser-ney",
         "context tree weighting",
     ),
 }  # fmt: skip
-OTHERS = tuple(name for names in PANELS.values() for name in names)
+OTHERS = tuple(dict.fromkeys(name for names in PANELS.values() for name in names))
 SHORT = {  # names beside the curves, where those of the legends are too long
     "hard, no BOS": r"$\beta=100$, no BOS",
     "hard, BOS": r"$\beta=100$",
@@ -66,6 +70,7 @@ SHORT = {  # names beside the curves, where those of the legends are too long
     "context tree weighting": "context tree",
 }
 FAMILY_NAMES = {"construction": "trained constr."}
+ASIDE = 0.4  # of the step that sets families apart in narrow panels
 LABEL_GAP = 0.052  # between labels at the right, as a share of the axis' height
 GOLD, GOLD_TEXT = LOOKS[REFERENCE].colour, "#8a6000"  # the line's gold is too light to read
 SIGMAS = 3.0  # a difference that is no chance
@@ -80,31 +85,55 @@ def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
 
 
 def draw(results: dict[str, list[Row]]) -> Figure:
-    """A panel for each kind of predictor on one scale, a name at the end of each curve."""
+    """Trained models on a scale of their own; below, a panel for each kind of predictor on one scale."""
     import matplotlib.pyplot as plt
-    from matplotlib.ticker import LogLocator, NullLocator
 
     rows = results["kl_curves"]
-    figure, axes = plt.subplots(1, len(PANELS), figsize=(6.3, 3.3), sharey=True)
+    figure = plt.figure(figsize=(6.3, 5.2))
     if not rows:
-        for ax in axes:
-            absent(ax, "KL curves, hierarchical prior")
+        absent(figure.add_subplot(), "KL curves, hierarchical prior")
         return figure
-    drawn = [row["excess_share"] for row in rows if row["predictor"] != "bayes" and row["excess_share"] > LEAST]
-    axes[0].set_yscale("log")
-    axes[0].set_ylim(0.7 * min(drawn, default=LEAST), 1.6 * max(drawn, default=1.0))
+    kinds = [title for title in PANELS if title != TRAINED]
+    grid = figure.add_gridspec(2, len(kinds), height_ratios=(1.0, 1.7))
+    axes = [figure.add_subplot(grid[0, :])]
+    for column in range(len(kinds)):
+        axes.append(figure.add_subplot(grid[1, column], sharey=axes[1] if column else None))
+        axes[-1].tick_params(labelleft=column == 0)
+    lengths = sorted({row["length"] for row in rows})
+    scales(axes, rows)
     for ax, (title, names) in zip(axes, PANELS.items(), strict=True):
-        lengths = sorted({row["length"] for row in rows})
-        length_axis(ax, lengths, sparse=True)
+        length_axis(ax, lengths, sparse=title != TRAINED)
         ax.set_xlim(0.85 * lengths[0], 1.2 * lengths[-1])
-        name_ends(ax, [*draw_predictors(ax, rows, names), *(draw_models(ax, rows) if REFERENCE in names else [])])
+        ends = draw_predictors(ax, rows, names) + (draw_models(ax, rows) if title == TRAINED else [])
+        if title == TRAINED:
+            name_ends(ax, ends, gap=1.9 * LABEL_GAP, room=0.35)
+        else:
+            name_ends(ax, ends)
         ax.set_title(title, loc="left")
-    axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes[0].yaxis.set_major_formatter(lambda value, _: f"{value:.0%}" if value >= 0.01 else f"{value:.1%}")
-    axes[0].yaxis.set_minor_locator(NullLocator())
-    axes[0].set_ylabel("KL above that of Bayes, as a share of it")
+    figure.supylabel("KL above that of Bayes, as a share of it", fontsize=7)
+    words = "95% interval (trained models: from the least to the largest seed)"
+    figure.legend(handles=[whisker(words)], loc="outside lower center")
     lettered(axes)
     return figure
+
+
+def scales(axes: Sequence[Axes], rows: list[Row]) -> None:
+    """Shares over Bayes: from zero for the trained models, on one logarithmic scale for all kinds of predictors."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+    trained = [row["excess_share"] for family in drawing_order() for row in models(rows, family=family)]
+    best = [row["excess_share"] + INTERVAL * row["excess_share_stderr"] for row in curve(rows, REFERENCE)]
+    axes[0].set_ylim(min([0.0, *trained]), 1.1 * max([*trained, *best, LEAST]))
+    axes[0].yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axes[0].yaxis.set_major_formatter(
+        lambda value, _: f"{value:.0%}" if abs(100 * value - round(100 * value)) < 1e-6 else f"{value:.1%}"
+    )
+    drawn = [row["excess_share"] for row in rows if row["group"] != "trained" and row["excess_share"] > LEAST]
+    axes[1].set_yscale("log")
+    axes[1].set_ylim(0.55 * min(drawn, default=LEAST), 1.6 * max(drawn, default=1.0))
+    axes[1].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes[1].yaxis.set_major_formatter(lambda value, _: f"{value:.0%}" if value >= 0.01 else f"{value:.1%}")
+    axes[1].yaxis.set_minor_locator(NullLocator())
 
 
 End = tuple[int, float, str, str]  # length, value, name and colour
@@ -130,23 +159,28 @@ def draw_models(ax: Axes, rows: list[Row]) -> list[End]:
     families = [family for family in drawing_order() if models(rows, family=family)]
     for family in families:
         found = models(rows, family=family)
-        plot_seeds(ax, found, "excess_share", family, shift=family_shift(family, families))
+        plot_seeds(ax, found, "excess_share", family, shift=ASIDE * family_shift(family, families))
         length, last = list(by_length(found).items())[-1]
         middle = median(row["excess_share"] for row in last)
         ends.append((length, middle, FAMILY_NAMES.get(family, family), find_family(family).colour))
     return ends
 
 
-def name_ends(ax: Axes, ends: list[End]) -> None:
-    """The name of each curve to the right of the axes, with a thin line to where the curve ends."""
+def name_ends(ax: Axes, ends: list[End], *, gap: float = LABEL_GAP, room: float = 1.0) -> None:
+    """The name of each curve to the right of the axes, with a thin line to where the curve ends.
+
+    `gap` lies between two names, of the axes' height; `room` shortens the line, for axes that are wide.
+    """
     to_share = ax.transScale + ax.transLimits  # of the axes, in both directions
     places = [to_share.transform((length, value)) for length, value, _, _ in ends]
-    heights = spread_out([float(y) for _, y in places], gap=LABEL_GAP)
+    heights = spread_out([float(y) for _, y in places], gap=gap)
     for (x, y), height, (_, _, label, colour) in zip(places, heights, ends, strict=True):
         dark = GOLD_TEXT if colour == GOLD else colour
-        elbow = max(x + 0.02, 1.02)  # a curve that ends early is led along its own height to the edge
+        elbow = max(
+            x + 0.02 * room, 1.0 + 0.02 * room
+        )  # a curve that ends early is led along its own height to the edge
         ax.plot(
-            [x, elbow, 1.09],
+            [x, elbow, 1.0 + 0.09 * room],
             [y, y, height],
             transform=ax.transAxes,
             clip_on=False,
@@ -156,7 +190,7 @@ def name_ends(ax: Axes, ends: list[End]) -> None:
             zorder=0,
             gid="leader",
         )
-        ax.text(1.10, height, label, transform=ax.transAxes, va="center", color=dark, fontsize=6.2)
+        ax.text(1.0 + 0.1 * room, height, label, transform=ax.transAxes, va="center", color=dark, fontsize=6.2)
 
 
 def caption(results: dict[str, list[Row]]) -> str:
@@ -174,15 +208,15 @@ def caption(results: dict[str, list[Row]]) -> str:
         f"{listed(f'{size:,}' for size in sizes)} sequences per T that all predictors share, as a share of the Bayes "
         f"predictor's own KL, which falls from {first['kl']:.3f} nats at T = {first['length']} to "
         f"{last['kl']:.4f} at T = {last['length']} (Monte Carlo error of its law at most "
-        f"{max(row['monte_carlo_error'] for row in bayes):.2g}). All panels share one scale; the best soft "
-        "matching, broad and gold, stands in each: (a) constructions and models trained with BOS, (b) estimators of "
-        "the full context alone, (c) classical smoothers that use shorter contexts. Bars are 95% intervals from paired "
+        f"{max(row['monte_carlo_error'] for row in bayes):.2g}). The panels (b) to (d) share one scale; the best "
+        "soft matching, broad and gold, stands in each: (a) models trained with BOS, (b) constructions, (c) estimators of "
+        "the full context alone, (d) classical smoothers that use shorter contexts. Bars are 95% intervals from paired "
         "differences; "
         f"trained models have a marker for each seed ({counted(groups)} per length) and a line through the medians, "
         "and families are set apart sideways. `Best` are the parameters of least population KL at that T, found on "
         "other sequences; Jelinek-Mercer weights are tuned in the same way; add-alpha, Katz, Witten-Bell, Kneser-Ney "
         f"and context tree weighting have nothing to tune. Infinite KLs are floored at {first['floor']:g}: this shapes "
-        "maximum likelihood, Katz and beta = 100 without BOS. With BOS beta = 100 is add-1: one curve in (a) and (b)."
+        "maximum likelihood, Katz and beta = 100 without BOS. With BOS beta = 100 is add-1: one curve in (b) and (c)."
     )
 
 

@@ -25,7 +25,7 @@ from figures._curves import (
 )
 from figures._kl_claims import ADD_ALPHA, PANELS, Panel, judge, margins_of
 from figures.known_conditions import copying
-from figures.panels import absent, lettered
+from figures.panels import absent, lettered, whisker
 from figures.rows import Row
 from figures.verdict import Verdict, judged
 from models.families import drawing_order, find_family
@@ -98,7 +98,10 @@ def draw(results: dict[str, list[Row]]) -> Figure:
     order = [key_of(name) for name in LOOKS] + [find_family(name).trained_label for name in drawing_order()]
     names = sorted(handles, key=order.index)
     if handles:
-        figure.legend([handles[name] for name in names], names, loc="outside lower center", ncols=3)
+        bar = whisker("95% interval; of trained models: all seeds")
+        figure.legend(
+            [*(handles[name] for name in names), bar], [*names, bar.get_label()], loc="outside lower center", ncols=3
+        )
     return figure
 
 
@@ -122,7 +125,7 @@ def caption(results: dict[str, list[Row]]) -> str:
         f"Above, the KL (standard errors at most {worst:.1%}, not drawn); below, the excess over the Bayes predictor "
         f"on the same sequences as a share of its KL, linear up to {LINEAR_SHARE:.0%}, with 95% intervals from paired "
         "differences where no model was trained. Trained models are measured at the length they were trained on: a "
-        "marker for each seed and thin bars from the least to the largest; above, the markers of one family stand "
+        "marker for each seed and a bar from the least to the largest; above, the markers of one family stand "
         "inside those of another, below, families are set apart sideways, with lines through the medians "
         f"({counted(group for panel in PANELS for group in family_groups(panel, rows))} per length).",
         f"Under the independent prior (alpha = {concentration(rows, 'independent')}) the Bayes predictor is add-alpha. "

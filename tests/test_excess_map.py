@@ -92,9 +92,14 @@ def test_the_figure_draws_every_world(rows):
     with plt.style.context(drawing.STYLE):
         picture = figure.draw(results)
         assert_readable(picture)
-    heights = [line.get_ydata() for ax in picture.axes[:2] for line in ax.lines if len(line.get_xdata()) > 2]
+    *panels, visits = picture.axes
+    assert len(panels) == len({(row["order"], row["vocab"]) for row in rows})
+    heights = [line.get_ydata() for ax in panels for line in ax.lines if len(line.get_xdata()) > 2]
     assert sum(len(one) for one in heights) == len(rows)
-    bars = np.array([bar.get_height() for bar in picture.axes[2].patches])
+    assert len({(ax.get_xlim(), ax.get_ylim()) for ax in panels}) == 1  # they are compared
+    named = {text.get_text() for legend in picture.legends for text in legend.get_texts()}
+    assert {"near: 5% of Bayes' KL", "bar: ± one standard error"} < named
+    bars = np.array([bar.get_height() for bar in visits.patches])
     assert bars.sum() == pytest.approx(2 * len({row["length"] for row in rows}))
     assert str(len(rows)) in figure.caption(results)
     assert figure.verdict(results).word == "beyond the paper"

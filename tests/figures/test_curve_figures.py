@@ -163,6 +163,7 @@ def test_kl_curves_are_the_table(drawn):
     (legend,) = figure.legends
     keys = [(h.get_color(), h.get_linestyle(), h.get_marker(), h.get_linewidth()) for h in legend.get_lines()]
     assert len(keys) == len(set(keys))
+    assert "bar: 95% interval; of trained models: all seeds" in {text.get_text() for text in legend.get_texts()}
     assert len({text.get_text() for text in legend.get_texts()}) == len(keys)
 
 
@@ -236,7 +237,15 @@ def test_excess_is_the_table_and_every_curve_is_named(drawn):
         boxes = [text.get_window_extent() for text in ax.texts]
         heights = sorted((box.y0, box.y1) for box in boxes)
         assert all(low[1] <= high[0] + 1 for low, high in itertools.pairwise(heights))
-        assert ax.get_ylim() == figure.axes[0].get_ylim()
+        if ax is not figure.axes[0]:  # trained models lie close together, and have a scale of their own
+            assert ax.get_ylim() == figure.axes[1].get_ylim()
+    highest = max(row["excess_share"] for row in rows if row["subject"] and row["prior"] == "hierarchical:5")
+    assert highest < figure.axes[0].get_ylim()[1] < 3 * highest
+    (legend,) = figure.legends
+    assert [text.get_text()[:17] for text in legend.get_texts()] == ["bar: 95% interval"]
+    # Trained models have a panel for themselves, beside the best soft matching alone.
+    assert len(figure.axes[0].texts) == 1 + len(FAMILIES)
+    assert not {text.get_text() for ax in figure.axes[1:] for text in ax.texts} & set(FAMILIES)
     shown = [text.get_text() for ax in figure.axes for text in ax.texts]
     named = {module.SHORT.get(name, _curves.LOOKS[name].label) for name in module.OTHERS}
     assert set(shown) == named | {module.FAMILY_NAMES.get(family, family) for family in FAMILIES}

@@ -217,6 +217,8 @@ class TestDirectPath:
         rows = [row for row in results["lag_pairs"] if row["success"]]
         assert weights == [pair[0] for row in rows for pair in row["beta"]]
         assert weights[:3] == pytest.approx([0.0, 0.0, 0.0], abs=1e-6)
+        named = {text.get_text() for one in figure.legends for text in one.get_texts()}
+        assert {"(a) one seed", "bar: (b) ± one standard error"} < named
 
     def test_a_model_that_counts_is_shown_and_fails_the_claim(self, results: dict[str, Rows]) -> None:
         assert direct_path.verdict(direct_path.chosen(results)).word == "holds"
@@ -239,7 +241,7 @@ class TestDirectPath:
             assert_readable(figure)
         widths = [bar.get_width() for group in figure.axes[2].containers for bar in group]
         assert widths == [0.8, 0.7, 0.9, 0.01]
-        assert figure.axes[2].get_title(loc="left") == "(c) disentangled, silenced"
+        assert figure.axes[2].get_title(loc="left") == "(c) disentangled, silenced:\nexplained by"
         assert "disentangled models still gain 0.30 nats over the uniform law by counting tokens" in found.headline
         assert "construction models know nothing" in found.headline
 
@@ -579,6 +581,15 @@ class TestDynamics:
             one["kl"] *= 3
         figure = drawn(dynamics, {"dynamics": [history(), high]})
         assert figure.axes[0].get_ylim()[1] > 1.2
+
+    def test_steps_of_all_runs_are_on_one_axis_that_holds_the_longest(self) -> None:
+        longer = history(family="standard")
+        for one in longer["rows"]:
+            one["step"] *= 30
+        figure = drawn(dynamics, {"dynamics": [history(), longer]})
+        ((left, right),) = {ax.get_xlim() for ax in figure.axes}
+        assert left < 0
+        assert right > 300_000
 
     def test_four_runs_fit_side_by_side(self) -> None:
         families = ("construction", "disentangled", "standard")
