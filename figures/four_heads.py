@@ -89,8 +89,12 @@ def draw_edits(ax: Axes, found: list[tuple[str, Row]]) -> None:
                 ax.annotate(
                     f"{control:.1f}", (least, place), xytext=(5, 0), textcoords="offset points", va="center", fontsize=6
                 )
-    ax.axvline(0.0, color="#7f7f7f", linewidth=0.6, zorder=0)
-    ax.axvline(1.0, color="#7f7f7f", linewidth=0.6, zorder=0)
+    for share, words in ((0.0, "all match heads ablated"), (1.0, "the model as it is")):
+        ax.axvline(share, color="#7f7f7f", linewidth=0.6, zorder=0)
+        ax.annotate(
+            words, (share, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 2), textcoords="offset points",
+            ha="center" if share < 1 else "right", va="bottom", fontsize=6, color="#555555",
+        )  # fmt: skip
     ax.set_xlim(least - 0.05, 1.05)
     ax.set_ylim(len(found) - 0.5, -0.5)
     ax.set_yticks(range(len(found)), [name for name, _ in found])

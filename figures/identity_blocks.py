@@ -113,20 +113,22 @@ def least_p(row: Row) -> float:
 
 
 def draw_parts(ax: Axes, reading: dict[str, Any]) -> None:
-    """Stacked bars of the heavy blocks, the visible residual written beside them."""
-    pairs = heavy(reading)
+    """Stacked bars of the heavy blocks in the rows of the map, the visible residual written beside them."""
+    pairs = sorted(heavy(reading))
     blocks = len(reading["weight_share"])
+    queried = [query for query, _ in pairs]
+    places = queried if len(set(queried)) == len(pairs) else list(range(len(pairs)))  # beside its row of the map
     queries, keys = lag_names("t", blocks), lag_names("s", blocks)
     left = np.zeros(len(pairs))
     for part, (_, colour) in PARTS.items():
         widths = np.array([reading[part][query][key] for query, key in pairs], dtype=np.float64)
-        ax.barh(np.arange(len(pairs)), widths, left=left, height=0.6, color=colour, linewidth=0)
+        ax.barh(places, widths, left=left, height=0.6, color=colour, linewidth=0)
         left += widths
-    for place, (query, key) in enumerate(pairs):
+    for place, (query, key) in zip(places, pairs, strict=True):
         text = f"{reading['visible_residual_share'][query][key]:.3f}"
         ax.text(1.03, place, text, va="center", fontsize=6, color=PARTS["residual_share"][1])
-    ax.set_yticks(range(len(pairs)), [f"{queries[query]}, {keys[key]}" for query, key in pairs])
-    ax.set_ylim(max(len(pairs), 3) - 0.5, -0.5)
+    ax.set_yticks(places, [f"{queries[query]}, {keys[key]}" for query, key in pairs])
+    ax.set_ylim(max(len(pairs), blocks) - 0.5, -0.5)
     ax.set_xlim(0, 1)
     ax.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
     ax.set_xlabel("share")

@@ -80,7 +80,7 @@ def draw(results: Results) -> Figure:
             ticks=[-end, 0, end],
             label=r"weight $\beta_{a,b}$ (nats)",
         )
-        outline_note = "frame: aligned pairs,\nwhere the law has its weights"
+        outline_note = "frame: aligned pairs,\nwhere the law has its weights\n±: one standard error"
         spare.text(0.0, 0.8, outline_note, transform=spare.transAxes, va="bottom", fontsize=6.5)
     return figure
 

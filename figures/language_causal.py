@@ -86,6 +86,12 @@ def draw_edits(ax: Axes, rows: list[Row], edits: list[str]) -> None:
         colours={"edit": MAIN_COLOUR, "its control": CONTROL_COLOUR},
         across=True,
     )
+    for place, edit in enumerate(edits):
+        if edit not in made:
+            ax.annotate(
+                "not made", (0.0, place), xytext=(3, 0), textcoords="offset points", va="center", fontsize=6,
+                color="#7f7f7f",
+            )  # fmt: skip
     ax.set_xlabel("rise of the loss (nats)")
 
 

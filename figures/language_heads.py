@@ -23,6 +23,7 @@ CLAIM = (
 )
 CONTROL_LIMIT = 0.01  # of r2_match with another sequence's masks
 MATCH_FRAME = "#ffb703"
+NAMED = 0.5  # of the least R2 of a head that matches: from here on a head has its name beside it
 APART = 3.0  # standard errors between two halves
 
 
@@ -40,9 +41,13 @@ def draw(results: Results) -> Figure:
 
     rows = results["language_model"]
     heads, laws = pick(rows, kind="head"), pick(rows, kind="law")
-    figure, axes = plt.subplots(1, 3, figsize=(6.3, 3.6), width_ratios=(1.0, 1.2, 1.2))
+    figure, axes = plt.subplots(1, 3, figsize=(6.3, 4.0), width_ratios=(1.25, 1.1, 1.1))
     if heads:
         draw_map(axes[0], heads, laws)
+        figure.colorbar(
+            axes[0].images[0], ax=axes[0], location="right", aspect=30, shrink=0.7, pad=0.03,
+            label="$R^2$ of matches on chains",
+        )  # fmt: skip
         draw_scores(axes[1], heads, laws)
     else:
         absent(axes[0], "the scan")
@@ -94,7 +99,7 @@ def draw_map(ax: Axes, heads: list[Row], laws: list[Row]) -> None:
     }
     head_heatmap(ax, values, marks=marks, highest=max(0.1, float(np.nanmax(values))))
     ax.set_aspect("auto")
-    ax.set_title(r"$R^2$ of matches", loc="left")
+    ax.set_title("every head", loc="left")
 
 
 def draw_scores(ax: Axes, heads: list[Row], laws: list[Row]) -> None:
@@ -116,19 +121,21 @@ def draw_scores(ax: Axes, heads: list[Row], laws: list[Row]) -> None:
         color=MAIN_COLOUR,
         label="(b) masks of its own sequence",
     )
+    named = [row for row in heads if f"{row['layer']}.{row['head']}" in names]
+    least = NAMED * min((row["r2_match"] for row in named), default=float("inf"))
     for row in heads:
-        name = f"{row['layer']}.{row['head']}"
-        if name in names:
+        if row in named or (row["r2_match"] or 0.0) >= least:
+            left = row["repeat_induction"] > 0.2  # towards the side that has room
             ax.annotate(
-                name,
+                f"{row['layer']}.{row['head']}",
                 (row["repeat_induction"], row["r2_match"]),
                 textcoords="offset points",
-                xytext=(-3, 3),
-                ha="right",
+                xytext=(-3 if left else 3, 3),
+                ha="right" if left else "left",
             )
     ax.set_xlabel("classical induction score")
     ax.set_ylabel(r"$R^2$ of matches on chains")
-    ax.set_title("two scores", loc="left")
+    ax.set_title("beside the classical score", loc="left")
 
 
 def draw_betas(ax: Axes, laws: list[Row]) -> None:
@@ -156,8 +163,9 @@ def draw_betas(ax: Axes, laws: list[Row]) -> None:
     )
     ax.axhline(0.0, color="#555555", linewidth=0.5)
     ax.set_xticks(range(len(laws)), [row["name"] for row in laws], rotation=45)
+    ax.set_xlabel("head (layer.head)")
     ax.set_ylabel("nats above an empty match")
-    ax.set_title("additive law", loc="left")
+    ax.set_title("law of heads that match", loc="left")
     ax.legend(loc="best")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from figures._language import HEAD_COLOURS, NOTHING, Results, keep, pick, pm
-from figures.panels import absent, lettered, whisker
+from figures.panels import absent, lettered, on_one_scale, whisker
 from figures.rows import Row
 from figures.verdict import Verdict
 from interp.plotting import INTERVAL
@@ -24,7 +24,7 @@ HEAD_MARKERS = "os^DvPX*"
 PANELS = (
     ("kappa", r"$\kappa$ (nats)", "against an empty match"),
     ("kappa_minus_beta", r"$\kappa - |\beta|$ (nats)", "against a full match"),
-    ("bos_mass", "attention on BOS", "mass"),
+    ("bos_mass", "attention on BOS", "share of the attention"),
 )
 
 
@@ -46,6 +46,7 @@ def draw(results: Results) -> Figure:
         ax.set_ylabel(label)
         ax.set_title(title, loc="left")
     if rows:
+        on_one_scale(axes[:2])  # one score against two others
         handles, labels = axes[0].get_legend_handles_labels()
         bar = whisker("95% interval")
         figure.legend([*handles, bar], [*labels, str(bar.get_label())], loc="outside lower center", ncols=6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from figures._language import NOTHING, Results, keep, pick, pm
-from figures.panels import BAYES_COLOUR, absent, lettered, whisker
+from figures.panels import BAYES_COLOUR, absent, lettered, on_one_scale, whisker
 from figures.rows import Row
 from figures.verdict import Verdict
 from interp.plotting import INTERVAL, LAG_COLOURS
@@ -26,12 +26,19 @@ LOOKS: dict[str, tuple[str, str, Any]] = {
     "alphabets averaged": ("logits averaged over alphabets", "#003566", "--"),
     "uniform": ("uniform", "#8c8c8c", (0, (6, 2))),
     "add-alpha, order 0": ("add-alpha, order 0", "#b08968", ":"),
-    "add-alpha, order 1": ("order 1", "#b08968", "--"),
-    "add-alpha, order 2": ("order 2", "#b08968", "-"),
-    "add-alpha, order 3": ("order 3", "#b08968", "-."),
+    "add-alpha, order 1": ("add-alpha, order 1", "#b08968", "--"),
+    "add-alpha, order 2": ("add-alpha, order 2", "#b08968", "-"),
+    "add-alpha, order 3": ("add-alpha, order 3", "#b08968", "-."),
     "soft matching": ("soft matching, tuned", "#ffb703", "-"),
     "bayes": ("Bayes", BAYES_COLOUR, "-"),
 }
+PANELS = {  # title -> predictors; Bayes stands in both
+    "the model": ("model", "model, letters", "alphabets averaged", "uniform", "bayes"),
+    "estimators": (
+        "add-alpha, order 0", "add-alpha, order 1", "add-alpha, order 2", "add-alpha, order 3", "soft matching",
+        "bayes",
+    ),
+}  # fmt: skip
 
 
 def chosen(results: Results) -> Results:
@@ -39,31 +46,45 @@ def chosen(results: Results) -> Results:
 
 
 def draw(results: Results) -> Figure:
-    """Curves; the nearest soft matching by band; the mass of the alphabet."""
+    """Curves of the model, and of estimators on the same scale; the nearest soft matching by band."""
     import matplotlib.pyplot as plt
 
     rows = results["language_model"]
-    figure, axes = plt.subplots(1, 2, figsize=(6.3, 3.6), width_ratios=(1.6, 1.0))
+    figure, axes = plt.subplots(1, 3, figsize=(6.3, 3.6))
     curves = pick(rows, kind="kl")
+    known: dict[str, Any] = {}
+    for ax, (title, names) in zip(axes, PANELS.items(), strict=False):
+        if not curves:
+            absent(ax, "KL curves")
+            continue
+        draw_curves(ax, [row for name in names for row in pick(curves, predictor=name)], positions_of(curves))
+        ax.set_title(title, loc="left")
+        handles, labels = ax.get_legend_handles_labels()
+        known |= dict(zip(labels, handles, strict=True))
     if curves:
-        draw_curves(axes[0], curves)
-    else:
-        absent(axes[0], "KL curves")
+        on_one_scale(axes[:2])
+        axes[0].set_ylabel("KL to the truth (nats)")
     near = pick(rows, kind="nearest", predictor="soft matching")
     if near:
-        draw_nearest(axes[1], near)
+        draw_nearest(axes[2], near)
     else:
-        absent(axes[1], "nearest estimators")
+        absent(axes[2], "nearest estimators")
     lettered([ax for ax in axes if ax.axison])
-    handles, labels = axes[0].get_legend_handles_labels()
-    if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    if near:
+        bar = whisker("(c) range of two halves")
+        known[str(bar.get_label())] = bar
+    if known:
+        figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=3)
     return figure
 
 
-def draw_curves(ax: Axes, rows: list[Row]) -> None:
+def positions_of(rows: list[Row]) -> list[int] | None:
+    """The positions at which Bayes is known; None where it is nowhere."""
+    return next((row["position"] for row in rows if row["predictor"] == "bayes"), None)
+
+
+def draw_curves(ax: Axes, rows: list[Row], known: list[int] | None) -> None:
     """KL at the positions at which Bayes is known; a band of 95% around the model and around Bayes."""
-    known = next((row["position"] for row in rows if row["predictor"] == "bayes"), None)
     for row in rows:
         name, colour, line = LOOKS[row["predictor"]]
         told = zip(row["position"], row["kl"], row["stderr"], strict=True)
@@ -75,14 +96,12 @@ def draw_curves(ax: Axes, rows: list[Row]) -> None:
             high = [value + INTERVAL * error for value, error in zip(values, errors, strict=True)]
             ax.fill_between(
                 places, low, high, color=colour, alpha=0.15, linewidth=0,
-                label="95% interval" if row["predictor"] == "model" else None,
+                label=f"band: 95% interval ({name.removeprefix('the ')})",
             )  # fmt: skip
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set_ylim(0.0, None)
     ax.set_xlabel("tokens before the prediction")
-    ax.set_ylabel("KL to the truth (nats)")
-    ax.set_title("predictions", loc="left")
 
 
 def draw_nearest(ax: Axes, rows: list[Row]) -> None:
@@ -92,23 +111,25 @@ def draw_nearest(ax: Axes, rows: list[Row]) -> None:
     def value(parameters: Row, name: str) -> float:
         return parameters["kappa"] if name == "kappa" else parameters["beta"][int(name) - 1]
 
-    for name, label, colour in (
-        ("1", r"$\beta_1$", LAG_COLOURS[0]),
-        ("2", r"$\beta_2$", LAG_COLOURS[1]),
-        ("kappa", r"$\kappa$", "#ffb703"),
+    for side, (name, label, colour, marker) in enumerate(
+        (
+            ("1", r"$\beta_1$", LAG_COLOURS[0], "o"),
+            ("2", r"$\beta_2$", LAG_COLOURS[1], "s"),
+            ("kappa", r"$\kappa$", "#ffb703", "D"),
+        )
     ):
+        aside = [place * 2 ** (0.12 * (side - 1)) for place in places]  # so that bars do not hide each other
         middle = [value(row["parameters"], name) for row in rows]
         ends = [[value(half, name) for half in row["halves"]] for row in rows]
-        ax.vlines(places, [min(one) for one in ends], [max(one) for one in ends], color=colour, linewidth=0.8)
-        ax.plot(places, middle, color=colour, marker="o", markersize=3, label=label)
+        ax.vlines(aside, [min(one) for one in ends], [max(one) for one in ends], color=colour, linewidth=0.8)
+        ax.plot(aside, middle, color=colour, marker=marker, markersize=3, label=label)
     ax.axhline(0.0, color="#555555", linewidth=0.5)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set_xlabel("tokens before the prediction")
     ax.set_ylabel("nats")
     ax.set_title("nearest soft matching", loc="left")
-    handles, _ = ax.get_legend_handles_labels()
-    ax.legend(handles=[*handles, whisker("the two halves")], loc="upper left")
+    ax.legend(loc="upper left")
 
 
 def caption(results: Results) -> str:
@@ -120,10 +141,10 @@ def caption(results: Results) -> str:
     (name,) = names
     return (
         f"Chains of order 2 over five symbols (hierarchical prior), written in nouns of the model's vocabulary: "
-        f"{name['n']} chains, each under {name['alphabets']} random alphabets; means over chains. (a) KL(truth || law) "
-        f"of the model's law over the alphabet, at the positions at which Bayes was computed; shaded: 95% intervals of "
+        f"{name['n']} chains, each under {name['alphabets']} random alphabets; means over chains. (a, b) KL(truth || law) "
+        f"of the model's law over the alphabet and of estimators, on one scale, at the positions at which Bayes was computed; shaded: 95% intervals of "
         f"the model and of Bayes. Estimators with parameters are tuned on other chains, one "
-        f"set for all positions. (b) beta and kappa with which soft matching comes nearest to the model within bands "
+        f"set for all positions. (c) beta and kappa with which soft matching comes nearest to the model within bands "
         f"of positions; bars end at the values of the two halves of the chains. After 64 tokens the alphabet has "
         f"{name['late_alphabet_mass']:.3f} of the model's probability; the choice of names makes "
         f"{pm(name['share'], name['share_stderr'])} of the variance of its log-probabilities."

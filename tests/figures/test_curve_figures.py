@@ -313,6 +313,10 @@ def test_a_planted_construction_is_drawn_at_its_parameters(planted, drawn):
     for ax, value in zip(figure.axes[:3], (*BETA, KAPPA), strict=True):
         (bars,) = ax.containers
         assert bars.lines[0].get_ydata() == pytest.approx([value], abs=1e-3)
+        (asked,) = [one for one in ax.collections if one.get_gid() == "asked"]  # as far from the optimum as is allowed
+        heights = asked.get_paths()[0].vertices
+        at = heights[heights[:, 0] == LENGTH][:, 1]
+        assert max(at) - min(at) == pytest.approx(2 * module_of("beta_kappa_zoo").NEAR)
         lemma = lines_by_label(ax)
         if ax is not figure.axes[2]:
             curve = next(line for line in lemma.values() if line.get_linestyle() == "--")

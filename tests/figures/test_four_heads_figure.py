@@ -44,7 +44,10 @@ def test_points_are_what_the_edits_recover() -> None:
     controls = {line.get_gid(): line for line in ax.lines if (line.get_gid() or "").startswith("control")}
     assert controls["control of law"].get_xdata()[0] == -0.08
     assert controls["control of hard"].get_marker() == "<"  # beyond the axis, with its value beside it
-    assert "-1.7" in {text.get_text() for text in ax.texts}
+    words = {text.get_text(): text for text in ax.texts}
+    assert "-1.7" in words
+    assert words["all match heads ablated"].xy[0] == 0.0  # what the two lines are
+    assert words["the model as it is"].xy[0] == 1.0
     plt.close(figure)
 
 

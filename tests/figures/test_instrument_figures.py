@@ -257,7 +257,10 @@ class TestIdentityBlocks:
         assert len(maps) == len(bars) == len(readings) == 8
         for ax, panel, reading in zip(maps, bars, readings, strict=True):
             assert np.array_equal(ax.images[0].get_array(), np.array(reading["weight_share"]))
-            pairs = identity_blocks.heavy(reading)
+            pairs = sorted(identity_blocks.heavy(reading))  # from the top, as in the map
+            rows_of_bars = [bar.get_y() + bar.get_height() / 2 for bar in panel.containers[0]]
+            assert rows_of_bars == pytest.approx([query for query, _ in pairs])
+            assert panel.get_ylim() == ax.get_ylim()
             for part, container in zip(identity_blocks.PARTS, panel.containers, strict=True):
                 shares = [reading[part][a][b] for a, b in pairs]
                 # Stacked bars are drawn from edge to edge, hence rounded.

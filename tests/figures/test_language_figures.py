@@ -100,6 +100,39 @@ def test_the_map_shows_every_head(rows: list[dict[str, Any]]) -> None:
     image = np.ma.filled(figure.axes[0].images[0].get_array(), np.nan)
     for row in pick(rows, part="heads", kind="head"):
         assert image[row["layer"], row["head"]] == pytest.approx(row["r2_match"])
+    heads = {f"{row['layer']}.{row['head']}": row["r2_match"] for row in pick(rows, part="heads", kind="head")}
+    matching = {row["name"] for row in pick(rows, part="heads", kind="law")}
+    named = {text.get_text() for text in figure.axes[1].texts}
+    assert matching < named  # and the heads that come near them
+    assert min(heads[name] for name in named) >= language_heads.NAMED * min(heads[name] for name in matching)
+    scale = next(ax for ax in figure.axes if "$R^2$" in ax.get_ylabel() and ax is not figure.axes[1])
+    assert scale.get_ylim()[1] == pytest.approx(max(heads.values()))
+    plt.close(figure)
+
+
+def test_what_is_compared_shares_its_scale_and_every_predictor_is_drawn(rows: list[dict[str, Any]]) -> None:
+    results = language_kl.chosen({"language_model": rows})
+    figure = language_kl.draw(results)
+    model, estimators, nearest = figure.axes
+    assert model.get_ylim() == estimators.get_ylim()
+    drawn = {line.get_label() for ax in (model, estimators) for line in ax.lines}
+    assert drawn == {language_kl.LOOKS[row["predictor"]][0] for row in pick(rows, kind="kl")}
+    named = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    assert "bar: (c) range of two halves" in named
+    places = [tuple(line.get_xdata()) for line in nearest.lines if line.get_marker() != "None"]
+    assert len(set(places)) == len(places) == 3  # bars do not hide each other
+    plt.close(figure)
+    figure = language_kappa.draw(language_kappa.chosen({"language_model": rows}))
+    assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
+    plt.close(figure)
+
+
+def test_edits_that_were_not_made_are_said(rows: list[dict[str, Any]]) -> None:
+    figure = language_causal.draw(language_causal.chosen({"language_model": rows}))
+    made = [{row["edit"] for row in pick(rows, part="causal", on=on)} for on in ("repeats", "chains")]
+    for ax, mine in zip(figure.axes, made, strict=False):
+        notes = [text for text in ax.texts if text.get_text() == "not made"]
+        assert len(notes) == len((made[0] | made[1]) - mine)
     plt.close(figure)
 
 
