@@ -32,6 +32,7 @@ KINDS = {  # column -> name, colour and line
 }
 NEAR, FAR, SHARE = 0.02, 0.05, 0.9
 CLOSE = 0.25
+OUTLIER = 3.0  # nats between predicted and searched: from here on a world is named
 LEAST = 1e-4  # share of KL: below it a logarithmic axis shows noise
 END = 60.0  # where the axis of costs ends
 FIELDS = (
@@ -48,6 +49,7 @@ def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
 def draw(results: dict[str, list[Row]]) -> Figure:
     """beta, kappa, and what the difference costs."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import MultipleLocator
 
     rows = results["worlds"]
     figure, axes = plt.subplots(1, 3, figsize=(6.3, 2.6))
@@ -60,9 +62,11 @@ def draw(results: dict[str, list[Row]]) -> Figure:
     points(axes[1], rows, "kappa", r"$\kappa$")
     for ax, title in ((axes[0], r"$\beta$"), (axes[1], r"$\kappa$")):
         ends = [min(*ax.get_xlim(), *ax.get_ylim()), max(*ax.get_xlim(), *ax.get_ylim())]
-        ax.plot(ends, ends, color="#7f7f7f", linewidth=0.6, zorder=0)
+        ax.plot(ends, ends, color="#7f7f7f", linewidth=0.6, zorder=0, label="equal")
         ax.set_xlim(ends)
         ax.set_ylim(ends)
+        for axis in (ax.xaxis, ax.yaxis):  # the same ticks on both
+            axis.set_major_locator(MultipleLocator(5.0))
         ax.set_xlabel("searched (nats)")
         ax.set_ylabel("predicted (nats)")
         ax.set_title(title, loc="left")
@@ -70,7 +74,7 @@ def draw(results: dict[str, list[Row]]) -> Figure:
     lettered(axes)
     parameters, _ = axes[0].get_legend_handles_labels()
     costs, _ = axes[2].get_legend_handles_labels()
-    axes[0].legend(handles=parameters, loc="upper left")
+    axes[0].legend(handles=parameters, loc="lower right")
     figure.legend(handles=costs, loc="outside lower right", ncols=4, columnspacing=1.2)
     return figure
 
@@ -90,6 +94,17 @@ def points(ax: Axes, rows: list[Row], name: str, label: str) -> None:
         color=COLOURS[name],
         label=label,
     )
+    for row in mine:
+        if abs(row[f"error_{name}"]) >= OUTLIER:
+            ax.annotate(
+                world_words(row).replace(", T", ",\nT"), (row[f"searched_{name}"], row[f"predicted_{name}"]),
+                xytext=(-4, 0), textcoords="offset points", ha="right", va="center", fontsize=6,
+            )  # fmt: skip
+
+
+def world_words(row: Row) -> str:
+    """The size of a world."""
+    return f"k = {row['order']}, |V| = {row['vocab']}, T = {row['length']}"
 
 
 def draw_costs(ax: Axes, rows: list[Row]) -> None:
@@ -104,10 +119,14 @@ def draw_costs(ax: Axes, rows: list[Row]) -> None:
             zorder=3 if line == "-" else 4,
             dash_capstyle="butt",
         )  # fmt: skip
-    for place in (NEAR, FAR):
+    for place, side in ((NEAR, "right"), (FAR, "left")):
         ax.axvline(
             place, color="#7f7f7f", linewidth=0.6, zorder=0, label=f"{NEAR:.0%}, {FAR:.0%}" if place == NEAR else None
         )
+        ax.annotate(
+            f"{place:.0%}", (place, 0.02), xytext=(-2 if side == "right" else 2, 0), textcoords="offset points",
+            ha=side, va="bottom", fontsize=6, color="#555555",
+        )  # fmt: skip
     ax.set_xscale("log")
     ax.set_xlim(LEAST, END)
     ax.set_ylim(0, 1.02)
@@ -124,12 +143,16 @@ def caption(results: dict[str, list[Row]]) -> str:
     rows = results["worlds"]
     if not rows:
         return "The law of the optimum: no worlds."
+    apart = [row for row in rows if any(abs(row[f"error_{name}"] or 0.0) >= OUTLIER for name in COLOURS)]
+    named = "; ".join(f"{world_words(row)}: KL {row['over_predicted']:+.1%}" for row in apart)
     flat = sum(row["searched_1"] is None or abs(row["searched_1"]) == float("inf") for row in rows)
     return (
         f"{len(rows)} worlds drawn at random (k = 1 to 4, |V| = 2 to 32, T = 16 to 4096, eta = 1 to 50, alpha and "
         "eta_0 = 0.1 to 5, with and without BOS), none of which was used to derive or fit. (a, b) beta and kappa as "
         "`predicted_parameters` gives them from the prior and T alone, against the search of `optimal_parameters` on "
-        f"sampled sequences; {flat} worlds in which the best beta_1 is infinite are not drawn here. (c) The share of "
+        f"sampled sequences; {flat} worlds in which the best beta_1 is infinite are not drawn here"
+        + (f"; named: {OUTLIER:g} nats or more apart ({named})" if apart else "")
+        + ". (c) The share of "
         "worlds in which the KL at predicted parameters is at most so far above that at the searched ones, on the same "
         "sequences: for the explicit leading order, the derivation, and the derivation with its fitted term. "
         f"Thin lines: {NEAR:.0%} and {FAR:.0%}. Without BOS the KL has its floor, which is the same for all parameters."

@@ -117,9 +117,28 @@ def draw_history(ax: Axes, histories: list[Row], quantity: str, *, lines: dict[i
         step_axis(ax, [one["step"] for row in histories for one in row["rows"]])
     else:
         ax.set_xscale("log")
+        name_error(ax, largest_error(histories))
         ax.set_ylabel("KL to the truth (nats)")
         ax.set_title(f"the loss, T = {histories[0]['subject']['length']}", loc="left")
     ax.set_xlabel("step")
+
+
+def largest_error(histories: list[Row]) -> float:
+    """The largest standard error among the KLs that are drawn."""
+    return max((one["kl_stderr"] for row in histories for one in row["rows"] if one["step"] >= FIRST_STEP), default=0.0)
+
+
+def name_error(ax: Axes, error: float) -> None:
+    """One bar for all points, which see the same sequences: it is not the error of their differences."""
+    _, high = ax.get_ylim()
+    ax.errorbar(
+        0.55, high - 1.2 * error, yerr=error, color="#404040", elinewidth=0.8, capsize=2, gid="one standard error",
+        transform=ax.get_yaxis_transform(),
+    )  # fmt: skip
+    ax.text(
+        0.58, high - 1.2 * error, "± one standard error of a point\n(all see the same sequences)", va="center",
+        fontsize=6, transform=ax.get_yaxis_transform(),
+    )  # fmt: skip
 
 
 def draw_weights(ax: Axes, rows: list[Row], *, length: int) -> None:
@@ -176,9 +195,9 @@ def draw_sides(ax: Axes, rows: list[Row]) -> None:
     ax.plot([-limit, limit], [limit, -limit], color="#7f7f7f", linewidth=0.7, label="sum zero: a comparison")
     ax.set_xlim(-limit, limit)
     ax.set_ylim(-limit, limit)
-    ax.set_xlabel("added by the query's token")
+    ax.set_xlabel("added by the query's token (units of the readout)")
     ax.set_ylabel("added by the attended keys' token")
-    ax.set_title(f"the level, T = {row['subject']['length']}, seed {row['subject']['seed']}", loc="left")
+    ax.set_title(f"the readout's level, T = {row['subject']['length']}, seed {row['subject']['seed']}", loc="left")
     ax.legend(loc="lower left")
 
 
@@ -193,7 +212,8 @@ def caption(results: Results) -> str:
         f"Disentangled models on the independent prior without BOS ({shape_text(votes)}). (a) Share of the variance of "
         f"the match scores that matches explain, at the snapshots of the runs that kept them ({number} held-out "
         f"sequences; dotted: {LEAST_R2}; early in training it is small, too). (b) KL(truth || prediction) at the "
-        f"same snapshots, from step {FIRST_STEP} on, on the same sequences. (c) How much the votes of the attention "
+        f"same snapshots, from step {FIRST_STEP} on, on the same sequences: one standard error of a "
+        f"point is at most {largest_error(histories):.2g} nats, which is not the error of a difference of two. (c) How much the votes of the attention "
         f"weigh against the uniform law, by the number of full matches, one line per seed (n = {votes[0]['n']}; bars "
         f"are one standard error), beside what counts give, which is Bayes. (d) What each symbol adds to the level "
         f"that the readout gives every successor, from the query's token x_(t-r+1) and from the attended keys' token "

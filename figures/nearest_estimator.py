@@ -114,7 +114,7 @@ def draw_distances(ax: Axes, rows: list[Row], names: list[str]) -> None:
     ax.axhline(len([name for name in names if name in SOFT]) - 0.5, color="#d9d9d9", linewidth=0.5)
     ax.set_xscale("log")
     ax.set_xlim(0.5 * LEAST, MOST)
-    ax.set_xticks([1e-5, 1e-3, 1e-1, 10], ["0.00001", "0.001", "0.1", "10"], rotation=45)
+    ax.set_xticks([1e-5, 1e-3, 1e-1, 10], ["$10^{-5}$", "$10^{-3}$", "0.1", "10"])
     ax.minorticks_off()
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.tick_params(axis="y", length=0)
@@ -140,7 +140,7 @@ def legend() -> list[Any]:
         mark(ADDED, "soft matching, pseudo-counts added"),
         mark("katz", "classical estimator"),
         Patch(facecolor=NEAR_COLOUR, label="nearest in some seed"),
-        mark("katz", f"{LEAST:.5f} nats or less", marker="<", color="#404040", markerfacecolor="#404040"),
+        mark("katz", "$10^{-5}$ nats or less", marker="<", color="#404040", markerfacecolor="#404040"),
     ]
 
 

@@ -28,12 +28,12 @@ CLAIM = (
 ON_ETA = "for eta_0"  # this part of the claim
 SIGMAS = 3.0
 ALIKE = 0.05  # of KL: what figure kl_vs_position calls the same
-READINGS = {  # reading of kappa -> name and colour
-    "tied(1)": (r"$\beta_1 + \beta_2 + \ln|V|$: tied(1)", "#003566"),
-    "fixed(0)": (r"$(\beta_1 + \beta_2)/|V|$: fixed(0)", "#5b99c2"),
-    "no BOS": ("no BOS", "#c1121f"),
+READINGS = {  # reading of kappa -> name, colour and marker
+    "tied(1)": (r"$\kappa = \beta_1 + \beta_2 + \ln|V|$: tied", "#003566", "o"),
+    "fixed(0)": (r"$\kappa = (\beta_1 + \beta_2)/|V|$: no bias", "#5b99c2", "s"),
+    "no BOS": ("no BOS", "#c1121f", "^"),
 }
-PARAMETERS = {r"$\beta_1$": "#003566", r"$\beta_2$": "#5b99c2", r"$\kappa$": "#ffb703"}
+PARAMETERS = {r"$\beta_1$": ("#003566", "o"), r"$\beta_2$": ("#5b99c2", "s"), r"$\kappa$": ("#ffb703", "D")}
 BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22), "fontsize": 6}
 LINES = ("-", "--", ":", "-.")
 
@@ -79,21 +79,21 @@ def draw(results: dict[str, list[Row]]) -> Figure:
 def draw_excess(ax: Axes, rows: list[Row]) -> None:
     """The best soft matching and the best add-alpha above Bayes."""
     looks = (
-        ("excess_share", LOOKS["optimal, BOS"].colour, "soft matching"),
-        ("add_alpha_share", LOOKS["add-alpha, tuned"].colour, r"add-$\alpha$"),
+        ("excess_share", LOOKS["optimal, BOS"].colour, "soft matching", "o"),
+        ("add_alpha_share", LOOKS["add-alpha, tuned"].colour, r"add-$\alpha$", "s"),
     )
     for line, (length, group) in zip(LINES, by_length(rows).items(), strict=False):
-        for field, colour, name in looks:
+        for field, colour, name, marker in looks:
             ax.errorbar(
                 [row["eta0"] for row in group], [row[field] for row in group],
-                yerr=[INTERVAL * row[f"{field}_stderr"] for row in group], color=colour, linestyle=line, marker="o",
+                yerr=[INTERVAL * row[f"{field}_stderr"] for row in group], color=colour, linestyle=line, marker=marker,
                 markersize=2.5, elinewidth=0.6, label=f"{name}, T = {length}",
             )  # fmt: skip
     eta0_axis(ax, rows)
     ax.set_yscale("log")
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     ax.yaxis.set_minor_formatter(lambda value, _: "")
-    ax.set_ylabel("KL over Bayes")
+    ax.set_ylabel("KL over that of Bayes")
     ax.set_title("best of each kind", loc="left")
     handles, _ = ax.get_legend_handles_labels()
     ax.legend(handles=[*handles, whisker("95% interval")], **BELOW)
@@ -103,9 +103,9 @@ def draw_parameters(ax: Axes, rows: list[Row]) -> None:
     """beta and kappa of the best soft matching."""
     for line, (length, group) in zip(LINES, by_length(rows).items(), strict=False):
         columns = [*zip(*(row["beta"] for row in group), strict=True), tuple(row["kappa"] for row in group)]
-        for (name, colour), values in zip(PARAMETERS.items(), [*columns[:2], columns[-1]], strict=True):
+        for (name, (colour, marker)), values in zip(PARAMETERS.items(), [*columns[:2], columns[-1]], strict=True):
             ax.plot(
-                [row["eta0"] for row in group], values, color=colour, linestyle=line, marker="o", markersize=2.5,
+                [row["eta0"] for row in group], values, color=colour, linestyle=line, marker=marker, markersize=2.5,
                 label=f"{name}, T = {length}",
             )  # fmt: skip
     eta0_axis(ax, rows)
@@ -124,17 +124,24 @@ def eta0_axis(ax: Axes, rows: list[Row]) -> None:
 
 def draw_readings(ax: Axes, rows: list[Row]) -> None:
     """KL of each reading over that of a free kappa."""
-    for reading, (name, colour) in READINGS.items():
+    for reading, (name, colour, marker) in READINGS.items():
         mine = sorted((row for row in rows if row["reading"] == reading), key=lambda row: row["length"])
         ax.plot(
-            [row["length"] for row in mine], [row["over_free_share"] for row in mine], color=colour, marker="o",
+            [row["length"] for row in mine], [row["over_free_share"] for row in mine], color=colour, marker=marker,
             markersize=2.5, label=name,
         )  # fmt: skip
     length_axis(ax, [row["length"] for row in rows])
-    ax.set_yscale("symlog", linthresh=0.01)
+    shares = [row["over_free_share"] for row in rows if row["reading"] in READINGS]
+    if min(shares) > 0:
+        ax.set_yscale("log")
+        ax.set_ylim(0.8 * min(shares), 1.25 * max(shares))
+        ticks = [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0) if 0.8 * min(shares) <= tick]
+        ax.set_yticks([tick for tick in ticks if tick <= 1.25 * max(shares)])
+    else:  # a reading that costs nothing
+        ax.set_yscale("symlog", linthresh=0.01)
+    ax.minorticks_off()
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    ax.set_ylim(0, max(1.0, 1.1 * max(row["over_free_share"] for row in rows)))
-    ax.set_ylabel(r"KL over free $\kappa$")
+    ax.set_ylabel(r"KL over that of a free $\kappa$")
     ax.set_title(r"readings of $\kappa$", loc="left")
     ax.legend(**BELOW)
 
@@ -157,9 +164,9 @@ def caption(results: dict[str, list[Row]]) -> str:
         free = sorted((row for row in readings if row["reading"] == "free"), key=lambda row: row["length"])
         implied = ", ".join(f"{row['implied_alpha']:.2f}" for row in free)
         parts.append(
-            "(c) The best betas when kappa follows them (tied(1), the formula of prop:add_constant with alpha = 1, and "
-            "fixed(0), a bias delta_2 = 0 on BOS), or without BOS, where KL needs its floor: KL over that with a free "
-            "kappa on the same sequences, linear up to 1%. A free kappa is the tied one with the best "
+            "(c) The best betas when kappa follows them (tied: the formula of prop:add_constant with alpha = 1; no bias: "
+            "delta_2 = 0 on BOS), or without BOS, where KL needs its floor: KL over that with a free "
+            "kappa on the same sequences. A free kappa is the tied one with the best "
             f"pseudo-count in place of 1: {implied} at T = {listed(row['length'] for row in free)}."
         )
     return " ".join(parts)

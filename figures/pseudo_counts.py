@@ -66,14 +66,14 @@ def draw(results: dict[str, list[Row]]) -> Figure:
             (handles[f"$|V| = {vocab}$"],) = ax.plot(
                 lengths, [row["mean"] for row in here], color=colour, marker=MARKERS[place % len(MARKERS)]
             )
-        handles[r"$\alpha$"] = ax.axhline(mine[0]["alpha"], color="#000000", linestyle="--", linewidth=0.7, zorder=0)
+        handles[r"$\alpha$"] = ax.axhline(mine[0]["alpha"], color="#000000", linestyle="--", linewidth=0.7, zorder=3)
         ax.set_yscale("log")
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         ax.yaxis.set_minor_locator(NullLocator())
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         ax.set_ylim(0.9 * floor, 1.2 * max(row["high"] for row in rows))
         length_axis(ax, [row["length"] for row in mine])
-    axes[0, 0].set_ylabel("pseudo-count")
+    axes[0, 0].set_ylabel("pseudo-count (marker: mean)")
     handles["bar: 5% to 95% of sequences"] = Line2D([], [], color="#404040", marker="|", linestyle="none", markersize=7)
     if any(row["low"] <= 0 for row in rows):
         handles["down to 0"] = Line2D([], [], color="#404040", marker="v", linestyle="none", markersize=3)

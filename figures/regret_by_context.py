@@ -71,7 +71,7 @@ def draw(results: dict[str, list[Row]]) -> Figure:
     import matplotlib.pyplot as plt
 
     rows = results["regret"]
-    figure, axes = plt.subplots(1, 3, figsize=(6.3, 2.9), sharey=True)
+    figure, axes = plt.subplots(1, 3, figsize=(6.3, 3.1), sharey=True)
     handles: dict[str, Any] = {}
     for ax, (by, title, words) in zip(axes, PANELS, strict=True):
         ax.set_title(title, loc="left")
@@ -88,7 +88,7 @@ def draw(results: dict[str, list[Row]]) -> Figure:
         ax.axhline(0.0, color="#000000", linewidth=0.8, zorder=1)
         ax.set_yscale("symlog", linthresh=LINEAR, linscale=1.0)
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        ax.set_xlabel(words)
+        ax.set_xlabel(words if by == "position" else f"{words}\n(percent: share of the queries)")
         ticks = []
         for label in bins_of(rows, by):
             share = next(row["share"] for row in mine if row["bin"] == label)

@@ -130,7 +130,7 @@ def draw_other_seeds(alone: Axes, uniform: Axes, seeds: dict[int, list[Row]]) ->
                     alone.plot(one["change"], index + (place - 1) * 0.26, "o", color="black", zorder=3, **SEED_MARK)
         for row in rows:
             if row["readout_uniform"] is not None:
-                uniform.plot(row["readout_uniform"], index, "o", color="black", zorder=3, **SEED_MARK)
+                uniform.plot(row["readout_uniform"], index, "o", color="black", zorder=3, clip_on=False, **SEED_MARK)
 
 
 def rise_text(change: float) -> str:
@@ -146,7 +146,9 @@ def draw_shares(ax: Axes, found: list[tuple[int, Row]]) -> None:
             part = share(row, source)
             if part is None or part["share"] is None:
                 continue
-            ax.barh(index, part["share"], left=left, height=0.5, color=SOURCES[source][1], linewidth=0)
+            ax.barh(
+                index, part["share"], left=left, height=0.5, color=SOURCES[source][1], edgecolor="white", linewidth=0.8
+            )  # an edge, for grey print
             left += part["share"]
         whole = row["switched"][-1]["change"]
         ax.text(0.5, index + 0.27, f"all off: {whole:+.2f} nats", ha="center", va="top", fontsize=6)
@@ -169,8 +171,8 @@ def draw_uniform(ax: Axes, found: list[tuple[int, Row]]) -> None:
         )  # fmt: skip
     ax.set_xlim(0, 1)
     ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    ax.set_xlabel("uniform share")
-    ax.set_title("from the readout")
+    ax.set_xlabel("share of the prediction")
+    ax.set_title("uniform law")
 
 
 def name_of(setting: Setting, row: Row | None) -> str:

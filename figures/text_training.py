@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from figures._instruments import listed
 from figures._language import NOTHING, Results, pm
-from figures.panels import absent, lettered, whisker
+from figures.panels import absent, lettered, on_one_scale, whisker
 from figures.rows import Row
 from figures.verdict import Verdict
 from interp.plotting import INTERVAL, MAIN_COLOUR
@@ -48,7 +48,7 @@ def draw(results: Results) -> Figure:
     import matplotlib.pyplot as plt
 
     runs = runs_of(results["text_training"])
-    figure, axes = plt.subplots(2, 2, figsize=(6.3, 4.0), sharex=True)
+    figure, axes = plt.subplots(2, 2, figsize=(6.3, 4.3), sharex=True)
     if not runs:
         for ax in axes.flat:
             absent(ax, "snapshots")
@@ -68,6 +68,7 @@ def draw(results: Results) -> Figure:
     attention.set_ylabel("times even attention")
     beta.set_title(r"$\beta_1$ (filled) and $\beta_2$ (open) of the law", loc="left")
     kappa.set_title(r"$\kappa$ of the law", loc="left")
+    on_one_scale([beta, kappa])
     for ax, empty in ((gain, 0.0), (attention, 1.0), (beta, 0.0), (kappa, 0.0)):
         ax.axhline(empty, color="#555555", linewidth=0.5, zorder=0)
         ax.set_xscale("symlog", linthresh=10)
@@ -81,7 +82,7 @@ def draw(results: Results) -> Figure:
     for ax in axes[-1]:
         ax.set_xlabel("step")
     lettered(axes.flat)
-    figure.legend(handles=legend(runs), loc="outside lower center", ncols=5)
+    figure.legend(handles=legend(runs), loc="outside lower center", ncols=2)
     return figure
 
 
@@ -89,7 +90,10 @@ def legend(runs: dict[str, list[Row]]) -> list[Any]:
     """Runs, the gain that is asked for, and the intervals."""
     from matplotlib.lines import Line2D
 
-    found = [Line2D([], [], label=name, **LOOKS[place % len(LOOKS)], markersize=3) for place, name in enumerate(runs)]
+    found = [
+        Line2D([], [], label=f"{name}: {in_short(rows[0])}", **LOOKS[place % len(LOOKS)], markersize=3)
+        for place, (name, rows) in enumerate(runs.items())
+    ]
     return [
         *found,
         Line2D([], [], color="#555555", linewidth=0.8, linestyle="--", label=f"asked: {GAIN} nats"),
@@ -141,6 +145,12 @@ def made_of(row: Row) -> str:
         "asv": "byte pairs of the American Standard Version",
     }[row["text"]]
     return f"{text}, {row['repeated']:.0%} of the windows with a passage twice" if row["repeated"] else text
+
+
+def in_short(row: Row) -> str:
+    """The same in a few words, for the legend."""
+    text = {"alice": "a book, in characters", "asv": "the Bible, in byte pairs"}[row["text"]]
+    return f"{text}, {row['repeated']:.0%} with a repeat" if row["repeated"] else text
 
 
 def first_step(rows: list[Row], holds: Any) -> int | None:

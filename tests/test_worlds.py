@@ -127,6 +127,14 @@ def test_the_figure_draws_every_world(rows):
     assert list(first.get_xdata()) == pytest.approx([row["searched_1"] for row in drawn])
     assert list(first.get_ydata()) == pytest.approx([row["predicted_1"] for row in drawn])
     assert str(len(rows)) in law_of_the_optimum.caption(results)
+    # Worlds far from the diagonal have their name beside them, and in the caption.
+    for ax, names in zip(figure.axes, (law_of_the_optimum.LAGS, ("kappa",)), strict=False):
+        errors = [row[f"error_{name}"] or 0.0 for row in rows for name in names]
+        apart = sum(abs(error) >= law_of_the_optimum.OUTLIER for error in errors)
+        assert len(ax.texts) == apart
+        assert "equal" in {line.get_label() for line in ax.lines}
+        for text in ax.texts:
+            assert text.get_text().replace("\n", " ") in law_of_the_optimum.caption(results)
 
 
 def test_the_verdict_fails_bad_predictions(rows):

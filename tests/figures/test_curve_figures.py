@@ -422,6 +422,7 @@ def test_regret_is_drawn_bin_by_bin(planted, drawn):
     for ax, by in zip(figure.axes, ("seen", "entropy", "position"), strict=True):
         table = [row["excess"] for row in rows if row["by"] == by and row["predictor"] == "soft matching"]
         assert any(list(bars.lines[0].get_ydata()) == table for bars in ax.containers)
+        assert ("share of the queries" in ax.get_xlabel()) == (by != "position")
     module = module_of("regret_by_context")
     assert "300 sequences" in module.caption({"regret": rows})
     assert module.verdict({"regret": rows}).word == "beyond the paper"

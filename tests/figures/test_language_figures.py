@@ -177,6 +177,9 @@ def test_training_says_when_gain_and_beta_come() -> None:
         assert [line.get_ydata()[0] for line in figure.axes[0].lines if line.get_gid() == "asked"] == [
             text_training.GAIN
         ]
+        assert figure.axes[2].get_ylim() == figure.axes[3].get_ylim()  # beta beside kappa
+        (legend,) = figure.legends
+        assert legend.get_texts()[0].get_text() == "some: a book, in characters, 50% with a repeat"
         plt.close(figure)
     verdict = text_training.verdict(results)
     assert verdict.headline.endswith(

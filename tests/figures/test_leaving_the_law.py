@@ -54,7 +54,12 @@ def test_weights_and_sides_are_those_of_the_models(results: dict[str, Any]) -> N
         assert_readable(figure)
     explained, loss, weights, sides = figure.axes
     assert [line.get_ydata()[-1] for line in explained.lines[:2]] == [0.9, 0.3]  # the paper's run, then the long one
-    assert all(min(line.get_xdata()) >= leaving_the_law.FIRST_STEP for line in loss.lines)
+    (bar,) = loss.containers  # how sure each point is
+    ends = bar.lines[2][0].get_segments()[0][:, 1]
+    assert ends[1] - ends[0] == pytest.approx(2 * 0.01)
+    curves = [line for line in loss.lines if line not in (bar.lines[0], *bar.lines[1])]
+    assert len(curves) == 2
+    assert all(min(line.get_xdata()) >= leaving_the_law.FIRST_STEP for line in curves)
     main, long = (row["weights"] for row in results["vote_weight"])
     shown = [list(container.lines[0].get_ydata()) for container in weights.containers]
     assert shown == [[one["weight"] for one in rows] for rows in (main, long)]
