@@ -104,6 +104,7 @@ def draw_distances(ax: Axes, rows: list[Row], names: list[str]) -> None:
     for place, name in enumerate(names):
         values = [one["kl"] for row in rows for one in row["estimators"] if one["estimator"] == name]
         if not values:
+            ax.text(1.3 * LEAST, place, "does not apply", va="center", fontsize=6, color="#7f7f7f")
             continue
         if name in near:
             ax.axhspan(place - 0.5, place + 0.5, color=NEAR_COLOUR, linewidth=0, zorder=0, gid=f"nearest {name}")

@@ -238,7 +238,7 @@ def draw_correlations(panel: Axes, pairs: dict[str, Row]) -> None:
         markersize=2.5,
         color="#003566",
         linewidth=1.0,
-        label="measured",
+        label="measured, ± two\nstandard errors",
     )
     panel.set_yticks(places, [PAIRS[name] for name in names])
     panel.set_ylim(-0.6, len(rows) - 0.4)
@@ -253,7 +253,7 @@ def draw_key(page: Axes) -> None:
     from matplotlib.patches import Patch
 
     handles: list[Any] = [
-        Patch(facecolor=colour, label=f"next token {letter(symbol)}") for symbol, colour in enumerate(SYMBOL_COLOURS)
+        Patch(facecolor=colour, label=f"probability of token {letter(symbol)}") for symbol, colour in enumerate(SYMBOL_COLOURS)
     ]
     handles.append(Line2D([], [], color="black", linewidth=0.7, label="the mean it is drawn around"))
     page.legend(
