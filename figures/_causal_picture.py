@@ -1,4 +1,4 @@
-"""How the figure `causal` is drawn: edits of the live model beside their controls, and the loss that the law recovers."""
+"""How `causal` is drawn: edits of the live model beside their controls, and the loss that the law recovers."""
 
 from __future__ import annotations
 

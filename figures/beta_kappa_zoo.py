@@ -192,9 +192,9 @@ def draw_theory(ax: Axes, panel: Panel, best: list[Point], results: dict[str, li
         reach = [INTERVAL * point.stderr for point in best]
         low = [value - error for value, error in zip(values, reach, strict=True)]
         high = [value + error for value, error in zip(values, reach, strict=True)]
-        near = [[value + side * NEAR for value in values] for side in (-1, 1)]
+        under, over = ([value + side * NEAR for value in values] for side in (-1, 1))
         handles[f"optimum ± {NEAR} nats: asked"] = ax.fill_between(
-            lengths, *near, color=NEAR_COLOUR, linewidth=0, zorder=0, gid="asked"
+            lengths, under, over, color=NEAR_COLOUR, linewidth=0, zorder=0, gid="asked"
         )
         ax.fill_between(lengths, low, high, color=OPTIMUM_COLOUR, alpha=0.35, linewidth=0)
         (handles["population optimum"],) = ax.plot(lengths, values, color=OPTIMUM_COLOUR, linewidth=1.2)
@@ -248,7 +248,8 @@ def caption(results: dict[str, list[Row]]) -> str:
         + ", 95% intervals clustered by sequence, one marker per seed (seeds and families are shifted sideways a "
         "little). Gold: the population optimum of soft matching"
         + (f" on {listed(f'{number:,}' for number in drawn)} sequences" if drawn else "")
-        + ", with its 95% band; grey: as far from it as is allowed. Dashed: beta(t) of lemma:optimal_beta for alpha = 1, which is about the independent "
+        + ", with its 95% band; grey: as far from it as is allowed. Dashed: beta(t) of lemma:optimal_beta for "
+        "alpha = 1, which is about the independent "
         "prior without BOS and is shown under the hierarchical prior for comparison only. Under the independent prior "
         "with BOS the best beta is infinite, and only kappa - beta_1 - beta_2 is identified; dotted, what "
         "prop:add_constant says of it.",

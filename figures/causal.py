@@ -53,7 +53,7 @@ FIELDS = (
 
 
 def chosen(results: Results) -> Results:
-    """Every model of the settings: edits are drawn at one length, recovered loss at all; and which lag a head copies."""
+    """Every model of the settings: edits are drawn at one length, recovered loss at all; and the lags of copy heads."""
     heads = list(results.get("copy_heads", ()))
     return {
         "causal": [only(row, *FIELDS) for setting in SETTINGS for row in all_of(results["causal"], setting)],

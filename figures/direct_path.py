@@ -53,6 +53,7 @@ SHARES = {
     "r2_control": "control: another sequence",
 }
 PAIR_MARKERS = "os^Dv"
+LEAST_REACH = 0.1  # nats to either side: where all weights are zero the axis would show their rounding
 FIELDS = ("verdict", "gain", "gain_stderr", *POINTS, *SHARES, "frequency", "recent", "n", "success", "message")
 
 
@@ -148,6 +149,8 @@ def draw_discount(ax: Axes, rows: list[Row]) -> None:
             )  # fmt: skip
     ax.axvline(0.0, color=DARK, linewidth=0.6)
     ax.margins(x=0.12)
+    low, high = ax.get_xlim()
+    ax.set_xlim(min(low, -LEAST_REACH), max(high, LEAST_REACH))
     ax.set_xlabel("weight in the match scores (nats)")
     ax.set_title("the key's own token", loc="left")
 
@@ -180,7 +183,7 @@ def draw_shares(ax: Axes, rows: list[Row]) -> None:
     ax.set_xlim(0, 1.2)
     ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
     ax.set_xlabel("$R^2$ of its log-probabilities")
-    ax.set_title(f"{setting.family}, silenced:\nexplained by", loc="left")
+    ax.set_title(f"{setting.family},\nsilenced: explained by", loc="left")
 
 
 def caption(results: Results) -> str:

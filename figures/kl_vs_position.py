@@ -100,7 +100,10 @@ def draw(results: dict[str, list[Row]]) -> Figure:
     if handles:
         bar = whisker("95% interval; of trained models: all seeds")
         figure.legend(
-            [*(handles[name] for name in names), bar], [*names, bar.get_label()], loc="outside lower center", ncols=3
+            [*(handles[name] for name in names), bar],
+            [*names, str(bar.get_label())],
+            loc="outside lower center",
+            ncols=3,
         )
     return figure
 

@@ -141,9 +141,9 @@ def caption(results: Results) -> str:
     (name,) = names
     return (
         f"Chains of order 2 over five symbols (hierarchical prior), written in nouns of the model's vocabulary: "
-        f"{name['n']} chains, each under {name['alphabets']} random alphabets; means over chains. (a, b) KL(truth || law) "
-        f"of the model's law over the alphabet and of estimators, on one scale, at the positions at which Bayes was computed; shaded: 95% intervals of "
-        f"the model and of Bayes. Estimators with parameters are tuned on other chains, one "
+        f"{name['n']} chains, each under {name['alphabets']} random alphabets; means over chains. (a, b) "
+        f"KL(truth || law) of the model's law over the alphabet and of estimators, on one scale, at the positions at "
+        f"which Bayes was computed; shaded: 95% intervals of the model and of Bayes. Estimators with parameters are tuned on other chains, one "
         f"set for all positions. (c) beta and kappa with which soft matching comes nearest to the model within bands "
         f"of positions; bars end at the values of the two halves of the chains. After 64 tokens the alphabet has "
         f"{name['late_alphabet_mass']:.3f} of the model's probability; the choice of names makes "

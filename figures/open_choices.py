@@ -164,8 +164,8 @@ def caption(results: dict[str, list[Row]]) -> str:
         free = sorted((row for row in readings if row["reading"] == "free"), key=lambda row: row["length"])
         implied = ", ".join(f"{row['implied_alpha']:.2f}" for row in free)
         parts.append(
-            "(c) The best betas when kappa follows them (tied: the formula of prop:add_constant with alpha = 1; no bias: "
-            "delta_2 = 0 on BOS), or without BOS, where KL needs its floor: KL over that with a free "
+            "(c) The best betas when kappa follows them (tied: the formula of prop:add_constant with alpha = 1; no "
+            "bias: delta_2 = 0 on BOS), or without BOS, where KL needs its floor: KL over that with a free "
             "kappa on the same sequences. A free kappa is the tied one with the best "
             f"pseudo-count in place of 1: {implied} at T = {listed(row['length'] for row in free)}."
         )

@@ -253,7 +253,8 @@ def draw_key(page: Axes) -> None:
     from matplotlib.patches import Patch
 
     handles: list[Any] = [
-        Patch(facecolor=colour, label=f"probability of token {letter(symbol)}") for symbol, colour in enumerate(SYMBOL_COLOURS)
+        Patch(facecolor=colour, label=f"probability of token {letter(symbol)}")
+        for symbol, colour in enumerate(SYMBOL_COLOURS)
     ]
     handles.append(Line2D([], [], color="black", linewidth=0.7, label="the mean it is drawn around"))
     page.legend(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import matplotlib.pyplot as plt
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -11,23 +13,31 @@ from tests.figures.colour_sight import confused
 
 WIDEST = 6.3  # inches: the width of a page's text
 SMALLEST = 6.0  # points
+TOUCHING = 1.0  # points that two texts may share: the box of a text is larger than its ink
 LONGEST = 320  # characters of a headline
 
 
 def assert_readable(figure: Figure) -> None:
-    """No text is cut off or too small, the picture fits a page's width, and its legends do not rest on colour alone."""
+    """No text is cut off, too small or on another; the picture fits a page's width; legends do not rest on colour."""
     figure.canvas.draw()
     renderer = figure.canvas.get_renderer()
     page = figure.bbox.padded(1)
     assert figure.get_size_inches()[0] <= WIDEST
     assert confused(figure) == []
     hidden = {id(text) for ax in figure.axes for axis in (ax.xaxis, ax.yaxis) for text in _not_drawn(axis)}
+    boxes = []
     for text in figure.findobj(plt.Text):
         if text.get_visible() and text.get_text().strip() and id(text) not in hidden:
             box = text.get_window_extent(renderer)
             assert page.contains(box.x0, box.y0), text.get_text()
             assert page.contains(box.x1, box.y1), text.get_text()
             assert text.get_fontsize() >= SMALLEST, text.get_text()
+            boxes.append((text.get_text(), box))
+    touching = TOUCHING * figure.dpi / 72
+    for (words, one), (others, other) in combinations(boxes, 2):
+        wide = min(one.x1, other.x1) - max(one.x0, other.x0)
+        high = min(one.y1, other.y1) - max(one.y0, other.y0)
+        assert min(wide, high) <= touching, f"{words!r} lies on {others!r}"
 
 
 def _not_drawn(axis: Axis) -> list[plt.Text]:

@@ -241,7 +241,7 @@ class TestDirectPath:
             assert_readable(figure)
         widths = [bar.get_width() for group in figure.axes[2].containers for bar in group]
         assert widths == [0.8, 0.7, 0.9, 0.01]
-        assert figure.axes[2].get_title(loc="left") == "(c) disentangled, silenced:\nexplained by"
+        assert figure.axes[2].get_title(loc="left") == "(c) disentangled,\nsilenced: explained by"
         assert "disentangled models still gain 0.30 nats over the uniform law by counting tokens" in found.headline
         assert "construction models know nothing" in found.headline
 
