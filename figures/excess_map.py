@@ -143,7 +143,8 @@ def caption(results: dict[str, list[Row]]) -> str:
         f"{len(rows)} worlds: the hierarchical prior with BOS, eta alike at all levels. (a) to (f) What soft matching "
         "at its searched optimum adds to the KL of the Bayes predictor (Gibbs sampling), as a share of Bayes' own KL, "
         "against the length, on one scale; bars: one standard error; dotted: 5%. T = 1024 at eta = 7 only. (g) By how "
-        "often the query's full context was visited before: left bar, the share of the queries; right bar, the share of the "
+        "often the query's full context was visited before: left bar, the share of the queries; right bar, the "
+        "share of the "
         "excess that they carry; the mean over all worlds of that length."
     )
 
