@@ -13,7 +13,7 @@ from figures.verdict import Check
 from models.families import drawing_order, find_family
 
 # Parts of the claim.
-WITHOUT_BOS, WITH_BOS, HIERARCHICAL = "for models without BOS", "with BOS", "on the hierarchical task"
+WITHOUT_BOS, WITH_BOS, HIERARCHICAL = "without BOS", "with BOS", "on the hierarchical task"
 CONSTRUCTIONS = "for constructions"
 
 TRACKS = 0.10  # two curves that a reader of the paper's axis would call one

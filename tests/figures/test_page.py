@@ -242,7 +242,7 @@ def test_claims_are_filtered_and_tables_are_sorted(chromium, made):
         for word in sorted(set(words)):
             view.select_option("#by-verdict", word)
             assert view.eval_on_selector_all(".row", count) == words.count(word)
-            assert view.inner_text("#shown") == f"{words.count(word)} of {len(ENTRIES)} shown"
+            assert view.inner_text("#shown") == f"{words.count(word)} of {len(ENTRIES)} claims and findings shown"
         view.select_option("#by-verdict", "")
         assert view.eval_on_selector_all(".row", count) == len(ENTRIES)
         column = "all => all.map(one => Number(one.cells[1].textContent))"
