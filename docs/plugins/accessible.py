@@ -1,10 +1,14 @@
-"""What the theme leaves without a name or a place for the keyboard, so that screen readers can tell its parts."""
+"""What the theme leaves without a name or a place for the keyboard, so that screen readers can tell its parts.
+
+And code in sentences, which the theme breaks at any hyphen.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+SHORT = 28  # characters of code that is not broken into lines
 REPLACED = (
     # The search box opens as a dialog, which needs a name.
     (r'(<div class="md-search" data-md-component="search" role="dialog")>', r'\1 aria-label="search">'),
@@ -17,6 +21,8 @@ REPLACED = (
     # A formula that is wider than the window scrolls, and must be reachable by keyboard.
     (r'<math (?=[^>]*display="block")', '<math tabindex="0" '),
     (r"<th></th>", "<td></td>"),
+    # Short code in a sentence stays in one line: --seed must not end one with its first hyphen.
+    (rf"(?<!</span>)<code>(?=[^<\n]{{1,{SHORT}}}</code>)", '<code class="short">'),
 )
 
 
