@@ -24,9 +24,10 @@ FINDINGS = KEPT / "findings.json"  # figure -> its verdict in words, and its fin
 FOLDER = "images/gallery"  # of the site
 INTRODUCTION = """# Gallery
 
-Every figure, drawn from the shipped checkpoints by `make reproduce`. Below each title stand the claim or question in bold, what the
-picture shows, the verdict in italics, and the finding. `make reproduce` also writes `results/index.html`, with what each claim requires and
-all that was found, and `results/figures`, with the pictures as PDF.
+Every figure, drawn from the shipped checkpoints by `make reproduce`. Below each title stand the claim or question in
+bold, what the picture shows, the verdict in italics, and the finding. `make reproduce` also writes
+`results/index.html`, with what each claim requires and all that was found, and `results/figures`, with the pictures as
+PDF and their numbers as JSON.
 """
 GROUPS = {False: "The paper's claims", True: "Beyond the paper"}  # whether the paper leaves it open
 WIDTH = 1000  # of the copies that are kept, in pixels

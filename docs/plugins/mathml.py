@@ -19,7 +19,8 @@ SPACE = '<mspace width="0.167em" />'
 REPAIRED = (  # what the converter gets wrong, in the order in which it is set right
     (r"<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>"),  # "is distributed as" is a relation, with space around it
     (r"<mi>(&#x0007[BD];)</mi>", r'<mo stretchy="false">\1</mo>'),  # braces
-    (r'(?:<mi mathvariant="normal">\w</mi>){2,}', lambda found: f"<mi>{re.sub('<[^>]*>', '', found[0])}</mi>"),  # a word
+    (r'</mi><mi mathvariant="normal">(?=\w</mi>)', ""),  # a word is one name,
+    (r'<mi mathvariant="normal">(?=\w{2,}<)', "<mi>"),  # and upright as it is
     (r"(<mi>(?:ln|log)</mi>)(?!<mo[^>]*>&#x00028;)", rf"\1{SPACE}"),
     (r"(</m(?:i|sub|sup)>|&#x00029;</mo>)(?=<mi>(?:ln|log)</mi>)", rf"\1{SPACE}"),
 )
