@@ -154,7 +154,7 @@ def test_the_gallery_states_the_verdict_and_links_to_picture_and_data(tmp_path, 
     text, brought = gallery.section("hier_induction", "attention by overlap")
     assert [address.rpartition(".")[2] for address in brought] == ["json", "png"]
     assert all(f'href="{address}"' in text for address in brought)
-    assert r"*Does not hold in W\_A.* Beta\_1 &lt; 3 in 2 \* 3 runs." in text
+    assert r"*Does not hold in W\_A.* beta\_1 &lt; 3 in 2 \* 3 runs." in text
     assert "`python -m figures hier_induction`" in text
 
 
@@ -260,6 +260,16 @@ def test_no_escape_is_left_in_the_text(site: Path, pages: dict[Path, Page]) -> N
     for page in pages:
         text = re.sub(r"(?s)<(pre|code|script|style|math)\b.*?</\1>", "", page.read_text(encoding="utf-8"))
         assert not re.findall(r".{20}\\(?:&lt;|[|$#<]).{20}", text), page
+
+
+def test_options_in_a_sentence_are_not_broken() -> None:
+    accessible = load_plugin("accessible")
+    page = "<p><code>--seed</code></p><pre><span></span><code>make --x</code></pre>"
+    assert accessible.on_post_page(page) == page.replace("<code>--seed", '<code class="whole">--seed')
+    long = accessible.on_post_page("<code>python -m models train --out a-b-c --x-y</code>")
+    assert re.findall('<span class="whole">(.*?)</span>', long) == ["--out", "--x-y"]
+    typed = '<div class="language-bash highlight"><pre><span></span><code>a --x-y <span class="m">1</span></code></pre>'
+    assert '<span class="whole">--x-y</span> <span class="m">1</span>' in accessible.on_post_page(typed)
 
 
 def test_a_formula_that_does_not_convert_stops_the_build() -> None:

@@ -21,12 +21,23 @@ REPLACED = (
     # A formula that is wider than the window scrolls, and must be reachable by keyboard.
     (r'<math (?=[^>]*display="block")', '<math tabindex="0" '),
     (r"<th></th>", "<td></td>"),
-    # Short code in a sentence stays in one line: --seed must not end one with its first hyphen.
-    (rf"(?<!</span>)<code>(?=[^<\n]{{1,{SHORT}}}</code>)", '<code class="short">'),
 )
+INLINE = re.compile(r"(?<!</span>)<code>([^<\n]+)</code>")
+TYPED = re.compile(r'<div class="language-bash highlight">.*?</pre>', re.DOTALL)
 
 
 def on_post_page(output: str, **_: Any) -> str:
     for pattern, replacement in REPLACED:
         output = re.sub(pattern, replacement, output)
-    return output
+    return TYPED.sub(lambda found: whole_options(found[0]), INLINE.sub(unbroken, output))
+
+
+def unbroken(found: re.Match[str]) -> str:
+    """Code in a sentence: in one line where it is short, else with its options whole."""
+    short = len(found[1]) <= SHORT
+    return f'<code class="whole">{found[1]}</code>' if short else f"<code>{whole_options(found[1])}</code>"
+
+
+def whole_options(code: str) -> str:
+    """A line may not end at the hyphens of an option."""
+    return re.sub(r"(?<![\w-])(--[\w-]+)", r'<span class="whole">\1</span>', code)

@@ -121,7 +121,8 @@ def shown(summary: str) -> str:
 
 def capital(words: str) -> str:
     """With a capital at the beginning, as a sentence has one."""
-    return plain(words[:1].upper() + words[1:])
+    symbol = re.match(r"\w*[_\d]", words)  # beta_1 stays as it is
+    return plain(words if symbol else words[:1].upper() + words[1:])
 
 
 def plain(words: str) -> str:
