@@ -363,4 +363,4 @@ assert np.isnan(nothing.scan.beta).all()
 # python -m analyses all runs/mine
 # ```
 #
-# The page "Analyse a model of your own" in the documentation says more.
+# The page [Analyse a model of your own](../docs/howto/your_model.md) says more.

@@ -144,7 +144,7 @@ def shown(output: nbformat.NotebookNode, pictures: dict[str, bytes], *, name: st
     if "image/png" in data:
         file = f"{name}_{len(pictures) + 1}.png"
         pictures[file] = base64.b64decode(data["image/png"])
-        return f'<p><img alt="{html.escape(said)}" src="{file}"></p>'
+        return f'<p><a href="{file}"><img alt="{html.escape(said)}" src="{file}"></a></p>'
     if "text/html" in data:
         text = "".join(data["text/html"])
         if "<script" in text or "://" in text:
