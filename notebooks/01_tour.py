@@ -97,7 +97,9 @@ assert chains.next_law.shape == (512, 5)
 
 # %%
 assert isinstance(model, HookedTransformer)
-print({name: tuple(parameter.shape) for name, parameter in model.named_parameters() if parameter.requires_grad})
+for name, parameter in model.named_parameters():
+    if parameter.requires_grad:
+        print(f"{name:24} {tuple(parameter.shape)}")
 
 # %% [markdown]
 # How well does it predict? The measure is KL(truth || prediction) in nats, averaged over the sequences. For comparison:
@@ -189,10 +191,10 @@ assert set(masks[2:]) == {0b00, 0b01, 0b10, 0b11}
 # ## 6. The fit: beta and kappa from the scores
 #
 # If the formula holds, a key's score is $\beta_1$ [lag 1 agrees] + $\beta_2$ [lag 2 agrees], up to a constant of the
-# query. So `fit_scores` regresses scores on agreement. What to see: four clouds, each around its predicted level (black
-# line). The levels come from the two betas alone: $0$, $\beta_2$, $\beta_1$ and $\beta_1 + \beta_2$. The thin wisps
-# above the two left clouds are one key: the last position itself, which this model lifts by its relative bias. The
-# formula knows no positions; this is where the model departs from it.
+# query. So `fit_scores` regresses scores on agreement. What to see: four distributions, each around its predicted level
+# (black line). The levels come from the two betas alone: $0$, $\beta_2$, $\beta_1$ and $\beta_1 + \beta_2$. The thin
+# tails above the two left ones are one key, the last position itself, which this model raises by its relative bias. The
+# formula has no positions; this is where the model departs from it.
 
 # %%
 every_mask = ip.match_masks(chains.tokens, order=2)[:, 2:]  # candidates only
@@ -255,9 +257,9 @@ assert mass.largest_gap < 0.01
 # ## 8. The bars: one prediction, taken apart
 #
 # Back to the picture of the ten lines. Each bar is one key of sequence 0, with its token below, coloured by its
-# overlap; the legend has the share of each kind. What to see: yellow bars (both lags agree) stand highest, teal ones
-# (one lag) lower and at two heights, one for each lag; the grey keys hardly show, except the last, which is the query
-# itself; and BOS, which comes first, has its own.
+# overlap; the legend has the share of each kind. What to see: yellow bars (both lags agree) are the highest. Teal bars
+# (one lag agrees) are lower, and have two heights, one for each lag. Grey keys (no lag agrees) hardly show, except the
+# last, which is the query itself. BOS comes first.
 
 # %%
 ax = cap.plot(sequence=0)

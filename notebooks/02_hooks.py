@@ -127,7 +127,7 @@ assert kl(uniform) > 2 * kl(own)
 # %% [markdown]
 # ## Did the edit take effect?
 #
-# A hook that runs without effect is the most common bug of this trade, and it looks like a finding: "the head does not
+# A hook that runs without effect is a common bug in this field, and it looks like a finding: "the head does not
 # matter". Three checks catch it.
 #
 # 1. **Read downstream.** The next activation must be what the edit implies: here $z$ = edited pattern times values.

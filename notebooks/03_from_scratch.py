@@ -48,7 +48,8 @@ prior = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
 spec = make_spec(family="disentangled", prior=prior.to_dict(), length=32, bos=True, steps=STEPS, seed=0)
 trainer = make_trainer(spec)
 held_out = prior.sample(batch=500, length=32, seed=1)
-print(spec)
+for name, value in vars(spec).items():
+    print(f"{name:10} {value}")
 
 # %% [markdown]
 # `trainer.advance(rates)` takes one step per learning rate; `trainer.hooked()` hands over the current weights as a
@@ -89,10 +90,10 @@ assert rows[0]["copy"].verdict == ("none", "none")
 #
 # What to see, from top to bottom:
 #
-# - **KL** falls in steps, towards the dashed line: what the paper's formula does on the same sequences with its best
-#   parameters.
+# - **KL** falls in two steps, one for each lag, towards the dashed line: the KL of the paper's formula on the same
+#   sequences, with its best parameters. Bars are two standard errors.
 # - **Copying** comes first for lag 1, and only later for lag 2.
-# - **beta** follows: matching at lag $r$ can pay only once something copies lag $r$. Points start where the fit
+# - **beta** follows: matching at lag $r$ helps only once some head copies lag $r$. Points start where the fit
 #   succeeds; the dashed lines are the best parameters. **kappa**, the score of BOS, settles last.
 #
 # Step 0 is drawn at 10, because the axis is logarithmic.

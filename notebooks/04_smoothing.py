@@ -51,7 +51,7 @@ def kl(law: torch.Tensor) -> float:
 # which knows the prior and is the best that anyone can do on average. The title gives the KL over all 512 sequences.
 #
 # Things to try: turn both betas to 0 (every position votes alike), to 10 (only full matches vote), and kappa from -5
-# (BOS is silent) to 10 (BOS drowns all).
+# (BOS has next to no weight) to 10 (BOS has nearly all of it).
 
 # %%
 SHOWN = 0
@@ -102,8 +102,8 @@ else:
 # how often each symbol occurs. In row 2 only full matches vote. In row 3 BOS has nearly all, and the prediction is
 # flat. Row 4 is near the best mixture, and has the lowest KL of the four.
 #
-# In this sequence the truth's favourite, symbol 2, has never yet followed the present context. So row 2 gives it
-# nothing, and not even Bayes can know how likely it is; but soft matching and Bayes give it a share, because it often
+# In this sequence the most likely next symbol, 2, has never yet followed the present context. So row 2 gives it
+# nothing. Not even Bayes can know how likely it is; but soft matching and Bayes give it a share, because it often
 # follows contexts that agree in part.
 
 # %%
@@ -206,9 +206,9 @@ print("beta_1 twice beta_2:", tilted.numpy().round(3))
 assert torch.allclose(tilted, katz_law)
 
 # %% [markdown]
-# **Add-alpha.** Let beta grow and let kappa keep pace, $\kappa = \sum_r \beta_r + \ln(\alpha|V|)$. Then a full match
-# and BOS keep their ratio: BOS is worth $\alpha$ pseudo-counts of each symbol, and partial matches die out. What to
-# see: a straight fall on the logarithmic axis.
+# **Add-alpha.** Let beta grow, and kappa with it: $\kappa = \sum_r \beta_r + \ln(\alpha|V|)$. Then a full match
+# and BOS keep their ratio: BOS is worth $\alpha$ pseudo-counts of each symbol, and the weight of partial matches
+# vanishes. What to see: a straight fall on the logarithmic axis.
 
 # %%
 target = ip.add_alpha(chains.tokens, order=2, vocab=5, alpha=1.0)

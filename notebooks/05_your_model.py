@@ -192,11 +192,8 @@ else:
 
 # %%
 table = scan.table().set_index(["layer", "head"])
-print(
-    table.loc[[(0, 2), (MATCH_LAYER, MATCH_HEAD)], ["role", "copy_lag", "copy_mass", "nats_explained", "kappa"]].round(
-        3
-    )
-)
+columns = ["role", "copy_lag", "copy_mass", "nats_explained", "kappa"]
+print(table.loc[[(0, 2), (MATCH_LAYER, MATCH_HEAD)], columns].round(3))
 print(table.loc[(1, 0), "message"])
 assert np.isnan(table.loc[(1, 0), "beta_1"])
 
@@ -297,7 +294,7 @@ assert scan.match_heads == ((1, 0), (1, 1), (1, 2), (1, 3))
 assert "bos='first'" in scan.message
 
 # %% [markdown]
-# So the model has made a BOS of its first token: whatever that token is, it gets what the matches do not get.
+# So the model uses its first token as BOS: whatever that token is, it gets the attention that matches do not get.
 # `bos="first"` puts it into the law, with the score kappa.
 
 # %%
@@ -366,4 +363,4 @@ assert np.isnan(nothing.scan.beta).all()
 # python -m analyses all runs/mine
 # ```
 #
-# The page "Analyse a model of your own" in the documentation says more.
+# The page [Analyse a model of your own](../docs/howto/your_model.md) says more.

@@ -136,6 +136,26 @@ def test_notebooks_and_gallery_are_pages_with_pictures(site: Path, pages: dict[P
     assert gallery.count("python -m figures ") >= 25
     assert gallery.count('<img alt="') >= len(read_entries(ROOT / "figures", marker="LABEL"))
     assert "Not among the pictures kept here" not in gallery
+    findings = json.loads((DOCS / "images" / "figures" / "findings.json").read_text(encoding="utf-8"))
+    assert gallery.count('<p class="figure"><a href="images/gallery/') == len(findings)
+    assert gallery.count("<em>Holds") + gallery.count("<em>Does not hold") > 20
+
+
+def test_the_gallery_states_the_verdict_and_links_to_picture_and_data(tmp_path, monkeypatch) -> None:
+    gallery = load_plugin("gallery")
+    monkeypatch.setenv("INTERP_RESULTS", str(tmp_path))
+    text, brought = gallery.section("hier_induction", "attention by overlap")
+    assert list(brought) == ["images/gallery/hier_induction.webp"]  # the copy that is kept
+    assert "*Holds.* " in text
+    (tmp_path / "figures").mkdir()
+    verdict = {"says": "does not hold in W_A", "headline": "beta_1 < 3 in 2 * 3 runs", "number": "3"}
+    (tmp_path / "figures" / "hier_induction.json").write_text(json.dumps({"verdict": verdict}))
+    (tmp_path / "figures" / "hier_induction.png").write_bytes(b"")
+    text, brought = gallery.section("hier_induction", "attention by overlap")
+    assert [address.rpartition(".")[2] for address in brought] == ["json", "png"]
+    assert all(f'href="{address}"' in text for address in brought)
+    assert r"*Does not hold in W\_A.* beta\_1 &lt; 3 in 2 \* 3 runs." in text
+    assert "`python -m figures hier_induction`" in text
 
 
 def test_every_link_leads_somewhere(pages: dict[Path, Page]) -> None:
@@ -242,6 +262,16 @@ def test_no_escape_is_left_in_the_text(site: Path, pages: dict[Path, Page]) -> N
         assert not re.findall(r".{20}\\(?:&lt;|[|$#<]).{20}", text), page
 
 
+def test_options_in_a_sentence_are_not_broken() -> None:
+    accessible = load_plugin("accessible")
+    page = "<p><code>--seed</code></p><pre><span></span><code>make --x</code></pre>"
+    assert accessible.on_post_page(page) == page.replace("<code>--seed", '<code class="whole">--seed')
+    long = accessible.on_post_page("<code>python -m models train --out a-b-c --x-y</code>")
+    assert re.findall('<span class="whole">(.*?)</span>', long) == ["--out", "--x-y"]
+    typed = '<div class="language-bash highlight"><pre><span></span><code>a --x-y <span class="m">1</span></code></pre>'
+    assert '<span class="whole">--x-y</span> <span class="m">1</span>' in accessible.on_post_page(typed)
+
+
 def test_a_formula_that_does_not_convert_stops_the_build() -> None:
     mathml = load_plugin("mathml")
     good = mathml.on_page_content(r'<span class="arithmatex">\(\beta_1 &lt; 2\)</span>')
@@ -249,6 +279,21 @@ def test_a_formula_that_does_not_convert_stops_the_build() -> None:
     assert "arithmatex" not in good
     with pytest.raises(ValueError, match="does not convert"):
         mathml.on_page_content(r'<span class="arithmatex">\(\nosuchcommand x\)</span>')
+
+
+@pytest.mark.parametrize(
+    ("latex", "holds"),
+    [
+        (r"u \sim \mathrm{Beta}(a)", "<mo>&#x0223C;</mo><mrow><mi>Beta</mi></mrow>"),
+        (r"\lbrace r \rbrace", '<mo stretchy="false">&#x0007B;</mo><mi>r</mi><mo stretchy="false">&#x0007D;</mo>'),
+        (r"x \ln S", '<mi>x</mi><mspace width="0.167em" /><mi>ln</mi><mspace width="0.167em" /><mi>S</mi>'),
+        (r"\ln(x)", '<mi>ln</mi><mo stretchy="false">&#x00028;</mo>'),
+        (r"|V| + |\beta|_M", 'form="prefix">&#x0007C;</mo><mi>V</mi><mo stretchy="true" fence="true" form="postfix">'),
+        (r"\left| t \right|", 'form="prefix">&#x0007C;</mo><mi>t</mi>'),
+    ],
+)
+def test_what_the_converter_gets_wrong_is_set_right(latex: str, holds: str) -> None:
+    assert holds in load_plugin("mathml").on_page_content(rf'<span class="arithmatex">\({latex}\)</span>')
 
 
 @pytest.mark.parametrize(
@@ -313,6 +358,17 @@ def test_docstrings_keep_their_shape() -> None:
     assert "`alpha`\n:   the first, on two lines" in markdown
     assert "`beta`\n:   the second\n\n`gamma`\n:   the third" in markdown
     assert "```text\nx = 1  # code\n```" in markdown
+    fields = """mass, stderr   [lag] mean over lag 1, 2, ...
+    beta           what docs/theory.md derives
+    r2, nats
+    kappa_of_every_head
+                   the score of BOS
+    """
+    markdown = translator.markdown(fields, own=set())
+    assert "`mass, stderr`\n:   \\[lag\\] mean over lag 1, 2, ...\n" in markdown
+    assert "`beta`\n:   what [the theory page][theory] derives\n" in markdown
+    assert "`r2, nats`\n:   &nbsp;\n" in markdown
+    assert "`kappa_of_every_head`\n:   the score of BOS" in markdown
 
 
 # What the pages say, run.

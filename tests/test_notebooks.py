@@ -130,17 +130,23 @@ def test_outputs_become_text_pictures_and_notes_and_a_cell_that_fails_is_an_erro
     monkeypatch.setattr(pages, "SOURCES", tmp_path)
     monkeypatch.setattr(pages, "KEPT", tmp_path / "kept")
     draw = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
-    show = "from IPython.display import HTML, display\ndisplay(HTML('<script>1</script>'))\nprint('a < b')"
+    show = (
+        "from IPython.display import HTML, display\nfor _ in range(2):\n    display(HTML('<script>1</script>'))\n"
+        "print('a < b')\nfrom tqdm.notebook import tqdm\nfor _ in tqdm(range(3)):\n    pass"
+    )
+    pieces = "for part in ('one ', 'text'):\n    print(part, end='', flush=True)"
     cells = [
         nbformat.v4.new_markdown_cell("# Title\n\nSee [next](02_x.ipynb)."),
         nbformat.v4.new_code_cell(draw),
         nbformat.v4.new_code_cell(show),
+        nbformat.v4.new_code_cell(pieces),
     ]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "01_a.ipynb")
     text, pictures = pages.markdown(pages.executed("01_a"), "01_a")
     assert list(pictures) == ["01_a_1.png"]
     assert "[next](02_x.md)" in text
-    assert pages.ALONE in text
+    assert text.count(pages.ALONE) == 1  # once for two of them, and none for the progress bar
+    assert ">one text<" in text
     assert text.count("<script") == 1  # in the code that is shown, and not as an output
     assert "a &lt; b" in text
     first = "import matplotlib\nmatplotlib.rcParams['lines.linewidth'] = 9\nleft = 1"

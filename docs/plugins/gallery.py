@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import html
 import io
+import itertools
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +20,16 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "docs" / "images" / "figures"
-FINDINGS = KEPT / "findings.json"  # figure -> its headline
+FINDINGS = KEPT / "findings.json"  # figure -> its verdict in words, and its finding
+FOLDER = "images/gallery"  # of the site
+INTRODUCTION = """# Gallery
+
+Every figure, drawn from the shipped checkpoints by `make reproduce`. Below each title stand the claim or question in
+bold, what the picture shows, the verdict in italics, and the finding. `make reproduce` also writes
+`results/index.html`, with what each claim requires and all that was found, and `results/figures`, with the pictures as
+PDF and their numbers as JSON.
+"""
+GROUPS = {False: "The paper's claims", True: "Beyond the paper"}  # whether the paper leaves it open
 WIDTH = 1000  # of the copies that are kept, in pixels
 LARGEST = 60_000  # bytes of such a copy
 sys.path.insert(0, str(ROOT))  # mkdocs does not put the checkout on the path
@@ -36,39 +47,56 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Write the page, and bring its pictures."""
+    """Write the page, and bring its pictures and their data."""
     from mkdocs.structure.files import File
 
     from analyses.command import read_entries
 
-    parts = [
-        "# Gallery\n\nEvery figure, drawn from the shipped checkpoints by `make reproduce`, which also judges each "
-        "claim on `results/index.html`.\n"
-    ]
+    parts = [INTRODUCTION]
     entries = read_entries(ROOT / "figures", marker="LABEL")
-    for name in in_order(entries):
-        entry = entries[name]
-        parts.append(f"## {title(name)}\n\n{sentence(name, entry.summary)}\n")
-        picture = picture_of(name)
-        if picture is None:
-            parts.append("Not among the pictures kept here: draw it with the command below.\n")
-        else:
-            address = f"images/gallery/{picture.name}"
-            files.append(File.generated(config, address, content=picture.read_bytes()))
-            parts.append(
-                f'<p><img alt="{html.escape(finding(name) or entry.summary)}" src="{address}" loading="lazy"></p>\n'
-            )
-        parts.append(f"`python -m figures {name}`\n")
+    for group, names in itertools.groupby(in_order(entries), key=beyond):
+        parts.append(f"## {GROUPS[group]}\n")
+        for name in names:
+            text, brought = section(name, entries[name].summary)
+            parts.append(text)
+            for address, file in brought.items():
+                files.append(File.generated(config, address, content=file.read_bytes()))
     files.append(File.generated(config, "gallery.md", content="\n".join(parts)))
     return files
 
 
+def section(name: str, summary: str) -> tuple[str, dict[str, Path]]:
+    """A figure's part of the page, and the files that it shows or links to, by address."""
+    parts = [f"### {title(name)}\n", f"{sentence(name, summary)}\n", f"{verdict(name)}\n"]
+    picture, data = picture_of(name), results() / f"{name}.json"
+    brought, links = {}, [f"`python -m figures {name}`"]
+    if data.is_file():
+        brought[f"{FOLDER}/{data.name}"] = data
+        links.insert(0, f'<a href="{FOLDER}/{data.name}">numbers and caption (JSON)</a>')
+    if picture is None:
+        parts.append("Not among the pictures kept here: draw it with the command below.\n")
+    else:
+        address = f"{FOLDER}/{picture.name}"
+        brought[address] = picture
+        links.insert(0, f'<a href="{address}">picture in full size</a>')
+        image = f'<img alt="{html.escape(title(name))}" src="{address}" loading="lazy">'
+        parts.append(f'<p class="figure"><a href="{address}">{image}</a></p>\n')
+    return "\n".join([*parts, ", ".join(links) + "\n"]), brought
+
+
 def in_order(names: Iterable[str]) -> list[str]:
-    """The paper's claims first, then the questions beyond it, each in the order of `figures.claims`."""
+    """The paper's claims first, then what goes beyond it, each in the order of `figures.claims`."""
     from figures.claims import CLAIMS
 
-    listed = sorted((name for name in CLAIMS if name in set(names)), key=lambda name: CLAIMS[name].ours)
-    return [*listed, *(name for name in names if name not in CLAIMS)]
+    listed = [*(name for name in CLAIMS if name in set(names)), *(name for name in names if name not in CLAIMS)]
+    return sorted(listed, key=beyond)
+
+
+def beyond(name: str) -> bool:
+    """Whether the paper leaves it open."""
+    from figures.claims import CLAIMS
+
+    return name not in CLAIMS or CLAIMS[name].ours
 
 
 def title(name: str) -> str:
@@ -83,16 +111,47 @@ def sentence(name: str, summary: str) -> str:
     from figures.claims import CLAIMS
 
     claim = CLAIMS.get(name)
-    shown = f"{summary[:1].upper()}{summary[1:]}{'' if summary.endswith('?') else '.'}"
-    return f"**{claim.sentence}** {shown}" if claim else shown
+    return f"**{plain(claim.sentence)}** {shown(summary)}" if claim else shown(summary)
 
 
-def finding(name: str) -> str:
-    """What a figure finds, in a sentence: of the last results, else what was kept with its copy."""
+def shown(summary: str) -> str:
+    """What the picture shows, as a sentence."""
+    return f"{capital(summary)}{'' if summary.endswith('?') else '.'}"
+
+
+def capital(words: str) -> str:
+    """With a capital at the beginning, as a sentence has one."""
+    symbol = re.match(r"\w*[_\d]", words)  # beta_1 stays as it is
+    return plain(words if symbol else words[:1].upper() + words[1:])
+
+
+def plain(words: str) -> str:
+    """Text without marks of Markdown or HTML."""
+    return re.sub(r"([_*])", r"\\\1", html.escape(words, quote=False))
+
+
+def verdict(name: str) -> str:
+    """Whether the claim holds, and the finding in a sentence."""
+    found = finding(name)
+    if not found:
+        return ""
+    says = "" if found["says"] == "beyond the paper" else f"*{capital(found['says'])}.* "
+    return f"{says}{capital(found['headline'].rstrip('.'))}."
+
+
+def finding(name: str) -> dict[str, str]:
+    """The verdict on a figure's claim and its finding: of the last results, else what was kept with its copy."""
     sidecar = results() / f"{name}.json"
     if sidecar.is_file():
-        return str(json.loads(sidecar.read_text())["verdict"]["headline"])
-    return str(json.loads(FINDINGS.read_text()).get(name, "")) if FINDINGS.is_file() else ""
+        return {key: str(value) for key, value in judged(sidecar).items()}
+    kept = json.loads(FINDINGS.read_text(encoding="utf-8")) if FINDINGS.is_file() else {}
+    return dict(kept.get(name, {}))
+
+
+def judged(sidecar: Path) -> dict[str, Any]:
+    """What is kept of the verdict beside a picture."""
+    verdict = json.loads(sidecar.read_text(encoding="utf-8"))["verdict"]
+    return {key: verdict[key] for key in ("says", "headline")}
 
 
 def keep(folder: Path) -> None:
@@ -100,12 +159,12 @@ def keep(folder: Path) -> None:
     from PIL import Image
 
     KEPT.mkdir(parents=True, exist_ok=True)
-    found = json.loads(FINDINGS.read_text()) if FINDINGS.is_file() else {}
+    found = json.loads(FINDINGS.read_text(encoding="utf-8")) if FINDINGS.is_file() else {}
     for file in sorted((folder / "figures").glob("*.png")):
         picture = Image.open(file).convert("RGB")
         picture.thumbnail((WIDTH, 10 * WIDTH))
         (KEPT / f"{file.stem}.webp").write_bytes(small(picture))
-        found[file.stem] = json.loads(file.with_suffix(".json").read_text())["verdict"]["headline"]
+        found[file.stem] = judged(file.with_suffix(".json"))
     FINDINGS.write_text(json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

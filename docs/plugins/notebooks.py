@@ -113,9 +113,23 @@ def markdown(book: nbformat.NotebookNode, name: str) -> tuple[str, dict[str, byt
         if not cell.source.strip():
             continue
         parts.append(f"```python\n{cell.source}\n```")
-        for output in cell.outputs:
-            parts.append(shown(output, pictures, name=name, said=said))
+        outputs = [shown(output, pictures, name=name, said=said) for output in joined(cell.outputs)]
+        parts += [output for place, output in enumerate(outputs) if output != ALONE or ALONE not in outputs[:place]]
     return "\n\n".join(part for part in parts if part) + "\n", pictures
+
+
+def joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """The outputs without progress bars; text that a cell printed in several pieces is one."""
+    found: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        if any(kind in output.get("data", {}) for kind in NOISE) and "it/s]" in output.data.get("text/plain", ""):
+            continue
+        last = found[-1] if found else None
+        if last and output.output_type == last.output_type == "stream" and output.name == last.name:
+            found[-1] = nbformat.from_dict({**last, "text": last.text + output.text})
+        else:
+            found.append(output)
+    return found
 
 
 def shown(output: nbformat.NotebookNode, pictures: dict[str, bytes], *, name: str, said: str) -> str:
@@ -130,7 +144,7 @@ def shown(output: nbformat.NotebookNode, pictures: dict[str, bytes], *, name: st
     if "image/png" in data:
         file = f"{name}_{len(pictures) + 1}.png"
         pictures[file] = base64.b64decode(data["image/png"])
-        return f'<p><img alt="{html.escape(said)}" src="{file}"></p>'
+        return f'<p><a href="{file}"><img alt="{html.escape(said)}" src="{file}"></a></p>'
     if "text/html" in data:
         text = "".join(data["text/html"])
         if "<script" in text or "://" in text:

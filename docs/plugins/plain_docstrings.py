@@ -18,6 +18,8 @@ THEORY = Path(__file__).parent.parent / "theory.md"
 LABEL = re.compile(r"\b(?:eq|prop|lemma|corollary|theorem|def|sec|app|fig):\w+(?:-\w+)*")
 CODE = re.compile(r"`[^`]+`")
 ENTRY = re.compile(r"(?P<name>\S+(?: \S+)*)\s{2,}(?P<meaning>\S.*)")
+NAMES = re.compile(r"\w+(?:, \w+)*")  # an entry whose meaning stands on the next line, or elsewhere
+PAGE = "docs/theory.md"
 SPECIAL = re.compile(r"[\\*_\[\]<>$#|]")
 NO_ESCAPE = {"<": "&lt;", "|": "&#124;", "$": "&#36;"}  # Markdown has no backslash escape for these
 
@@ -74,7 +76,8 @@ class Translator:
             return code(lines)
         if lines[0].startswith(" "):
             return self.indented(lines)
-        if ENTRY.fullmatch(lines[0]) and not lines[0].endswith("."):
+        sentence = lines[0].endswith(".") and not (len(lines) > 1 and ENTRY.fullmatch(lines[1]))
+        if ENTRY.fullmatch(lines[0]) and not sentence:
             return self.entries(lines)
         rest = lines[1:]
         if rest and all(line.startswith("    ") for line in rest):
@@ -84,8 +87,9 @@ class Translator:
     def indented(self, lines: list[str]) -> str:
         """A list of entries if all lines are entries or go on with one, else code or a formula."""
         lines = inspect.cleandoc("\n" + "\n".join(lines)).split("\n")
-        heads = [ENTRY.fullmatch(line) for line in lines if not line.startswith(" ")]
-        if all(head and " = " not in head["name"] and not head["meaning"].startswith("#") for head in heads):
+        heads = [line for line in lines if not line.startswith(" ")]
+        found = [ENTRY.fullmatch(line) for line in heads if not NAMES.fullmatch(line)]
+        if found and all(one and " = " not in one["name"] and not one["meaning"].startswith("#") for one in found):
             return self.entries(lines)
         return code(lines)
 
@@ -94,13 +98,15 @@ class Translator:
         found: list[tuple[str, str]] = []
         for line in lines:
             parts = re.split(r"\s{2,}", line.strip())
-            if line.startswith(" ") or len(parts) == 1:
-                found[-1] = (found[-1][0], f"{found[-1][1]} {' '.join(parts)}")
+            if line.startswith(" ") or (len(parts) == 1 and not NAMES.fullmatch(line)):
+                found[-1] = (found[-1][0], f"{found[-1][1]} {' '.join(parts)}".strip())
+            elif len(parts) == 1:
+                found.append((line, ""))
             elif len(parts) % 2 == 0:
                 found += [(name, meaning) for name, meaning in zip(parts[::2], parts[1::2], strict=True)]
             else:
                 found.append((parts[0], " ".join(parts[1:])))
-        return "\n\n".join(f"`{name}`\n:   {self.prose(meaning)}" for name, meaning in found)
+        return "\n\n".join(f"`{name}`\n:   {self.prose(meaning) or '&nbsp;'}" for name, meaning in found)
 
     def prose(self, text: str) -> str:
         """Escaped text; code stays as it is, and what can be linked is."""
@@ -117,7 +123,7 @@ class Translator:
             label = found[0]
             pieces.append(f"[`{label}`][{label}]" if label in self.labels else f"`{label}`")
             end = found.end()
-        return "".join([*pieces, plain(text[end:])])
+        return "".join([*pieces, plain(text[end:])]).replace(PAGE, "[the theory page][theory]")
 
     def linked(self, quoted: str) -> str:
         name = quoted.strip("`")

@@ -31,5 +31,7 @@ def test_pictures_are_small_and_whole() -> None:
 def test_every_picture_has_its_finding() -> None:
     findings = json.loads((KEPT / "findings.json").read_text(encoding="utf-8"))
     assert set(findings) == FIGURES
-    for name, words in findings.items():
-        assert len(words) > BRIEF / 4, name
+    for name, found in findings.items():
+        assert set(found) == {"says", "headline"}, name
+        assert len(found["headline"]) > BRIEF / 4, name
+        assert found["says"].startswith(("holds", "does not hold", "cannot tell", "beyond the paper")), name
