@@ -243,7 +243,7 @@ def verdict(results: Results) -> Verdict:
     return Verdict(
         word="beyond the paper",
         measured="; ".join([*measured, *readout_cells(list(rows))]),
-        headline=headline(rows),
+        **headline(rows),
         why=sentences(
             [
                 "Runs that meet the claim, of those asked, by cell: what holds in one cell and not in the next needs "
@@ -267,12 +267,17 @@ def counts_text(rows: Sequence[Row], claim: str) -> str:
     )
 
 
-def headline(rows: Sequence[Row]) -> str:
-    """The claim that turns on one condition alone."""
+def headline(rows: Sequence[Row]) -> dict[str, Any]:
+    """The claim that turns on one condition alone: a sentence, and its number."""
     words = []
-    for cell in ("frozen", "random_start"):
+    for cell, runs in (("frozen", "with copies and readout frozen"), ("random_start", "with all parts free")):
         counts = [row["claims"]["beta_1 > beta_2 in weights"] for row in rows
                   if (row["cell"], row["readout"]) == (cell, "probability")]  # fmt: skip
         if asked := sum(count[1] for count in counts):
-            words.append(f"{NAMES[cell]} {sum(count[0] for count in counts)} of {asked}")
-    return f"beta_1 > beta_2 in the weights: {', '.join(words)}" if words else ""
+            words.append(f"{sum(count[0] for count in counts)} of {asked} runs {runs}")
+    if not words:
+        return {}
+    return {
+        "headline": f"beta_1 > beta_2 in the weights holds in {' and in '.join(words)}.",
+        "number": f"beta_1 > beta_2 in the weights: {', '.join(words)}",
+    }

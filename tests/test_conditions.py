@@ -244,8 +244,11 @@ def test_the_figure_fills_each_square_by_the_share_of_runs_and_says_where_claims
     assert 1.0 in filled.values()
     verdict = figure.verdict(results)
     assert verdict.word == "beyond the paper"
-    assert verdict.headline == (
-        "beta_1 > beta_2 in the weights: copies, readout frozen 3 of 3, free, random start 0 of 3"
+    assert verdict.number == (
+        "beta_1 > beta_2 in the weights: 3 of 3 runs with copies and readout frozen, 0 of 3 runs with all parts free"
+    )
+    assert verdict.headline.endswith(
+        "in 3 of 3 runs with copies and readout frozen and in 0 of 3 runs with all parts free."
     )
     other = copy.deepcopy(results)
     for row in other["conditions"]:
