@@ -253,7 +253,7 @@ def test_the_figure_fills_each_square_by_the_share_of_runs_and_says_where_claims
     other = copy.deepcopy(results)
     for row in other["conditions"]:
         row["claims"]["beta_1 > beta_2 in weights"] = [0, 3]
-    assert "frozen 0 of 3" in figure.verdict(other).headline
+    assert "0 of 3 runs with copies and readout frozen" in figure.verdict(other).headline
     plt.close(picture)
 
 
