@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analyses.files import write_file
+from models.interrupt import interrupt_after
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,9 +125,10 @@ def read_trees() -> tuple[SourceTree, SourceTree]:
     """The source of the suite as Python would import it now: for numbers, and for pictures."""
     import grimp
 
-    graph = grimp.build_graph(
-        *PACKAGES, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
-    )
+    with interrupt_after():  # grimp's compiled code panics on Ctrl-C
+        graph = grimp.build_graph(
+            *PACKAGES, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
+        )
     own = sorted(module for module in graph.modules if module.partition(".")[0] in PACKAGES)
     sources = {module: source_file(ROOT, module).read_bytes() for module in own}
     imports = {module: frozenset(graph.find_modules_directly_imported_by(module)) for module in own}

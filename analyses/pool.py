@@ -115,7 +115,8 @@ class Progress:
                 desc=what,
                 file=sys.stderr,
                 leave=False,
-                bar_format="{desc} {bar} {n}/{total}, {postfix}",
+                bar_format="{desc} {bar:10} {n}/{total}{postfix}",  # tqdm puts a comma before the postfix
+                dynamic_ncols=True,
             )
 
     def advance(self, job: Job) -> None:

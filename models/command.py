@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from interp.outside import as_path, one_line, shown
+from models.interrupt import INTERRUPTED as INTERRUPTED
 from models.suggest import with_suggestion
 
-OK, FAILED, BAD_INPUT, INTERRUPTED, READER_GONE = 0, 1, 2, 130, 141
+OK, FAILED, BAD_INPUT, READER_GONE = 0, 1, 2, 141
 
 WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,4})?", re.IGNORECASE)
@@ -109,9 +110,18 @@ def path_text(text: str) -> str:
 
 
 def say(line: str) -> None:
-    """One line on stderr; nothing happens where nobody reads it."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    """One line on stderr, above a progress bar where there is one; nothing happens where nobody reads it."""
+    with contextlib.suppress(OSError, ValueError, AttributeError), _bars_hidden():
         print(line, file=sys.stderr, flush=True)
+
+
+def _bars_hidden() -> contextlib.AbstractContextManager[object]:
+    """No progress bar on the terminal inside the block; tqdm is not imported where no bar can be there."""
+    if "tqdm" not in sys.modules or sys.stderr is None or not sys.stderr.isatty():
+        return contextlib.nullcontext()
+    from tqdm import tqdm
+
+    return tqdm.external_write_mode(file=sys.stderr)
 
 
 def say_loading(what: str) -> None:

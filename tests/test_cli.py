@@ -26,7 +26,7 @@ from analyses.subject import Study, Subject, flat_rows, prior_text
 from figures import cli as figures_cli
 from interp.chains.descriptions import parse_prior
 from interp.results import Result
-from models import __main__ as models_main
+from models import cli as models_cli
 
 ROOT = Path(cli.__file__).parent.parent
 
@@ -597,7 +597,7 @@ def test_a_name_that_is_nearly_right_is_suggested(run):
 )  # fmt: skip
 def test_help_fits_eighty_columns_and_keeps_its_lists(words, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
-    main = {"models": models_main.main, "analyses": cli.main, "figures": figures_cli.main}[words[0]]
+    main = {"models": models_cli.main, "analyses": cli.main, "figures": figures_cli.main}[words[0]]
     with contextlib.suppress(SystemExit):
         main([*words[1:], "--help"])
     out = capsys.readouterr().out
