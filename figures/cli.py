@@ -56,7 +56,7 @@ from analyses.pool import run_jobs
 from analyses.report import page_width
 from figures import claims_table, drawing
 from figures.drawing import Drawn
-from figures.rows import BESIDE, only_beside, with_main
+from figures.rows import BESIDE, analytic, beside, only_beside, with_main
 from interp.outside import read_json
 from models.help_text import HelpFormatter, reflowed
 from models.suggest import unknown
@@ -130,7 +130,10 @@ def run(argv: list[str]) -> int:
     chosen = list(entries.values()) if name == ALL.name else [entries[name]]
     for entry in chosen:
         drawing.check_figure_target(entry.name, out=order.out, formats=order.formats, overwrite=order.overwrite)
-    documents = of_protocol(documents_for(chosen, order), order.protocol)
+    documents = documents_for(chosen, order)
+    if name != ALL.name and order.protocol is not None:
+        check_protocol(name, documents, order.protocol)
+    documents = of_protocol(documents, order.protocol)
     unread = say_errors(documents)
     drawn, errors = draw_all(chosen, documents, order)
     print("\n".join(str(file) for one in drawn for file in one.files))
@@ -263,6 +266,16 @@ def documents_of(analyses: Sequence[str], order: Order) -> dict[str, Document | 
     return dict(run.documents)
 
 
+def check_protocol(figure: str, documents: Mapping[str, Document | BadInput], protocol: str) -> None:
+    """Refuse to draw a figure of a protocol that one of its analyses has no run of; studies without runs do not count."""
+    for name, document in documents.items():
+        rows = document.rows if isinstance(document, Document) else []
+        trained = [row["subject"] for row in rows if row.get("subject") is not None and not analytic(row["subject"])]
+        if trained and not any(beside(subject) == protocol for subject in trained):
+            known = ", ".join(sorted({str(subject.get("protocol")) for subject in trained}))
+            raise BadInput(f"{figure} --protocol {protocol}: the analysis {name} has no run of it, only of: {known}")
+
+
 def of_protocol(documents: Mapping[str, Document | BadInput], protocol: str | None) -> dict[str, Document | BadInput]:
     """The results with the runs of a protocol in the place of the main ones; see `figures.rows.with_main`."""
     read = [document for document in documents.values() if isinstance(document, Document)]
@@ -304,7 +317,7 @@ def read_documents(names: Sequence[str], folder: Path) -> dict[str, Document | B
 def read_document(file: Path, name: str) -> Document:
     """One result."""
     if not file.is_file():
-        raise BadInput(f"{file}: no such file; make it with python -m analyses {name} --out")
+        raise BadInput(f"{file}: no such file; python -m analyses {name} ... --out {file.parent} makes it")
     try:
         content = read_json(file)
     except ValueError as error:
