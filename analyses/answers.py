@@ -18,7 +18,7 @@ and where it needs them
     Options                   a dataclass of options (`analyses.options`); by default those that all analyses take
     ASK                       what `make reproduce` asks of it (`analyses.ask`); by default nothing
     COLUMNS                   the columns to print when several checkpoints are compared
-    LEGEND                    what its numbers are, in a few sentences: which queries, and means over what
+    LEGEND                    what its numbers are, term by term: which queries, and means over what
     compared(row)             the row as that table shows it; by default with its lists and dicts laid flat
     page(result)              how a result is printed where it is the only one; by default as it prints itself
     applies(info)             why a checkpoint is not for it, or None

@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("mass.full", "mass.partial", "mass.none", "mass.bos", "mass.early", "sequence")
-LEGEND = (
-    "One sequence: shares of the last query's attention by what a key is to it. Means over sequences: overlap_mass."
-)
+LEGEND = {
+    "full, partial, none": "the last query's attention on keys that match at all, some or none of the lags, in this "
+    "one sequence; `overlap_mass` gives means over sequences",
+    "early": "attention on keys with fewer than k tokens before them",
+}
 ASK = Ask(select=not_long(near(32, 64, 128, seeds=1)), cost=0.2)
 LEAST_MATCHES = 2
 SPREAD_SEQUENCES = 64  # on which the spread of a copy head's share is read

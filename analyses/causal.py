@@ -33,11 +33,15 @@ COLUMNS = (
     "change.no_bos",
     "success",
 )
-LEGEND = (
-    "At the last query, means over sequences. loss: KL(truth || prediction) in nats. loss_recovered: of what even "
-    "attention costs, the part that the law in place of the attention saves, cut to [0, 1]; 1 if the law does what "
-    "the attention does. pair_loss_recovered: the same for the law of all lag pairs."
-)
+LEGEND = {
+    "loss": "KL(truth || prediction) in nats at the last query, mean over sequences; of an edit: its rise (change)",
+    "KL": "KL(model || edited model) in nats, mean over sequences",
+    "loss_recovered": "share of the rise by even attention that the law, in place of the attention, avoids, cut to "
+    "[0, 1]; 1 where the law predicts as well as the model's own attention",
+    "kl_recovered": "`predictions recovered`: the same share for KL(model || edited model)",
+    "pair_loss_recovered": "loss_recovered by the law of all lag pairs",
+    "worst edits": "the edits with the largest rise of the loss",
+}
 
 
 def every_seed(zoo: list[Subject]) -> list[Subject]:

@@ -70,9 +70,9 @@ TITLES = {
 ALL = Entry(name="all", marker="checkpoint", document="Every question that applies to a checkpoint, on one page.")
 EXAMPLES = """\
 examples:
-  python -m analyses {name} {checkpoints}
-  python -m analyses {name} {checkpoints}--json > {name}.json
-  python -m analyses {name} {checkpoints}--seed 1 --out results
+  {command}
+  {command} --json > {name}.json
+  {command} --seed 1 --out results
 
 With --json, stdout holds one JSON object and nothing else:
   {{"analysis": "{name}", "rows": [...], "provenance": {{...}}}}
@@ -159,11 +159,12 @@ def load_module(entry: Entry) -> ModuleType:
 
 def make_parser(entry: Entry, module: ModuleType | None) -> Parser:
     """The arguments of one analysis: its checkpoints, where the result goes, and its options."""
-    needs = {"checkpoint": "CKPT ", "zoo": "CKPT CKPT ", "study": ""}[entry.marker]
+    command = f"python -m analyses {entry.name}"
+    needs = {"checkpoint": " CKPT", "zoo": " CKPT CKPT", "study": ""}[entry.marker]
     parser = Parser(
-        prog=f"python -m analyses {entry.name}",
+        prog=command,
         description=entry.document,
-        epilog=EXAMPLES.format(name=entry.name, checkpoints=needs),
+        epilog=EXAMPLES.format(name=entry.name, command=command + needs),
         formatter_class=HelpFormatter,
     )
     if entry.marker != "study":

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("success", "votes.0.vote", "votes.0.stderr", "votes.0.copying", "votes.0.control_vote", "votes.0.direct")
-LEGEND = (
-    "vote: gain of the attended token's logit above the other symbols, at the last query, for a unit of attention on "
-    "one key; mean over sequences and drawn keys. control_vote: the same for the token of another key. copying: the "
-    "part of the variance of these gains that the attended token explains. direct: the vote through the head's OV "
-    "circuit alone."
-)
+LEGEND = {
+    "vote": "the head attends to one key at the last query: how far the logit of that key's token then rises above "
+    "the logits of the other symbols; mean over sequences and drawn keys",
+    "control_vote": "the same for the token of another key",
+    "copying": "`own token explains`: share of the variance of the rises over symbols that the attended token explains",
+    "direct": "the vote through the head's OV circuit and the readout alone",
+}
 
 
 def analyse(subject: Subject, options: CheckpointOptions) -> CopyingScores:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("beta_1", "beta_2", "kappa", "fit_success", "bayes_error", "weight_bytes")
+LEGEND = {
+    "beta, kappa": "as `beta_kappa` fits them to the match scores; the sliders of the page start there",
+}
 LENGTHS = (32, 64)  # those that a screen has room for
 LAW_DIGITS = 7
 

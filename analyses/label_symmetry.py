@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("kl", "stderr", "max", "worst_kl", "seeds_kl", "ratio", "exhaustive", "n")
-LEGEND = (
-    "KL(model || relabelled model) at the last query in nats, mean over sequences and relabelings. seeds_kl: the same "
-    "between models of different seeds; ratio: the first over the second."
-)
+LEGEND = {
+    "kl": "KL(model || relabeled model) at the last query in nats, mean over sequences and relabelings of the symbols",
+    "max": "the largest of these KLs over single sequences and relabelings",
+    "worst_kl": "mean over sequences for the worst relabeling, which is given as the list of new names",
+    "seeds_kl": "KL(model || model of another seed), mean over sequences and models (--siblings, --against)",
+    "ratio": "kl / seeds_kl",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

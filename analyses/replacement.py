@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("success", "loss", "lost", "recovered.law", "control.law", "recovered.hard", "alone", "message")
-LEGEND = (
-    "Next-token loss in nats, mean over the queries that have a target and over sequences. recovered: of what ablating "
-    "the heads costs, the part that an edit saves; not cut, because an edit may be better than the heads. Control: the "
-    "same weights at random keys; for the ablation, as many other heads."
-)
+LEGEND = {
+    "loss": "next-token loss in nats, mean over sequences and over the queries that have a target; change: its rise",
+    "recovered": "share of the rise by ablating the heads that the edit avoids. It is not cut to [0, 1]: an edit may "
+    "be better than the heads",
+    "control": "the same weights at random keys; for the ablation, as many other heads",
+}
 SHOWN = ("edit", "loss", "change", "recovered", "control_change", "control_recovered")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import re
 import textwrap
@@ -23,8 +24,8 @@ def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (),
     """An aligned table of at most `width` characters: numbers rounded and to the right, long texts wrapped.
 
     Shows `columns`, or all, but for texts that are empty in every row; those that do not fit are named below the table.
-    Names of columns break after an underscore where the table is too wide. A value whose standard error is among the
-    columns too is shown with it, as 3.434 ± 0.008.
+    Names of columns break after an underscore or a dot where the table is too wide. A value whose standard error is
+    among the columns too is shown with it, as 3.434 ± 0.008.
     """
     if not rows:
         return "no rows"
@@ -63,18 +64,32 @@ def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (),
         for part in range(max(map(len, split.values()))):
             lines.append(line({name: split[name][part] if part < len(split[name]) else "" for name in shown}))
     if left_out := [name for name in asked if name not in shown]:
-        lines.append(clipped(f"(also in --json and --csv: {', '.join(left_out)})", width))
+        lines.append(left_out_line(left_out, width))
     return "\n".join(lines)
 
 
+def left_out_line(names: Sequence[str], width: int) -> str:
+    """Which columns did not fit: as many of their names as one line holds, and how many there are besides.
+
+    >>> left_out_line(["kappa", "r2"], 60), left_out_line(["kappa", "r2", "position_share", "token_share"], 60)
+    ('(also in --json and --csv: kappa, r2)', '(also in --json and --csv: kappa, r2, and 2 more)')
+    """
+    for most in range(len(names), 0, -1):
+        more = f", and {len(names) - most} more" if most < len(names) else ""
+        line = f"(also in --json and --csv: {', '.join(names[:most])}{more})"
+        if len(line) <= width:
+            return line
+    return clipped(f"(also in --json and --csv: {len(names)} more columns)", width)
+
+
 def head_lines(name: str, width: int) -> list[str]:
-    """A column's name in lines of at most `width` where breaks after underscores allow it.
+    """A column's name in lines of at most `width` where breaks after underscores and dots allow it.
 
     >>> head_lines("last_mass_1", 6), head_lines("position_share", 6), head_lines("lag_1", 3)
     (['last_', 'mass_1'], ['position_', 'share'], ['lag_1'])
     """
     lines = [""]
-    for part in re.split(r"(?<=_)(?!\d+$)", name):  # a number stays with its word
+    for part in re.split(r"(?<=[_.])(?!\d+$)", name):  # a number stays with its word
         if lines[-1] and len(lines[-1]) + len(part) > width:
             lines.append("")
         lines[-1] += part
@@ -98,6 +113,9 @@ def with_errors(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> tuple
     """The rows and columns with each value and its standard error in one cell; what has none stays as it is."""
     known = dict.fromkeys(key for row in rows for key in row)
     errors = {name: error for name in known if (error := error_column(name)) in known}
+    for name, error in itertools.pairwise(columns):  # a plain stderr is that of the column before it
+        if error.rpartition(".")[2] == "stderr" and {name, error} <= known.keys() and name not in errors:
+            errors[name] = error
     merged = []
     for row in rows:
         joined = {name: Estimate(estimate(row[name], row.get(error))) for name, error in errors.items() if name in row}

@@ -25,12 +25,15 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("success", "message")
-LEGEND = (
-    "copy_mass: attention on the head's heaviest lag, mean over all queries and sequences. beta, kappa and the nats "
-    "explained: the additive law that makes the attention most likely (`beta_kappa --source attention`), which weighs "
-    "keys by their attention; `beta_kappa` weighs all scores alike, so its numbers differ a little. mass_full: "
-    "attention on full matches."
-)
+LEGEND = {
+    "copy_lag": "the lag on which the head's attention exceeds even attention most",
+    "copy_mass": "attention on that lag, mean over sequences and over all queries that have a token at that lag",
+    "beta, kappa": "of the additive law under which the attention is most likely (`beta_kappa --source attention`). "
+    "It weighs keys by their attention; `beta_kappa` weighs all scores alike, so its numbers differ a little",
+    "nats_explained": "share of the head's nats, KL(attention || even attention and BOS), that this law explains",
+    "mass_full": "attention on keys that match at all lags, mean over sequences and over the queries asked for",
+    "r2_match": "of what position leaves of the scores, the share that matches explain",
+}
 SHOWN = ("head", "role", "copy_lag", "copy_mass", "beta_", "kappa", "nats_explained", "mass_full", "r2_match", "nats")
 MOST_ROWS = 40
 

@@ -22,11 +22,17 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("verdict", "level_spread", "level_full", "compared", "held", "held_stderr", "shuffled")
-LEGEND = (
-    "At the last query. level_spread: standard deviation over mean of the readout's level, the share of the uniform "
-    "law that it mixes in. held: rise of KL(truth || prediction) in nats, mean over sequences, with the level held at "
-    "its harmonic mean; shuffled: with another sequence's level."
-)
+LEGEND = {
+    "weight": "of the attention's votes in the prediction at the last query, by its number of full matches; the rest "
+    "is the uniform law",
+    "level": "of the readout: the higher it is, the more of the uniform law it mixes in. level_spread: its standard "
+    "deviation over sequences, over its mean",
+    "level_full": "correlation of the level with the attention on full matches",
+    "compared": "share of the level's variance that a comparison of the query's tokens with those before the attended "
+    "keys explains",
+    "held": "rise of KL(truth || prediction) in nats, mean over sequences, with the level held at its harmonic mean",
+    "shuffled": "the same with the level of another sequence",
+}
 ASK = Ask(select=near(32, 64), options=CheckpointOptions(batch=2048), cost=0.5)
 
 

@@ -268,7 +268,7 @@ def test_the_table_has_the_columns_of_the_design(decoys: ip.HeadScan) -> None:
 
 def test_results_can_be_printed_and_stored(decoys: ip.HeadScan) -> None:
     assert len(str(decoys).splitlines()) <= 8
-    assert "copies lag 2   0.2, mass 1.000" in str(decoys)
+    assert "copies lag 2   head 0.2, mass 1.000" in str(decoys)
     assert "2.2 (100%)" in str(decoys)
     json.dumps(decoys.record(), allow_nan=False)
     nothing = ip.scan_heads(random_transformer(0), tokens_for(PLANTS["decoys"])[:, 1:], order=2, vocab=5, bos=5)

@@ -156,9 +156,10 @@ class HeadScan(Result):
         lines = [f"scan of {len(self.heads)} heads on {self.n} sequences, {queries}, order {self.order}"]
         for lag, place in enumerate(self.copy_heads, start=1):
             mass = "" if place is None else f", mass {self.copy_mass[place][lag - 1]:.3f}"
-            lines.append(f"  copies lag {lag}   {'no head' if place is None else head_name(place)}{mass}")
-        shown = [f"{layer}.{head} ({self.nats_explained[layer, head]:.0%})" for layer, head in self.match_heads[:6]]
+            lines.append(f"  copies lag {lag}   {'no head' if place is None else f'head {head_name(place)}'}{mass}")
+        shown = [f"{head_name(place)} ({self.nats_explained[place]:.0%})" for place in self.match_heads[:6]]
         more = f" and {len(self.match_heads) - 6} more" if len(self.match_heads) > 6 else ""
-        lines.append(f"  match          {', '.join(shown) + more if shown else 'no head'} (nats explained)")
+        heads = f"{'head' if len(shown) == 1 else 'heads'} {', '.join(shown)}{more}; in brackets: nats explained"
+        lines.append(f"  match          {heads if shown else 'no head'}")
         lines += self.remarks()
         return "\n".join([*lines[:4], "  ...", *lines[-3:]] if len(lines) > 8 else lines)

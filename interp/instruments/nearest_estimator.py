@@ -130,10 +130,15 @@ class NearestEstimator(NamedRows[EstimatorDistance]):
         )
 
     def __str__(self) -> str:
-        lines = [f"Nearest estimators on {self.n} sequences, KL(model || estimator) in nats"]
-        for row in self.estimators[:6]:
+        shown = self.estimators[:6]
+        lines = [
+            f"The {len(shown)} nearest of {len(self.estimators)} estimators on {self.n} sequences, "
+            "KL(model || estimator) in nats"
+        ]
+        for row in shown:
             needed = f", floored {row.floored:.0%}" if row.floored else ""
-            lines.append(f"  {row.estimator:22} {row.kl:.5f} ± {row.stderr:.5f}{needed}  {_text(row.parameters)}")
+            line = f"  {row.estimator:22} {row.kl:.5f} ± {row.stderr:.5f}{needed}  {_text(row.parameters)}"
+            lines.append(line.rstrip())
         return "\n".join([*lines, *self.remarks()])
 
 
