@@ -1,12 +1,12 @@
-"""Three routes to the |V| x |V| comparisons that a match head makes; `blocks` takes them apart.
+"""Three routes to the |V| x |V| comparisons that a match head makes; `identity_blocks` decomposes them.
 
     weight_blocks    W_A itself, for models whose stream is made of blocks
     score_blocks     least squares on match scores, for any model
     circuit_blocks   W_E and the copy heads' OV circuits around the match head's QK circuit, for any model
 
 Block (a, b) compares the query's token at lag a (its rows) with the key's token at lag b (its columns), for a and b in
-0..k. Only W_A comes as it is. The others are known up to what the softmax does not see and up to what depends on one
-token only, so their rows and columns are centred.
+0..k. Only W_A is known exactly. The others are known up to what the softmax does not see and up to terms that depend on
+one token only, so their rows and columns are centred.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from interp.results import mean_stderr
 Array: TypeAlias = NDArray[Any]
 
 MAX_COEFFICIENTS = 5000  # a Gram matrix of 200 MB
-ROUNDING = 1e-13  # squared scores, relative, below which a float32 score says nothing
+ROUNDING = 1e-13  # relative size of squared scores below which float32 scores are rounding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +55,9 @@ class FoundBlocks:
 def weight_blocks(circuit: Circuit, tokens: torch.Tensor) -> FoundBlocks:
     """The blocks of W_A as they stand in the weights of a construction or disentangled model, in the order of lags.
 
-    Block h of the stream holds what copy head h wrote, and training decides which head serves which lag. `tokens` show
-    it (`copy_heads`). Where no head copies some lag, the blocks are exact but do not belong to lags.
+    Block h of the stream holds what copy head h wrote, and training decides which head copies which lag. This is
+    measured on `tokens` (`copy_heads`). Where some lag has no copy head, the blocks are exact, but cannot be assigned
+    to lags.
     """
     model = circuit.model
     if not isinstance(model, InductionTransformer) or not model.config.one_hot:
@@ -83,8 +84,8 @@ def score_blocks(circuit: Circuit, tokens: torch.Tensor, *, query: Query) -> Fou
 
     Tokens enter as contrasts, so that the product of both sides makes a centred block. The product of a constant with
     the key side is what depends on the key's token alone; it is fitted once per key lag and left out of the blocks.
-    Each query has its own intercept, and so has each key position, so that no function of the position passes for
-    content; both are exact, because all sequences have the same candidates.
+    Each query has its own intercept, and so has each key position, so that functions of the position are not mistaken
+    for content. Both are exact, because all sequences have the same candidates.
     """
     order, vocab = circuit.order, circuit.vocab
     features = (order + 1) * (vocab - 1)

@@ -22,21 +22,21 @@ class HeadScan(Result):
 
     copy_mass, copy_mass_stderr       [layer, head, lag] mean attention on lag 1, 2, ...
     copy_lag                          the lag with the most mass beyond that of even attention
-    beta, beta_stderr, kappa, kappa_stderr     NaN where they are not to be trusted; kappa also without BOS
-    beta_scores                       [layer, head, lag] beta from the scores by least squares, whatever it is worth
+    beta, beta_stderr, kappa, kappa_stderr     NaN where they cannot be trusted; kappa also without BOS
+    beta_scores                       [layer, head, lag] beta from the scores by least squares, not checked
     r2_match, nats, nats_explained, nats_explained_stderr, mass_gap
     mass, mass_stderr                 [layer, head, group] attention by overlap 0..k, then on BOS, then on early keys
     induction, induction_stderr       [layer, head]
     induction_even                    what even attention gets
     role                              [layer][head] "copy", "match" or "none"; "" where there is no such head
     ok, reasons                       [layer][head] whether beta and kappa can be trusted, and why not
-    copy_heads                        the head taken for each lag 1..k, None where there is none
+    copy_heads                        the copy head chosen for each lag 1..k, None where there is none
     match_heads                       the heads that match
     n, queries                        sequences, and the token index of each query
     success                           every lag has its copy head, and some head matches
     """
 
-    DOUBT = "incomplete"  # what was measured stands
+    DOUBT = "incomplete"  # the measured numbers are valid all the same
 
     order: int
     copy_mass: Float[np.ndarray, "layer head lag"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplacedHead:
-    """What one replacement did to the loss, and what its control did.
+    """The change of the loss by one replacement and by its control.
 
     loss               mean loss after the replacement
     change             mean of L_edited - L_model, with its standard error over sequences
@@ -41,8 +41,8 @@ class ReplacedHeads(NamedRows[ReplacedHead]):
     heads          the match heads, replaced together
     drawn          the heads that were ablated as a control, a tuple for each draw
     worst_control  the largest change of loss that one of these draws made
-    success        False where ablating the heads costs nothing that stands clear of its error: then no share of it is
-                   defined, and every `recovered` is NaN
+    success        False where ablating the heads raises the loss by less than two standard errors: then no share of the
+                   rise is defined, and every `recovered` is NaN
     """
 
     ROWS, NAME, NOUN = "edits", "edit", "edit"
