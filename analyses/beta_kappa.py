@@ -1,9 +1,9 @@
-"""Which beta and kappa do the match scores show, and how sure is that?
+"""Which beta and kappa do the match scores show, and with which errors?
 
 Scores of all candidate keys regressed on one match indicator per lag, with a free intercept per query and a smooth
 function of the distance; standard errors are clustered by sequence (prop:transformer_estimator). Also the test of
 additivity, the residual of each mask, and BOS relative to an empty match. `success` is false, with the reason, where
-beta cannot be told or the law does not describe the scores.
+beta cannot be determined or the law does not describe the scores.
 
     python -m analyses beta_kappa CKPT
     python -m analyses beta_kappa CKPT --source pattern      from attention alone, where scores are not known

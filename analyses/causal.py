@@ -45,14 +45,14 @@ LEGEND = {
 
 
 def every_seed(zoo: list[Subject]) -> list[Subject]:
-    """Both lengths: every seed of the main trained runs, one of all others (a construction is its own law)."""
+    """At both lengths, every seed of the main trained runs and one seed of all others."""
     several = [one for one in zoo if one.training.get("protocol") != "paper" and not analytic(one)]
     others = [one for one in zoo if one not in several]
     return near(32, 64)(several) + near(32, 64, seeds=1)(others)
 
 
 def analytic(one: Subject) -> bool:
-    """Whether its weights are written, not found."""
+    """Whether its weights are written by hand, not trained."""
     return find_family(one.model_config["family"]).analytic
 
 

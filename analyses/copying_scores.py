@@ -1,8 +1,8 @@
 """Does each match head vote for the token that it attends to?
 
-One match head at a time is made to attend to a single key at the last query, and the logits tell which symbols gain.
-`vote` is the gain of that key's token above the other symbols; the control asks for the token of another key; `direct`
-is the part that goes through the head's OV circuit and the readout alone.
+One match head at a time is made to attend to a single key at the last query, and the rise of each symbol's logit is
+measured. `vote` is the rise of that key's token above the other symbols. The control is the same for the token of
+another key. `direct` is the part through the head's OV circuit and the readout alone.
 
     python -m analyses copying_scores CKPT
     python -m analyses copying_scores mine.py:build --order 1 --vocab 12

@@ -1,4 +1,4 @@
-"""Requests and documents: what is asked of an analysis, and all that it found, ready to print, write or draw.
+"""Requests and documents: what an analysis is asked, and its results, ready to be printed, written or drawn.
 
 request  ->  questions_of  ->  answers (here one after the other; in parallel in `analyses.plan`)  ->  document_of
 """
@@ -86,7 +86,7 @@ def document_of(
     asked: Sequence[Question] | None = None,
     with_places: bool = False,
 ) -> Document:
-    """One document of the answers to a request. `with_places` also names where the files lay that it read.
+    """One document of the answers to a request. `with_places` also gives the paths of the files that were read.
 
     asked   the request's questions as they were when they were answered: checkpoints may have come since
     """

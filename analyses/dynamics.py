@@ -33,7 +33,7 @@ LEGEND = {
     "beta, kappa": "fitted to the scores of the last query, as in `beta_kappa`",
 }
 ASK = Ask(cost=4.5)
-SETTLED = 0.1  # a part has formed when it stays this close, relative to its whole change, to its last value
+SETTLED = 0.1  # a part has formed when it stays this close to its last value, relative to its whole change
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""Does the law do what four match heads do together? The model from elsewhere that comes with the suite.
+"""Does the law do what four match heads do together? An example model from outside this suite.
 
 One row per edit of `replacement` on `models/foreign/four_heads`, a plain next-token model of 4 layers with 4 heads
-each: all match heads edited together, then one of them left alone. `recovered` is the share of what ablating all of
-them costs that an edit wins back; `control_recovered` the same with the weights at random keys.
+each: all match heads edited together, then one of them left alone. `recovered` is the share of the cost of ablating all
+of them that an edit recovers; `control_recovered` is the same with the weights at random keys.
 
     python -m analyses four_heads
     python -m analyses four_heads --folder runs/mine

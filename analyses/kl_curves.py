@@ -4,12 +4,12 @@
     python -m analyses kl_curves --priors hierarchical:5 --lengths 32 64 --batch 2000
     python -m analyses kl_curves --zoo runs/mine --out results
 
-One row per prior, length and predictor (fig:kl_vs_position): KL(truth || prediction) in nats at the last
-position, its standard error, and its excess over the Bayes predictor on the same sequences, in nats and as a
-share of Bayes' own KL; also how far it lies below the best of the add-alphas, those of --alphas and the one whose
-alpha is tuned for that length on other sequences (`alpha` says which it is). The floor for infinite KLs is stated
-and so is how often it was needed: where that is often, the number is about the floor. Checkpoints are measured at
-the length they were trained on. Results are cached by content: a second run is instant.
+One row per prior, length and predictor (fig:kl_vs_position): KL(truth || prediction) in nats at the last position, its
+standard error, and its excess over the Bayes predictor on the same sequences, in nats and as a share of Bayes' own KL;
+also how far it lies below the best of the add-alphas, those of --alphas and the one whose alpha is tuned for that
+length on other sequences (`alpha` says which it is). The floor for infinite KLs is stated, and how often it was needed:
+where it is needed often, the KL depends on the floor. Checkpoints are measured at the length they were trained on.
+Results are cached by content: a second run is instant.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def pieces(options: Options) -> list[Place]:
 
 
 def together(options: Options, piece: Place) -> str:
-    """The optimum of a place is also what `optimal` asks for."""
+    """`optimal` needs the same optimum."""
     return str(piece)
 
 
@@ -150,7 +150,7 @@ def below_columns(measured: Measured, rival: Measured) -> dict[str, float]:
 
 
 def notes(rows: list[dict[str, Any]], checkpoints: int) -> list[str]:
-    """Nearest to Bayes at each prior and length; and what was not there."""
+    """The predictor nearest to Bayes at each prior and length; and what was missing."""
     lines = []
     for prior in dict.fromkeys(row["prior"] for row in rows):
         parts = []

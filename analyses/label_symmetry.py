@@ -1,8 +1,8 @@
-"""Does the model care what the symbols are called?
+"""Does the prediction depend on the names of the symbols?
 
 KL between the model and its relabelings, over all |V|! of them or a random sample (eq:permuted_transformer,
-theorem:invariance). Models of other seeds, given with --against, set the scale: how far apart are two models that
-were trained alike? --siblings takes those that lie beside the checkpoint under the same name.
+theorem:invariance). Models of other seeds, given with --against, are the scale: the KL between two models of the same
+training. --siblings takes the other seeds in the checkpoint's directory.
 
     python -m analyses label_symmetry CKPT
     python -m analyses label_symmetry models/checkpoints/hierarchical_bos/disentangled/T64_seed0 --siblings

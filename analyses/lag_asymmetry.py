@@ -1,8 +1,8 @@
-"""Does the most recent token weigh more: is beta_1 > beta_2?
+"""Does the most recent token have the larger weight: is beta_1 > beta_2?
 
 Over several checkpoints: the effective betas, which the scores show, beside the raw coefficients of the weight blocks.
-Raw blocks mislead where a copy head is impure: its block is diluted by other tokens, so training makes its weight
-larger to reach the same effective match. The paper reads the asymmetry off the blocks; both are shown here. Under the
+Raw blocks can mislead where a copy head is not sharp: other tokens dilute its block, so training makes its weight
+larger to reach the same effective match. The paper reads the asymmetry from the blocks; both are shown here. Under the
 hierarchical prior beta_1 > beta_2 is expected, because contexts that share their most recent token share a parent;
 under the independent prior the lags are exchangeable.
 

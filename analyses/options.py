@@ -9,8 +9,9 @@
     python -m analyses NAME CKPT --within 3    on the command line
 
 The annotation says how an option is read: `bool` is a switch, `Literal` a choice, `tuple[X, ...]` takes several values,
-an `int` is a whole number of at least `least`. What a study is about is made with `subject`, and given without a flag.
-What only says where files lie is made with `place`: it shapes no number, so it is no part of a result's key.
+an `int` is a whole number of at least `least`. `subject` makes an option that is given without a flag: what a study is
+about. `place` makes an option that only names paths of files: numbers do not depend on it, so it is not part of a
+result's key.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def subject(default: Any, text: str, *, metavar: str) -> Any:
 
 
 def place(default: Any, text: str, *, metavar: str | None = None) -> Any:
-    """A field that says where files lie: it does not shape the numbers."""
+    """A field for a path of files; numbers do not depend on it."""
     return dataclasses.field(default=default, metadata={"help": text, "metavar": metavar, "place": True})
 
 
@@ -57,7 +58,7 @@ class Options:
     seed: int = option(0, "random seed (default: %(default)s)", metavar="S", least=0)
 
     def shaping(self) -> dict[str, Any]:
-        """What shapes the numbers, as JSON: for the key of a result."""
+        """The options that the numbers depend on, as JSON, for the key of a result."""
         return {name: value for name, value in self.described().items() if name not in places(type(self))}
 
     def described(self) -> dict[str, Any]:
@@ -134,7 +135,7 @@ def read_options(kind: type[Chosen], given: argparse.Namespace) -> Chosen:
 
 
 def places(kind: type[Options]) -> set[str]:
-    """The names of the options that say where files lie."""
+    """The names of the options that are paths of files."""
     return {field.name for field in dataclasses.fields(kind) if field.metadata.get("place")}
 
 

@@ -1,4 +1,4 @@
-"""Where the excess over Bayes comes from: contexts seen, entropy, position.
+"""Where the excess over Bayes comes from: visits of the context, entropy, position.
 
     python -m analyses regret                                          hierarchical prior, T = 64
     python -m analyses regret --prior independent:1 --length 128
@@ -55,7 +55,7 @@ ASK = Ask(options=Options(batch=4000), cost=4.0)
 
 
 def together(options: Options, piece: None) -> str:
-    """The optimum of this place is also what `kl_curves` asks for."""
+    """`kl_curves` needs the same optimum."""
     return f"{options.prior} T={options.length}"
 
 

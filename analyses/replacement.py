@@ -1,10 +1,11 @@
 """What do the match heads of a next-token model do for its loss, and does their law do the same?
 
 All match heads are edited together, at every position that predicts: ablated (their output becomes its mean), with even
-attention, with the attention of their fitted law, with hard matching. `recovered` is the share of what ablation costs
-that an edit wins back. Controls: as many other heads of the same layers ablated; the same weights at random keys. Then
-one match head at a time is left, the others ablated, as it is and with its law: heads that share the work recover less
-alone than together. For models from elsewhere; `causal` asks models of this suite, which predict at one position.
+attention, with the attention of their fitted law, with hard matching. `recovered` is the share of the cost of the
+ablation that an edit recovers. Controls: as many other heads of the same layers ablated; the same weights at random
+keys. Then all but one match head are ablated, and that one is left as it is or gets its law: if the heads work
+together, one alone recovers less. For models from outside this suite; for models of this suite, which predict at one
+position, use `causal`.
 
     python -m analyses replacement CKPT
     python -m analyses replacement mine.py:build --order 1 --vocab 12 --bos none

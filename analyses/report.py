@@ -16,8 +16,8 @@ from models.command import WIDTH as WIDTH
 from models.command import page_width as page_width
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
-PAGE = 76  # of a table on a page that is kept: fits 80 columns with what stands before it
-NARROWEST_TEXT = 24  # a text column is wrapped to no less
+PAGE = 76  # width of a table in a text that is kept: fits 80 columns with its indentation
+NARROWEST_TEXT = 24  # least width of a text column
 
 
 def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (), width: int | None = None) -> str:
@@ -46,7 +46,7 @@ def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (),
     shown = list(asked)
     while len(shown) > 1 and sum(sizes[name] + 2 for name in shown) - 2 > width:
         shown.pop()
-    for name in shown:  # the room that is left goes to the texts
+    for name in shown:  # the remaining width goes to the text columns
         room = width + 2 - sum(sizes[other] + 2 for other in shown)
         sizes[name] += max(0, min(natural[name] - sizes[name], room))
 
@@ -110,7 +110,7 @@ def decimals(value: float | None, places: int = 3) -> Estimate | None:
 
 
 def with_errors(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows and columns with each value and its standard error in one cell; what has none stays as it is."""
+    """The rows and columns with each value and its standard error in one cell."""
     known = dict.fromkeys(key for row in rows for key in row)
     errors = {name: error for name in known if (error := error_column(name)) in known}
     for name, error in itertools.pairwise(columns):  # a plain stderr is that of the column before it
@@ -155,7 +155,7 @@ def cell_lines(text: str, width: int) -> list[str]:
 
 
 def path_parts(path: str, width: int) -> list[str]:
-    """As few parts of at most `width` as breaks after slashes allow; a longer step of the path is cut hard."""
+    """As few parts of at most `width` as possible, broken after slashes; a longer name is broken anywhere."""
     parts = [""]
     for step in re.findall("[^/]*/|[^/]+", path):
         for piece in (step[start : start + width] for start in range(0, len(step), width)):
@@ -183,7 +183,7 @@ def indented(text: str) -> str:
 
 
 def fitted(text: str) -> str:
-    """The text with every line that is longer than the page broken at a space, and the rest of it indented."""
+    """The text with long lines broken at a space; the rest of a broken line is indented."""
     lines = []
     for line in text.split("\n"):
         start = line[: len(line) - len(line.lstrip())]

@@ -2,7 +2,7 @@
 
 Every head of any model, in one forward pass: the lag it copies and how much of its attention is there, the additive law
 of its attention (beta, kappa, and the share of its nats that the law explains), and its mass by overlap, on BOS and on
-early keys. `role` says what a head is taken for. `success` is false where a lag has no copy head or no head matches.
+early keys. `role` is copy, match or none. `success` is false where a lag has no copy head or no head matches.
 
     python -m analyses scan CKPT
     python -m analyses scan mine.py:build --order 1 --vocab 12 --bos none      a HookedTransformer of your own

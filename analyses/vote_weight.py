@@ -1,9 +1,9 @@
-"""How much do the attention's votes weigh in the prediction, and does that follow the evidence?
+"""How much do the attention's votes weigh in the prediction, and does the weight grow with the evidence?
 
-A readout with a constant in it mixes a share of the uniform law into every prediction. Where that share grows as full
-matches get fewer, the readout smooths as counts would, with no BOS: it compares the query's tokens with those before
-the attended keys. `held` is what it costs this model to lose that: the rise of KL when the level, the source of the
-share, is held at its harmonic mean.
+A readout with a constant in it mixes a share of the uniform law into every prediction. Where that share is larger with
+fewer full matches, the readout smooths as counts would, without BOS: it compares the query's tokens with those before
+the attended keys. `held` is the cost of losing that: the rise of KL when the level, which determines the share, is held
+at its harmonic mean.
 
     python -m analyses vote_weight CKPT
 """

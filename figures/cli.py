@@ -18,7 +18,7 @@ analyses NAME --out DIR` leaves them; without it the analyses are run on the che
 with a note in the picture and a warning.
 
 Beside each picture lies a JSON file with its caption, claim and verdict, the numbers that were drawn, and where they
-come from. Exit codes: 0 all is well, 2 bad input (one line on stderr; other figures are still drawn).
+come from. Exit codes: 0 success, 2 bad input (one line on stderr; other figures are still drawn).
 """
 
 from __future__ import annotations
@@ -186,14 +186,24 @@ def make_parser(entry: Entry) -> Parser:
     )
     out = Path("results") if entry in PAGES else Path("results/figures")
     parser.add_argument(
-        "--out", metavar="DIR", type=path, default=out, help=f"where to (default: %(default)s; {MAKES_FOLDERS})"
+        "--out",
+        metavar="DIR",
+        type=path,
+        default=out,
+        help=f"where the files go (default: %(default)s; {MAKES_FOLDERS})",
     )
     if entry is not EXPLORER:
         parser.add_argument(
-            "--format", metavar="LIST", type=formats, default=("pdf", "png"), help="of pdf, png, svg (default: pdf,png)"
+            "--format",
+            metavar="LIST",
+            type=formats,
+            default=("pdf", "png"),
+            help="picture formats, separated by commas: pdf, png, svg (default: pdf,png)",
         )
     if entry is not REPRODUCE:
-        parser.add_argument("--results", metavar="DIR", type=path, help="results of `python -m analyses ... --out DIR`")
+        parser.add_argument(
+            "--results", metavar="DIR", type=path, help="read the results of `python -m analyses ... --out DIR` there"
+        )
     parser.add_argument(
         "--checkpoints",
         metavar="DIR",
@@ -206,7 +216,7 @@ def make_parser(entry: Entry) -> Parser:
         metavar="DIR",
         type=path,
         default=None if entry is REPRODUCE else CACHE,
-        help="where results are kept, and read when they are known "
+        help="where results are kept and reused "
         f"(default: {'cache, in the directory of --out' if entry is REPRODUCE else CACHE})",
     )
     parser.add_argument(
@@ -219,8 +229,8 @@ def make_parser(entry: Entry) -> Parser:
     parser.add_argument(
         "--protocol",
         choices=BESIDE,
-        help="draw the runs of this protocol in the place of the main ones (default: the main ones; where there are "
-        "none below --checkpoints, what is there)",
+        help="draw the runs of this training protocol instead of the main ones (default: the main ones, or, where "
+        "there are none below --checkpoints, those that are there)",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace files that are not earlier figures")
     return parser
@@ -267,7 +277,7 @@ def documents_of(analyses: Sequence[str], order: Order) -> dict[str, Document | 
 
 
 def check_protocol(figure: str, documents: Mapping[str, Document | BadInput], protocol: str) -> None:
-    """Refuse to draw a figure of a protocol that one of its analyses has no run of; studies without runs do not count."""
+    """Refuse a protocol of which an analysis of the figure has no run; analyses without trained models do not count."""
     for name, document in documents.items():
         rows = document.rows if isinstance(document, Document) else []
         trained = [row["subject"] for row in rows if row.get("subject") is not None and not analytic(row["subject"])]
@@ -323,7 +333,7 @@ def read_document(file: Path, name: str) -> Document:
     except ValueError as error:
         raise BadInput(one_line(error)) from error
     if not isinstance(content, dict) or content.get("analysis") != name:
-        raise BadInput(f"{file} is no result of the analysis {name}")
+        raise BadInput(f"{file} is not a result of the analysis {name}")
     rows, origin = content.get("rows"), content.get("provenance")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows) or not isinstance(origin, dict):
         raise BadInput(f"{file}: a result has rows, a list of objects, and provenance, an object")

@@ -2,7 +2,7 @@
 
 python -m models                                    families, studies and the shipped checkpoints
 python -m models train --prior hierarchical:5,5 --length 64 --out runs/a
-python -m models train ... --out runs/a --resume    go on after a kill
+python -m models train ... --out runs/a --resume    continue an interrupted run
 python -m models construct --length 64 --beta 2.7,1.2 --kappa 3.3 --out runs/b
 python -m models sweep smoke --out runs/smoke       a whole study, one process per core
 python -m models zoo                                the table of the shipped checkpoints
@@ -61,7 +61,7 @@ TRAIN_EXAMPLES = """examples:
   python -m models train --prior independent:1 --no-bos --length 64 \\
       --init "copy(5)" --readout logit --out runs/c
 
-Exit codes: 0 all is well, 1 the run diverged or ended worse than the uniform law
+Exit codes: 0 success, 1 the run diverged or ended worse than the uniform law
 (weights are kept), 2 bad input."""
 
 
@@ -79,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
         code = int(options.command(options))
         flush_output()
         return code
-    except BrokenPipeError:  # the reader, e.g. `head`, has gone: nothing is left to say
+    except BrokenPipeError:  # the reader of the pipe, e.g. `head`, has closed it: end without a message
         discard_output()
         return READER_GONE
     except (ValueError, RuntimeError, OSError, MemoryError) as error:
@@ -116,81 +116,115 @@ def add_train(commands: Commands) -> None:
         formatter_class=HelpFormatter,
         epilog=TRAIN_EXAMPLES,
     )
-    train.add_argument("--family", choices=list(FAMILIES), default="disentangled")
+    train.add_argument(
+        "--family", choices=list(FAMILIES), default="disentangled", help="kind of model (default: %(default)s)"
+    )
     train.add_argument(
         "--prior",
         default="hierarchical:5",
         metavar="KIND[:NUMBERS]",
-        help="hierarchical[:ETA,...[:ETA0]] or independent[:ALPHA,...] (default: %(default)s)",
+        help="of the chains: hierarchical[:ETA,...[:ETA0]] or independent[:ALPHA,...] (default: %(default)s)",
     )
-    train.add_argument("--order", type=whole_number(1), default=2, help="k (default 2)")
-    train.add_argument("--vocab", type=whole_number(2), default=5, help="|V| (default 5)")
-    train.add_argument("--bos", action=argparse.BooleanOptionalAction, default=True, help="a BOS token (default: yes)")
-    train.add_argument("--length", type=whole_number(2), default=64, help="tokens per sequence, T (default 64)")
-    train.add_argument("--seed", type=seed, default=0)
-    train.add_argument("--protocol", choices=list(PROTOCOLS), default="annealed")
-    train.add_argument("--steps", type=whole_number(1), help="instead of the protocol's number")
-    train.add_argument("--learning-rate", type=positive_number, help="instead of the protocol's rate")
-    train.add_argument("--batch", type=whole_number(1), help="sequences per step (default 32)")
-    train.add_argument("--target", choices=["token", "law"], help="a sampled next token, or the urn's law of it")
+    train.add_argument(
+        "--order", type=whole_number(1), default=2, help="k, the number of tokens in a context (default: %(default)s)"
+    )
+    train.add_argument(
+        "--vocab", type=whole_number(2), default=5, help="|V|, the number of symbols (default: %(default)s)"
+    )
+    train.add_argument(
+        "--bos",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether a BOS token stands before the sequence (default: yes)",
+    )
+    train.add_argument(
+        "--length", type=whole_number(2), default=64, help="T, the tokens of a sequence (default: %(default)s)"
+    )
+    train.add_argument("--seed", type=seed, default=0, help="of weights and data (default: %(default)s)")
+    train.add_argument(
+        "--protocol",
+        choices=list(PROTOCOLS),
+        default="annealed",
+        help="paper: constant rate, sampled targets, a million steps; annealed: falling rate, fewer steps; long: "
+        "annealed with five times the steps (default: %(default)s)",
+    )
+    train.add_argument("--steps", type=whole_number(1), help="number of steps (default: the protocol's)")
+    train.add_argument("--learning-rate", type=positive_number, help="default: the protocol's")
+    train.add_argument("--batch", type=whole_number(1), help="sequences per step (default: the protocol's)")
+    train.add_argument(
+        "--target",
+        choices=["token", "law"],
+        help="of the loss: a sampled next token, or its law given the sequence (default: the protocol's)",
+    )
     add_factors(train)
     train.add_argument("--snapshots", action="store_true", help="keep checkpoints at log-spaced steps")
     train.add_argument(
-        "--spec", type=path, metavar="FILE", help="a run's description as JSON, instead of the options above"
+        "--spec", type=path, metavar="FILE", help="the run's description as a JSON file, instead of the options above"
     )
     train.add_argument(
         "--out", type=path, required=True, metavar="DIR", help=f"where the checkpoint goes ({MAKES_FOLDERS})"
     )
-    train.add_argument("--resume", action="store_true", help="go on with the run in DIR, or start it")
+    train.add_argument("--resume", action="store_true", help="continue the run in DIR, or start it if there is none")
     add_save_argument(train)
     train.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
     train.set_defaults(command=train_one)
 
 
 def add_factors(train: argparse.ArgumentParser) -> None:
-    """What a run may vary besides its task and protocol; `models.families` says what each family knows."""
-    factors = train.add_argument_group("factors", "what contradicts itself is refused with one line")
+    """What a run may vary besides its task and protocol; `models.families` says what each family supports."""
+    factors = train.add_argument_group("factors", "settings that contradict each other are refused")
     factors.add_argument(
-        "--readout", choices=["probability", "logit"], help="votes normalised, or softmax (default: the family's own)"
+        "--readout",
+        choices=["probability", "logit"],
+        help="normalised votes, or a softmax of logits (default: the family's)",
     )
     factors.add_argument(
         "--freeze",
         default="",
         metavar="PARTS",
-        help="what does not train: a list of copies, match_bias, readout, or of the readout what it reads beside the "
-        "votes, which cuts it: direct (past the match head), carried (copied tokens of the keys). copies and "
-        "match_bias need --init beside it, e.g. hard: by default they would be frozen at random weights",
+        help="parts that are not trained, separated by commas: copies, match_bias, readout. Parts of the readout: "
+        "direct (what it reads of the query's own stream), carried (copied tokens of the keys). copies and match_bias "
+        "also need --init, e.g. hard: by default they would be frozen at random weights",
     )
     factors.add_argument(
         "--init",
         metavar="START",
-        help="where it starts: random(STD), copy(STRENGTH), hard, symmetric(STD), bias(STD) or zero, then PART=START "
-        "for a part (copies, match, match_bias, readout) that starts elsewhere, e.g. hard,readout=random(0.3)",
+        help="start of the weights: random(STD), copy(STRENGTH), hard, symmetric(STD), bias(STD) or zero; then "
+        "PART=START for a part (copies, match, match_bias, readout) with another start, e.g. hard,readout=random(0.3)",
     )
     factors.add_argument(
         "--kappa",
         default="free",
         metavar="RULE",
-        help="of a construction: free, tied(ALPHA): sum(beta) + ln(ALPHA |V|), or fixed(DELTA): DELTA + sum(beta)/|V|",
+        help="kappa of a construction: free (trained), tied(ALPHA): sum(beta) + ln(ALPHA |V|), or fixed(DELTA): "
+        "DELTA + sum(beta)/|V| (default: %(default)s)",
     )
     factors.add_argument(
         "--bos-vector",
         default="",
         choices=["constant", "block", "mean"],
-        help="of the standard family, the fixed vector of BOS: 1/|V| everywhere (constant, the default; LayerNorm "
-        "leaves nothing of it), in the first |V| coordinates (block), or the token embeddings' first mean (mean)",
+        help="fixed vector of BOS in the standard family. constant: 1/|V| everywhere, which LayerNorm maps to zero "
+        "(the default); block: 1/|V| in the first |V| coordinates; mean: the mean of the token embeddings at the start",
     )
     factors.add_argument(
-        "--symmetrise", action="store_true", help="let every batch stand for all relabelings of its symbols"
+        "--symmetrise", action="store_true", help="average every batch over all relabelings of its symbols"
     )
 
 
 def add_construct(commands: Commands) -> None:
     construct = commands.add_parser("construct", help="write a construction with given beta and kappa")
-    construct.add_argument("--order", type=whole_number(1), default=2)
-    construct.add_argument("--vocab", type=whole_number(2), default=5)
-    construct.add_argument("--length", type=whole_number(2), default=64)
-    construct.add_argument("--beta", type=number_list, required=True, help="one number per lag, e.g. 2.7,1.2")
+    construct.add_argument(
+        "--order", type=whole_number(1), default=2, help="k, the number of tokens in a context (default: %(default)s)"
+    )
+    construct.add_argument(
+        "--vocab", type=whole_number(2), default=5, help="|V|, the number of symbols (default: %(default)s)"
+    )
+    construct.add_argument(
+        "--length", type=whole_number(2), default=64, help="T, the tokens of a sequence (default: %(default)s)"
+    )
+    construct.add_argument(
+        "--beta", type=number_list, required=True, help="one number per lag, lag 1 first, e.g. 2.7,1.2"
+    )
     construct.add_argument("--kappa", type=number, help="the score of BOS; without it the model has no BOS")
     construct.add_argument(
         "--out", type=path, required=True, metavar="DIR", help=f"where the checkpoint goes ({MAKES_FOLDERS})"
@@ -206,27 +240,30 @@ def add_sweep(commands: Commands) -> None:
         "--engine",
         choices=["local", "here", "ray"],
         default="local",
-        help="local: a process per run, one per core; here: this process, without a start-up per run; ray: a cluster",
+        help="local: a process for each run, as many as there are cores; here: one run after the other in this "
+        "process; ray: a cluster (default: %(default)s)",
     )
-    sweep.add_argument("--address", help="of an existing Ray cluster (default: start or find one here)")
-    sweep.add_argument("--jobs", type=whole_number(1, 1024), help="processes at once (default: one per core)")
+    sweep.add_argument("--address", help="address of a Ray cluster (default: find or start one on this machine)")
+    sweep.add_argument("--jobs", type=whole_number(1, 1024), help="processes at the same time (default: one per core)")
     sweep.add_argument("--only", metavar="TEXT", help="only runs whose name contains TEXT")
     sweep.add_argument("--without", metavar="TEXT", help="leave out runs whose name contains TEXT")
     sweep.add_argument(
         "--out", type=path, metavar="DIR", help=f"where the runs go (default: models/checkpoints; {MAKES_FOLDERS})"
     )
     add_save_argument(sweep)
-    sweep.add_argument("--overwrite", action="store_true", help="let --out be a directory that holds other things")
-    sweep.add_argument("--dry-run", action="store_true", help="list the runs and what is left to do")
+    sweep.add_argument("--overwrite", action="store_true", help="allow --out to be a directory that holds other files")
+    sweep.add_argument("--dry-run", action="store_true", help="only list the runs and which of them are left to do")
     sweep.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
     sweep.set_defaults(command=sweep_study)
 
 
 def add_zoo(commands: Commands) -> None:
-    zoo = commands.add_parser("zoo", help="the table of the checkpoints, measured where it is not known")
-    zoo.add_argument("--checkpoints", type=path, default=CHECKPOINTS, metavar="DIR")
-    zoo.add_argument("--write", action="store_true", help="write it to README.md and zoo.json beside the checkpoints")
-    zoo.add_argument("--overwrite", action="store_true", help="let --write replace files that it did not make")
+    zoo = commands.add_parser("zoo", help="the table of the checkpoints; new ones are measured")
+    zoo.add_argument("--checkpoints", type=path, default=CHECKPOINTS, metavar="DIR", help="default: models/checkpoints")
+    zoo.add_argument(
+        "--write", action="store_true", help="write the table to README.md and zoo.json beside the checkpoints"
+    )
+    zoo.add_argument("--overwrite", action="store_true", help="allow --write to replace files that it did not make")
     zoo.add_argument("--json", action="store_true", help="print the rows as one JSON object")
     zoo.set_defaults(command=show_zoo)
 
@@ -237,7 +274,7 @@ def add_save_argument(command: argparse.ArgumentParser) -> None:
         type=positive_number,
         default=SAVE_SECONDS,
         metavar="S",
-        help=f"save the state this often, at least (default {SAVE_SECONDS:g})",
+        help=f"seconds between two saves of the state, at most (default: {SAVE_SECONDS:g})",
     )
 
 
@@ -270,12 +307,12 @@ def show_everything(options: argparse.Namespace) -> int:
 
 
 def alike_together(names: Sequence[str]) -> list[str]:
-    """Names of runs in few words: those that differ in length and seed alone on one line.
+    """Names of runs, shortened: runs that differ only in length and seed share a line.
 
     >>> alike_together(["T32_seed0", "T32_seed1", "T64_seed0", "T64_seed1", "T64_seed0_long", "mine"])
     ['T32, T64: _seed0, _seed1', 'T64: _seed0_long', 'mine']
     """
-    lengths: dict[str, list[str]] = {}  # by what follows the seed, by length: the seeds
+    lengths: dict[str, list[str]] = {}  # what follows the seed in a name -> the lengths
     seeds: dict[tuple[str, str], list[str]] = {}
     others = []
     for name in names:
@@ -421,7 +458,7 @@ def show_zoo(options: argparse.Namespace) -> int:
 
 
 def _attach_negative_lists(argv: list[str]) -> list[str]:
-    """`--beta -5,5` as `--beta=-5,5`: argparse takes a negative number for a value, a list of them for an option."""
+    """Turn `--beta -5,5` into `--beta=-5,5`: argparse would take a list that begins with a minus for an option."""
     attached: list[str] = []
     for word in argv:
         if attached and re.fullmatch("--[a-z]+", attached[-1]) and re.match(r"-[\d.][^,]*,", word):

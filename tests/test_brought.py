@@ -135,7 +135,8 @@ def test_the_law_of_the_attention_where_the_scores_follow_none(capsys: pytest.Ca
     found = row(["beta_kappa", here, "--batch", "40"], capsys, code=1)
     assert "--source attention: the attention follows the law" in found["message"]
     causal = row(["causal", here, "--batch", "40"], capsys)
-    assert causal["message"].startswith("the law is that of the attention; the scores of all keys do not")
+    assert causal["message"].startswith("the law is that of the attention; warning: the law explains ")
+    assert "; the scores of all keys do not" in causal["message"]
     assert causal["loss_recovered"] > 0.5
     assert row(["overlap_mass", here, "--batch", "40"], capsys)["distance"] < 0.01
 

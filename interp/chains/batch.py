@@ -21,6 +21,8 @@ class ChainBatch:
     tokens    [batch, length] int64, without BOS
     next_law  [batch, vocab] float64: pi_{u_T}, the true law of the token after the last one
     kernel    [batch, |V|^k, vocab] float64, row = context code with lag 1 in the lowest digit; None if collapsed
+    order     k of the chains; vocab: |V|
+    seed      the seed that gives the same chains again; method: the sampler, "explicit" or "collapsed"
     """
 
     tokens: Int64[torch.Tensor, "batch length"]

@@ -47,7 +47,9 @@ class Capture:
     match_pattern  [batch, match, query, key] after it
     queries        the key index of each query of the match arrays: the last position only, unless asked otherwise
     copy_heads, match_heads   the (layer, head) behind each entry of the head axes
+    order, vocab, bos   k, |V|, and whether a BOS token stands before the tokens
     first_as_bos   whether the first token stands in for BOS (`Circuit`)
+    checkpoint     the path that the model came from, for the provenance of results; None if unknown
     note           a warning about what was read, where there is one
 
     Positions count BOS, where there is one, as position 0: token t sits at key t + bos.

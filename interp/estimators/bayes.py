@@ -59,6 +59,7 @@ class BayesPredictive(Result):
     mcse     [batch, vocab]: Monte Carlo standard error, from the spread between independent chains; 0 in closed form
     rhat     [batch]: the largest split R-hat of a sequence's entries; 1 in closed form
     error    root mean square of mcse: the typical error of one probability
+    n        number of sequences
     success  False if the chains disagree more than their draws explain, with the reason in `message`
     """
 

@@ -83,6 +83,7 @@ class JelinekMercerFit(Result):
 
     weights  lambda_0..lambda_k     stderr  of each weight (sandwich formula); NaN where a weight is at 0
     kl       mean KL(truth || mixture) at these weights, with `kl_stderr` and the share of laws `floored`
+    length   tokens of a sequence; n: number of sequences
     """
 
     weights: tuple[float, ...]

@@ -55,11 +55,13 @@ class OptimalParameters(Result):
     kappa        the score of BOS; None without BOS, inf where some lag is flat
     stderr       of beta per lag, then of kappa; NaN where the number itself is not identified
     flat         per lag: whether no finite beta is better than beta -> infinity
-    combination  kappa less the sum of beta over the flat lags, which stays finite and is identified; None
-                 where no lag is flat. If all are, the optimum is add-alpha with alpha |V| = exp(combination)
-                 (prop:add_constant)
+    combination  kappa minus the sum of beta over the flat lags, which stays finite and is identified, with
+                 `combination_stderr`; None where no lag is flat. If all are, the optimum is add-alpha with
+                 alpha |V| = exp(combination) (prop:add_constant)
     kl           mean KL(truth || prediction) in nats at the optimum, with `kl_stderr`
     floored      share of sequences in which a possible symbol got probability 0, so that the KL needed its floor
+    length, bos, order, vocab   T, whether there is BOS, k and |V|
+    n            number of sequences in the sample
     """
 
     beta: tuple[float, ...]

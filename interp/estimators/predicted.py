@@ -47,11 +47,12 @@ class PredictedParameters(Result):
 
     beta           per lag, lag 1 first; inf where only exact matches inform (the independent prior with BOS)
     kappa          the score of BOS; None without BOS, inf where beta is
-    combination    kappa less the sum of beta where these are infinite: ln(alpha |V|); None elsewhere
+    combination    kappa minus the sum of beta where these are infinite: ln(alpha |V|); None elsewhere
     derived_beta   by the derivation alone, without the fitted term
     derived_kappa  the same for kappa
     leading_beta   the leading order, an explicit formula
     leading_kappa  the same for kappa
+    length, bos, order, vocab   T, whether there is BOS, k and |V|
     """
 
     beta: tuple[float, ...]

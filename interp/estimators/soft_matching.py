@@ -209,12 +209,13 @@ def add_alpha(
 
 @dataclass(frozen=True, kw_only=True)
 class OrderMixture:
-    """The estimator taken apart by context order (eq:transformer_mixture, corollary:mixture).
+    """The estimator as a mixture over context orders (eq:transformer_mixture, corollary:mixture).
 
     order_weights    [batch, k+1]          lambda_i
     order_models     [batch, k+1, vocab]   q_i; NaN where K_i = 0 (its weight is then 0)
     pattern_weights  [batch, mask]         lambda_M within its order: sums to 1 over the masks of one size
     pattern_models   [batch, mask, vocab]  q_M = K_M(m) / K_M; NaN where K_M = 0
+    beta             the match weight, one for all lags
     """
 
     order_weights: Float[torch.Tensor, "batch order"]

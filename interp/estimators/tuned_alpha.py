@@ -34,6 +34,7 @@ class AddAlphaFit(Result):
 
     alpha    the one with the least population cross-entropy, with `stderr` (sandwich formula)
     kl       mean KL(truth || add-alpha) there, with `kl_stderr`
+    length   tokens of a sequence; order: k; n: number of sequences
     success  False where the loss has no minimum inside the range that was searched
     """
 

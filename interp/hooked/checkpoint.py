@@ -46,7 +46,12 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointInfo:
-    """What `config.json` says: the model's shape, and how it was trained (None for analytic weights)."""
+    """The content of `config.json`.
+
+    path      the checkpoint's directory
+    model     the model's shape, as `InductionConfig.to_dict` gives it
+    training  how it was trained; None for analytic weights
+    """
 
     path: Path
     model: dict[str, Any]

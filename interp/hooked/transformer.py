@@ -159,8 +159,7 @@ class InductionConfig:
         return cls(**values)
 
     def hooked_config(self) -> HookedTransformerConfig:
-        """The TransformerLens config of the copy layer and the stream, without `seed`, which would reset global
-        generators."""
+        """The TransformerLens config of copy layer and stream, without `seed`, which would reset global generators."""
         standard = not self.one_hot
         return HookedTransformerConfig(
             n_layers=2,

@@ -55,12 +55,15 @@ LINEAR_BELOW = 1e-3  # nats: the axis of a plot is linear up to here, then logar
 class CausalTests(NamedRows[CausalEdit]):
     """The edits, found by name (`tests["law"]`), and how much of the model the fitted law recovers.
 
-    loss            the unedited model's KL(truth || prediction), with its standard error
-    loss_recovered  1 when the law's attention predicts as well as the model's own, 0 when no better than even
-                    attention does
-    kl_recovered    1 - KL(model || law) / KL(model || uniform), cut to [0, 1]: the same for the predictions themselves:
-                    an edit with the same loss but other predictions does not score here
-    pair_*          the same two shares for the law of all pairs; NaN where none was given
+    edits           a `CausalEdit` for each edit
+    loss, loss_stderr   the unedited model's KL(truth || prediction)
+    loss_recovered, loss_recovered_stderr   1 when the law's attention predicts as well as the model's own, 0 when no
+                    better than even attention does
+    kl_recovered, kl_recovered_stderr   1 - KL(model || law) / KL(model || uniform), cut to [0, 1]. It compares the
+                    predictions themselves: an edit with the same loss but other predictions does not recover them
+    pair_loss_recovered, pair_kl_recovered (and _stderr)   the same for the law of all pairs; NaN where none was given
+    beta, kappa     of the law that was tested
+    floor, n        the floor of the KL, and the number of sequences
     success         False where no law was given to test, or where even attention raises the loss by less than two
                     standard errors, so that no share of the rise is defined
     """

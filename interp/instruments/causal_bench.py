@@ -26,18 +26,19 @@ HeadLaw: TypeAlias = tuple[Float[np.ndarray, " lag"], float | None]  # beta and 
 
 @dataclass(frozen=True, kw_only=True)
 class CausalEdit:
-    """What one edit did to the predictions, and what its random control did.
+    """The change of the predictions by one edit and by its random control.
 
     loss           mean loss of the edited model
-    loss_change    mean of L_edited - L_model, with its standard error over sequences
-    kl             mean of KL(model || edited model), with its standard error
+    loss_change, loss_stderr   mean of L_edited - L_model, and its standard error over sequences
+    kl, kl_stderr  mean of KL(model || edited model), and its standard error
     change         how much was edited: the mean total-variation distance between the edited and the model's own
                    attention; for a copy head the mean distance between its output and what took its place
     reached        whether the hook changed the logits: by the edit, or by its control where the edit equals the model's
                    own attention. An edit of attention that does not raises an error, so that False occurs only for a
                    copy head that nothing reads.
     floored        share of sequences where the edited prediction needed the floor of the loss
-    control_*      the same numbers for the control; None for `uniform`, which is a control itself
+    control_loss_change, control_loss_stderr, control_kl, control_kl_stderr   the same for the control; None for
+                   `uniform`, which is a control itself
     """
 
     edit: str

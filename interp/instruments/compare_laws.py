@@ -42,8 +42,8 @@ class LawComparison(Result):
 
     laws            their names
     parameters      how many parameters each one has, without the positional term
-    nats_explained  share of the held-out nats that it explains, and its standard error
-    behind          nats per query that it loses against the law that explains most, and the standard error of that
+    nats_explained, stderr   share of the held-out nats that it explains, and its standard error
+    behind, behind_stderr    nats per query that it loses against the law that explains most, and the standard error
     best            see the module
     nats            mean KL(attention || baseline) on held-out sequences
     n, sequences    queries and sequences

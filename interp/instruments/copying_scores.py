@@ -46,7 +46,14 @@ ERRORS = 3  # standard errors by which a vote must exceed its control
 
 @dataclass(frozen=True, kw_only=True)
 class HeadVote:
-    """The vote of one head for the token that it attends to; see the module. Errors are over sequences."""
+    """The vote of one head for the token that it attends to; see the module. Errors are over sequences.
+
+    head                          layer.head
+    vote, stderr                  rise of the attended token's logit above those of the other symbols
+    copying                       share of the variance of the rises that "is it x_s?" explains
+    control_vote, control_stderr, control_copying    the same for the token of another key
+    direct, direct_stderr         the vote through the OV circuit and the readout alone; NaN without the weights
+    """
 
     head: str
     vote: float
@@ -69,6 +76,7 @@ class HeadVote:
 class CopyingScores(NamedRows[HeadVote]):
     """The votes of every match head, found by its name (`scores["1.0"]`).
 
+    votes      a `HeadVote` for each match head
     n, draws   sequences, and keys drawn for each of them and each head
     success    every head copies
     """

@@ -48,17 +48,19 @@ EXPLAINED = 0.5  # share of the log-probabilities' variance above which the verd
 
 @dataclass(frozen=True, kw_only=True)
 class DirectPath(Result):
-    """What is left without the match head.
+    """The prediction without the match head.
 
     verdict            "nothing" (no better than the uniform law by two standard errors), "counts tokens" (better, and
                        frequency and recent tokens explain at least half) or "something else"
-    kl, kl_uniform, kl_model   mean KL(truth || prediction) of the silenced model, of the uniform law and of the model
-    gain               kl_uniform - kl, with its standard error (paired by sequence)
+    kl, kl_stderr      mean KL(truth || prediction) of the silenced model
+    kl_uniform, kl_model       the same of the uniform law and of the whole model
+    gain, gain_stderr  kl_uniform - kl; the error is paired by sequence
     r2                 share of the variance of the centred log-probabilities that both descriptions explain
     r2_frequency, r2_recent    the same for each alone
     r2_control         for both, taken from another sequence
-    frequency          weight of the frequency when both are there (log-probability per unit of frequency)
-    recent             [k+1] weight of the token being x_t, x_{t-1}, ..., x_{t-k}
+    frequency, frequency_stderr   weight of the frequency when both are in the fit (log-probability per unit)
+    recent, recent_stderr      [k+1] weight of the token being x_t, x_{t-1}, ..., x_{t-k}
+    floor, n           the floor of the KL, and the number of sequences
     """
 
     verdict: str

@@ -24,14 +24,16 @@ class HeadScan(Result):
     copy_lag                          the lag with the most mass beyond that of even attention
     beta, beta_stderr, kappa, kappa_stderr     NaN where they cannot be trusted; kappa also without BOS
     beta_scores                       [layer, head, lag] beta from the scores by least squares, not checked
-    r2_match, nats, nats_explained, nats_explained_stderr, mass_gap
+    r2_match                          of what position leaves of the scores, the share that matches explain
+    nats, nats_explained, nats_explained_stderr, mass_gap     of the law of the attention, see `attention_fit`
     mass, mass_stderr                 [layer, head, group] attention by overlap 0..k, then on BOS, then on early keys
-    induction, induction_stderr       [layer, head]
-    induction_even                    what even attention gets
+    induction, induction_stderr       [layer, head] attention on keys whose previous token is the query's
+    induction_even                    the same for even attention
     role                              [layer][head] "copy", "match" or "none"; "" where there is no such head
     ok, reasons                       [layer][head] whether beta and kappa can be trusted, and why not
     copy_heads                        the copy head chosen for each lag 1..k, None where there is none
     match_heads                       the heads that match
+    order, bos                        k, and whether key 0 has the score kappa
     n, queries                        sequences, and the token index of each query
     success                           every lag has its copy head, and some head matches
     """

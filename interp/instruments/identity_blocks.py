@@ -87,7 +87,7 @@ class BlockMap:
     p_value          permutation test: the share of relabelings of the query side whose |a| is as large, the true labels
                      included, so at least 1 / |V|!. Norm and mean do not change under relabelings, so this is also the
                      test of the residual share.
-    r2               of the regression, for `scores`
+    r2, n            of the regression, for `scores`, and the number of sequences; success, message: as in `Result`
     """
 
     route: Route
@@ -140,11 +140,11 @@ class BlockMap:
 
 @dataclass(frozen=True, kw_only=True)
 class IdentityBlocks(NamedRows[BlockMap]):
-    """The blocks by every route that was taken; `blocks["scores"]` is the map of one.
+    """The blocks by every route that was taken, in `maps`; `blocks["scores"]` is the `BlockMap` of one.
 
     agreement   between the first two routes: the cosine of the angle between their blocks, all together, rows and
                 columns centred; NaN for a single route
-    n           number of sequences; 0 where only weights were read
+    order, vocab, n    k, |V| and the number of sequences; n is 0 where only weights were read
     """
 
     ROWS, NAME, NOUN = "maps", "route", "route"

@@ -43,7 +43,8 @@ class LabelSymmetry(Result):
     worst           the relabeling with the largest mean, as the list of new names, and `worst_kl`, that mean
     relabelings     [relabeling, vocab], `by_relabeling` the mean KL of each; the identity is not among them
     exhaustive      all |V|! - 1 were tried
-    seeds_kl        mean KL(T || other model), the scale; NaN where no other model was given
+    seeds_kl, seeds_stderr   mean KL(T || other model), the scale; NaN where no other model was given
+    other_models    number of these models
     ratio           kl / seeds_kl
     n               number of sequences
     """

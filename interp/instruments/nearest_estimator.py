@@ -72,7 +72,11 @@ class EstimatorDistance:
 
 @dataclass(frozen=True, kw_only=True)
 class NearestEstimator(NamedRows[EstimatorDistance]):
-    """The estimators by their distance from the model, the nearest first; `near["katz"]` is the row of one."""
+    """The estimators by their distance from the model, the nearest first; `near["katz"]` is the row of one.
+
+    estimators  an `EstimatorDistance` for each
+    floor, n    the floor of the KL, and the number of sequences
+    """
 
     ROWS, NAME, NOUN = "estimators", "estimator", "estimator"
 

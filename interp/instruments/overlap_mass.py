@@ -54,7 +54,8 @@ class OverlapMass(Result):
     """Attention mass by group, averaged over sequences and queries. Groups: overlap 0..k, then BOS, then early.
 
     by_mask, by_overlap, bos, early, contiguous, noncontiguous     observed; the last two are the partial matches
-    predicted_...                    the same from the law; NaN without a trusted fit
+    predicted_by_mask, predicted_by_overlap, predicted_bos, predicted_contiguous, predicted_noncontiguous     the same
+                                     from the law; NaN without a trusted fit
     stderr_by_mask, stderr_by_group  standard errors of the observed means over sequences
     observed_by_query                [query, group] means over sequences, and predicted_by_query
     queries                          the token index t of each of these queries

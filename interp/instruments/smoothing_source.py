@@ -57,8 +57,8 @@ class Switched:
     """The model with some sources off.
 
     off            which sources are off, joined by "+"; "none" is the model as it is
-    kl             mean KL(truth || prediction), with its standard error
-    change         mean increase over the model as it is, with its standard error (paired by sequence)
+    kl, kl_stderr  mean KL(truth || prediction)
+    change, change_stderr   mean increase over the model as it is; the error is paired by sequence
     floored        share of sequences where the floor was needed
     empty          share of sequences where the match head has nothing left to attend to
     """
@@ -76,9 +76,10 @@ class Switched:
 class SourceShare:
     """One source's part in the increase from everything on to everything off.
 
-    contribution   its Shapley value in nats: the mean increase when it is switched off, over all orders of switching;
-                   contributions add up to the whole increase. Sources can replace each other: one can have a large part
-                   in the whole, although switching it off alone changes little.
+    source         its name: "partial", "bos" or "readout"
+    contribution, stderr   its Shapley value in nats: the mean increase when it is switched off, over all orders of
+                   switching; contributions add up to the whole increase. Sources can replace each other: one can have a
+                   large part in the whole, although switching it off alone changes little.
     share          contribution over the whole increase; NaN where there is no increase
     applies        False where the model does not have this source, or it cannot be isolated; `reason` says why
     """
@@ -97,10 +98,11 @@ class SmoothingSource(NamedRows[Switched]):
 
     switched         the model with every combination of applicable sources off
     shares           each source's part
-    readout_uniform  1 - a, where the law is regressed on block 0 of the match head's output: p - 1/|V| = a (z - 1/|V|).
-                     It is the uniform share that the readout mixes in (0 for the construction); NaN where the readout
-                     cannot be separated
-    readout_r2       how well that one number describes the readout
+    readout_uniform, readout_uniform_stderr   1 - a, where the law is regressed on block 0 of the match head's output:
+                     p - 1/|V| = a (z - 1/|V|). It is the uniform share that the readout mixes in (0 for the
+                     construction); NaN where the readout cannot be separated
+    readout_r2       share of the law's variance that this one number explains
+    floor, n         the floor of the KL, and the number of sequences
     """
 
     ROWS, NAME, NOUN = "switched", "off", "combination"

@@ -76,8 +76,8 @@ class WeightAt:
 
     matches     how many full matches the last query has; the last row stands for that many or more
     sequences   how many such sequences there are
-    weight      slope a of p - 1/|V| = a (z - 1/|V|), z the votes of tokens: what the attention on tokens, without BOS,
-                would predict; NaN where no votes differ from uniform
+    weight, stderr   slope a of p - 1/|V| = a (z - 1/|V|), z the votes of tokens: what the attention on tokens,
+                without BOS, would predict; NaN where no votes differ from uniform
     counted     mean of N / (N + alpha |V|), the weight that counts give; NaN without alpha
     """
 
@@ -102,11 +102,13 @@ class VoteWeight(Result):
     opposed            [lag] correlation of query_side and -key_side over symbols: 1 for a comparison of tokens
     compared           share of the level's variance that the comparison with u = (query_side - key_side) / 2 explains;
                        it can be negative, and is NaN where the level does not vary
-    held, shuffled     change of KL(truth || prediction) with the level held at its harmonic mean, and with another
-                       sequence's level
+    kl, kl_stderr      the model's KL(truth || prediction)
+    held, held_stderr          change of KL(truth || prediction) with the level held at its harmonic mean
+    shuffled, shuffled_stderr  the same with the level of another sequence
     negative           share of sequences with a negative sum, which the readout cuts to zero
     clipped            share of sequences where a sum that was positive is not so at the held level. Above 0.01 the
                        law there is the floor's, not the readout's: `held` and `shuffled` are then NaN
+    floor, n           the floor of the KL, and the number of sequences
     """
 
     verdict: str
@@ -196,9 +198,8 @@ def vote_weight(
 ) -> VoteWeight:
     """Read the votes' weight off a construction or disentangled model; the module's docstring says how.
 
-    `alpha` is the pseudo-count to compare with; with the alpha of the independent prior, those weights are those of
-    Bayes. `seed` shuffles the levels of the control. Other families have no block of votes to weigh: success is then
-    False.
+    `alpha` is the pseudo-count to compare with; that of an independent prior gives the weights of Bayes. `seed`
+    shuffles the levels of the control. Other families have no block of votes: success is then False.
     """
     seed = seed_number(seed)
     origin = provenance(seed=seed, checkpoint=checkpoint)

@@ -208,7 +208,7 @@ def wrong_attention(
 ) -> str:
     """Why these are not the scores and the pattern of causal attention; empty where they are."""
     if float(pattern.triu(1).abs().max()) > tolerance:
-        return "looks ahead: this is no decoder"
+        return "looks ahead: this is not a decoder"
     if float((torch.softmax(scores, dim=-1) - pattern).abs().max()) > tolerance:
         return "is not the softmax of its scores"
     return ""

@@ -57,7 +57,7 @@ def find(path: str | Path) -> Place:
         with local.open("rb") as stream:
             start = stream.read(len(GGUF_MAGIC))
         if start != GGUF_MAGIC:
-            raise LanguageModelError(f"{name} is no GGUF file; expected one, or a directory in Hugging Face form")
+            raise LanguageModelError(f"{name} is not a GGUF file; expected one, or a directory in Hugging Face form")
         return _converted(name, local)
     if HUB_NAME.fullmatch(name) is None or local.suffix == ".gguf":
         raise LanguageModelError(f"no file or directory {name}")
