@@ -1,4 +1,4 @@
-"""What the explorer needs from a checkpoint: its weights, a few sequences, their true laws and Bayes predictions.
+"""What the explorer needs from a checkpoint: weights, a few sequences, their true laws and Bayes predictions.
 
 `python -m figures explorer` puts these rows into one page, in which a model's forward pass and the estimators are
 computed anew whenever a slider or a token changes. Only what the page cannot compute is stored: the true law after

@@ -1,4 +1,4 @@
-"""What depends on two choices that the paper leaves open: eta_0 of the hierarchical prior, kappa of the construction.
+"""What depends on two choices that the paper leaves open: eta_0 of the prior, and kappa of the construction.
 
     python -m analyses open_choices
     python -m analyses open_choices --eta0s 0.2 1 5 --lengths 32 64 --json

@@ -114,7 +114,8 @@ def with_errors(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> tuple
     known = dict.fromkeys(key for row in rows for key in row)
     errors = {name: error for name in known if (error := error_column(name)) in known}
     for name, error in itertools.pairwise(columns):  # a plain stderr is that of the column before it
-        if error.rpartition(".")[2] == "stderr" and {name, error} <= known.keys() and name not in errors:
+        alike = name.rpartition(".")[0] == error.rpartition(".")[0] and error.rpartition(".")[2] == "stderr"
+        if alike and name not in errors and all(isinstance(row.get(name, 0.0), float | None) for row in rows):
             errors[name] = error
     merged = []
     for row in rows:

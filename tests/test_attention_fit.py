@@ -14,7 +14,13 @@ import torch
 
 import interp as ip
 from interp.instruments.agreement import DIFFER, MIN_ATTENDED, WARN_ATTENDED, WARN_DROP, WARN_MATCH, warning
-from interp.instruments.attention_fit import MAX_MASS_GAP, WARN_MASS_GAP, AttentionFit
+from interp.instruments.attention_fit import (
+    MAX_MASS_GAP,
+    WARN_EXPLAINED,
+    WARN_MASS_GAP,
+    AttentionFit,
+    attention_warning,
+)
 from tests import reference
 from tests.known_captures import CASES, everywhere, noisy, planted, random_model, tokens_of, with_scores
 
@@ -348,6 +354,35 @@ def test_warnings_have_two_sides(r2: float, r2_match: float, r2_attended: float,
     assert found.endswith(words) if words else found == ""
 
 
+@pytest.mark.parametrize(
+    ("explained", "gap", "words"),
+    [
+        (WARN_EXPLAINED, WARN_MASS_GAP, ""),
+        (WARN_EXPLAINED - 0.01, 0.0, "the law explains 89.0% of the attention's nats, below 90%"),
+        (0.99, WARN_MASS_GAP + 0.001, "the law's masses are off by 0.051, above 0.05"),
+        (
+            0.6,
+            0.07,
+            "the law explains 60.0% of the attention's nats, below 90%; the law's masses are off by 0.070, above",
+        ),
+        (math.nan, math.nan, ""),
+    ],
+)
+def test_warnings_of_the_attention_have_two_sides(explained: float, gap: float, words: str) -> None:
+    found = attention_warning(explained=explained, gap=gap)
+    assert found.startswith(words) if words else found == ""
+
+
+def test_attention_that_the_law_explains_in_part_warns():
+    """The more the scores of single keys deviate, the less of the attention is the law's."""
+    cap = planted(beta=(2.7, 1.2), kappa=2.0, vocab=5, batch=150)
+    for scale, warned in ((0.2, False), (0.8, True)):
+        found = fit(noisy(cap, scale=scale, seed=0))
+        assert (found.nats_explained < WARN_EXPLAINED) == warned
+        assert found.mass_gap < WARN_MASS_GAP
+        check_warned(found, warned)
+
+
 def check_warned(fit: Any, warned: bool) -> None:
     """The warning stands in the message, the text and the table, and only where there is one."""
     assert fit.success
@@ -385,7 +420,7 @@ def test_a_doubtful_fit_says_so():
             check_warned(mass, mass.distance > WARN_MASS_GAP)
             seen = ip.fit_scores(bent, source="attention")
             if seen.success:
-                check_warned(seen, seen.mass_gap > WARN_MASS_GAP)
+                check_warned(seen, seen.mass_gap > WARN_MASS_GAP or seen.nats_explained < WARN_EXPLAINED)
     assert set(gaps) == {True, False}
 
 
