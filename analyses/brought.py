@@ -78,7 +78,7 @@ def open_brought(text: str, options: CheckpointOptions) -> BroughtSubject:
     if isinstance(made, Circuit):
         if given := [name for name in TASK[:3] if getattr(options, name) is not None]:
             raise ValueError(
-                f"{text}: --{given[0]} was given, but the function returns a Circuit, which says it itself"
+                f"{text}: --{given[0]} was given, but the function returns a Circuit, which already defines it"
             )
         circuit = made
     elif isinstance(made, InductionTransformer):

@@ -132,7 +132,7 @@ def run(argv: list[str]) -> int:
     # Small matrices: more threads only wait for each other. Torch reads this when it is imported, later.
     os.environ["OMP_NUM_THREADS"] = "1"
     remove_stale()
-    # Whatever a library prints while it works belongs on stderr: stdout is for the result.
+    # What libraries print goes to stderr: stdout is for the result.
     with contextlib.redirect_stdout(sys.stderr):
         document = run_all(entries, request) if module is None else run_request(request)
     return deliver(document, delivery)
@@ -333,7 +333,7 @@ def deliver(document: Document, delivery: Delivery) -> int:
 def failed_rows(rows: Sequence[dict[str, Any]]) -> list[str]:
     """The checkpoints whose result says that it cannot be trusted, each with its reason.
 
-    Only the command line asks: in a survey of many checkpoints a failed seed is a finding, not a fault.
+    For the command line only: in a survey of many checkpoints a failed seed is a result, not an error.
     """
     failed = [row for row in rows if row.get("success") is False]
     parts = [(row["checkpoint"], row.get("analysis"), row.get("message") or "no reason given") for row in failed]

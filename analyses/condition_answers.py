@@ -221,7 +221,7 @@ def readout_cells(rows: list[Row]) -> list[str]:
 
 
 def readout_cuts(rows: list[Row]) -> list[str]:
-    """Whether the law comes back where what the readout reads beside the votes is cut."""
+    """Whether the scores follow the law again where the readout reads only the votes."""
     found = []
     for base, words in (("frozen_copies", "frozen copies"), ("random_start", "free copies")):
         counts = {

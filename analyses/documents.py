@@ -88,7 +88,7 @@ def document_of(
 ) -> Document:
     """One document of the answers to a request. `with_places` also gives the paths of the files that were read.
 
-    asked   the request's questions as they were when they were answered: checkpoints may have come since
+    asked   the request's questions as they were answered; new checkpoints may have appeared since
     """
     module = answers.load_module(request.analysis)
     asked = questions_of(request) if asked is None else asked
@@ -140,7 +140,7 @@ def _compared(good: Sequence[Answer], module: ModuleType) -> Answer:
 
 
 def compared_text(rows: Sequence[dict[str, Any]], *, columns: Sequence[str]) -> str:
-    """The table of several checkpoints. The folder that they share stands above it, what they warn of below it."""
+    """The table of several checkpoints, with their common folder above it and their warnings below it."""
     paths = [str(row["checkpoint"]) for row in rows]
     folders = [os.path.dirname(path) for path in paths]
     alike = all(folders) and len({os.path.isabs(folder) for folder in folders}) == 1

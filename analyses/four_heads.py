@@ -29,7 +29,7 @@ SHOWN = ("edit", "loss", "change", "stderr", "recovered", "recovered_stderr", "c
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CachedOptions):
-    batch: int = option(128, "sequences to look at (default: %(default)s)", metavar="N", least=10)
+    batch: int = option(128, "number of sequences (default: %(default)s)", metavar="N", least=10)
     draws: int = option(3, "draws of other heads, for the control (default: %(default)s)", metavar="N", least=1)
     folder: Path = place(
         ROOT / "models" / "foreign" / "four_heads",

@@ -36,7 +36,7 @@ TUNING_DRAWS = 40_000  # sequences on which the optimum and the Jelinek-Mercer w
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ChainOptions, ZooOptions):
-    batch: int = option(10_000, "sequences to look at (default: %(default)s)", metavar="N", least=1)
+    batch: int = option(10_000, "number of sequences (default: %(default)s)", metavar="N", least=1)
     priors: tuple[str, ...] = option(
         ("hierarchical:5", "independent:1"), f"{PRIOR_FORMS} (default: %(default)s)", metavar="PRIOR"
     )
@@ -142,7 +142,7 @@ def columns(measured: Measured, bayes: Measured) -> dict[str, Any]:
 
 
 def below_columns(measured: Measured, rival: Measured) -> dict[str, float]:
-    """How far it lies below the best add-alpha on the same sequences, in nats; negative if above."""
+    """KL of the best add-alpha minus its KL on the same sequences, in nats; negative if it is worse."""
     from interp.results import mean_stderr
 
     gain, stderr = mean_stderr(rival.values - measured.values)

@@ -26,6 +26,11 @@ KIND = "zoo"
 ASK = Ask(select=not_long(up_to(256)), cost=0.1)
 SHOWN = ("checkpoint", "prior", "length", "beta_1", "beta_2", "difference", "stderr", "raw_1", "raw_2", "asymmetric")
 SIGMAS = 3.0
+DEFINITIONS = (
+    "beta_1, beta_2: fitted to the scores of the last query, as in `beta_kappa`. difference: beta_1 - beta_2. "
+    f"asymmetric: which of them is larger by {SIGMAS:g} standard errors. raw_1, raw_2: the same read from the aligned "
+    "blocks of W_A; the standard family has no such blocks."
+)
 ROUNDING = 1e-6  # a construction has no noise: equal betas differ by rounding only
 
 
@@ -49,7 +54,10 @@ def survey(rows: list[dict[str, Any]], options: CheckpointOptions) -> Study:
             f"(by {SIGMAS:g} standard errors); the raw blocks show the opposite order in {raw}"
         )
     if len(told) < len(rows):
-        notes.append(f"{len(rows) - len(told)} checkpoints have no law to fit; their betas are left empty")
+        notes.append(
+            f"in {len(rows) - len(told)} checkpoints the scores do not follow the law; their betas are left empty"
+        )
+    notes.append(DEFINITIONS)
     return Study(rows=rows, provenance=provenance(seed=options.seed), shown=SHOWN, notes=notes)
 
 

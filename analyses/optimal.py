@@ -46,7 +46,7 @@ Sweep = Literal["length", "vocab", "order", "concentration"]
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ZooOptions):
-    batch: int = option(2000, "sequences to look at (default: %(default)s)", metavar="N", least=1)
+    batch: int = option(2000, "number of sequences (default: %(default)s)", metavar="N", least=1)
     sweeps: tuple[Sweep, ...] = option(("length", "vocab", "order", "concentration"), "what to vary (default: all)")
     priors: tuple[str, ...] = option(
         ("hierarchical:5", "independent:1"), "base points (default: %(default)s)", metavar="PRIOR"

@@ -54,7 +54,7 @@ def place(default: Any, text: str, *, metavar: str | None = None) -> Any:
 class Options:
     """What every analysis takes; a study needs no more."""
 
-    batch: int = option(DEFAULT_BATCH, "sequences to look at (default: %(default)s)", metavar="N", least=1)
+    batch: int = option(DEFAULT_BATCH, "number of sequences (default: %(default)s)", metavar="N", least=1)
     seed: int = option(0, "random seed (default: %(default)s)", metavar="S", least=0)
 
     def shaping(self) -> dict[str, Any]:
@@ -76,14 +76,18 @@ class CheckpointOptions(Options):
         "is none)",
         metavar="PRIOR",
     )
-    order: int | None = option(None, "of a model from file.py:function: how many tokens are matched", metavar="K")
-    vocab: int | None = option(None, "of such a model: how many symbols there are (default: all of its)", metavar="V")
+    order: int | None = option(
+        None, "for a model from file.py:function: k, the number of tokens that are matched", metavar="K"
+    )
+    vocab: int | None = option(None, "for such a model: number of symbols (default: its whole vocabulary)", metavar="V")
     bos: str | None = option(
         None,
-        "of such a model: id of its BOS token, none, or first: the first token stands in for it (default: none)",
+        "for such a model: the id of its BOS token, or none, or first, if its first token acts as BOS (default: none)",
         metavar="ID",
     )
-    length: int | None = option(None, "of such a model: tokens of a sequence (default: fill its context)", metavar="T")
+    length: int | None = option(
+        None, "for such a model: tokens of a sequence (default: its context, at most 128)", metavar="T"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +95,7 @@ class CachedOptions(Options):
     """A study that keeps its results."""
 
     cache: Path = place(CACHE, "where results are kept (default: %(default)s)", metavar="DIR")
-    no_cache: bool = place(False, "compute everything anew and keep nothing")
+    no_cache: bool = place(False, "compute everything again and keep nothing")
 
 
 @dataclass(frozen=True, kw_only=True)

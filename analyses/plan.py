@@ -50,7 +50,7 @@ class Job:
 
     @property
     def kind(self) -> str:
-        """What is looked at: checkpoints, or what a study is about."""
+        """What the job measures: checkpoints, or the subject of a study."""
         first = self.questions[0]
         return "checkpoint" if first.checkpoint is not None else first.analysis
 
@@ -82,7 +82,7 @@ def asks_for(names: Iterable[str]) -> dict[str, Ask]:
     known = shipped_asks()
     for name in names:
         if name not in known:
-            raise BadInput(f"no analysis {name!r} says what it is to be asked; there are {', '.join(known)}")
+            raise BadInput(f"no analysis {name!r} that figures can run; there are {', '.join(known)}")
     return {name: known[name] for name in names}
 
 
@@ -95,7 +95,7 @@ def check_zoo(asks: Iterable[str], zoo: Path) -> None:
 
 
 def run_plan(asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int) -> Run:
-    """Ask the analyses about the checkpoints below `zoo`."""
+    """Run the analyses on the checkpoints below `zoo`."""
     _cache_of_process.cache_clear()  # the files in the folder may have changed since an earlier run
     subjects = find_subjects(zoo)
     shipped = {name: document for name in asks if (document := shipped_document(name)) is not None}

@@ -33,7 +33,7 @@ KIND = "study"
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CachedOptions):
-    batch: int = option(10_000, "sequences to look at (default: %(default)s)", metavar="N", least=1)
+    batch: int = option(10_000, "number of sequences (default: %(default)s)", metavar="N", least=1)
     lengths: tuple[int, ...] = option((32, 64, 128, 256, 512, 1024), "(default: %(default)s)", metavar="N", least=2)
     vocabs: tuple[int, ...] = option((2, 5, 10), "(default: %(default)s)", metavar="N", least=2)
     orders: tuple[int, ...] = option((1, 2, 3), "(default: %(default)s)", metavar="N", least=1)

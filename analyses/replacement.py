@@ -37,7 +37,7 @@ SHOWN = ("edit", "loss", "change", "recovered", "control_change", "control_recov
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CheckpointOptions):
-    batch: int = option(128, "sequences to look at (default: %(default)s)", metavar="N", least=10)
+    batch: int = option(128, "number of sequences (default: %(default)s)", metavar="N", least=10)
     draws: int = option(3, "draws of other heads, for the control (default: %(default)s)", metavar="N", least=1)
 
 

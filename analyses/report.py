@@ -69,7 +69,7 @@ def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (),
 
 
 def left_out_line(names: Sequence[str], width: int) -> str:
-    """Which columns did not fit: as many of their names as one line holds, and how many there are besides.
+    """The columns that did not fit: as many names as one line holds, and the number of the others.
 
     >>> left_out_line(["kappa", "r2"], 60), left_out_line(["kappa", "r2", "position_share", "token_share"], 60)
     ('(also in --json and --csv: kappa, r2)', '(also in --json and --csv: kappa, r2, and 2 more)')

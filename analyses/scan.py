@@ -40,7 +40,7 @@ MOST_ROWS = 40
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CheckpointOptions):
-    batch: int = option(128, "sequences to look at (default: %(default)s)", metavar="N", least=10)
+    batch: int = option(128, "number of sequences (default: %(default)s)", metavar="N", least=10)
     query: Literal["trained", "last", "all"] = option(
         "trained", "which queries to read: where the loss has a target, the last, all (default: %(default)s)"
     )

@@ -74,7 +74,7 @@ class Subject:
             for key in ("order", "vocab", "bos", "length"):
                 if getattr(options, key) is not None:
                     raise ValueError(
-                        f"{path}: --{key} is for a model from file.py:function; a checkpoint says it itself"
+                        f"{path}: --{key} is for a model from file.py:function; a checkpoint already defines it"
                     )
         subject = cls(path=Path(path), name=Path(path).resolve().name if name is None else name, info=info)
         return subject if options is None else subject.asked(options)

@@ -182,7 +182,7 @@ def _natural_gains(circuit: Any, windows: torch.Tensor) -> dict[str, Any]:
 
 
 def _law(circuit: Any, tokens: torch.Tensor, head: tuple[int, int]) -> dict[str, Any]:
-    """The additive law of the head's attention; NaN parameters where the attention does not tell them."""
+    """The additive law of the head's attention; parameters are NaN where the attention does not determine them."""
     import dataclasses
 
     from interp.circuit.capture import capture

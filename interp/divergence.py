@@ -127,7 +127,7 @@ def as_laws(laws: Any, *, name: str) -> Float[torch.Tensor, "*rows vocab"]:
 
 
 def check_floor(floor: Number, *, vocab: int) -> float:
-    """The least probability of a law over so many symbols."""
+    """The floor, checked: it must be far below 1/|V|."""
     number = check_positive(floor, name="floor")
     if number * vocab >= 1:
         raise ValueError(f"floor must be far below 1/|V| = {1 / vocab:.3g}, got {number:g}")

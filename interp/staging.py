@@ -25,7 +25,7 @@ SECONDS_ELSEWHERE = 24 * 3600.0
 
 
 def host() -> str:
-    """This machine, as a temporary name says it."""
+    """The name of this machine in temporary names."""
     return re.sub("[^A-Za-z0-9_]", "_", os.uname().nodename)[:32] or "host"
 
 

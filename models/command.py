@@ -110,7 +110,7 @@ def path_text(text: str) -> str:
 
 
 def say(line: str) -> None:
-    """One line on stderr, above a progress bar where there is one; nothing happens where nobody reads it."""
+    """Write one line to stderr, above a progress bar where there is one; a closed stderr is ignored."""
     with contextlib.suppress(OSError, ValueError, AttributeError), _bars_hidden():
         print(line, file=sys.stderr, flush=True)
 

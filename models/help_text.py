@@ -21,7 +21,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def reflowed(text: str, width: int | None = None) -> str:
-    """The text in lines of at most `width`. Paragraphs are filled anew; of lists, only the lines that are too long.
+    """The text in lines of at most `width`. Paragraphs are refilled; of lists, only the lines that are too long.
 
     >>> print(reflowed("one two three four\\n\\n  a    what a is, in words", width=16))
     one two three

@@ -156,7 +156,11 @@ def test_a_model_without_a_circuit_says_so(brought: Any, capsys: pytest.CaptureF
         ("bare", ["--order", "1", "--bos", "7"], "BOS id 7 is outside"),
         ("bare", ["--order", "1", "--bos", "five"], "--bos must be none, first or the id of the BOS token, got 'five'"),
         ("bare", ["--order", "1", "--length", "99"], "--length must be more than the order and at most 41, got 99"),
-        ("circuit", ["--order", "2"], "--order was given, but the function returns a Circuit, which says it itself"),
+        (
+            "circuit",
+            ["--order", "2"],
+            "--order was given, but the function returns a Circuit, which already defines it",
+        ),
         ("broken", ["--order", "1"], "does not parse"),
         ("text", ["--order", "1"], "a circuit needs a HookedTransformer, got str"),
     ],
@@ -180,7 +184,7 @@ def test_files_and_functions_that_are_not_there(tmp_path: Path, capsys: pytest.C
     assert "required: CKPT" in capsys.readouterr().err
     ip.save(ip.Circuit(plant(FOUR), **FOUR.task), tmp_path / "c")
     assert main(["scan", str(tmp_path / "c"), "--order", "1"]) == 2
-    assert "--order is for a model from file.py:function; a checkpoint says it itself" in capsys.readouterr().err
+    assert "--order is for a model from file.py:function; a checkpoint already defines it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

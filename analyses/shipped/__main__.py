@@ -69,7 +69,7 @@ def main() -> int:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.add_argument("name", metavar="STUDY", help="a study whose table is shipped run by run: conditions")
-        parser.add_argument("--anew", action="store_true", help="measure every run that lies here, forget the others")
+        parser.add_argument("--anew", action="store_true", help="measure every run that is here, and remove the others")
         parser.add_argument("--cache", metavar="DIR", type=Path, default=CACHE, help="where optima are kept")
         given = parser.parse_args()
         remove_stale()

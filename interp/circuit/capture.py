@@ -310,7 +310,7 @@ def _circuit_of(model: Any, place: dict[str, Any], *, layers: dict[str, Any]) ->
     layers = {name: value for name, value in layers.items() if value is not None}
     if isinstance(model, Circuit):
         if given := [*layers, *(name for name, value in place.items() if value is not None)]:
-            raise ValueError(f"{given[0]} was given beside a Circuit, which says it itself")
+            raise ValueError(f"{given[0]} was given together with a Circuit, which already defines it")
         return model
     if unknown := sorted(set(place) - {"order", "copy_heads", "match_heads", "vocab", "bos", "symbols"}):
         raise TypeError(f"capture() got an unexpected keyword argument {unknown[0]!r}")

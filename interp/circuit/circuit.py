@@ -43,7 +43,7 @@ class Circuit:
     symbols       the ids that stand for symbols 0..vocab-1, [vocab] or [batch, vocab]; None where symbols are their
                   own ids
     copy_heads    the copy heads as (layer, head). If `lags_known`, one for each lag 1..k, None where that head is not
-                  known; else all heads that may copy, and the instrument `copy_heads` tells which lag each one serves
+                  known; else all heads that may copy; the instrument `copy_heads` measures which lag each one copies
     match_heads   the match heads as (layer, head)
 
     A model of this suite provides all of this. For any other model give `order`; `vocab` is then the model's output
@@ -193,8 +193,8 @@ class Circuit:
         self.require_match()
         if len(self.match_heads) > 1:
             raise ValueError(
-                f"this is read off one match head at a time, the circuit has {len(self.match_heads)}: "
-                f"take circuit.with_match_heads({self.match_heads[0]})"
+                f"this needs a single match head, but the circuit has {len(self.match_heads)}: "
+                f"use circuit.with_match_heads({self.match_heads[0]})"
             )
         return self.match_heads[0]
 

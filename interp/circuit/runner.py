@@ -154,7 +154,7 @@ def observe(
 def parts(
     circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], *, queries: int | None = None
 ) -> Iterator[slice]:
-    """Slices of the batch, small enough that one layer's attention, at so many queries at a time, stays bounded."""
+    """Slices of the batch, so small that one layer's attention for `queries` queries at a time stays bounded."""
     keys = tokens.shape[1] + circuit.has_bos
     rows = keys if queries is None else min(keys, queries)
     heads = max(heads_of(circuit.model, layer) for layer in range(len(circuit.model.blocks)))

@@ -138,7 +138,7 @@ def bayes_predictive(
     if prior.independent:
         return _closed_form(array, prior, seed=seed)
     if chains < 2:
-        raise ValueError(f"chains must be at least 2 to tell the Monte Carlo error, got {chains}")
+        raise ValueError(f"chains must be at least 2 to estimate the Monte Carlo error, got {chains}")
     per_chain = -(-draws // chains)
     if per_chain < MIN_PER_CHAIN:
         raise ValueError(f"draws must be at least {MIN_PER_CHAIN} per chain, got {draws} for {chains} chains")

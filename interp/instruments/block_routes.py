@@ -42,7 +42,7 @@ ROUNDING = 1e-13  # relative size of squared scores below which float32 scores a
 
 @dataclass(frozen=True, kw_only=True)
 class FoundBlocks:
-    """Blocks as a route found them, with what it knows about their identity coefficients and its own quality."""
+    """The blocks of one route, with errors of their identity coefficients and the quality of the fit."""
 
     blocks: Float[np.ndarray, "block block vocab vocab"]
     identity_stderr: Float[np.ndarray, "block block"] | None = None
@@ -53,7 +53,7 @@ class FoundBlocks:
 
 
 def weight_blocks(circuit: Circuit, tokens: torch.Tensor) -> FoundBlocks:
-    """The blocks of W_A as they stand in the weights of a construction or disentangled model, in the order of lags.
+    """The blocks of W_A in the weights of a construction or disentangled model, in the order of lags.
 
     Block h of the stream holds what copy head h wrote, and training decides which head copies which lag. This is
     measured on `tokens` (`copy_heads`). Where some lag has no copy head, the blocks are exact, but cannot be assigned
@@ -109,7 +109,7 @@ def score_blocks(circuit: Circuit, tokens: torch.Tensor, *, query: Query) -> Fou
     if math.isnan(solution.r2):
         message = "the scores do not vary with the keys"
     elif not solution.full_rank:
-        message = "these sequences cannot tell all comparisons of tokens apart: give more of them"
+        message = "these sequences do not determine all comparisons of tokens: give more of them"
     basis = _contrasts(vocab)
     return FoundBlocks(
         blocks=np.einsum("abij,vi,wj->abvw", raw, basis, basis),
@@ -124,7 +124,7 @@ def score_blocks(circuit: Circuit, tokens: torch.Tensor, *, query: Query) -> Fou
 def circuit_blocks(circuit: Circuit, tokens: torch.Tensor) -> FoundBlocks:
     """From the weights, through W_E and the copy heads' OV circuits, as factored matrices.
 
-    Approximations: copy head h hands on the token at lag a with its mean attention to that lag, and the LayerNorm
+    Approximations: copy head h passes on the token at lag a with its mean attention to that lag, and the LayerNorm
     before the match head divides by its mean scale (both measured on `tokens`); MLPs, position embeddings and layers
     before a copy head's are left out. Biases depend on one token at most and are centred away.
     """

@@ -5,7 +5,7 @@
 
 Lag r of token t is the key t - r, where that is a token: BOS is never a lag. Mass on a lag is averaged over the
 sequences and over the positions that have it. Heads and lags are matched by the Hungarian method, so that the total
-mass is largest and no two heads get the same lag; the verdict on a head goes by its own heaviest lag r:
+mass is largest and no two heads get the same lag; the verdict on a head depends on the lag r with its largest mass:
 
     copies lag r    most of its attention (`copies`) is on lag r, and of what is on lags 1..k nearly all (`pure`): a
                     copy may have a thin spread over far tokens, but not over another lag

@@ -196,7 +196,7 @@ class _Workbench:
             return None, f"no head copies lag {lag}{above}", []
         if not self.layers:
             names = ", ".join(f"{head_name(at)} (mass {scan.copy_mass[at][lag - 1]:.2f})" for at in heads)
-            return heads[0], f"lag {lag}: looked at by {names}; no head matches, so that nothing can be fed", []
+            return heads[0], f"lag {lag}: copied by {names}; no head matches, so that its effect cannot be tested", []
         trials = [self.attempt(lag, (at,)) for at in heads[:TRIED]]
         best = max(trials, key=lambda one: one.lost)
         if not best.feeds and len(heads) > 1:

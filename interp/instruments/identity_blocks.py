@@ -188,7 +188,7 @@ class IdentityBlocks(NamedRows[BlockMap]):
         return {**summary, **super().record()}
 
     def plot(self, ax: Axes | None = None, *, route: str | None = None) -> Axes:
-        """The block map of a route, the first unless told: each block's part of the visible squared norm.
+        """The block map of a route, by default the first: each block's part of the visible squared norm.
 
         Blocks that carry weight also show p of the relabeling test; aligned blocks are framed.
         """

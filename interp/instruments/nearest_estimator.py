@@ -3,7 +3,7 @@
     near = nearest_estimator(model, chains.tokens, beta=fit.beta, kappa=fit.kappa)
     near.nearest, near.table()
 
-    soft_matching_fitted     eq:transformer_estimator at the beta and kappa read off the scores (where given)
+    soft_matching_fitted     eq:transformer_estimator at the beta and kappa of the scores (where given)
     soft_matching_best       the same estimator at the parameters closest to the predictions; kappa only where the model
                              has BOS
     soft_matching_best_bos   for a model without BOS: the same with pseudo-counts (kappa), which its attention cannot

@@ -306,7 +306,7 @@ def _others(circuit: Circuit, generator: torch.Generator) -> tuple[Head, ...]:
 
 
 def _some(heads: Sequence[Head], count: int, generator: torch.Generator) -> list[Head]:
-    """So many of them, at random; all where they are fewer."""
+    """This many of them, drawn at random; all if there are fewer."""
     return [heads[place] for place in torch.randperm(len(heads), generator=generator)[:count].tolist()]
 
 

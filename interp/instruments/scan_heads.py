@@ -138,7 +138,7 @@ def as_scanned(model: Any, **task: Any) -> Circuit:
     if not isinstance(model, Circuit):
         return Circuit(model, **task)
     if given := [name for name, value in task.items() if value is not None]:
-        raise ValueError(f"{given[0]} was given beside a Circuit, which says it itself")
+        raise ValueError(f"{given[0]} was given together with a Circuit, which already defines it")
     return model
 
 

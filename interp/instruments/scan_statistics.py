@@ -47,7 +47,7 @@ class TokenPart:
 class ScanStatistics:
     """Gathers the statistics of every head, part of the batch by part.
 
-    layers    the layers whose heads are read: all, unless told
+    layers    the layers whose heads are read, by default all
     counts    [sequence, query, group] keys in each group
     masses    by layer: [head, sequence, query, group] attention on each group; early keys are the last group
     entropy   by layer: [head, sequence, query] sum of p log p over candidates and BOS

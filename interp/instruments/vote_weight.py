@@ -249,7 +249,7 @@ def vote_weight(
 
 
 def _by_side(sides: Sides | None) -> dict[str, Any]:
-    """The fields of the result that tell query and key side apart."""
+    """The fields of the result that separate query and key side."""
     if sides is None:
         return dict.fromkeys(("query_side", "key_side", "opposed"))
     return {"query_side": sides.query, "key_side": sides.key, "opposed": sides.opposed}
@@ -281,7 +281,7 @@ def _notes(clipped: float, negative: float, sides: Sides | None) -> list[str]:
     if negative > CLIPPED:
         notes.append(f"{negative:.0%} of sequences have a negative sum, where weight and level say less than the whole")
     if sides is None:
-        notes.append("copy heads serve no distinct lags: no tokens to compare by lag")
+        notes.append("copy heads do not copy distinct lags: tokens cannot be compared by lag")
     return notes
 
 

@@ -60,8 +60,8 @@ def score_heatmap(
 ) -> Axes:
     """One head's scores before the softmax, queries down and keys across; keys after the query are grey.
 
-    The scale is linear, between the extremes unless told. Scores below `lowest`, such as the construction's masked
-    ones, are red (SHUT_OUT). The image is `ax.images[0]`.
+    The scale is linear, by default between the extremes. Scores below `lowest`, such as the construction's masked ones,
+    are red (SHUT_OUT). The image is `ax.images[0]`.
     """
     from matplotlib.colors import Normalize
 
@@ -153,7 +153,7 @@ def _write_tokens(ax: Axes, positions: Array, tokens: Sequence[str]) -> None:
 
 
 def visible_masses(weights: Array, kinds: Sequence[str], masses: Mapping[str, float]) -> dict[str, float]:
-    """The kinds worth a legend entry: those whose mass rounds to something, and those with a bar that can be seen."""
+    """The kinds with a legend entry: those whose mass does not round to zero, and those with a visible bar."""
     highest = dict.fromkeys(OVERLAP_COLOURS, 0.0)
     for kind, weight in zip(kinds, weights, strict=True):
         highest[kind] = max(highest[kind], float(weight))
