@@ -81,7 +81,7 @@ def study(options: Options, cache: Cache) -> Study:
     return Study(
         rows=[asdict(claim) for claim in claims],
         provenance=provenance(seed=options.seed),
-        shown=("label", "claim", "cases", "error", "tolerance", "holds"),
+        shown=("label", "holds", "error", "tolerance", "claim", "cases"),
         notes=[
             *(f"{claim.label}: {claim.note}" for claim in claims if claim.note),
             "",

@@ -92,12 +92,7 @@ def zoo_command(root: Path, *, write: bool, as_json: bool, overwrite: bool = Fal
     if as_json:
         print(json.dumps({"rows": rows, "sequences": HELD_OUT_SEQUENCES, "seed": HELD_OUT_SEED}))
     elif not write:
-        import pandas as pd
-
-        frame = pd.DataFrame(rows)[
-            ["checkpoint", "protocol", "steps", "kl", "stderr", "best_construction", "ratio", "copies"]
-        ]
-        print(frame.to_string(index=False, float_format=lambda value: f"{value:.4f}"))
+        print(_terminal(rows))
     return 0
 
 
@@ -245,6 +240,30 @@ def _best_construction_values(prior: str, length: int, bos: bool) -> Any:
         best = optimal_parameters(law, length=length, bos=bos)
         prediction = soft_matching(held_out.tokens, vocab=law.vocab, beta=best.beta, kappa=best.kappa)
     return kl_divergence(held_out.next_law, prediction).values
+
+
+def _terminal(rows: list[dict[str, Any]]) -> str:
+    """The table for a terminal of 80 columns: runs below their folder, and what the numbers are."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(str(Path(row["checkpoint"]).parent), []).append(row)
+    widest = max(len(Path(row["checkpoint"]).name) for row in rows)
+    head = f"  {'run':<{widest}}  {'steps':>7}  {'KL':<15}  {'best':>6}  {'ratio':>5}  copy heads"
+    lines = []
+    for folder, runs in groups.items():
+        lines += [folder, head]
+        for row in runs:
+            name, copies = Path(row["checkpoint"]).name, row["copies"].replace("copies lag", "lag")
+            numbers = f"{row['steps']:>7}  {row['kl']:.4f} ± {row['stderr']:.4f}  {row['best_construction']:>6.4f}"
+            lines.append(f"  {name:<{widest}}  {numbers}  {row['ratio']:>5.3f}  {copies}")
+        lines.append("")
+    terms = (
+        f"KL          KL(truth || prediction) in nats on {HELD_OUT_SEQUENCES} held-out sequences",
+        "best        KL of soft matching at the optimum of that length, same sequences",
+        "ratio       KL / best",
+        "copy heads  the lag that each head copies; mixed or none where it copies none",
+    )
+    return "\n".join([*lines, *(f"  {term}" for term in terms)])
 
 
 def _markdown(rows: list[dict[str, Any]]) -> str:
