@@ -1,1 +1,1 @@
-"""The questions: one module each, checkpoint in, result table out."""
+"""The analyses, one module each: a checkpoint goes in, a table of results comes out."""

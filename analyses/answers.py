@@ -3,7 +3,7 @@
 A question is one analysis about one checkpoint, or one piece of a study. Its answer is JSON-able, so that processes can
 send it and the cache can keep it. `analyses.documents` puts the answers of a request together.
 
-What a module of this package defines is what makes it an analysis:
+A module of this package is an analysis if it defines:
 
     KIND = "checkpoint"   analyse(subject, options) -> Result                   one row per checkpoint
     KIND = "zoo"          row(subject, options) -> dict                         one row per checkpoint, and from these
@@ -16,18 +16,18 @@ What a module of this package defines is what makes it an analysis:
 and where it needs them
 
     Options                   a dataclass of options (`analyses.options`); by default those that all analyses take
-    ASK                       what `make reproduce` asks of it (`analyses.ask`); by default nothing
+    ASK                       what `make reproduce` runs of it (`analyses.ask`); by default nothing
     COLUMNS                   the columns to print when several checkpoints are compared
-    LEGEND                    what its numbers are, in a few sentences: which queries, and means over what
-    compared(row)             the row as that table shows it; by default with its lists and dicts laid flat
+    LEGEND                    what its numbers are, term by term: which queries, and means over what
+    compared(row)             the row as that table shows it; by default with its lists and dicts flattened
     page(result)              how a result is printed where it is the only one; by default as it prints itself
-    applies(info)             why a checkpoint is not for it, or None
+    applies(info)             why it does not apply to a checkpoint, or None
     reads(path, options)      other folders of weights that it reads for a checkpoint
     weights(options)          of a study: digests by name of the weights that it reads, beside those of a zoo
-    SHIPPED                   of a study: the environment variable that asks to compute what is shipped
+    SHIPPED                   of a study: the environment variable that requests computing what is shipped
                               (`analyses.shipped`); without it `make reproduce` and the figures read the shipped result
-    merged(known, new)        of a study in pieces whose rows hold runs: rows of the same cells made one, so that
-                              `python -m analyses.shipped NAME` can add new runs; its study_piece takes `known`
+    merged(known, new)        of a study in pieces whose rows hold runs: joins rows of the same cells, so that `python
+                              -m analyses.shipped NAME` can add new runs; its study_piece takes `known`
     together(options, piece)  a word: questions with the same word run in one process and share what they cache
 """
 
@@ -66,7 +66,7 @@ class Question:
 
     @property
     def words(self) -> str:
-        """What it is, in a few words; of a checkpoint's path the parts that say prior, family and run."""
+        """A short name; of a checkpoint's path the parts that name prior, family and run."""
         if self.checkpoint is not None:
             return f"{self.analysis} {'/'.join(Path(self.checkpoint).parts[-3:])}"
         return self.analysis if self.piece is None else f"{self.analysis} {self.piece}"
@@ -80,7 +80,7 @@ class Answer:
     tidy      the rows of the result's own table; None for studies
     text      the result as it prints itself, and `about`, what the checkpoint is
     error     what was wrong with the checkpoint; None if all is well
-    refused   where nothing was wrong, but the analysis is not for it: why; None else
+    refused   why the analysis does not apply to the checkpoint; None if it does
     seconds   of processor time that it took
     """
 
@@ -125,7 +125,7 @@ def code_of(analysis: str) -> tuple[str, ...]:
 
 
 def answer(question: Question, *, cache: Cache, opened: Opened | None = None) -> Answer:
-    """Answer anew. `opened` keeps the subjects, so that questions about one checkpoint share what they capture."""
+    """Compute the answer. `opened` keeps the subjects, so that questions about one checkpoint share its captures."""
     start = time.process_time()
     module = load_module(question.analysis)
     if question.checkpoint is None:
@@ -168,12 +168,12 @@ def open_subject(question: Question, opened: Opened) -> Subject:
 
 
 def applies(module: ModuleType, subject: Subject) -> str | None:
-    """Why the analysis is not for this checkpoint, or None."""
+    """Why the analysis does not apply to this checkpoint, or None."""
     return module.applies(subject.info) if hasattr(module, "applies") else None
 
 
 def _from_checkpoint(module: ModuleType, question: Question, opened: Opened) -> Answer:
-    """A `ValueError` is bad input, and the answer says so; anything else is a bug and rises."""
+    """A `ValueError` is bad input and becomes the answer's error; any other exception is a bug and is raised."""
     from interp.results import jsonable, provenance
 
     assert question.checkpoint is not None

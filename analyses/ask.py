@@ -1,9 +1,9 @@
-"""What `make reproduce` asks of an analysis. The analysis says it itself, at its top level:
+"""What `make reproduce` runs of an analysis. Each analysis says it at its top level:
 
     ASK = Ask(select=near(64, seeds=1), options=Options(batch=256))
 
-An analysis without an `ASK` is there for the command line alone. A selection takes the checkpoints of the zoo that the
-analysis applies to, and returns those to ask about.
+An analysis without an `ASK` runs from the command line only. A selection is given the checkpoints of the zoo that the
+analysis applies to, and returns those to run it on.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def up_to(length: int) -> Select:
 def near(*lengths: int, seeds: int | None = None) -> Select:
     """In each group of one family, prior, BOS and protocol, those of the length nearest to each one wanted.
 
-    The paper's figures are of T = 64 and T = 128; a zoo of other lengths is shown at those it has. `seeds` keeps only
-    the first few.
+    The paper's figures are of T = 64 and T = 128; for a zoo of other lengths, the nearest ones are taken. `seeds` keeps
+    only the first few.
     """
 
     def select(zoo: list[Subject]) -> list[Subject]:
@@ -56,7 +56,7 @@ def near(*lengths: int, seeds: int | None = None) -> Select:
 
 
 def not_long(select: Select) -> Select:
-    """What `select` takes of the zoo without the runs of the `long` protocol, which only a few analyses are about."""
+    """The selection without the runs of the `long` protocol, which only a few analyses need."""
     return lambda zoo: select([one for one in zoo if one.training.get("protocol") != "long"])
 
 
@@ -69,7 +69,7 @@ class Ask:
     """Which checkpoints (a study needs none), and with which options (None for the analysis's own defaults).
 
     `cost` is about how many seconds one checkpoint, or one part of a study, takes on one core at T = 64; longer
-    sequences are taken to cost in proportion. It only decides what starts first and how much time is said to be left.
+    sequences are taken to cost in proportion. It only decides the order and the estimate of the time that is left.
     """
 
     select: Select = everything

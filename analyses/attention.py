@@ -2,8 +2,8 @@
 
 The attention behind the mechanistic figures (fig:mech_main, fig:mech_indep and the appendix): copy patterns at every
 query, match scores and pattern, the last query's weights with what each key is to it, the relative biases and the match
-weights. Of --batch sequences the first is taken whose last context has occurred at least twice before, so that there is
-something to see; checkpoints of the same prior and length are shown the same sequence.
+weights. Of --batch sequences the first is taken whose last context has occurred at least twice before, so that there
+are matches to see. Checkpoints of the same prior and length get the same sequence.
 
     python -m analyses attention CKPT
     python -m analyses attention CKPT --seed 3 --json
@@ -31,13 +31,15 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("mass.full", "mass.partial", "mass.none", "mass.bos", "mass.early", "sequence")
-LEGEND = (
-    "One sequence: shares of the last query's attention by what a key is to it. Means over sequences: overlap_mass."
-)
+LEGEND = {
+    "full, partial, none": "the last query's attention on keys that match at all, some or none of the lags, in this "
+    "one sequence; `overlap_mass` gives means over sequences",
+    "early": "attention on keys with fewer than k tokens before them",
+}
 ASK = Ask(select=not_long(near(32, 64, 128, seeds=1)), cost=0.2)
 LEAST_MATCHES = 2
-SPREAD_SEQUENCES = 64  # on which the spread of a copy head's share is read
-DIGITS = 6  # what the pictures can show, and more
+SPREAD_SEQUENCES = 64  # for the standard deviation of a copy head's share
+DIGITS = 6  # more than the pictures can show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,7 @@ class Attention(Result):
     match_pattern  [query, key] after it
     copy_bias      [head, distance] r_{i-j} of the copy heads
     match_bias     [distance] r_{i-j} of the match head
-    match_weight   [(k+1)|V|, (k+1)|V|] the paper's W_A^(2); None for the standard family, whose scores pass LayerNorm
+    match_weight   [(k+1)|V|, (k+1)|V|] the paper's W_A^(2); None for the standard family, which has LayerNorm
     copies         per copy head what `interp.copy_heads` reads: head, lag, share (mean weight there), last and bos (of
                    the last query), verdict; over_batch, last_over_batch, bos_over_batch: mean and standard deviation of
                    `share`, `last` and `bos` over the first `SPREAD_SEQUENCES` sequences
@@ -67,8 +69,8 @@ class Attention(Result):
     aligned_share  share of the squared `match_weight` in the aligned blocks, of the part that the softmax sees (see
                    `interp.identity_blocks`); both are None where heads copy no distinct lags, or without that matrix
     sequence       which of the batch it is
-    over_batch     kind -> mean and standard deviation of its share over all sequences of the batch: how far the one
-                   that is shown speaks for the others
+    over_batch     kind -> mean and standard deviation of its share over all sequences of the batch: how representative
+                   the shown sequence is
     """
 
     tokens: list[int]
@@ -108,7 +110,7 @@ class Attention(Result):
         )
 
     def record(self) -> dict[str, Any]:
-        """The fields; attention is an observation, which has no success to state."""
+        """The fields, without `success`: attention is an observation."""
         return {name: value for name, value in super().record().items() if name not in ("success", "message")}
 
     def __str__(self) -> str:
@@ -231,7 +233,7 @@ def copy_scores(model: InductionTransformer, tokens: torch.Tensor) -> torch.Tens
 
 
 def readings(seen: dict[str, Any], *, order: int, vocab: int) -> dict[str, Any]:
-    """The fields of `Attention` that are read off the others."""
+    """The fields of `Attention` that are computed from the others."""
     import torch
 
     from interp.circuit.capture import Capture

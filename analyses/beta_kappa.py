@@ -1,9 +1,9 @@
-"""Which beta and kappa do the match scores show, and how sure is that?
+"""Which beta and kappa do the match scores show, and with which errors?
 
 Scores of all candidate keys regressed on one match indicator per lag, with a free intercept per query and a smooth
 function of the distance; standard errors are clustered by sequence (prop:transformer_estimator). Also the test of
 additivity, the residual of each mask, and BOS relative to an empty match. `success` is false, with the reason, where
-beta cannot be told or the law does not describe the scores.
+beta cannot be determined or the law does not describe the scores.
 
     python -m analyses beta_kappa CKPT
     python -m analyses beta_kappa CKPT --source pattern      from attention alone, where scores are not known
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 KIND = "checkpoint"
 COLUMNS = (
     "success",
-    "warning",
     "beta_1",
     "stderr_1",
     "beta_2",
@@ -39,10 +38,16 @@ COLUMNS = (
     "position_share",
     "token_share",
 )
-LEGEND = (
-    "beta and kappa: fitted to the match scores (of the last query, unless --query says otherwise), ± one standard "
-    "error, clustered by sequence. kappa is the score of BOS relative to an empty match."
-)
+LEGEND = {
+    "beta, kappa": "fitted to the scores of all candidate keys of the last query (--query: of others), ± one standard "
+    "error, clustered by sequence. beta: lag 1 first. kappa: score of BOS relative to a key that matches at no lag",
+    "R2": "share of the variation of the scores over a query's candidate keys that matches and position explain "
+    "together; `of what position leaves` (r2_match): share that matches explain of what position alone does not; "
+    "`keys weighted by attention` (r2_attended): R2 where each key counts as much as its attention",
+    "additive": "p-value of the test that the weights of the lags add up",
+    "nats": "with --source attention: mean KL(attention || baseline), where the baseline is the law without matches; "
+    "the law explains a share of them",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

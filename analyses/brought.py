@@ -1,10 +1,10 @@
-"""Models that people bring: `file.py:function`, where the function returns a HookedTransformer or an `ip.Circuit`.
+"""Models of the user: `file.py:function`, where the function returns a HookedTransformer or an `ip.Circuit`.
 
     python -m analyses scan mine.py:build --order 1 --vocab 12 --bos none
     python -m analyses scan mine.py:build --order 1 --bos first        no BOS, but the first token is used as one
 
-A `Circuit` says itself what the model is to do. For a bare HookedTransformer the options do, and the heads of its
-circuit are found by `find_circuit` when an analysis asks for them. The file is run: bring only what you trust.
+A `Circuit` contains the task of the model. For a plain HookedTransformer the options give it, and `find_circuit` finds
+the heads of its circuit when an analysis needs them. The file is executed: use only files that you trust.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FORM = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
 TASK = ("order", "vocab", "bos", "length")
-MOST_TOKENS = 128  # unless --length says more: a pretrained model's context may hold thousands
+MOST_TOKENS = 128  # by default; --length may be larger: a pretrained model's context may hold thousands
 
 
 def is_brought(text: str) -> bool:
@@ -52,7 +52,7 @@ class BroughtSubject(Subject):
 
     @cached_property
     def model(self) -> Any:
-        """The circuit; its heads are found first where they are not known."""
+        """The circuit; heads that are not known are found first."""
         from interp.instruments.find_circuit import find_circuit
 
         if self.brought.match_heads:
@@ -64,7 +64,7 @@ class BroughtSubject(Subject):
 
     @property
     def scanned(self) -> Any:
-        """The model with its task; no head need be known."""
+        """The model with its task; its heads need not be known."""
         return self.brought
 
 
@@ -78,7 +78,7 @@ def open_brought(text: str, options: CheckpointOptions) -> BroughtSubject:
     if isinstance(made, Circuit):
         if given := [name for name in TASK[:3] if getattr(options, name) is not None]:
             raise ValueError(
-                f"{text}: --{given[0]} was given, but the function returns a Circuit, which says it itself"
+                f"{text}: --{given[0]} was given, but the function returns a Circuit, which already defines it"
             )
         circuit = made
     elif isinstance(made, InductionTransformer):
@@ -135,7 +135,7 @@ def _call(text: str) -> Any:
 
 
 def _failed(text: str, file: Path, error: Exception) -> ValueError:
-    """What went wrong in the user's own code, with the last line of the file that ran."""
+    """The error in the user's own code, with the last line of the file that ran."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
     place = f", line {lines[-1]}" if lines else ""
     return ValueError(f"{text}: {file}{place}: {type(error).__name__}: {' '.join(str(error).split())}")

@@ -1,6 +1,6 @@
 """Language models on the command line: `python -m analyses scan smollm2`, a GGUF file, or a Hugging Face directory.
 
-They are asked about chains in words of their own, one alphabet for all sequences: nouns that are single tokens, letters
+Their prompts are chains written in words, with one alphabet for all sequences: nouns that are single tokens, or letters
 where there are too few. `--order` and `--vocab` say how long the contexts are and how many words there are (2 and 5 by
 default); `--bos none` leaves the BOS token out.
 """

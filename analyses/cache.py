@@ -1,4 +1,4 @@
-"""The one cache: a result is kept under a digest of everything that shapes it.
+"""The cache: a result is kept under a digest of everything that it depends on.
 
     cache = Cache(Path("results/cache"))
     cache.value({"what": "optimum", "length": 64}, make)       JSON
@@ -11,10 +11,10 @@ runs their `__init__.py`), the data files beside a module that its source names,
 packages that they import. No module is listed by hand, so none can be forgotten.
 
 Imports under `if TYPE_CHECKING` are left out: they never run. Imports inside a function called `plot`, with which a
-result draws itself, are behind pictures (`picture_tree`) and not behind numbers (`source_tree`). A package that loads
-its names on first use (it has a module-level `__getattr__`, as `interp` does) hides what it imports, so a module that
-imports the package itself depends on all of it. An import by a computed name cannot be seen; the tests forbid it where
-results are made.
+result draws itself, count for pictures (`picture_tree`) and not for numbers (`source_tree`). The imports of a package
+that loads its names on first use (with a module-level `__getattr__`, as `interp` does) are not visible, so a module
+that imports the package itself depends on all of it. An import by a computed name cannot be seen; the tests forbid it
+where results are made.
 
 The source is read once in each process. A value that was made while the files on disk changed is returned, but not
 kept.
@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analyses.files import write_file
+from models.interrupt import interrupt_after
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,7 +75,7 @@ class SourceTree:
             if module in found:
                 continue
             if module not in self.imports:
-                raise ValueError(f"{module} is no module of the suite, so its results cannot be kept by its code")
+                raise ValueError(f"{module} is not a module of the suite, so its results cannot be kept by its code")
             found.add(module)
             waiting += parents(module)
             for name in self.imports[module]:
@@ -124,9 +125,10 @@ def read_trees() -> tuple[SourceTree, SourceTree]:
     """The source of the suite as Python would import it now: for numbers, and for pictures."""
     import grimp
 
-    graph = grimp.build_graph(
-        *PACKAGES, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
-    )
+    with interrupt_after():  # grimp's compiled code panics on Ctrl-C
+        graph = grimp.build_graph(
+            *PACKAGES, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
+        )
     own = sorted(module for module in graph.modules if module.partition(".")[0] in PACKAGES)
     sources = {module: source_file(ROOT, module).read_bytes() for module in own}
     imports = {module: frozenset(graph.find_modules_directly_imported_by(module)) for module in own}
@@ -225,7 +227,7 @@ def file_digest(root: Path, module: str) -> str:
 def version_of(name: str) -> str:
     """The version of the installed package that a top-level module belongs to; "unknown" if none says so."""
     try:
-        return metadata.version(name)  # most are called as they are imported
+        return metadata.version(name)  # most packages have the name of their module
     except metadata.PackageNotFoundError:
         owners = metadata.packages_distributions().get(name, [])
         return ", ".join(f"{owner} {metadata.version(owner)}" for owner in sorted(owners)) or "unknown"
@@ -300,7 +302,7 @@ class Cache:
             return (json.dumps({"key": key, "value": value}) + "\n").encode()
 
         def made() -> Any:
-            return json.loads(json.dumps(make()))  # the same whether it was read or made
+            return json.loads(json.dumps(make()))  # the same types whether it was read or computed
 
         modules = [module_of(code) for code in (make, *using)]
         return self._find(key, made, modules=modules, form=("json", _json_value, written), keep=keep)
@@ -337,7 +339,7 @@ class Cache:
         return f"{key['what']}-{digest_of([key, self.tree.key(*modules)])[:24]}.{suffix}"
 
     def _read(self, name: str, read: Callable[[bytes], Any]) -> Any | None:
-        """What the file holds; None if there is none, or if it is damaged."""
+        """The content of the file; None if it is missing or damaged."""
         if self.directory is not None:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
                 return read((self.directory / name).read_bytes())

@@ -33,22 +33,26 @@ COLUMNS = (
     "change.no_bos",
     "success",
 )
-LEGEND = (
-    "At the last query, means over sequences. loss: KL(truth || prediction) in nats. loss_recovered: of what even "
-    "attention costs, the part that the law in place of the attention saves, cut to [0, 1]; 1 if the law does what "
-    "the attention does. pair_loss_recovered: the same for the law of all lag pairs."
-)
+LEGEND = {
+    "loss": "KL(truth || prediction) in nats at the last query, mean over sequences; of an edit: its rise (change)",
+    "KL": "KL(model || edited model) in nats, mean over sequences",
+    "loss_recovered": "share of the rise by even attention that the law, in place of the attention, avoids, cut to "
+    "[0, 1]; 1 where the law predicts as well as the model's own attention",
+    "kl_recovered": "`predictions recovered`: the same share for KL(model || edited model)",
+    "pair_loss_recovered": "loss_recovered by the law of all lag pairs",
+    "worst edits": "the edits with the largest rise of the loss",
+}
 
 
 def every_seed(zoo: list[Subject]) -> list[Subject]:
-    """Both lengths: every seed of the main trained runs, one of all others (a construction is its own law)."""
+    """At both lengths, every seed of the main trained runs and one seed of all others."""
     several = [one for one in zoo if one.training.get("protocol") != "paper" and not analytic(one)]
     others = [one for one in zoo if one not in several]
     return near(32, 64)(several) + near(32, 64, seeds=1)(others)
 
 
 def analytic(one: Subject) -> bool:
-    """Whether its weights are written, not found."""
+    """Whether its weights are written by hand, not trained."""
     return find_family(one.model_config["family"]).analytic
 
 

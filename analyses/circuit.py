@@ -1,4 +1,4 @@
-"""The two-layer circuit on one short sequence: what is copied, what matches, who votes.
+"""The two-layer circuit on one short sequence: what is copied, what matches, and which keys vote.
 
     python -m analyses circuit
     python -m analyses circuit --length 16 --beta 2 1 --kappa 2.5
@@ -116,8 +116,8 @@ def first_to_show(
 ) -> tuple[int, list[int]]:
     """The first sequence with a full, a partial and an empty match well apart, and their positions in that order.
 
-    The last k tokens must differ, or a match of one lag could be taken for that of another. The kinds have BOS first,
-    so that indices are positions.
+    The last k tokens must differ; otherwise a match at one lag could be mistaken for a match at another. The kinds have
+    BOS first, so that indices are positions.
     """
     apart = order + 1
     for place, (tokens, kinds) in enumerate(zip(sequences, kinds_of, strict=True)):
@@ -159,7 +159,7 @@ def parameters(options: Options, prior: Prior) -> tuple[tuple[float, ...], float
 def key_rows(
     cap: Capture, *, kinds: Sequence[str], masks: Sequence[int], beta: Sequence[float], kappa: float
 ) -> list[dict[str, Any]]:
-    """What the last query sees, key by key. `ratio` is the measured attention over that of the empty matches.
+    """The keys of the last query. `ratio` is the measured attention over that of the empty matches.
 
     `expected` is what the ratio should be: exp(|beta|_M) for a candidate, exp(kappa) for BOS, 0 for an early key.
     """
@@ -207,7 +207,7 @@ def copies(cap: Capture, position: int) -> dict[str, Any]:
 
 
 def least_copy(cap: Capture) -> float:
-    """The least attention that a copy head pays to its lag, over all positions that have one before them."""
+    """The least attention of a copy head on its lag, over all positions that have a token there."""
     pattern: torch.Tensor = cap.copy_pattern[0]
     return min(float(pattern[head].diagonal(-(head + 1)).min()) for head in range(cap.order))
 

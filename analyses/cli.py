@@ -1,17 +1,19 @@
-"""The command line of the analyses: lists them, runs one or all, prints and writes what they found.
+"""The command line of the analyses: lists them, runs one or all, prints and writes the results.
 
-    python -m analyses                                    what there is, a line each
+    python -m analyses                                    the analyses, a line each
     python -m analyses theory                             a study: needs no checkpoint
     python -m analyses beta_kappa CKPT [CKPT ...]         one analysis on one or more checkpoints
     python -m analyses all CKPT                           every analysis that applies, on one page
 
-A module of this package is an analysis if it says `KIND = "checkpoint"`, "zoo" or "study"; its docstring's first line
-is its line in the listing. `analyses.answers` says what else it defines. Nothing is registered: the sources are read
-without importing them, so that listings and --help answer at once.
+CKPT is a directory with config.json and model.safetensors, or file.py:function for a model of your own.
 
-Exit codes: 0 all is well, 1 a verdict failed or a result has success False, 2 bad input (one line on stderr each;
+Exit codes: 0 success, 1 a verdict failed or a result has success False, 2 bad input (one line on stderr for each; the
 other checkpoints still run).
 """
+
+# A module of this package is an analysis if it says `KIND = "checkpoint"`, "zoo" or "study"; its docstring's first line
+# is its line in the listing. `analyses.answers` says what else it defines. Nothing is registered: the sources are read
+# without importing them, so that listings and --help answer at once.
 
 from __future__ import annotations
 
@@ -65,19 +67,19 @@ FOLDER = Path(__file__).parent
 TITLES = {
     "study": "studies, which need no checkpoint",
     "checkpoint": "questions to a checkpoint (several checkpoints: one row each)",
-    "zoo": "questions to a whole zoo (several checkpoints at once)",
+    "zoo": "questions to several checkpoints together",
 }
 ALL = Entry(name="all", marker="checkpoint", document="Every question that applies to a checkpoint, on one page.")
 EXAMPLES = """\
 examples:
-  python -m analyses {name} {checkpoints}
-  python -m analyses {name} {checkpoints}--json > {name}.json
-  python -m analyses {name} {checkpoints}--seed 1 --out results
+  {command}
+  {command} --json > {name}.json
+  {command} --seed 1 --out results
 
 With --json, stdout holds one JSON object and nothing else:
   {{"analysis": "{name}", "rows": [...], "provenance": {{...}}}}
 
-Exit codes: 0 all is well, 1 a verdict failed or a result has success False, 2 bad input (one line on stderr each).
+Exit codes: 0 success, 1 a verdict failed or a result has success False, 2 bad input (one line on stderr for each).
 """
 
 
@@ -130,7 +132,7 @@ def run(argv: list[str]) -> int:
     # Small matrices: more threads only wait for each other. Torch reads this when it is imported, later.
     os.environ["OMP_NUM_THREADS"] = "1"
     remove_stale()
-    # Whatever a library prints while it works belongs on stderr: stdout is for the result.
+    # What libraries print goes to stderr: stdout is for the result.
     with contextlib.redirect_stdout(sys.stderr):
         document = run_all(entries, request) if module is None else run_request(request)
     return deliver(document, delivery)
@@ -146,7 +148,7 @@ def listing(entries: dict[str, Entry]) -> str:
             lines.append(f"{title}:")
             lines += [listed(entry.name, entry.summary, names=width) for entry in group]
             lines.append("")
-    lines.append(wrapped("python -m analyses NAME --help says more; `all CKPT` runs every question that applies."))
+    lines.append(wrapped("`python -m analyses NAME --help` says more; `all CKPT` runs every question that applies."))
     return "\n".join(lines)
 
 
@@ -159,11 +161,12 @@ def load_module(entry: Entry) -> ModuleType:
 
 def make_parser(entry: Entry, module: ModuleType | None) -> Parser:
     """The arguments of one analysis: its checkpoints, where the result goes, and its options."""
-    needs = {"checkpoint": "CKPT ", "zoo": "CKPT CKPT ", "study": ""}[entry.marker]
+    command = f"python -m analyses {entry.name}"
+    needs = {"checkpoint": " CKPT", "zoo": " CKPT CKPT", "study": ""}[entry.marker]
     parser = Parser(
-        prog=f"python -m analyses {entry.name}",
+        prog=command,
         description=entry.document,
-        epilog=EXAMPLES.format(name=entry.name, checkpoints=needs),
+        epilog=EXAMPLES.format(name=entry.name, command=command + needs),
         formatter_class=HelpFormatter,
     )
     if entry.marker != "study":
@@ -180,9 +183,9 @@ def make_parser(entry: Entry, module: ModuleType | None) -> Parser:
             action="append",
             default=[],
             type=path_text,
-            help="a function that returns a HookedTransformer or a Circuit; the same as giving it in place of CKPT",
+            help="a function that returns a HookedTransformer or a Circuit; the same as giving it as CKPT",
         )
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout, nothing else there")
+    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout, and nothing else there")
     parser.add_argument("--csv", metavar="FILE", type=path, help=f"also write the table to FILE ({MAKES_FOLDERS})")
     parser.add_argument(
         "--out",
@@ -220,7 +223,7 @@ def read_arguments(entry: Entry, module: ModuleType | None, argv: Sequence[str])
 
 
 def run_request(request: Request) -> Document:
-    """One analysis. A checkpoint that cannot be read leaves the others alone, and is said at once."""
+    """One analysis. A checkpoint that cannot be read is reported at once, and the others still run."""
     opened: Opened = {}
     found: dict[Question, Answer] = {}
     keeping = isinstance(request.options, CachedOptions) and not request.options.no_cache
@@ -310,7 +313,7 @@ def bad_options() -> Iterator[None]:
 
 
 def deliver(document: Document, delivery: Delivery) -> int:
-    """Print the result, write the files, and say in the exit code how it went."""
+    """Print the result and write the files; returns the exit code."""
     if document.rows:
         print(json_text(document.content()) if delivery.json else fitted(document.text))
         if delivery.csv:
@@ -330,7 +333,7 @@ def deliver(document: Document, delivery: Delivery) -> int:
 def failed_rows(rows: Sequence[dict[str, Any]]) -> list[str]:
     """The checkpoints whose result says that it cannot be trusted, each with its reason.
 
-    Only the command line asks: in a survey of many checkpoints a failed seed is a finding, not a fault.
+    For the command line only: in a survey of many checkpoints a failed seed is a result, not an error.
     """
     failed = [row for row in rows if row.get("success") is False]
     parts = [(row["checkpoint"], row.get("analysis"), row.get("message") or "no reason given") for row in failed]

@@ -1,6 +1,6 @@
 """What the command lines of analyses and figures share: one-line errors, and listings read from the sources.
 
-Numbers, paths and how a command ends come from `models.command`, on which `python -m models` stands, too.
+Numbers, paths and the end of a command come from `models.command`, which `python -m models` uses, too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from models.command import whole_number as whole_number
 
 
 class BadInput(Exception):
-    """Something the user gave is wrong; the message is one line that says what."""
+    """Bad input from the user; the message is one line that says what is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ def read_entries(folder: Path, *, marker: str) -> dict[str, Entry]:
     return {name: entry for name, entry in found.items() if entry is not None}
 
 
-@functools.cache  # by the text: a process that runs many commands parses each file once
+@functools.cache  # keyed by the text: a process that runs many commands parses each file once
 def _entry(file: Path, text: str, marker: str) -> Entry | None:
     try:
         tree = ast.parse(text, filename=str(file))
@@ -90,7 +90,7 @@ def failing_in_one_line() -> Iterator[None]:
     try:
         yield
         flush_output()
-    except BrokenPipeError:  # the reader, e.g. `head`, has gone: nothing is left to say
+    except BrokenPipeError:  # the reader of the pipe, e.g. `head`, has closed it: end without a message
         discard_output()
         raise SystemExit(READER_GONE) from None
     except (BadInput, OSError, MemoryError) as error:

@@ -1,4 +1,4 @@
-"""What the study of conditions answers: for each claim and cell, in how many runs it holds, and sentences from that."""
+"""The answers of the study of conditions: in how many runs of each cell a claim holds, as counts and sentences."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SHARP = 0.8
 LEAST_RECOVERED, ERRORS = 0.95, 2
 LEAST_ALIGNED = 0.9
 SMALL_READOUT = 0.05
-ALIKE = 0.002  # nats between a model and its relabelings, or with and without a source of smoothing
+ALIKE = 0.002  # nats: a smaller KL to the relabelings, or a smaller rise without a source of smoothing, counts as none
 HIERARCHICAL = ("hierarchical", True)
 PAPER = "paper"  # the protocol
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A claim that a run meets or not.
+    """A requirement that a run meets or not.
 
     name       short, for a figure
     required   what is asked of a run
@@ -56,7 +56,7 @@ def _recovers(name: str) -> Callable[[Row], bool | None]:
 
 
 def _is_the_constructions(run: Row) -> bool | None:
-    """With BOS the independent prior's best beta is infinite, and only kappa - |beta| is told by the loss."""
+    """With BOS the independent prior's best beta is infinite, and the loss determines only kappa - |beta|."""
     gap = run["sum_gap"] if run["block_gap"] is None else run["block_gap"]
     if gap is None or run["residual"] is None:
         return None
@@ -221,7 +221,7 @@ def readout_cells(rows: list[Row]) -> list[str]:
 
 
 def readout_cuts(rows: list[Row]) -> list[str]:
-    """Whether the law comes back where what the readout reads beside the votes is cut."""
+    """Whether the scores follow the law again where the readout reads only the votes."""
     found = []
     for base, words in (("frozen_copies", "frozen copies"), ("random_start", "free copies")):
         counts = {

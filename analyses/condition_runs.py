@@ -1,6 +1,6 @@
-"""One run of the study of conditions: what each instrument says of it, as a row of numbers.
+"""One run of the study of conditions: the numbers of each instrument, as a row.
 
-Cheap instruments look at every run: KL beside the optimum's on the same sequences, the fit of the law to the scores,
+Cheap instruments measure every run: KL beside the optimum's on the same sequences, the fit of the law to the scores,
 the blocks of the match weights, and the copy heads. Others edit the live model (`EDITS`).
 """
 
@@ -35,7 +35,7 @@ EDITS = (
 QUANTITIES = (*LOSS, *SCORES, *BLOCKS, *COPIES, *EDITS)
 
 RELABELINGS = 5
-# Sequences on which a law takes the attention's place: where it does not fit, few sequences decide. Long ones are dear.
+# Sequences on which a law replaces the attention. Where it does not fit, a few sequences dominate; long ones cost more.
 EDITED, EDITED_KEYS, LEAST_EDITED = 512, 512 * 64, 256
 
 
@@ -49,7 +49,7 @@ def run_row(
     edits: bool,
     cache: Cache,
 ) -> dict[str, Any]:
-    """Every number of one run; None where the instrument does not apply or was not asked."""
+    """Every number of one run; None where the instrument does not apply or was not run."""
     from interp.instruments.beta_kappa import fit_scores
     from interp.instruments.lag_pairs import fit_score_pairs
 
@@ -75,7 +75,7 @@ def run_row(
 
 
 def read_scores(fit: MatchFit, pairs: PairFit, best: OptimalParameters) -> dict[str, Any]:
-    """The law that the scores show, and what they do beside it."""
+    """The law fitted to the scores, and what else the scores depend on."""
     own: list[float] = pairs.beta[:, 0].tolist() if pairs.success else []
     return {
         "r2": fit.r2,
@@ -110,7 +110,7 @@ def read_blocks(subject: Subject, best: OptimalParameters) -> dict[str, Any]:
 
 
 def read_copies(subject: Subject) -> dict[str, Any]:
-    """What each copy head of the last query, the one that is trained, puts on its lag."""
+    """The attention of each copy head on its lag at the last query, the one that is trained."""
     from interp.instruments.copy_heads import copy_heads
 
     heads = copy_heads(subject.capture(copies=True))
@@ -119,7 +119,7 @@ def read_copies(subject: Subject) -> dict[str, Any]:
 
 
 def edit_model(subject: Subject) -> dict[str, Any]:
-    """What is lost when a source of smoothing is off, and what changes when the symbols are renamed."""
+    """The rise of KL with a source of smoothing switched off, and the KL to the relabeled model."""
     from interp.instruments.label_symmetry import label_symmetry
     from interp.instruments.smoothing_source import smoothing_source
 
@@ -137,7 +137,7 @@ def edit_model(subject: Subject) -> dict[str, Any]:
 
 
 def recovered(subject: Subject) -> dict[str, Any]:
-    """The shares of loss that the law and the law of all pairs recover, and what is known without the match head."""
+    """The shares of loss that the law and the law of all pairs recover, and the gain without the match head."""
     from interp.instruments.beta_kappa import fit_scores
     from interp.instruments.causal import causal_tests
     from interp.instruments.direct_path import direct_path
@@ -188,5 +188,5 @@ def _sum_gap(fit: MatchFit, best: OptimalParameters) -> float | None:
 
 
 def _number(value: Any) -> Any:
-    """JSON has no NaN; what is not a number stays as it is."""
+    """NaN becomes None, because JSON has no NaN; other values are returned unchanged."""
     return None if value is None or (isinstance(value, float) and not math.isfinite(value)) else float(value)

@@ -1,11 +1,12 @@
 """Which condition does each claim need? Every cell of the study `conditions`, with all instruments.
 
-The cells add freedom one part at a time: hard copy heads and the construction's readout, both frozen (`frozen`); the
-readout free (`frozen_copies`); everything free from sharp copy heads (`hard_start`); from random weights
-(`random_start`); theorem:invariance's own start (`zero_start`), also on symmetrised batches. Each has both readouts.
-Where the logit readout leaves the law, what it reads beside the votes is cut (`no_direct`, then `votes`).
-One row per cell, prior and length, with the median, the least and the largest over its seeds; the JSON also holds
-every run. Standard models of the zoo, and its long runs without BOS, stand beside them, measured in the same way.
+Each cell trains one more part than the one before: hard copy heads and the construction's readout, both frozen
+(`frozen`); the readout free (`frozen_copies`); everything free from sharp copy heads (`hard_start`); from random
+weights (`random_start`); theorem:invariance's own start (`zero_start`), also on symmetrised batches. Each has both
+readouts. Where models with the logit readout leave the law, what the readout reads beside the votes is removed
+(`no_direct`, then `votes`). One row per cell, prior and length, with the median, the least and the largest over its
+seeds; the JSON also holds every run. Standard models of the zoo, and its long runs without BOS, are measured in the
+same way for comparison.
 
     python -m analyses conditions
     python -m analyses conditions --lengths 64 --cells frozen random_start
@@ -85,7 +86,7 @@ ASK = Ask(options=Options(draws=40_000, seed=1), cost=8.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A prior, with or without BOS, and a length: what has an optimum."""
+    """A prior, with or without BOS, and a length: each setting has an optimum."""
 
     prior: str
     bos: bool
@@ -98,7 +99,7 @@ class Setting:
 
 
 def cell_of(run: Subject, options: Options) -> str | None:
-    """The cell that a run belongs to; None for checkpoints of the zoo that do not stand beside the study."""
+    """The cell that a run belongs to; None for checkpoints of the zoo that are not compared with the study."""
     if not run.path.is_relative_to(options.zoo):
         return Path(run.name).parts[0]
     model, protocol = run.model_config, run.training.get("protocol")
@@ -136,7 +137,7 @@ def pieces(options: Options) -> list[Setting]:
 
 
 def together(options: Options, piece: Setting) -> str:
-    """The optimum of a place is also what `optimal` asks for."""
+    """`optimal` needs the same optimum."""
     return f"{piece.prior} T={piece.length}"
 
 
@@ -202,7 +203,7 @@ def groups_of(options: Options, piece: Setting) -> dict[tuple[str, str, str, str
 
 
 def weights_of(run: Subject) -> str:
-    """By which a row is told to be of these weights."""
+    """The digest of a row's weights."""
     return run.digest[:16]
 
 
@@ -218,7 +219,7 @@ def with_runs(row: dict[str, Any], runs: Sequence[dict[str, Any]]) -> dict[str, 
 
 
 def merged(known: Iterable[dict[str, Any]], new: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of the same cells made one; a new run takes the place of a known one of its name."""
+    """Rows of the same cells joined; a new run replaces a known one of the same name."""
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in (*known, *new):
         group = tuple(row[name] for name in GROUP)

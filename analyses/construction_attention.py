@@ -1,4 +1,4 @@
-"""The two constructions at work: copy and match attention, and the weights by overlap.
+"""The two constructions on one sequence: copy and match attention, and the weights by overlap.
 
     python -m analyses construction_attention
     python -m analyses construction_attention --length 128 --alpha 0.5
@@ -6,7 +6,7 @@
 One sequence from the independent prior, seen through three analytic models (fig:mech_indep): hard matching without BOS
 (beta = 100, counting), soft matching without BOS at the beta of lemma:optimal_beta (interpolation), and hard matching
 with BOS at kappa = k beta + ln(alpha |V|) (add-alpha). Of --batch sequences the first is taken whose last context has
-occurred at least twice, so that there is something to see.
+occurred at least twice, so that there are matches to see.
 """
 
 from __future__ import annotations

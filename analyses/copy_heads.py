@@ -1,8 +1,8 @@
 """Which copy head attends to which lag, and how sharply?
 
 Attention of the copy layer by lag, heads matched to lags by the Hungarian method, with the spread over positions, the
-entropy, and the share of the pattern that position alone explains (sec:copying). A head "copies lag r", is "mixed" or
-does "none" of it; `success` means that every lag has a head that copies it.
+entropy, and the share of the pattern that position alone explains (sec:copying). The verdict on a head is "copies lag
+r", "mixed" or "none"; `success` means that every lag has a head that copies it.
 
     python -m analyses copy_heads CKPT
     python -m analyses copy_heads CKPT --copies 0.9        a stricter verdict
@@ -23,11 +23,15 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("success", "mass_lag_1", "last_mass_lag_1", "mass_lag_2", "last_mass_lag_2")
-LEGEND = (
-    "mass: the attention that a copy head puts on its lag, mean over all queries and sequences. last_mass: the same at "
-    "the last query alone, the one that is trained, mean over sequences; it may be far smaller. A picture shows one "
-    "sequence, and its numbers are that sequence's."
-)
+LEGEND = {
+    "mass": "attention of a copy head on its lag, mean over sequences and over all queries that have a token at that "
+    "lag",
+    "last_mass": "the same at the last query alone, the only one at which models of this suite are trained; it can be "
+    "far smaller",
+    "entropy": "of a query's attention in nats, mean over queries and sequences",
+    "by position": "share of the attention's variation over keys that is the same in every sequence",
+    "copies": "at least half of the attention (--copies) is on this lag, and little of it on the other lags 1..k",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Does each match head vote for the token that it attends to?
 
-One match head at a time is made to attend to a single key at the last query, and the logits tell which symbols gain.
-`vote` is the gain of that key's token above the other symbols; the control asks for the token of another key; `direct`
-is the part that goes through the head's OV circuit and the readout alone.
+One match head at a time is made to attend to a single key at the last query, and the rise of each symbol's logit is
+measured. `vote` is the rise of that key's token above the other symbols. The control is the same for the token of
+another key. `direct` is the part through the head's OV circuit and the readout alone.
 
     python -m analyses copying_scores CKPT
     python -m analyses copying_scores mine.py:build --order 1 --vocab 12
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("success", "votes.0.vote", "votes.0.stderr", "votes.0.copying", "votes.0.control_vote", "votes.0.direct")
-LEGEND = (
-    "vote: gain of the attended token's logit above the other symbols, at the last query, for a unit of attention on "
-    "one key; mean over sequences and drawn keys. control_vote: the same for the token of another key. copying: the "
-    "part of the variance of these gains that the attended token explains. direct: the vote through the head's OV "
-    "circuit alone."
-)
+LEGEND = {
+    "vote": "the head attends to one key at the last query: how far the logit of that key's token then rises above "
+    "the logits of the other symbols; mean over sequences and drawn keys",
+    "control_vote": "the same for the token of another key",
+    "copying": "`own token explains`: share of the variance of the rises over symbols that the attended token explains",
+    "direct": "the vote through the head's OV circuit and the readout alone",
+}
 
 
 def analyse(subject: Subject, options: CheckpointOptions) -> CopyingScores:

@@ -19,10 +19,16 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("verdict", "gain", "gain_stderr", "r2", "r2_frequency", "r2_recent", "r2_control")
-LEGEND = (
-    "At the last query, with the match head silenced; means over sequences. gain: KL of the uniform law to the truth "
-    "minus KL of what is then predicted, in nats. R2: of the log-probabilities, by token counts and recent tokens."
-)
+LEGEND = {
+    "gain": "KL(truth || uniform law) minus KL(truth || prediction) at the last query in nats, with the match head "
+    "silenced; mean over sequences",
+    "nothing": "the gain is below two standard errors: nothing is known without the match head",
+    "counts tokens": "the gain is larger, and symbol frequencies and recent tokens explain at least half of the "
+    "variance of the log-probabilities",
+    "something else": "the gain is larger, and they explain less than half",
+    "R2": "share of the variance of the log-probabilities that frequencies and recent tokens explain: together, "
+    "alone, and, as a control, those of another sequence",
+}
 ASK = Ask(select=not_long(near(64)), options=CheckpointOptions(batch=2048), cost=0.35)
 
 

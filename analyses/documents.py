@@ -1,4 +1,4 @@
-"""Requests and documents: what is asked of an analysis, and all that it found, ready to print, write or draw.
+"""Requests and documents: what an analysis is asked, and its results, ready to be printed, written or drawn.
 
 request  ->  questions_of  ->  answers (here one after the other; in parallel in `analyses.plan`)  ->  document_of
 """
@@ -14,6 +14,7 @@ from typing import Any
 
 from analyses import answers
 from analyses.answers import Answer, Question
+from analyses.command import listed
 from analyses.files import write_file
 from analyses.options import Options, places
 from analyses.report import csv_text, heading, json_text, render_table, wrapped
@@ -85,9 +86,9 @@ def document_of(
     asked: Sequence[Question] | None = None,
     with_places: bool = False,
 ) -> Document:
-    """One document of the answers to a request. `with_places` also names where the files lay that it read.
+    """One document of the answers to a request. `with_places` also gives the paths of the files that were read.
 
-    asked   the request's questions as they were when they were answered: checkpoints may have come since
+    asked   the request's questions as they were answered; new checkpoints may have appeared since
     """
     module = answers.load_module(request.analysis)
     asked = questions_of(request) if asked is None else asked
@@ -127,25 +128,32 @@ def _compared(good: Sequence[Answer], module: ModuleType) -> Answer:
     else:
         shown = [module.compared(row) for row in rows] if hasattr(module, "compared") else rows
         text = compared_text(shown, columns=getattr(module, "COLUMNS", ()))
-    legend = wrapped(getattr(module, "LEGEND", ""))
+    terms: dict[str, str] = getattr(module, "LEGEND", {})
+    widest = max(map(len, terms), default=0)
+    legend = "\n".join(["what the numbers are:", *(listed(term, words, names=widest) for term, words in terms.items())])
     return Answer(
         rows=rows,
         provenance=_origin(good),
         tidy=[row for answer in good for row in answer.tidy or []] if good else None,
-        text="\n\n".join(filter(None, (text, legend))),
+        text=f"{text}\n\n{legend}" if terms else text,
     )
 
 
 def compared_text(rows: Sequence[dict[str, Any]], *, columns: Sequence[str]) -> str:
-    """The table of several checkpoints; the folder that they share is said once, above it."""
+    """The table of several checkpoints, with their common folder above it and their warnings below it."""
     paths = [str(row["checkpoint"]) for row in rows]
     folders = [os.path.dirname(path) for path in paths]
     alike = all(folders) and len({os.path.isabs(folder) for folder in folders}) == 1
     shared = os.path.commonpath(folders) if alike else ""
     short = [path[len(shared) + 1 :] if shared else path for path in paths]
-    named = [{**row, "checkpoint": name} for row, name in zip(rows, short, strict=True)]
-    table = render_table(flat_rows(named), columns=("checkpoint", *columns) if columns else ())
-    return f"checkpoints below {shared}/\n\n{table}" if shared else table
+    named = [
+        {**{key: value for key, value in row.items() if key != "warning"}, "checkpoint": name}
+        for row, name in zip(rows, short, strict=True)
+    ]
+    table = render_table(flat_rows(named), columns=tuple(dict.fromkeys(("checkpoint", *columns))) if columns else ())
+    warned = [f"warning: {name}: {row['warning']}" for row, name in zip(rows, short, strict=True) if row.get("warning")]
+    text = "\n".join([table, *map(wrapped, warned)])
+    return f"checkpoints below {shared}/\n\n{text}" if shared else text
 
 
 def _origin(good: Sequence[Answer]) -> dict[str, Any]:
@@ -161,5 +169,11 @@ def page(path: str, answer: Answer) -> str:
 
 def _study_text(study: Answer) -> str:
     """A study's table for a terminal, with its notes below."""
-    text = render_table(flat_rows(study.rows), columns=study.shown)
+    by_checkpoint = study.rows and all(isinstance(row.get("checkpoint"), str) for row in study.rows)
+    show = compared_text if by_checkpoint else _plain_table
+    text = show(study.rows, columns=study.shown)
     return text + "\n\n" + "\n".join(wrapped(note) for note in study.notes) if study.notes else text
+
+
+def _plain_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str]) -> str:
+    return render_table(flat_rows(rows), columns=columns)

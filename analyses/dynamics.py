@@ -26,8 +26,14 @@ if TYPE_CHECKING:
     from interp.hooked.checkpoint import CheckpointInfo
 
 KIND = "checkpoint"
+LEGEND = {
+    "forms": "first step from which a number stays within 10% of its whole change around its last value",
+    "kl": "KL(truth || prediction) at the last query in nats, mean over sequences",
+    "copy lag r": "the largest mass of a copy head on lag r, mean over queries and sequences",
+    "beta, kappa": "fitted to the scores of the last query, as in `beta_kappa`",
+}
 ASK = Ask(cost=4.5)
-SETTLED = 0.1  # a part has formed when it stays this close, relative to its whole change, to its last value
+SETTLED = 0.1  # a part has formed when it stays this close to its last value, relative to its whole change
 
 
 @dataclass(frozen=True, kw_only=True)

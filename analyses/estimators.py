@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from interp.estimators.optimal import OptimalParameters
 
 TUNED_ALPHA = "add-alpha, tuned"
-ALPHA_SHARE = 4  # of the tuning draws, one in so many: one number needs fewer sequences than several
+ALPHA_SHARE = 4  # of the tuning draws, a quarter: one number needs fewer sequences than several
 HARD = 100.0  # the beta of the paper's hard construction
 
 

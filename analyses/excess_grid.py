@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 VOCABS, ETAS, LENGTHS = (3, 10), (1.0, 7.0, 50.0), (16, 64, 256)
 ORDERS = (1, 2, 3)
-LONG, LONG_ETA = 1024, 7.0  # the longest sequences at one eta only: Bayes is slow there
+LONG, LONG_ETA = 1024, 7.0  # the longest sequences only at this eta, because Bayes is slow there
 SEQUENCES = {16: 600, 64: 300, 256: 150, 1024: 60}
-PEAKED, MORE = 1.0, 4  # at this eta few sequences carry the excess, and Bayes is fast: so many times more of them
+PEAKED, MORE = 1.0, 4  # at this eta few sequences have most of the excess: so many times more sequences
 SEARCH_DRAWS = 8000
 BAYES_DRAWS = 160
 # Visits of the query's full context before it: the first number of each bin, up to the next one's.

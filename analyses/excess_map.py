@@ -86,7 +86,7 @@ def mean(rows: list[dict[str, Any]], name: str) -> float:
 
 
 def measured_again(rows: list[dict[str, Any]], options: Options) -> list[str]:
-    """What differs when the first worlds of the table are measured again on other sequences; a line each."""
+    """A line for each number that differs when the first worlds of the table are measured again on other sequences."""
     failures = []
     for number, world in list(enumerate(excess_worlds()))[: options.again]:
         old, new = rows[number], measure_excess(world, sequences=sequences_of(world), seed=options.seed + 100)

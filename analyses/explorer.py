@@ -1,9 +1,9 @@
-"""What the explorer needs of a checkpoint: its weights, a few sequences, their true laws and Bayes's answers.
+"""What the explorer needs from a checkpoint: weights, a few sequences, their true laws and Bayes predictions.
 
 `python -m figures explorer` puts these rows into one page, in which a model's forward pass and the estimators are
-computed anew whenever a slider or a token changes. Only what a page cannot compute is stored: the true law after every
-position, and the Bayes predictor after the last token. beta and kappa are those of `beta_kappa`, where the sliders
-start.
+computed anew whenever a slider or a token changes. Only what the page cannot compute is stored: the true law after
+every position, and the Bayes predictor after the last token. beta and kappa are those of `beta_kappa`, where the
+sliders start.
 
     python -m analyses explorer CKPT
     python -m analyses explorer CKPT --sequences 4 --draws 1000
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("beta_1", "beta_2", "kappa", "fit_success", "bayes_error", "weight_bytes")
-LENGTHS = (32, 64)  # those that a screen has room for
+LEGEND = {
+    "beta, kappa": "as `beta_kappa` fits them to the match scores; the sliders of the page start there",
+}
+LENGTHS = (32, 64)  # those that fit on a screen
 LAW_DIGITS = 7
 
 
@@ -39,7 +42,7 @@ class Options(CheckpointOptions):
 
 
 def shown(zoo: list[Subject]) -> list[Subject]:
-    """Both lengths: every seed of the small one-hot models, the first of the standard ones; not the paper's rate."""
+    """At both lengths, every seed of the small one-hot models and the first of the standard ones; no `paper` runs."""
     zoo = [one for one in zoo if one.training.get("protocol") != "paper"]
     small = [one for one in zoo if one.info.one_hot]
     large = [one for one in zoo if not one.info.one_hot]

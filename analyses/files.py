@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and never over something that is not ours."""
+"""Files are written completely or not at all, and never over files that the suite did not write."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ CACHED = re.compile(r"[\w-]+-[0-9a-f]{24}\.(json|npz)")  # what `analyses.cache`
 
 
 def check_regular(file: Path) -> None:
-    """Refuse a directory or a device, which a file must not replace, and a place below what is no directory."""
+    """Refuse a path that is a directory or a device, or that lies below a file."""
     if file.is_dir():
         raise BadInput(f"{file} is a directory, expected a file name")
     if file.exists() and not file.is_file():
-        raise BadInput(f"{file} is no regular file: it is not replaced")
+        raise BadInput(f"{file} is not a regular file: it is not replaced")
     if any(one.exists() and not one.is_dir() for one in file.parents):
         raise BadInput(f"{file}: a file is in the way of its directory")
     check_writable(file.parent, of=str(file))
 
 
 def check_writable(directory: Path, *, of: str) -> None:
-    """Refuse a directory that cannot be written, or made: an hour of work must not end in that."""
+    """Refuse a directory that cannot be written or made, before an hour of work is lost."""
     above = next((one for one in (directory, *directory.parents) if one.exists()), None)
     if above is not None and not os.access(above, os.W_OK | os.X_OK):
         raise BadInput(f"{of}: {above} cannot be written")
 
 
 def check_table_target(file: Path, *, overwrite: bool) -> None:
-    """Refuse to put a table where something else lies; an earlier table may be refreshed."""
+    """Refuse to overwrite any file but an earlier table."""
     check_regular(file)
     if file.exists() and not overwrite and not _is_table(file):
-        raise BadInput(f"{file} is no table of an analysis; --overwrite replaces it")
+        raise BadInput(f"{file} is not a table of an analysis; --overwrite replaces it")
 
 
 def check_document_target(file: Path, *, key: str, name: str, overwrite: bool) -> None:
-    """Refuse to put a result where something else lies; one whose `key` says `name` may be refreshed."""
+    """Refuse to overwrite any file but an earlier result, whose `key` has the value `name`."""
     check_regular(file)
     if file.exists() and not overwrite:
         try:
@@ -48,20 +48,20 @@ def check_document_target(file: Path, *, key: str, name: str, overwrite: bool) -
         except ValueError:
             document = None
         if not isinstance(document, dict) or document.get(key) != name:
-            raise BadInput(f"{file} is no result of {name}; --overwrite replaces it")
+            raise BadInput(f"{file} is not a result of {name}; --overwrite replaces it")
 
 
 def check_directory(
     directory: Path, *, ours: Callable[[Path], bool], overwrite: bool, option: str = "--out", hint: str = ""
 ) -> None:
-    """A directory of our own files, or a place where one can be made; refused if it holds other things.
+    """A directory with files of this suite only, or a path where one can be made; otherwise it is refused.
 
-    Hidden files, of which our own temporaries are some, are passed over.
+    Hidden files, such as temporary ones, are ignored.
     """
     try:
         if directory.exists() and not directory.is_dir():
             raise BadInput(f"{option} {directory}: a file is in the way, expected a directory")
-        if option == "--out":  # a cache that knows all that is asked need not be written
+        if option == "--out":  # a cache may be read-only if it has all the results
             check_writable(directory, of=f"{option} {directory}")
         if overwrite or not directory.is_dir():
             return
@@ -113,7 +113,7 @@ def _first_line(file: Path) -> str:
 
 
 def write_file(file: Path, content: str | bytes) -> None:
-    """Write all of it or nothing: a crash or a full disk leaves the old file or the new one."""
+    """Write the file completely or not at all: after a crash or a full disk, the old file or the new one is there."""
     check_regular(file)
     data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     try:

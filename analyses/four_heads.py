@@ -1,8 +1,8 @@
-"""Does the law do what four match heads do together? The model from elsewhere that comes with the suite.
+"""Does the law do what four match heads do together? An example model from outside this suite.
 
 One row per edit of `replacement` on `models/foreign/four_heads`, a plain next-token model of 4 layers with 4 heads
-each: all match heads edited together, then one of them left alone. `recovered` is the share of what ablating all of
-them costs that an edit wins back; `control_recovered` the same with the weights at random keys.
+each: all match heads edited together, then one of them left alone. `recovered` is the share of the cost of ablating all
+of them that an edit recovers; `control_recovered` is the same with the weights at random keys.
 
     python -m analyses four_heads
     python -m analyses four_heads --folder runs/mine
@@ -29,7 +29,7 @@ SHOWN = ("edit", "loss", "change", "stderr", "recovered", "recovered_stderr", "c
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CachedOptions):
-    batch: int = option(128, "sequences to look at (default: %(default)s)", metavar="N", least=10)
+    batch: int = option(128, "number of sequences (default: %(default)s)", metavar="N", least=10)
     draws: int = option(3, "draws of other heads, for the control (default: %(default)s)", metavar="N", least=1)
     folder: Path = place(
         ROOT / "models" / "foreign" / "four_heads",

@@ -1,8 +1,7 @@
 """Held-out sequences, and how far a predictor's laws are from the truth on them.
 
-A predictor is a name, a group, a key that says everything its numbers depend on beside the code, and a function from
-sequences to laws. What the cache keeps of it is the KL of each sequence, so that differences between predictors are
-paired.
+A predictor is a name, a group, a key with everything its numbers depend on besides the code, and a function from
+sequences to laws. The cache keeps the KL of each sequence, so that differences between predictors are paired.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Sequences:
-    """A held-out set, described at once and sampled when first looked at."""
+    """A held-out set; it is sampled when it is first used."""
 
     prior: Prior
     batch: int
@@ -104,7 +103,7 @@ def measure_bayes(sequences: Sequences, cache: Cache, *, draws: int) -> Measured
 
 
 def excess_columns(values: np.ndarray, bayes: np.ndarray) -> dict[str, float]:
-    """KL with its error, and what it is above Bayes on the same sequences: in nats (paired error) and as a share."""
+    """KL with its error, and the excess over Bayes on the same sequences: in nats (paired error) and as a share."""
     from interp.results import mean_stderr
 
     kl, stderr = mean_stderr(values)

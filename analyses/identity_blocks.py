@@ -24,11 +24,16 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("weights.aligned", "weights.residual", "scores.aligned", "scores.residual", "scores.r2", "agreement")
-LEGEND = (
-    "Blocks a I + b J of the match weights: read from W_A itself (weights) and fitted to the scores of the last query "
-    "(scores). The two need not agree: copy heads that put only part of the last query's attention on their lag dilute "
-    "what the weights say. beta of `beta_kappa` is read from the scores."
-)
+LEGEND = {
+    "blocks": "of the match weights, each written as a I + b J + residual. beta: a of the aligned blocks, lag 1 first",
+    "weights": "read from W_A itself",
+    "scores": "fitted to the scores of the last query, from which `beta_kappa`, too, reads beta; r2: of this fit",
+    "circuit": "from the embedding, the copy heads' OV circuits and the match head's QK circuit, without MLPs",
+    "aligned": "share of the squared norm that the softmax sees which lies in the aligned blocks",
+    "residual": "the largest share of a block outside span{I, J}, among blocks with at least 5% of that norm",
+    "agreement": "cosine between the blocks of the first two readings. It can be below 1: copy heads that put only a "
+    "part of the last query's attention on their lag dilute what the weights say",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

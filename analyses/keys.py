@@ -1,4 +1,4 @@
-"""What an answer depends on beside the code: options, the piece of a study, and the weights that are read."""
+"""What an answer depends on besides the code: options, the piece of a study, and the weights that are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ZOOS = ("zoo", "runs")  # options of a study that name a directory of checkpoint
 
 
 def key_of(question: Question, weights: Weights) -> dict[str, Any]:
-    """Everything that shapes the answer beside the code: options, piece, and the weights that are read."""
+    """Everything that the answer depends on besides the code: options, piece, and the weights that are read."""
     path, options = question.checkpoint, question.options
     module = answers.load_module(question.analysis)
     read: dict[str, str] = {}

@@ -4,12 +4,12 @@
     python -m analyses kl_curves --priors hierarchical:5 --lengths 32 64 --batch 2000
     python -m analyses kl_curves --zoo runs/mine --out results
 
-One row per prior, length and predictor (fig:kl_vs_position): KL(truth || prediction) in nats at the last
-position, its standard error, and its excess over the Bayes predictor on the same sequences, in nats and as a
-share of Bayes' own KL; also how far it lies below the best of the add-alphas, those of --alphas and the one whose
-alpha is tuned for that length on other sequences (`alpha` says which it is). The floor for infinite KLs is stated
-and so is how often it was needed: where that is often, the number is about the floor. Checkpoints are measured at
-the length they were trained on. Results are cached by content: a second run is instant.
+One row per prior, length and predictor (fig:kl_vs_position): KL(truth || prediction) in nats at the last position, its
+standard error, and its excess over the Bayes predictor on the same sequences, in nats and as a share of Bayes' own KL;
+also how far it lies below the best of the add-alphas, those of --alphas and the one whose alpha is tuned for that
+length on other sequences (`alpha` says which it is). The floor for infinite KLs is stated, and how often it was needed:
+where it is needed often, the KL depends on the floor. Checkpoints are measured at the length they were trained on.
+Results are cached by content: a second run is instant.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TUNING_DRAWS = 40_000  # sequences on which the optimum and the Jelinek-Mercer w
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ChainOptions, ZooOptions):
-    batch: int = option(10_000, "sequences to look at (default: %(default)s)", metavar="N", least=1)
+    batch: int = option(10_000, "number of sequences (default: %(default)s)", metavar="N", least=1)
     priors: tuple[str, ...] = option(
         ("hierarchical:5", "independent:1"), f"{PRIOR_FORMS} (default: %(default)s)", metavar="PRIOR"
     )
@@ -68,7 +68,7 @@ def pieces(options: Options) -> list[Place]:
 
 
 def together(options: Options, piece: Place) -> str:
-    """The optimum of a place is also what `optimal` asks for."""
+    """`optimal` needs the same optimum."""
     return str(piece)
 
 
@@ -142,7 +142,7 @@ def columns(measured: Measured, bayes: Measured) -> dict[str, Any]:
 
 
 def below_columns(measured: Measured, rival: Measured) -> dict[str, float]:
-    """How far it lies below the best add-alpha on the same sequences, in nats; negative if above."""
+    """KL of the best add-alpha minus its KL on the same sequences, in nats; negative if it is worse."""
     from interp.results import mean_stderr
 
     gain, stderr = mean_stderr(rival.values - measured.values)
@@ -150,7 +150,7 @@ def below_columns(measured: Measured, rival: Measured) -> dict[str, float]:
 
 
 def notes(rows: list[dict[str, Any]], checkpoints: int) -> list[str]:
-    """Nearest to Bayes at each prior and length; and what was not there."""
+    """The predictor nearest to Bayes at each prior and length; and what was missing."""
     lines = []
     for prior in dict.fromkeys(row["prior"] for row in rows):
         parts = []

@@ -1,8 +1,8 @@
-"""Does the model care what the symbols are called?
+"""Does the prediction depend on the names of the symbols?
 
 KL between the model and its relabelings, over all |V|! of them or a random sample (eq:permuted_transformer,
-theorem:invariance). Models of other seeds, given with --against, set the scale: how far apart are two models that
-were trained alike? --siblings takes those that lie beside the checkpoint under the same name.
+theorem:invariance). Models of other seeds, given with --against, are the scale: the KL between two models of the same
+training. --siblings takes the other seeds in the checkpoint's directory.
 
     python -m analyses label_symmetry CKPT
     python -m analyses label_symmetry models/checkpoints/hierarchical_bos/disentangled/T64_seed0 --siblings
@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("kl", "stderr", "max", "worst_kl", "seeds_kl", "ratio", "exhaustive", "n")
-LEGEND = (
-    "KL(model || relabelled model) at the last query in nats, mean over sequences and relabelings. seeds_kl: the same "
-    "between models of different seeds; ratio: the first over the second."
-)
+LEGEND = {
+    "kl": "KL(model || relabeled model) at the last query in nats, mean over sequences and relabelings of the symbols",
+    "max": "the largest of these KLs over single sequences and relabelings",
+    "worst_kl": "mean over sequences for the worst relabeling, which is given as the list of new names",
+    "seeds_kl": "KL(model || model of another seed), mean over sequences and models (--siblings, --against)",
+    "ratio": "kl / seeds_kl",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

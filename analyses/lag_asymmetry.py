@@ -1,8 +1,8 @@
-"""Does the most recent token weigh more: is beta_1 > beta_2?
+"""Does the most recent token have the larger weight: is beta_1 > beta_2?
 
 Over several checkpoints: the effective betas, which the scores show, beside the raw coefficients of the weight blocks.
-Raw blocks mislead where a copy head is impure: its block is diluted by other tokens, so training makes its weight
-larger to reach the same effective match. The paper reads the asymmetry off the blocks; both are shown here. Under the
+Raw blocks can mislead where a copy head is not sharp: other tokens dilute its block, so training makes its weight
+larger to reach the same effective match. The paper reads the asymmetry from the blocks; both are shown here. Under the
 hierarchical prior beta_1 > beta_2 is expected, because contexts that share their most recent token share a parent;
 under the independent prior the lags are exchangeable.
 
@@ -26,6 +26,11 @@ KIND = "zoo"
 ASK = Ask(select=not_long(up_to(256)), cost=0.1)
 SHOWN = ("checkpoint", "prior", "length", "beta_1", "beta_2", "difference", "stderr", "raw_1", "raw_2", "asymmetric")
 SIGMAS = 3.0
+DEFINITIONS = (
+    "beta_1, beta_2: fitted to the scores of the last query, as in `beta_kappa`. difference: beta_1 - beta_2. "
+    f"asymmetric: which of them is larger by {SIGMAS:g} standard errors. raw_1, raw_2: the same read from the aligned "
+    "blocks of W_A; the standard family has no such blocks."
+)
 ROUNDING = 1e-6  # a construction has no noise: equal betas differ by rounding only
 
 
@@ -49,7 +54,10 @@ def survey(rows: list[dict[str, Any]], options: CheckpointOptions) -> Study:
             f"(by {SIGMAS:g} standard errors); the raw blocks show the opposite order in {raw}"
         )
     if len(told) < len(rows):
-        notes.append(f"{len(rows) - len(told)} checkpoints have no law to fit; their betas are left empty")
+        notes.append(
+            f"in {len(rows) - len(told)} checkpoints the scores do not follow the law; their betas are left empty"
+        )
+    notes.append(DEFINITIONS)
     return Study(rows=rows, provenance=provenance(seed=options.seed), shown=SHOWN, notes=notes)
 
 

@@ -1,8 +1,9 @@
-"""Removes compiled functions that are older than the source they were compiled from.
+"""Removes compiled functions that are older than the source code they depend on.
 
-Numba keeps what it compiles in `__pycache__` and compiles anew when the file of the function changes. It does not see
-changes in other files, whose functions and constants were compiled in: old machine code would then run under the key
-of the new source. So whatever is older than some module behind it is removed before anything runs.
+Numba keeps what it compiles in `__pycache__` and compiles anew when the file of the function changes. It does not
+notice changes in other files, whose functions and constants were compiled in: old machine code would then run under the
+key of the new source. So every compiled function that is older than a module it depends on is removed before anything
+runs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def remove_stale(tree: SourceTree | None = None) -> list[Path]:
         behind = [one for one in tree.closure(module) if "numba" in tree.imports[one] or not is_package(tree.root, one)]
         newest = max(source_file(tree.root, one).stat().st_mtime_ns for one in behind)
         for file in compiled:
-            with contextlib.suppress(OSError):  # another process was faster, or the folder is not ours to write
+            with contextlib.suppress(OSError):  # another process has removed it, or the folder is read-only
                 if file.stat().st_mtime_ns < newest:
                     file.unlink()
                     removed.append(file)

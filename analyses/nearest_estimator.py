@@ -26,11 +26,13 @@ COLUMNS = (
     "kl.add_alpha_best",
     "kl.jelinek_mercer_best",
 )
-LEGEND = (
-    "KL(model || estimator) at the last query in nats, mean over sequences. fitted: beta and kappa as `beta_kappa` "
-    "reads them from the scores. best: those with the least KL, tuned on one half of the sequences and judged on the "
-    "other."
-)
+LEGEND = {
+    "kl": "KL(model || estimator) at the last query in nats, mean over sequences",
+    "fitted": "at the beta and kappa that `beta_kappa` reads from the scores",
+    "best": "at the parameters with the least KL, tuned on one half of the sequences and judged on the other",
+    "floored": "share of sequences where the estimator gives a symbol less than the floor of the KL: the KL depends "
+    "on it",
+}
 ASK = Ask(select=not_long(near(64)), cost=0.2)
 
 

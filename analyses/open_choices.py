@@ -1,12 +1,12 @@
-"""What hangs on what the paper leaves open: eta_0 of the hierarchical prior, and kappa of the construction.
+"""What depends on two choices that the paper leaves open: eta_0 of the prior, and kappa of the construction.
 
     python -m analyses open_choices
     python -m analyses open_choices --eta0s 0.2 1 5 --lengths 32 64 --json
 
 Question `eta0`: the paper gives eta_1 = eta_2 = 5 and not eta_0 (ours is 1). For each eta_0 and length: the best soft
 matching (beta, kappa), its KL, the best add-alpha, and both above the Bayes predictor on --batch common sequences.
-Question `kappa`: the paper trains beta_1, beta_2 alone and does not say where that leaves kappa (`models.kappa`). For
-each length the best betas when kappa is free, tied(1), fixed(0), or absent (no BOS), and how much KL each reading costs
+Question `kappa`: the paper trains beta_1, beta_2 alone and does not say how kappa is set (`models.kappa`). For each
+length the best betas when kappa is free, tied(1), fixed(0), or absent (no BOS), and how much KL each reading costs
 against a free kappa, on the same sequences. A free kappa is tied(ALPHA) with the best ALPHA, and fixed(DELTA) with the
 best DELTA: `implied_alpha` and `implied_delta` say which.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 KIND = "study"
 READINGS = ("free", "tied(1)", "fixed(0)", "no BOS")
-ETA0 = 1.0  # where the readings of kappa are compared: the suite's own choice
+ETA0 = 1.0  # for the comparison of the readings of kappa; the suite's own choice
 BAYES_DRAWS = 120
 SHOWN = (
     "question", "eta0", "length", "reading", "beta_1", "beta_2", "kappa", "kl", "excess_share", "add_alpha_share",

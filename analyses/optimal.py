@@ -1,16 +1,15 @@
-"""The best beta and kappa under the population loss, and what models learned.
+"""The beta and kappa that minimise the population loss, beside those of trained models.
 
     python -m analyses optimal                                        every sweep, both priors, with and without BOS
     python -m analyses optimal --sweeps length --lengths 32 64 128
     python -m analyses optimal --priors hierarchical:5 --draws 200000
 
-The paper leaves the optimum open. Around its base point (k = 2, |V| = 5, T = 64, alpha = 1 or eta = 5) one
-quantity is varied at a time. Each row has beta*, kappa* and KL* with standard errors, the closed form of
-lemma:optimal_beta, and on --batch common sequences the excess over the Bayes predictor. With BOS under the
-independent prior beta* is infinite: then `combination`, kappa - sum(beta), is what is identified, and
-ln(alpha |V|) is what prop:add_constant says of it. Rows of source `trained` are the checkpoints of the zoo:
-beta and kappa as `fit_scores` reads them from their attention, beside the optimum of the same setting
-(`gap_*` is trained less optimum).
+The paper leaves the optimum open. Around its base point (k = 2, |V| = 5, T = 64, alpha = 1 or eta = 5) one quantity is
+varied at a time. Each row has beta*, kappa* and KL* with standard errors, the closed form of lemma:optimal_beta, and on
+--batch common sequences the excess over the Bayes predictor. With BOS under the independent prior beta* is infinite:
+then `combination`, kappa - sum(beta), is what is identified, and ln(alpha |V|) is what prop:add_constant says of it.
+Rows of source `trained` are the checkpoints of the zoo: beta and kappa as `fit_scores` reads them from their attention,
+beside the optimum of the same setting (`gap_*` is trained minus optimum).
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ Sweep = Literal["length", "vocab", "order", "concentration"]
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ZooOptions):
-    batch: int = option(2000, "sequences to look at (default: %(default)s)", metavar="N", least=1)
+    batch: int = option(2000, "number of sequences (default: %(default)s)", metavar="N", least=1)
     sweeps: tuple[Sweep, ...] = option(("length", "vocab", "order", "concentration"), "what to vary (default: all)")
     priors: tuple[str, ...] = option(
         ("hierarchical:5", "independent:1"), "base points (default: %(default)s)", metavar="PRIOR"
@@ -64,7 +63,7 @@ class Options(ZooOptions):
     )
 
 
-# Found on the draws that kl_curves tunes on, so that each optimum is searched for once.
+# The draws that kl_curves tunes on, so that each optimum is searched only once.
 ASK = Ask(options=Options(sweeps=("length",), draws=40_000, seed=1, batch=500), cost=0.15)
 
 
@@ -85,7 +84,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A prior, a length, and whether there is BOS: what has an optimum."""
+    """A prior, a length, and whether there is BOS: each setting has an optimum."""
 
     sweep: str
     prior: Prior
@@ -118,7 +117,7 @@ def asked_about(options: Options) -> list[Subject]:
 
 
 def together(options: Options, piece: Point) -> str:
-    """The optimum of a place is also what `kl_curves` asks for."""
+    """`kl_curves` needs the same optimum."""
     return f"{piece.prior} T={piece.length}"
 
 
@@ -224,7 +223,7 @@ def bayes_columns(setting: Setting, best: OptimalParameters, options: Options, c
 
 
 def trained_row(checkpoint: Subject, options: Options, cache: Cache) -> dict[str, Any]:
-    """What a trained model learned, beside the optimum of its setting."""
+    """The beta and kappa of a trained model, beside the optimum of its setting."""
     from interp.chains.descriptions import prior_from_dict
 
     prior = prior_from_dict(checkpoint.training["prior"])

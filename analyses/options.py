@@ -9,8 +9,9 @@
     python -m analyses NAME CKPT --within 3    on the command line
 
 The annotation says how an option is read: `bool` is a switch, `Literal` a choice, `tuple[X, ...]` takes several values,
-an `int` is a whole number of at least `least`. What a study is about is made with `subject`, and given without a flag.
-What only says where files lie is made with `place`: it shapes no number, so it is no part of a result's key.
+an `int` is a whole number of at least `least`. `subject` makes an option that is given without a flag: what a study is
+about. `place` makes an option that only names paths of files: numbers do not depend on it, so it is not part of a
+result's key.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def subject(default: Any, text: str, *, metavar: str) -> Any:
 
 
 def place(default: Any, text: str, *, metavar: str | None = None) -> Any:
-    """A field that says where files lie: it does not shape the numbers."""
+    """A field for a path of files; numbers do not depend on it."""
     return dataclasses.field(default=default, metadata={"help": text, "metavar": metavar, "place": True})
 
 
@@ -53,11 +54,11 @@ def place(default: Any, text: str, *, metavar: str | None = None) -> Any:
 class Options:
     """What every analysis takes; a study needs no more."""
 
-    batch: int = option(DEFAULT_BATCH, "sequences to look at (default: %(default)s)", metavar="N", least=1)
+    batch: int = option(DEFAULT_BATCH, "number of sequences (default: %(default)s)", metavar="N", least=1)
     seed: int = option(0, "random seed (default: %(default)s)", metavar="S", least=0)
 
     def shaping(self) -> dict[str, Any]:
-        """What shapes the numbers, as JSON: for the key of a result."""
+        """The options that the numbers depend on, as JSON, for the key of a result."""
         return {name: value for name, value in self.described().items() if name not in places(type(self))}
 
     def described(self) -> dict[str, Any]:
@@ -75,14 +76,18 @@ class CheckpointOptions(Options):
         "is none)",
         metavar="PRIOR",
     )
-    order: int | None = option(None, "of a model from file.py:function: how many tokens are matched", metavar="K")
-    vocab: int | None = option(None, "of such a model: how many symbols there are (default: all of its)", metavar="V")
+    order: int | None = option(
+        None, "for a model from file.py:function: k, the number of tokens that are matched", metavar="K"
+    )
+    vocab: int | None = option(None, "for such a model: number of symbols (default: its whole vocabulary)", metavar="V")
     bos: str | None = option(
         None,
-        "of such a model: id of its BOS token, none, or first: the first token stands in for it (default: none)",
+        "for such a model: the id of its BOS token, or none, or first, if its first token acts as BOS (default: none)",
         metavar="ID",
     )
-    length: int | None = option(None, "of such a model: tokens of a sequence (default: fill its context)", metavar="T")
+    length: int | None = option(
+        None, "for such a model: tokens of a sequence (default: its context, at most 128)", metavar="T"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +95,7 @@ class CachedOptions(Options):
     """A study that keeps its results."""
 
     cache: Path = place(CACHE, "where results are kept (default: %(default)s)", metavar="DIR")
-    no_cache: bool = place(False, "compute everything anew and keep nothing")
+    no_cache: bool = place(False, "compute everything again and keep nothing")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +139,7 @@ def read_options(kind: type[Chosen], given: argparse.Namespace) -> Chosen:
 
 
 def places(kind: type[Options]) -> set[str]:
-    """The names of the options that say where files lie."""
+    """The names of the options that are paths of files."""
     return {field.name for field in dataclasses.fields(kind) if field.metadata.get("place")}
 
 

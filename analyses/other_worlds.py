@@ -1,12 +1,12 @@
-"""Do trained models sit at the optimum in other worlds than the paper's? The runs of the study `other_worlds`.
+"""Are trained models at the optimum in other worlds than the paper's? The runs of the study `other_worlds`.
 
     python -m analyses other_worlds
     python -m analyses other_worlds --runs runs/other_worlds --out results     the runs of your own sweep
 
 One row per run. model_*: beta and kappa as `fit_scores` reads them from the scores; predicted_*, searched_*: those of
 `predicted_parameters` and `optimal_parameters`. gap: the largest distance of the model's beta from the searched ones.
-kl, kl_predicted and kl_searched are taken on the same sequences; excess_share is kl over kl_searched less 1, with its
-paired error. copies: the lags that the copy heads were judged to copy, at the trained query.
+kl, kl_predicted and kl_searched are taken on the same sequences; excess_share is kl / kl_searched - 1, with its paired
+error. copies: the lags that the copy heads were judged to copy, at the trained query.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def study(options: Options, cache: Cache) -> Study:
 
 
 def run_row(run: Subject, options: Options, cache: Cache) -> dict[str, Any]:
-    """One run: what its scores show, what the law and the search say, and what each costs."""
+    """One run: beta and kappa of its scores, of the predicted and of the searched optimum, and the KL of each."""
     from interp.chains.descriptions import prior_from_dict
     from interp.estimators.predicted import predicted_parameters
     from interp.instruments.beta_kappa import fit_scores

@@ -11,22 +11,28 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from analyses.ask import Ask
 from analyses.options import CheckpointOptions, option
+from analyses.report import decimals
 
 if TYPE_CHECKING:
     from analyses.subject import Subject
     from interp.instruments.overlap_mass import OverlapMass
 
 KIND = "checkpoint"
-COLUMNS = ("success", "by_overlap.0", "by_overlap.1", "by_overlap.2", "bos", "early", "distance", "largest_gap")
-LEGEND = (
-    "Attention of the match head (at the last query, unless --query says otherwise) by overlap |M|, mean over "
-    "sequences. The law's masses are those of the beta and kappa that `beta_kappa` fits. distance: total variation "
-    "between the mean masses; largest_gap: the largest difference of one of them."
-)
+COLUMNS = ("success", "|M|=0", "|M|=1", "|M|=2", "bos", "early", "distance", "largest_gap")
+LEGEND = {
+    "|M|": "number of lags at which a key matches. Numbers are the attention on such keys at the last query (--query: "
+    "at others), mean over sequences; in brackets what the law gives, with the beta and kappa of `beta_kappa`",
+    "outside": "BOS, and early keys, which have fewer than k tokens before them",
+    "partial": "keys that match at some lags; contiguous where these are the most recent lags",
+    "distance": "total variation distance between the mean masses and the law's; query by query: mean of the "
+    "distances at single queries",
+    "largest_gap": "the largest difference between one of the mean masses and the law's",
+    "lambda_i": "weight of order i in the mixture of orders that the law is",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,3 +50,11 @@ def analyse(subject: Subject, options: Options) -> OverlapMass:
     law = subject.law(seen)
     found = overlap_mass(seen, law)
     return dataclasses.replace(found, message=law.message) if found.success else found
+
+
+def compared(row: dict[str, Any]) -> dict[str, Any]:
+    """Three decimals each: attention adds up to one."""
+    masses = {f"|M|={size}": mass for size, mass in row["by_overlap"].items()}
+    others = {name: row[name] for name in ("bos", "early", "distance", "largest_gap")}
+    shown = {name: decimals(value) for name, value in {**masses, **others}.items()}
+    return {"checkpoint": row["checkpoint"], "success": row["success"], **shown}

@@ -1,12 +1,12 @@
-"""Runs the analyses that `make reproduce` or a figure needs, in parallel, and only what is not known yet.
+"""Runs the analyses that `make reproduce` or a figure needs, in parallel, except for results that are in the cache.
 
-Studies of what is too large to run each time ship their results (`analyses.shipped`); these are read.
+Some studies are too large to run each time; their shipped results are read (`analyses.shipped`).
 
     asks  ->  requests (which checkpoints of the zoo)  ->  questions  ->  answers, from the cache or anew  ->  documents
 
-Each analysis says itself what it is to be asked (`analyses.ask`). Questions about one checkpoint make one job, so that
-they share its captures, and so do pieces of studies that need the same optimum; the longest jobs start first. Answers
-come back from the worker processes as values; the cache keeps them for the next run.
+Each analysis says what it is run on (`analyses.ask`). Questions about one checkpoint make one job, so that they share
+its captures, and so do pieces of studies that need the same optimum; the longest jobs start first. Answers come back
+from the worker processes as values; the cache keeps them for the next run.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Job:
 
     @property
     def kind(self) -> str:
-        """What is looked at: checkpoints, or what a study is about."""
+        """What the job measures: checkpoints, or the subject of a study."""
         first = self.questions[0]
         return "checkpoint" if first.checkpoint is not None else first.analysis
 
@@ -72,7 +72,7 @@ class Run:
 
 
 def shipped_asks() -> dict[str, Ask]:
-    """What every analysis of the package wants to be asked; those that want nothing are left out."""
+    """The `ASK` of every analysis of the package that has one."""
     modules = {name: answers.load_module(name) for name in read_entries(FOLDER, marker="KIND")}
     return {name: module.ASK for name, module in modules.items() if hasattr(module, "ASK")}
 
@@ -82,12 +82,12 @@ def asks_for(names: Iterable[str]) -> dict[str, Ask]:
     known = shipped_asks()
     for name in names:
         if name not in known:
-            raise BadInput(f"no analysis {name!r} says what it is to be asked; there are {', '.join(known)}")
+            raise BadInput(f"no analysis {name!r} that figures can run; there are {', '.join(known)}")
     return {name: known[name] for name in names}
 
 
 def check_zoo(asks: Iterable[str], zoo: Path) -> None:
-    """Refuse, before any work, to ask about checkpoints where there are none; studies need none."""
+    """Refuse, before any work, a directory without checkpoints if an analysis needs them; studies need none."""
     if not zoo.is_dir():
         raise BadInput(f"--checkpoints {zoo}: no such directory")
     if any(answers.load_module(name).KIND != "study" for name in asks) and not find_subjects(zoo):
@@ -95,8 +95,8 @@ def check_zoo(asks: Iterable[str], zoo: Path) -> None:
 
 
 def run_plan(asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int) -> Run:
-    """Ask the analyses about the checkpoints below `zoo`."""
-    _cache_of_process.cache_clear()  # what lies in the folder may have changed since an earlier run
+    """Run the analyses on the checkpoints below `zoo`."""
+    _cache_of_process.cache_clear()  # the files in the folder may have changed since an earlier run
     subjects = find_subjects(zoo)
     shipped = {name: document for name in asks if (document := shipped_document(name)) is not None}
     requests = {
@@ -148,7 +148,7 @@ def jobs_of(
     lengths: Mapping[str, int],
     cache: Path,
 ) -> list[Job]:
-    """The questions, those together that can share what they compute."""
+    """The questions as jobs; questions that can share computations are in one job."""
     groups: dict[Any, list[Question]] = {}
     for question in questions:
         module = answers.load_module(question.analysis)
@@ -189,5 +189,5 @@ def perform(job: Job) -> list[Answer]:
 
 @functools.cache
 def _cache_of_process(directory: str) -> Cache:
-    """One for all jobs of a process, so that what one computes the next finds in memory."""
+    """One cache for all jobs of a process, so that they share what is in memory."""
     return Cache(Path(directory))

@@ -13,9 +13,9 @@ from typing import Any, Protocol, TypeVar
 
 
 class Job(Protocol):
-    """What can be run: its words name it in the progress, its cost is in seconds, more or less.
+    """What can be run: `words` name it in the progress line, `cost` is about its seconds.
 
-    Jobs of one kind mostly call the same compiled functions.
+    Jobs of one `kind` mostly call the same compiled functions.
     """
 
     @property
@@ -39,14 +39,14 @@ def run_jobs(
     ordered = in_order(jobs, workers)
     progress = Progress(what, ordered, workers=workers)
     finished = _finished(perform, ordered, workers)
-    with contextlib.closing(progress), contextlib.closing(finished):  # also where an error keeps this frame alive
+    with contextlib.closing(progress), contextlib.closing(finished):  # also if an error keeps this frame alive
         for job, found in finished:
             progress.advance(job)
             yield job, found
 
 
 def in_order(jobs: Sequence[Task], workers: int) -> list[Task]:
-    """The longest first, but the first ones of the processes of different kinds, as far as there are any.
+    """The longest first, but the first jobs of the processes are of different kinds, as far as there are any.
 
     A function is compiled by the first process that calls it, and kept for the others. Processes that begin with the
     same kind of job would all compile the same functions at the same time.
@@ -74,7 +74,7 @@ def _finished(
             try:
                 for future in as_completed(waiting):
                     yield waiting[future], future.result()
-            except BaseException:  # Ctrl-C: the workers' jobs are of no use any more, and compiled code would go on
+            except BaseException:  # Ctrl-C: the workers must end, because compiled code would continue
                 processes = list((pool._processes or {}).values())
                 pool.shutdown(wait=False, cancel_futures=True)
                 for process in processes:
@@ -99,7 +99,7 @@ def _environment(**values: str) -> Iterator[None]:
 
 
 class Progress:
-    """A bar where someone watches, a line for each job otherwise."""
+    """A progress bar on a terminal; otherwise a line for each job."""
 
     def __init__(self, what: str, jobs: Sequence[Job], *, workers: int) -> None:
         self.total, self.done = len(jobs), 0
@@ -115,7 +115,8 @@ class Progress:
                 desc=what,
                 file=sys.stderr,
                 leave=False,
-                bar_format="{desc} {bar} {n}/{total}, {postfix}",
+                bar_format="{desc} {bar:10} {n}/{total}{postfix}",  # tqdm puts a comma before the postfix
+                dynamic_ncols=True,
             )
 
     def advance(self, job: Job) -> None:
@@ -130,7 +131,7 @@ class Progress:
             print(f"  {self.done}/{self.total}, {left} left; {job.words}", file=sys.stderr, flush=True)
 
     def seconds_left(self) -> float:
-        """By the costs of what is left, at the pace so far."""
+        """From the costs of the remaining jobs, at the speed so far."""
         elapsed = time.monotonic() - self.start
         pace = elapsed / self.spent if self.spent else 1 / self.workers
         return (self.cost - self.spent) * pace
@@ -141,7 +142,7 @@ class Progress:
 
 
 def readable(seconds: float) -> str:
-    """A duration as one would say it.
+    """A duration in words.
 
     >>> readable(4), readable(75), readable(400)
     ('4 s', '75 s', '7 min')

@@ -1,4 +1,4 @@
-"""One draw of each task prior, node by node, and how alike sibling contexts are.
+"""One draw of each task prior, node by node, and the correlation of sibling contexts.
 
     python -m analyses prior_trees
     python -m analyses prior_trees --vocab 4 --eta 20 --seed 1
@@ -7,7 +7,7 @@ Two kinds of rows (fig:task_priors). `node`: the law of one node of the context 
 the sampler that makes the training data; the independent prior has laws for contexts of length k only. `pair`: the
 correlation between the laws of two nodes over all draws, with its standard error, beside its exact value: contexts that
 share their k-1 most recent tokens (siblings), contexts that do not (others), a context and its suffix (parent), and
-siblings less others. The correlation of laws p and q is E[(p - 1/|V|).(q - 1/|V|)] over the root of the same products
+siblings minus others. The correlation of laws p and q is E[(p - 1/|V|).(q - 1/|V|)] over the root of the same products
 of p and of q with themselves; 1/|V| is the mean of every law, by symmetry. Draws are independent of each other, pairs
 of one draw are not, so the standard error is over draws.
 """

@@ -3,15 +3,15 @@
     python -m analyses pseudo_counts
     python -m analyses pseudo_counts --lengths 32 128 512 --vocabs 5 --orders 1 2 3 --alpha 0.5
 
-lemma:optimal_beta chooses beta so that the data-dependent pseudo-count of eq:pseudo_count has mean alpha,
-takes it to be close to that mean in every sequence, and takes E[K_M] from eq:approx_expectation. One row per
-setting says how far each holds, on sequences from the independent prior, at the lemma's beta:
+lemma:optimal_beta chooses beta so that the data-dependent pseudo-count of eq:pseudo_count has mean alpha, assumes that
+it is close to that mean in every sequence, and takes E[K_M] from eq:approx_expectation. One row per setting shows how
+well each assumption holds, on sequences from the independent prior, at the lemma's beta:
 
     mean, sd, low, high       of the pseudo-count over sequences and symbols; low and high are its 5% and 95% points
     ratio                     mean / alpha: 1 if the expectation is right
     variation                 sd / mean: small if it concentrates
     within_two                share of pseudo-counts within a factor 2 of alpha
-    correlation               with the exact count K_[k](m), which the lemma takes to say nothing about it
+    correlation               with the exact count K_[k](m); the lemma assumes that there is none
     measured, approximation   E[K_M] for |M| = 0..k (mean over the masks of that size), and (T-k-1) / |V|^|M|
 """
 
@@ -33,7 +33,7 @@ KIND = "study"
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CachedOptions):
-    batch: int = option(10_000, "sequences to look at (default: %(default)s)", metavar="N", least=1)
+    batch: int = option(10_000, "number of sequences (default: %(default)s)", metavar="N", least=1)
     lengths: tuple[int, ...] = option((32, 64, 128, 256, 512, 1024), "(default: %(default)s)", metavar="N", least=2)
     vocabs: tuple[int, ...] = option((2, 5, 10), "(default: %(default)s)", metavar="N", least=2)
     orders: tuple[int, ...] = option((1, 2, 3), "(default: %(default)s)", metavar="N", least=1)
@@ -70,7 +70,7 @@ def pieces(options: Options) -> list[Setting]:
 
 
 def together(options: Options, piece: Setting) -> str:
-    """They are quick: one process takes them all."""
+    """They are fast: one process runs them all."""
     return "pseudo_counts"
 
 

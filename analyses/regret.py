@@ -1,4 +1,4 @@
-"""Where the excess over Bayes comes from: contexts seen, entropy, position.
+"""Where the excess over Bayes comes from: visits of the context, entropy, position.
 
     python -m analyses regret                                          hierarchical prior, T = 64
     python -m analyses regret --prior independent:1 --length 128
@@ -44,7 +44,7 @@ ENTROPY_EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ChainOptions, ZooOptions):
-    batch: int = option(10_000, "sequences to look at (default: %(default)s)", metavar="N", least=1)
+    batch: int = option(10_000, "number of sequences (default: %(default)s)", metavar="N", least=1)
     prior: str = option("hierarchical:5", f"{PRIOR_FORMS} (default: %(default)s)", metavar="PRIOR")
     length: int = option(64, "tokens (default: %(default)s)", metavar="T", least=2)
     draws: int = option(120, "posterior draws of the Bayes predictor (default: %(default)s)", metavar="N", least=16)
@@ -55,7 +55,7 @@ ASK = Ask(options=Options(batch=4000), cost=4.0)
 
 
 def together(options: Options, piece: None) -> str:
-    """The optimum of this place is also what `kl_curves` asks for."""
+    """`kl_curves` needs the same optimum."""
     return f"{options.prior} T={options.length}"
 
 

@@ -1,10 +1,11 @@
 """What do the match heads of a next-token model do for its loss, and does their law do the same?
 
 All match heads are edited together, at every position that predicts: ablated (their output becomes its mean), with even
-attention, with the attention of their fitted law, with hard matching. `recovered` is the share of what ablation costs
-that an edit wins back. Controls: as many other heads of the same layers ablated; the same weights at random keys. Then
-one match head at a time is left, the others ablated, as it is and with its law: heads that share the work recover less
-alone than together. For models from elsewhere; `causal` asks models of this suite, which predict at one position.
+attention, with the attention of their fitted law, with hard matching. `recovered` is the share of the cost of the
+ablation that an edit recovers. Controls: as many other heads of the same layers ablated; the same weights at random
+keys. Then all but one match head are ablated, and that one is left as it is or gets its law: if the heads work
+together, one alone recovers less. For models from outside this suite; for models of this suite, which predict at one
+position, use `causal`.
 
     python -m analyses replacement CKPT
     python -m analyses replacement mine.py:build --order 1 --vocab 12 --bos none
@@ -25,17 +26,18 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("success", "loss", "lost", "recovered.law", "control.law", "recovered.hard", "alone", "message")
-LEGEND = (
-    "Next-token loss in nats, mean over the queries that have a target and over sequences. recovered: of what ablating "
-    "the heads costs, the part that an edit saves; not cut, because an edit may be better than the heads. Control: the "
-    "same weights at random keys; for the ablation, as many other heads."
-)
+LEGEND = {
+    "loss": "next-token loss in nats, mean over sequences and over the queries that have a target; change: its rise",
+    "recovered": "share of the rise by ablating the heads that the edit avoids. It is not cut to [0, 1]: an edit may "
+    "be better than the heads",
+    "control": "the same weights at random keys; for the ablation, as many other heads",
+}
 SHOWN = ("edit", "loss", "change", "recovered", "control_change", "control_recovered")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CheckpointOptions):
-    batch: int = option(128, "sequences to look at (default: %(default)s)", metavar="N", least=10)
+    batch: int = option(128, "number of sequences (default: %(default)s)", metavar="N", least=10)
     draws: int = option(3, "draws of other heads, for the control (default: %(default)s)", metavar="N", least=1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import re
 import textwrap
@@ -15,16 +16,16 @@ from models.command import WIDTH as WIDTH
 from models.command import page_width as page_width
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
-PAGE = 76  # of a table on a page that is kept: fits 80 columns with what stands before it
-NARROWEST_TEXT = 24  # a text column is wrapped to no less
+PAGE = 76  # width of a table in a text that is kept: fits 80 columns with its indentation
+NARROWEST_TEXT = 24  # least width of a text column
 
 
 def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (), width: int | None = None) -> str:
     """An aligned table of at most `width` characters: numbers rounded and to the right, long texts wrapped.
 
     Shows `columns`, or all, but for texts that are empty in every row; those that do not fit are named below the table.
-    Names of columns break after an underscore where the table is too wide. A value whose standard error is among the
-    columns too is shown with it, as 3.434 ± 0.008.
+    Names of columns break after an underscore or a dot where the table is too wide. A value whose standard error is
+    among the columns too is shown with it, as 3.434 ± 0.008.
     """
     if not rows:
         return "no rows"
@@ -45,7 +46,7 @@ def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (),
     shown = list(asked)
     while len(shown) > 1 and sum(sizes[name] + 2 for name in shown) - 2 > width:
         shown.pop()
-    for name in shown:  # the room that is left goes to the texts
+    for name in shown:  # the remaining width goes to the text columns
         room = width + 2 - sum(sizes[other] + 2 for other in shown)
         sizes[name] += max(0, min(natural[name] - sizes[name], room))
 
@@ -63,18 +64,32 @@ def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (),
         for part in range(max(map(len, split.values()))):
             lines.append(line({name: split[name][part] if part < len(split[name]) else "" for name in shown}))
     if left_out := [name for name in asked if name not in shown]:
-        lines.append(clipped(f"(also in --json and --csv: {', '.join(left_out)})", width))
+        lines.append(left_out_line(left_out, width))
     return "\n".join(lines)
 
 
+def left_out_line(names: Sequence[str], width: int) -> str:
+    """The columns that did not fit: as many names as one line holds, and the number of the others.
+
+    >>> left_out_line(["kappa", "r2"], 60), left_out_line(["kappa", "r2", "position_share", "token_share"], 60)
+    ('(also in --json and --csv: kappa, r2)', '(also in --json and --csv: kappa, r2, and 2 more)')
+    """
+    for most in range(len(names), 0, -1):
+        more = f", and {len(names) - most} more" if most < len(names) else ""
+        line = f"(also in --json and --csv: {', '.join(names[:most])}{more})"
+        if len(line) <= width:
+            return line
+    return clipped(f"(also in --json and --csv: {len(names)} more columns)", width)
+
+
 def head_lines(name: str, width: int) -> list[str]:
-    """A column's name in lines of at most `width` where breaks after underscores allow it.
+    """A column's name in lines of at most `width` where breaks after underscores and dots allow it.
 
     >>> head_lines("last_mass_1", 6), head_lines("position_share", 6), head_lines("lag_1", 3)
     (['last_', 'mass_1'], ['position_', 'share'], ['lag_1'])
     """
     lines = [""]
-    for part in re.split(r"(?<=_)(?!\d+$)", name):  # a number stays with its word
+    for part in re.split(r"(?<=[_.])(?!\d+$)", name):  # a number stays with its word
         if lines[-1] and len(lines[-1]) + len(part) > width:
             lines.append("")
         lines[-1] += part
@@ -95,9 +110,13 @@ def decimals(value: float | None, places: int = 3) -> Estimate | None:
 
 
 def with_errors(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows and columns with each value and its standard error in one cell; what has none stays as it is."""
+    """The rows and columns with each value and its standard error in one cell."""
     known = dict.fromkeys(key for row in rows for key in row)
     errors = {name: error for name in known if (error := error_column(name)) in known}
+    for name, error in itertools.pairwise(columns):  # a plain stderr is that of the column before it
+        alike = name.rpartition(".")[0] == error.rpartition(".")[0] and error.rpartition(".")[2] == "stderr"
+        if alike and name not in errors and all(isinstance(row.get(name, 0.0), float | None) for row in rows):
+            errors[name] = error
     merged = []
     for row in rows:
         joined = {name: Estimate(estimate(row[name], row.get(error))) for name, error in errors.items() if name in row}
@@ -137,7 +156,7 @@ def cell_lines(text: str, width: int) -> list[str]:
 
 
 def path_parts(path: str, width: int) -> list[str]:
-    """As few parts of at most `width` as breaks after slashes allow; a longer step of the path is cut hard."""
+    """As few parts of at most `width` as possible, broken after slashes; a longer name is broken anywhere."""
     parts = [""]
     for step in re.findall("[^/]*/|[^/]+", path):
         for piece in (step[start : start + width] for start in range(0, len(step), width)):
@@ -165,7 +184,7 @@ def indented(text: str) -> str:
 
 
 def fitted(text: str) -> str:
-    """The text with every line that is longer than the page broken at a space, and the rest of it indented."""
+    """The text with long lines broken at a space; the rest of a broken line is indented."""
     lines = []
     for line in text.split("\n"):
         start = line[: len(line) - len(line.lstrip())]

@@ -2,7 +2,7 @@
 
 Every head of any model, in one forward pass: the lag it copies and how much of its attention is there, the additive law
 of its attention (beta, kappa, and the share of its nats that the law explains), and its mass by overlap, on BOS and on
-early keys. `role` says what a head is taken for. `success` is false where a lag has no copy head or no head matches.
+early keys. `role` is copy, match or none. `success` is false where a lag has no copy head or no head matches.
 
     python -m analyses scan CKPT
     python -m analyses scan mine.py:build --order 1 --vocab 12 --bos none      a HookedTransformer of your own
@@ -25,19 +25,22 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("success", "message")
-LEGEND = (
-    "copy_mass: attention on the head's heaviest lag, mean over all queries and sequences. beta, kappa and the nats "
-    "explained: the additive law that makes the attention most likely (`beta_kappa --source attention`), which weighs "
-    "keys by their attention; `beta_kappa` weighs all scores alike, so its numbers differ a little. mass_full: "
-    "attention on full matches."
-)
+LEGEND = {
+    "copy_lag": "the lag on which the head's attention exceeds even attention most",
+    "copy_mass": "attention on that lag, mean over sequences and over all queries that have a token at that lag",
+    "beta, kappa": "of the additive law under which the attention is most likely (`beta_kappa --source attention`). "
+    "It weighs keys by their attention; `beta_kappa` weighs all scores alike, so its numbers differ a little",
+    "nats_explained": "share of the head's nats, KL(attention || even attention and BOS), that this law explains",
+    "mass_full": "attention on keys that match at all lags, mean over sequences and over the queries asked for",
+    "r2_match": "of what position leaves of the scores, the share that matches explain",
+}
 SHOWN = ("head", "role", "copy_lag", "copy_mass", "beta_", "kappa", "nats_explained", "mass_full", "r2_match", "nats")
 MOST_ROWS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CheckpointOptions):
-    batch: int = option(128, "sequences to look at (default: %(default)s)", metavar="N", least=10)
+    batch: int = option(128, "number of sequences (default: %(default)s)", metavar="N", least=10)
     query: Literal["trained", "last", "all"] = option(
         "trained", "which queries to read: where the loss has a target, the last, all (default: %(default)s)"
     )

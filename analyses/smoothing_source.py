@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("change.partial", "change.bos", "change.readout", "readout_uniform", "contribution.readout")
-LEGEND = (
-    "Rise of KL(truth || prediction) at the last query in nats, mean over sequences, when a source is switched off: "
-    "alone (change), and as its part in switching all of them off (contribution, a Shapley value)."
-)
+LEGEND = {
+    "KL": "KL(truth || prediction) at the last query in nats, mean over sequences; + is its rise",
+    "off alone": "(change) the rise with this source switched off and the others on",
+    "part in the whole": "(contribution) Shapley value: the mean rise over all orders in which the sources can be "
+    "switched off. These add up to the rise with all off",
+    "floor": "least probability of a symbol in the KL; where it is needed often, the rise depends on it",
+}
 ASK = Ask(select=not_long(near(64)), cost=0.2)
 
 

@@ -1,8 +1,8 @@
 """What an analysis is given and gives back: a `Subject` (one checkpoint), a `Study` (a table of rows).
 
 Opening a subject reads `config.json` only. Its model, its held-out chains and what was captured on them are made when
-first asked for, so that a bad path fails at once and without torch; they are kept while the subject is, so that several
-instruments share them.
+they are first used, so that a bad path fails at once and without torch. They are kept as long as the subject, so that
+several instruments share them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEFAULT_ETA = 5.0  # both levels of the paper's hierarchical task
 
 
 class DoesNotApply(ValueError):
-    """An analysis is not for this checkpoint, which shows only once the model has been looked at."""
+    """An analysis does not apply to this checkpoint, which is known only after the model was loaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class Subject:
         info = read_info(path)
         if not isinstance(info.model, dict):
             raise ValueError(f"{path}: the model config must be a JSON object")
-        # `load` checks the config in full, but needs torch; these are what `applies` and the chains rely on.
+        # `load` checks the whole config, but needs torch; `applies` and the chains need these keys.
         for key, kind in (("family", str), ("order", int), ("vocab", int), ("length", int), ("bos", bool)):
             if type(info.model.get(key)) is not kind:
                 raise ValueError(
@@ -74,7 +74,7 @@ class Subject:
             for key in ("order", "vocab", "bos", "length"):
                 if getattr(options, key) is not None:
                     raise ValueError(
-                        f"{path}: --{key} is for a model from file.py:function; a checkpoint says it itself"
+                        f"{path}: --{key} is for a model from file.py:function; a checkpoint already defines it"
                     )
         subject = cls(path=Path(path), name=Path(path).resolve().name if name is None else name, info=info)
         return subject if options is None else subject.asked(options)
@@ -142,7 +142,7 @@ class Subject:
         return self.prior.sample(batch=self.batch, length=self.info.model["length"], seed=self.seed, method="explicit")
 
     def capture(self, *, query: Literal["last", "all", "trained"] = "last", copies: bool = False) -> Capture:
-        """`interp.capture` of the model on `chains`, taken once for all who ask."""
+        """`interp.capture` of the model on `chains`, made once."""
         from interp.circuit.capture import capture
 
         if (query, copies) not in self._captures:
@@ -157,10 +157,10 @@ class Subject:
         return bool(self.info.model["family"] == "foreign")
 
     def fit(self, cap: Capture, *, source: Literal["scores", "pattern"] = "scores", position: bool = True) -> MatchFit:
-        """`interp.fit_scores` of a capture, made once for all who ask."""
+        """`interp.fit_scores` of a capture, made once."""
         from interp.instruments.beta_kappa import fit_scores
 
-        key = (id(cap), source, position)  # the capture is kept beside it, so that its id stays its own
+        key = (id(cap), source, position)  # the capture is kept, so that its id is not reused
         if key not in self._fits:
             self._fits[key] = (cap, fit_scores(cap, source=source, position=position))
         return self._fits[key][1]
@@ -168,8 +168,8 @@ class Subject:
     def law(self, cap: Capture) -> MatchFit | AttentionFit:
         """The additive law of the capture's match heads, from their scores.
 
-        The scores of a model from elsewhere may follow no law where its attention does: then it is that of the
-        attention, and its message says so.
+        The attention of a model from outside this suite may follow a law where its scores do not. Then the law is that
+        of the attention, and its message says so.
         """
         from interp.instruments.beta_kappa import fit_scores
 
@@ -187,7 +187,7 @@ class Subject:
 
 
 def summary_of(model: dict[str, Any], training: dict[str, Any] | None, *, prior: Prior) -> dict[str, Any]:
-    """The few words by which figures and readers tell checkpoints apart; None where there is no training record."""
+    """The properties by which figures and readers distinguish checkpoints; None where there is no training record."""
     record = training or {}
     return {
         "family": model["family"],

@@ -1,15 +1,16 @@
-"""Do beta and kappa appear together with the loss drop? A small language model along its training on text.
+"""Do beta and kappa appear when the loss drops? A small language model during its training on text.
 
 One row per snapshot of each model trained here on text (`python -m models.text.run`). Losses on held-out text; on
-held-out text that is repeated within the window, first and second copy; and on plain held-out windows, what the first
-half is worth to the second (its loss after the first half of another window, minus its loss after its own), at
-`repeated` contexts, whose last two tokens stood in the first half and not since, and at all others, `new`.
+held-out text that is repeated within the window, first and second copy; and, on plain held-out windows, the in-context
+gain: the loss of the second half after the first half of another window, minus its loss after its own. It is measured
+at `repeated` contexts, whose last two tokens occurred together in the first half and not since, and at all others,
+`new`.
 
 For the head that ends with the highest induction score, its attention on the repeated text: induction score beside that
 of even attention, beta and kappa of the additive law, the share of the attention's nats that the law explains, and the
-same share with the masks of another sequence. The law has no positional term: in repeated text the match stands at one
-distance, and a term for the distance would take the place of beta. `others` is the highest induction score of all other
-heads.
+same share with the masks of another sequence. The law has no positional term: in repeated text the match is always at
+the same distance, so that a term for the distance would replace beta. `others` is the highest induction score of all
+other heads.
 
     python -m analyses text_training
     python -m analyses text_training --histories runs
@@ -163,7 +164,7 @@ def _losses(circuit: Any, tokens: torch.Tensor) -> dict[str, float]:
 
 
 def _natural_gains(circuit: Any, windows: torch.Tensor) -> dict[str, Any]:
-    """What the first half of a plain window is worth to the second, at repeated contexts and at new ones."""
+    """The in-context gain of plain windows, at repeated contexts and at new ones."""
     import numpy as np
 
     from analyses.language.natural import repeated_contexts, with_other_beginning
@@ -181,7 +182,7 @@ def _natural_gains(circuit: Any, windows: torch.Tensor) -> dict[str, Any]:
 
 
 def _law(circuit: Any, tokens: torch.Tensor, head: tuple[int, int]) -> dict[str, Any]:
-    """The additive law of the head's attention; NaN parameters where the attention does not tell them."""
+    """The additive law of the head's attention; parameters are NaN where the attention does not determine them."""
     import dataclasses
 
     from interp.circuit.capture import capture

@@ -1,4 +1,4 @@
-"""The theory check: every claim of the paper, measured, with a verdict that can fail.
+"""The theory check: every statement of the paper, measured, with a verdict.
 
     python -m analyses theory                 a table, one row per claim; exits with 1 if one fails
     python -m analyses theory --json          rows with label, claim, cases, error, tolerance, holds, note
@@ -81,7 +81,7 @@ def study(options: Options, cache: Cache) -> Study:
     return Study(
         rows=[asdict(claim) for claim in claims],
         provenance=provenance(seed=options.seed),
-        shown=("label", "claim", "cases", "error", "tolerance", "holds"),
+        shown=("label", "holds", "error", "tolerance", "claim", "cases"),
         notes=[
             *(f"{claim.label}: {claim.note}" for claim in claims if claim.note),
             "",

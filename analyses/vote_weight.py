@@ -1,9 +1,9 @@
-"""How much do the attention's votes weigh in the prediction, and does that follow the evidence?
+"""How much do the attention's votes weigh in the prediction, and does the weight grow with the evidence?
 
-A readout with a constant in it mixes a share of the uniform law into every prediction. Where that share grows as full
-matches get fewer, the readout smooths as counts would, with no BOS: it compares the query's tokens with those before
-the attended keys. `held` is what it costs this model to lose that: the rise of KL when the level, the source of the
-share, is held at its harmonic mean.
+A readout with a constant in it mixes a share of the uniform law into every prediction. Where that share is larger with
+fewer full matches, the readout smooths as counts would, without BOS: it compares the query's tokens with those before
+the attended keys. `held` is the cost of losing that: the rise of KL when the level, which determines the share, is held
+at its harmonic mean.
 
     python -m analyses vote_weight CKPT
 """
@@ -22,11 +22,17 @@ if TYPE_CHECKING:
 
 KIND = "checkpoint"
 COLUMNS = ("verdict", "level_spread", "level_full", "compared", "held", "held_stderr", "shuffled")
-LEGEND = (
-    "At the last query. level_spread: standard deviation over mean of the readout's level, the share of the uniform "
-    "law that it mixes in. held: rise of KL(truth || prediction) in nats, mean over sequences, with the level held at "
-    "its harmonic mean; shuffled: with another sequence's level."
-)
+LEGEND = {
+    "weight": "of the attention's votes in the prediction at the last query, by its number of full matches; the rest "
+    "is the uniform law",
+    "level": "of the readout: the higher it is, the more of the uniform law it mixes in. level_spread: its standard "
+    "deviation over sequences, over its mean",
+    "level_full": "correlation of the level with the attention on full matches",
+    "compared": "share of the level's variance that a comparison of the query's tokens with those before the attended "
+    "keys explains",
+    "held": "rise of KL(truth || prediction) in nats, mean over sequences, with the level held at its harmonic mean",
+    "shuffled": "the same with the level of another sequence",
+}
 ASK = Ask(select=near(32, 64), options=CheckpointOptions(batch=2048), cost=0.5)
 
 

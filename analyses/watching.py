@@ -1,8 +1,8 @@
-"""Progress for those who watch: a line on stderr that says what is being done and for how long, and keeps moving.
+"""Progress on a terminal: a line on stderr that says what is being done and for how long, and keeps moving.
 
     for question in watched(questions, "kl_curves", words=str):
 
-Where stderr is no terminal, as in a pipe, nothing is written.
+Where stderr is not a terminal, nothing is written.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SECONDS = 1.0  # between two movements of the line
 
 
 def watched(items: Sequence[Item], what: str, *, words: Callable[[Item], str]) -> Iterator[Item]:
-    """The items; while one is worked on, the line names it and counts the seconds, also where it is the only one."""
+    """The items; while one is in work, the line names it and counts the seconds, also where it is the only one."""
     if not items or sys.stderr is None or not sys.stderr.isatty():
         yield from items
         return

@@ -3,10 +3,10 @@
     python -m analyses.world_grid --grid second_test --part 0 4 --out runs/worlds      a quarter of it, resumable
 
 The grids have different seeds and share no world. The two tuning grids are what the derivation was checked on and the
-fitted term (`interp.estimators.fitted_correction`) was fitted on. The first test grid was looked at once and judged the
-first version of the law; its table holds what that version predicted. The second one judges the law as it stands, and
-was looked at once, after derivation and fitted term were fixed. The tables are shipped in analyses/tables; `fit_terms`
-gives the fitted term's coefficients from those of the tuning grids.
+fitted term (`interp.estimators.fitted_correction`) was fitted on. The first test grid was used once, to test the first
+version of the law; its table holds the predictions of that version. The second one tests the present law, and was used
+once, after derivation and fitted term were fixed. The tables are shipped in analyses/tables; `fit_terms` gives the
+fitted term's coefficients from those of the tuning grids.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ DRAWS = {
     "second_test": (12_000, 48_000, 96_000),
 }
 SURE = {"tuning": 0.0, "second_tuning": 0.05, "test": 0.0, "second_test": 0.1}  # nats
-MOST_BYTES = 6e8  # of the counts; larger samples are not drawn
+MOST_BYTES = 6e8  # of the counts of one sample; larger samples are not drawn
 ORDERS, ORDER_SHARES = (1, 2, 3, 4), (0.2, 0.35, 0.25, 0.2)
 VOCABS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 MOST = max(ORDERS)
-SOFTENING = 0.1  # nats: errors of the fitted term that are as good as none
+SOFTENING = 0.1  # nats: added to the standard errors; points with larger residuals lose weight
 UNSURE = 0.3  # nats: a searched value with a larger standard error is not fitted on
 RIDGE, LEAST_RIDGE = 30.0, 1e-7
 
@@ -88,7 +88,7 @@ def _draw_world(rng: np.random.Generator) -> World:
     hierarchical = rng.random() < 0.75
     bos = bool(rng.random() < 0.55)
     if not hierarchical:
-        kept = rng.random() >= 0.6  # with BOS the optimum is known: a few will do
+        kept = rng.random() >= 0.6  # with BOS the optimum is known: a few are enough
         bos = bos and kept
         return World(
             prior=IndependentDirichlet(order=order, vocab=vocab, alpha=between(0.1, 5.0)), length=length, bos=bos

@@ -5,11 +5,11 @@
 
 Each row is one world: a prior, a length, BOS or not. `searched_*` is the optimum that `optimal_parameters` finds on
 sampled sequences, `derived_*` that of `predicted_parameters` without its fitted term, `predicted_*` with it,
-`leading_*` the explicit leading order. `over_*` is the KL at those parameters over that at the searched ones, less 1,
-on the same sequences. `error_*` is predicted less searched, in nats; it is empty where the search found no finite
-value (a flat lag). `sigmas` is the largest error in standard errors of the search. The first short worlds are
-measured again with --draws sequences: the prediction must be the same, and the search must agree within its errors.
-The notes also say what the first version of the law gave on the first test grid.
+`leading_*` the explicit leading order. `over_*` is the KL at those parameters divided by that at the searched ones,
+minus 1, on the same sequences. `error_*` is predicted minus searched, in nats; it is empty where the search found no
+finite value (a flat lag). `sigmas` is the largest error in standard errors of the search. The first short worlds are
+measured again with --draws sequences: the prediction must be the same, and the search must agree within its errors. The
+notes also say what the first version of the law gave on the first test grid.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def judged_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _error(row: dict[str, Any], name: str) -> float | None:
-    """Predicted less searched, where both are finite."""
+    """Predicted minus searched, where both are finite."""
     predicted, searched = row[f"predicted_{name}"], row[f"searched_{name}"]
     if predicted is None or searched is None or not (math.isfinite(predicted) and math.isfinite(searched)):
         return None
@@ -134,7 +134,7 @@ def share(values: Any, most: float) -> str:
 
 
 def measured_again(rows: list[dict[str, Any]], options: Options) -> list[str]:
-    """What differs when worlds of the table are measured again; a line each."""
+    """A line for each number that differs when worlds of the table are measured again."""
     chosen = [number for number, row in enumerate(rows) if row["length"] <= SHORT][: options.again]
     worlds = draw_worlds(GRID)
     failures = []

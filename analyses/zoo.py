@@ -1,4 +1,4 @@
-"""The trained checkpoints below a directory, and what they predict."""
+"""The trained checkpoints below a directory, and their predictions."""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 import sys
 
-from figures.cli import main
+from models.interrupt import one_line_on_interrupt
+
+with one_line_on_interrupt():
+    from figures.cli import main
 
 sys.exit(main())

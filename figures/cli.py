@@ -18,7 +18,7 @@ analyses NAME --out DIR` leaves them; without it the analyses are run on the che
 with a note in the picture and a warning.
 
 Beside each picture lies a JSON file with its caption, claim and verdict, the numbers that were drawn, and where they
-come from. Exit codes: 0 all is well, 2 bad input (one line on stderr; other figures are still drawn).
+come from. Exit codes: 0 success, 2 bad input (one line on stderr; other figures are still drawn).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from analyses.pool import run_jobs
 from analyses.report import page_width
 from figures import claims_table, drawing
 from figures.drawing import Drawn
-from figures.rows import BESIDE, only_beside, with_main
+from figures.rows import BESIDE, analytic, beside, only_beside, with_main
 from interp.outside import read_json
 from models.help_text import HelpFormatter, reflowed
 from models.suggest import unknown
@@ -130,7 +130,10 @@ def run(argv: list[str]) -> int:
     chosen = list(entries.values()) if name == ALL.name else [entries[name]]
     for entry in chosen:
         drawing.check_figure_target(entry.name, out=order.out, formats=order.formats, overwrite=order.overwrite)
-    documents = of_protocol(documents_for(chosen, order), order.protocol)
+    documents = documents_for(chosen, order)
+    if name != ALL.name and order.protocol is not None:
+        check_protocol(name, documents, order.protocol)
+    documents = of_protocol(documents, order.protocol)
     unread = say_errors(documents)
     drawn, errors = draw_all(chosen, documents, order)
     print("\n".join(str(file) for one in drawn for file in one.files))
@@ -183,14 +186,24 @@ def make_parser(entry: Entry) -> Parser:
     )
     out = Path("results") if entry in PAGES else Path("results/figures")
     parser.add_argument(
-        "--out", metavar="DIR", type=path, default=out, help=f"where to (default: %(default)s; {MAKES_FOLDERS})"
+        "--out",
+        metavar="DIR",
+        type=path,
+        default=out,
+        help=f"where the files go (default: %(default)s; {MAKES_FOLDERS})",
     )
     if entry is not EXPLORER:
         parser.add_argument(
-            "--format", metavar="LIST", type=formats, default=("pdf", "png"), help="of pdf, png, svg (default: pdf,png)"
+            "--format",
+            metavar="LIST",
+            type=formats,
+            default=("pdf", "png"),
+            help="picture formats, separated by commas: pdf, png, svg (default: pdf,png)",
         )
     if entry is not REPRODUCE:
-        parser.add_argument("--results", metavar="DIR", type=path, help="results of `python -m analyses ... --out DIR`")
+        parser.add_argument(
+            "--results", metavar="DIR", type=path, help="read the results of `python -m analyses ... --out DIR` there"
+        )
     parser.add_argument(
         "--checkpoints",
         metavar="DIR",
@@ -203,7 +216,7 @@ def make_parser(entry: Entry) -> Parser:
         metavar="DIR",
         type=path,
         default=None if entry is REPRODUCE else CACHE,
-        help="where results are kept, and read when they are known "
+        help="where results are kept and reused "
         f"(default: {'cache, in the directory of --out' if entry is REPRODUCE else CACHE})",
     )
     parser.add_argument(
@@ -216,8 +229,8 @@ def make_parser(entry: Entry) -> Parser:
     parser.add_argument(
         "--protocol",
         choices=BESIDE,
-        help="draw the runs of this protocol in the place of the main ones (default: the main ones; where there are "
-        "none below --checkpoints, what is there)",
+        help="draw the runs of this training protocol instead of the main ones (default: the main ones, or, where "
+        "there are none below --checkpoints, those that are there)",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace files that are not earlier figures")
     return parser
@@ -263,6 +276,16 @@ def documents_of(analyses: Sequence[str], order: Order) -> dict[str, Document | 
     return dict(run.documents)
 
 
+def check_protocol(figure: str, documents: Mapping[str, Document | BadInput], protocol: str) -> None:
+    """Refuse a protocol of which an analysis of the figure has no run; analyses without trained models do not count."""
+    for name, document in documents.items():
+        rows = document.rows if isinstance(document, Document) else []
+        trained = [row["subject"] for row in rows if row.get("subject") is not None and not analytic(row["subject"])]
+        if trained and not any(beside(subject) == protocol for subject in trained):
+            known = ", ".join(sorted({str(subject.get("protocol")) for subject in trained}))
+            raise BadInput(f"{figure} --protocol {protocol}: the analysis {name} has no run of it, only of: {known}")
+
+
 def of_protocol(documents: Mapping[str, Document | BadInput], protocol: str | None) -> dict[str, Document | BadInput]:
     """The results with the runs of a protocol in the place of the main ones; see `figures.rows.with_main`."""
     read = [document for document in documents.values() if isinstance(document, Document)]
@@ -304,13 +327,13 @@ def read_documents(names: Sequence[str], folder: Path) -> dict[str, Document | B
 def read_document(file: Path, name: str) -> Document:
     """One result."""
     if not file.is_file():
-        raise BadInput(f"{file}: no such file; make it with python -m analyses {name} --out")
+        raise BadInput(f"{file}: no such file; python -m analyses {name} ... --out {file.parent} makes it")
     try:
         content = read_json(file)
     except ValueError as error:
         raise BadInput(one_line(error)) from error
     if not isinstance(content, dict) or content.get("analysis") != name:
-        raise BadInput(f"{file} is no result of the analysis {name}")
+        raise BadInput(f"{file} is not a result of the analysis {name}")
     rows, origin = content.get("rows"), content.get("provenance")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows) or not isinstance(origin, dict):
         raise BadInput(f"{file}: a result has rows, a list of objects, and provenance, an object")

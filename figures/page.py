@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from analyses import answers
-from analyses.command import BadInput
+from analyses.command import BadInput, listed
 from analyses.documents import Document
 from analyses.files import write_file
-from analyses.report import render_table
 from analyses.shipped import FOLDER, shipped_document
 from figures.claims import TOPICS, claim_of
 from figures.drawing import Drawn
@@ -28,8 +27,8 @@ from figures.verdict import FAILED, capital, sentence
 FILE = "index.html"
 MARK = '<meta name="generator" content="interp: python -m figures reproduce">'
 ASSETS = Path(__file__).parent / "page_assets"
-REASON = "why, or what was measured"
-BRIEF = 160  # characters of the one number in the terminal's table; the page has all of it
+REASON = "what was required and not found"
+BRIEF = 160  # characters of the one number in the terminal's list; the page has all of it
 MOST_PARTS = 5  # analyses whose time the page states
 THUMBNAIL_WIDTH = 416  # twice the width of its place, for fine screens
 PAPER_ORDER = (
@@ -52,16 +51,36 @@ def write(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Document], 
 
 
 def verdict_table(records: Sequence[dict[str, Any]]) -> str:
-    """The verdicts for a terminal."""
-    rows = [
-        {"figure": record["figure"], "verdict": sentence(record["verdict"]), REASON: reason(record["verdict"])}
-        for record in sorted(records, key=_order)
-    ]
-    return render_table(rows)
+    """The verdicts for a terminal: each figure with its verdict and one number, then what failed and why."""
+    in_order = sorted(records, key=_order)
+    widest = max((len(record["figure"]) for record in in_order), default=0)
+    lines = ["verdicts, each with its number:", ""]
+    for record in in_order:
+        verdict = record["verdict"]
+        number = textwrap.shorten(verdict.get("number") or verdict["headline"], BRIEF, placeholder=" …")
+        lines += [listed(record["figure"], sentence(verdict), names=widest), listed("", number, names=widest)]
+    failed = [record for record in in_order if record["verdict"]["word"] in FAILED]
+    if failed:
+        lines += ["", f"{REASON}:"]
+    for record in failed:
+        lines += ["", record["figure"], *(listed(*part, names=8) for part in shortfalls(record["verdict"]))]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def shortfalls(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Each requirement that was not met with what was found and where it holds, and why; each part with its name."""
+    parts = []
+    for check in verdict.get("checks", ()):
+        if not check["met"]:
+            said = [("required", check["required"]), ("found", check["found"]), ("holds", check["where"])]
+            parts += [(name, f"where {words}" if name == "holds" else words) for name, words in said if words]
+    if not parts:
+        return [("", reason(verdict))]
+    return [*parts, ("why", verdict["why"])] if verdict["why"] else parts
 
 
 def reason(verdict: Mapping[str, str]) -> str:
-    """What was required and not found, and why; where nothing of that is said, the one number."""
+    """What was required and not found, and why, as one text; where nothing of that is said, the one number."""
     failed = verdict["word"] in FAILED
     parts = [f"required: {verdict['required']}"] if failed and verdict["required"] else []
     parts += [f"found: {verdict['found']}"] if failed and verdict["found"] else []

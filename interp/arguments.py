@@ -1,13 +1,13 @@
-"""Arguments of public functions, read in one place: a value of the right kind comes out, or one line says why not.
+"""Checks the arguments of public functions: returns a value of the right type, or raises a `ValueError` of one line.
 
     whole_number(2, name="order", least=1)           an int, from any integer type
     finite_number(0.5, name="alpha", above=0)        a float
     real_array([2.7, 1.2], name="beta")              a float64 array
     fits_memory(8 * 512 * 64, what="the tokens")     nothing: the tokens of 512 sequences fit
 
-Booleans, texts, NaN and infinities are no numbers here: where they were meant as numbers, something went wrong before.
-Integers are Python's from here on, so that those of eight bits do not overflow. Tensors that require gradients are
-read like any other. `fits_memory` comes before the allocation: what is refused has cost nothing.
+Booleans, texts, NaN and infinities are refused as numbers: each of them is a sign of an earlier mistake. Integers
+become Python's own, so that those of eight bits cannot overflow. Tensors that require gradients are read like any
+other. `fits_memory` is called before the allocation, so that a refusal costs nothing.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     Number: TypeAlias = SupportsFloat
     Numbers: TypeAlias = Sequence[float] | Sequence[Sequence[float]] | NDArray[Any] | torch.Tensor
     Switch: TypeAlias = bool | np.bool_
-    WholeField: TypeAlias = int  # of a dataclass that turns what it is given into Python's own
+    WholeField: TypeAlias = int  # a dataclass field: any integer may be given, and it becomes Python's own
     NumberField: TypeAlias = float
     NumbersField: TypeAlias = Sequence[float]
-else:  # the functions below check them, and say more than a type checker would
+else:  # checked by the functions below, which say more than a type checker would
     Whole = Number = Numbers = Switch = WholeField = NumberField = NumbersField = Any
 
-MAX_BYTES = 4 << 30  # of one array; a laptop holds it, and what asks for more is a slip more often than a wish
+MAX_BYTES = 4 << 30  # of one array: a laptop can hold it; a larger request is usually a mistake
 MAX_COUNT = (1 << 31) - 1  # sequences, positions, draws: the compiled loops count in 32 bits
 MAX_SEED = (1 << 64) - 1  # what torch takes
 
@@ -62,7 +62,7 @@ def whole_number(value: Whole, *, name: str, least: int = 0, most: int | None = 
 
 
 def is_whole(value: Any) -> bool:
-    """Whether this is an integer of any type, and no boolean."""
+    """Whether this is an integer of any type, but not a boolean."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
@@ -92,7 +92,7 @@ def finite_number(value: Number, *, name: str, above: int | float | None = None,
 
 
 def switch(value: Switch, *, name: str) -> bool:
-    """True or False, and nothing that merely counts as one of them."""
+    """True or False; a value that only evaluates to one of them is refused."""
     plain = _scalar(value)
     if not isinstance(plain, (bool, np.bool_)):
         raise ValueError(f"{name} must be True or False, got {shown(value)}")
@@ -100,7 +100,7 @@ def switch(value: Switch, *, name: str) -> bool:
 
 
 def real_array(value: Any, *, name: str) -> Float[np.ndarray, ...]:
-    """A float64 array of real numbers; whether they must be finite is the caller's matter.
+    """A float64 array of real numbers; the caller checks whether they are finite.
 
     >>> real_array((1, 2.5), name="beta").tolist()
     [1.0, 2.5]
@@ -112,7 +112,7 @@ def real_array(value: Any, *, name: str) -> Float[np.ndarray, ...]:
 
 
 def plain_array(value: Any, *, name: str) -> NDArray[Any]:
-    """What was given as an array of its own type: a tensor, on any device, an array, or nested lists of numbers."""
+    """An array of the type that was given: from a tensor on any device, an array, or nested lists of numbers."""
     if hasattr(value, "detach"):  # a torch tensor, recognised without importing torch
         value = value.detach().cpu()
         value = value.float() if str(value.dtype) == "torch.bfloat16" else value
@@ -128,7 +128,7 @@ def plain_array(value: Any, *, name: str) -> NDArray[Any]:
 
 
 def fits_memory(size: int, *, what: str, instead: str = "") -> None:
-    """Refuse, before it is made, what would need more than `MAX_BYTES`; `size` is in bytes."""
+    """Refuse an array of more than `MAX_BYTES` before it is allocated; `size` is in bytes."""
     if size > MAX_BYTES:
         need = f"{size / 2**30:.1f} GiB" if size < 1 << 60 else "far too much memory"
         raise ValueError(
@@ -137,7 +137,7 @@ def fits_memory(size: int, *, what: str, instead: str = "") -> None:
 
 
 def _scalar(value: Any) -> Any:
-    """The one number in a tensor or array of no axis; anything else as it is."""
+    """The number in a tensor or array without axes; anything else is returned unchanged."""
     if hasattr(value, "detach") and getattr(value, "ndim", None) == 0:
         return value.detach().item()
     if isinstance(value, np.ndarray) and value.ndim == 0:

@@ -2,9 +2,9 @@
 
     import_without("transformer_lens", ("transformers", "datasets"), answers={"is_bitsandbytes_available": False})
 
-While the package is imported, stand-ins take the libraries' place: names for what they stand for, nothing more. At the
-first use of one, the real libraries are imported, and every stand-in that a module of the package holds is replaced by
-the real thing. Whoever imports the libraries themselves gets them, before and after.
+While the package is imported, placeholders (stand-ins) take the libraries' place. At the first use of one, the real
+libraries are imported, and every stand-in that a module of the package holds is replaced by the real object. Code that
+imports the libraries itself gets the real ones at any time.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class UsedTooEarly(ImportError):
 def import_without(package: str, libraries: Sequence[str], *, answers: Mapping[str, Any] | None = None) -> bool:
     """Import the package; returns whether the libraries were left for later.
 
-    `answers` has what functions of the libraries return that the package calls while it is imported. If the package or
-    one of the libraries is loaded already, or if the package uses a stand-in while it is imported, it is imported as
-    usual.
+    `answers` gives the return values of those functions of the libraries that the package calls while it is imported.
+    If the package or one of the libraries is loaded already, or if the package uses a stand-in while it is imported, it
+    is imported as usual.
     """
     if not any(name in sys.modules for name in (package, *libraries)):
         with _standing_in(package, libraries, answers or {}), contextlib.suppress(UsedTooEarly):
@@ -41,13 +41,13 @@ def import_without(package: str, libraries: Sequence[str], *, answers: Mapping[s
 
 
 class StandInType(type):
-    """The class of stand-ins: whatever is done with one is done with what it stands for."""
+    """The class of stand-ins: an operation on a stand-in is done on the object that it stands for."""
 
     _home: str
     _package: str
 
     def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):  # what typing and others ask of any class is no use of it
+        if name.startswith("__"):  # attributes that `typing` and others read of any class do not count as a use
             raise AttributeError(name)
         return getattr(real(cls), name)
 
@@ -76,7 +76,7 @@ class StandInModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if sys.modules.get(self.__name__) is not self:  # the package is imported, and uses the module itself
+        if sys.modules.get(self.__name__) is not self:  # the real module is there, because the package uses it
             return getattr(importlib.import_module(self.__name__), name)
         if name in self._answers:
             return lambda: self._answers[name]

@@ -1,4 +1,4 @@
-"""How an estimate is written: to the last place that its error leaves meaningful, in every text and table alike."""
+"""How an estimate is written: with as many digits as its error allows, the same in every text and table."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ MOST_PLACES = 6  # after the point; a smaller error is written as a power of ten
 
 
 def plus_minus(value: float, error: float | None, *, sign: bool = False) -> str:
-    """A value and its standard error, both to the place of the error's first digit (of its second, where that is a 1).
+    """A value and its standard error, both rounded at the error's first digit (at its second where the first is a 1).
 
-    Without an error that says something (none, zero, NaN), the value with four significant digits.
+    Where the error is missing, zero or NaN, the value has four significant digits.
 
     >>> plus_minus(3.43412, 0.0081), plus_minus(12.3, 1.5), plus_minus(0.5, None), plus_minus(2.7, 8.3e-16)
     ('3.434 ± 0.008', '12.3 ± 1.5', '0.5', '2.7 ± 8e-16')

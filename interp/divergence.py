@@ -1,12 +1,12 @@
-"""The one Kullback-Leibler divergence of the suite, with its one stated floor.
+"""The Kullback-Leibler divergence that the whole suite uses, with its floor.
 
     kl_divergence(chains.next_law, prediction).mean
 
-KL(truth || prediction) is infinite where a prediction gives nothing to a symbol that can come: maximum
-likelihood does so on every new successor, and soft matching without BOS on every symbol that has not occurred
-yet. Such predictions are raised to `KL_FLOOR` and the row is normalised again; rows without such a symbol are
-not touched. Every result says how often that was needed, because the mean then depends on the floor: each
-floored symbol of true probability p costs about p ln(p / floor), and a floor ten times lower 2.3 p more.
+KL(truth || prediction) is infinite where a prediction gives probability 0 to a possible symbol. Maximum likelihood does
+so for every new successor, and soft matching without BOS for every symbol that has not occurred yet. Such probabilities
+are raised to `KL_FLOOR` and the row is normalised again; other rows are not changed. Every result says how often this
+was needed, because the mean then depends on the floor: each floored symbol of true probability p costs about p ln(p /
+floor), and a floor ten times lower 2.3 p more.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Divergence(Result):
     values   one number per law: [batch], or [batch, length] where laws at every position were given
     mean     over all of them
     stderr   of the mean; positions of one sequence count as one cluster
-    floored  the share of laws where the floor was needed: a possible symbol had been given less than `floor`
+    floored  the share of laws where the floor was needed: a possible symbol had a probability below `floor`
     n        number of sequences
     """
 
@@ -127,7 +127,7 @@ def as_laws(laws: Any, *, name: str) -> Float[torch.Tensor, "*rows vocab"]:
 
 
 def check_floor(floor: Number, *, vocab: int) -> float:
-    """The least probability of a law over so many symbols."""
+    """The floor, checked: it must be far below 1/|V|."""
     number = check_positive(floor, name="floor")
     if number * vocab >= 1:
         raise ValueError(f"floor must be far below 1/|V| = {1 / vocab:.3g}, got {number:g}")
@@ -135,7 +135,7 @@ def check_floor(floor: Number, *, vocab: int) -> float:
 
 
 def check_laws(laws: torch.Tensor, *, name: str) -> None:
-    """Refuse what is no law."""
+    """Refuse rows that are not probability laws."""
     if not torch.isfinite(laws).all() or (laws < 0).any():
         raise ValueError(f"{name} must hold probabilities, but has a negative or non-finite entry")
     worst = float((laws.detach().double().sum(-1) - 1).abs().max())
@@ -154,8 +154,8 @@ def kl_between(
 ) -> Float[torch.Tensor, "*rows"]:
     """KL(first || second) between two predictions, law by law; differentiable.
 
-    `kl_divergence` is for a truth, which is taken as it is. Here neither prediction is the ground truth, so both are
-    raised to the floor: equal predictions are then at distance 0 whatever zeros they hold.
+    `kl_divergence` compares with a truth, which is not changed. Here neither prediction is the ground truth, so both
+    are raised to the floor. Equal predictions then have distance 0, also where they contain zeros.
     """
     one, other = raised(first.double(), floor=floor), raised(second.double(), floor=floor)
     return (one * (torch.log(one) - torch.log(other))).sum(-1).clamp(min=0.0)

@@ -13,7 +13,8 @@ import importlib.util
 
 from interp.deferred import import_without
 
-# TransformerLens asks at once for this package, which few have. Where it is installed, all is imported as usual.
+# TransformerLens looks for this package during its import. Few have it; where it is installed, all is imported as
+# usual.
 QUANTISING = "bitsandbytes"
 if importlib.util.find_spec(QUANTISING) is None:
     import_without("transformer_lens", ("transformers", "datasets"), answers={f"is_{QUANTISING}_available": False})

@@ -32,13 +32,13 @@ from scipy.special import logsumexp
 Array: TypeAlias = NDArray[Any]
 
 MAX_STEPS = 100
-DECREMENT = 1e-13  # Newton's: nats per query still to be gained where the search stops
+DECREMENT = 1e-13  # of Newton's method: the search stops where fewer nats per query can be gained
 HALVINGS = 40
-LONGEST = 10.0  # nats that one step may move a parameter: beyond it nothing may tell the way back
-GAIN = 0.3  # of what the slope promises: the least that a step must gain, or it has gone too far (Armijo's rule)
-INFORMATION = 1e-11  # per query; a direction with less is not told by attention in double precision
-# Of one parameter, per query, with all others free. The search stops at `DECREMENT`, which leaves the parameter open by
-# up to sqrt(2 DECREMENT / information): 0.014 nats here, and more where there is less.
+LONGEST = 10.0  # nats that one step may move a parameter: after a longer one the gradient may vanish
+GAIN = 0.3  # least gain of a step, as a share of what the slope predicts (Armijo's rule)
+INFORMATION = 1e-11  # per query; a direction with less cannot be determined in double precision
+# Of one parameter, per query, with all others free. The search stops at `DECREMENT`, which leaves an error of the
+# parameter of up to sqrt(2 DECREMENT / information): 0.014 nats here, and more where there is less information.
 OWN_INFORMATION = 1e-9
 
 
@@ -117,7 +117,7 @@ class GroupLikelihood:
 
 @dataclass(frozen=True, kw_only=True)
 class PlacedPart:
-    """Queries at one position: every key with its group, its attention and its place. Keys are the same places in all.
+    """Queries at one position, which see the same keys: each key with its group, attention and place.
 
     rows      which rows of the likelihood these are
     groups    [row, key]
@@ -220,8 +220,8 @@ class Maximum:
     inverse       [head, column, column] of the information; zero there, too
     value         [head] summed over queries
     converged     [head]
-    told          [head, column] the data tell this parameter: False where it is left out, collinear with others, or so
-                  large that attention has no digits left to show it
+    told          [head, column] whether the data determine this parameter: False where it is left out, collinear with
+                  others, or so large that the attention underflows
     """
 
     theta: Float[np.ndarray, "head column"]
@@ -236,8 +236,8 @@ def maximise(
 ) -> Maximum:
     """Newton's method with step halving, for all heads at once; columns outside `columns` stay at zero.
 
-    A step must gain a part of what the slope promises. Merely not to lose is not enough: from even attention the first
-    step towards sharp attention may end so far behind the maximum that nothing there tells the way back.
+    A step must gain a part of what the slope predicts. Not to lose would not be enough: from even attention the first
+    step towards sharp attention may pass the maximum so far that the gradient vanishes there.
     """
     used = np.arange(start.shape[1]) if columns is None else np.asarray(columns, dtype=np.int64)
     theta = np.zeros_like(start)
@@ -248,7 +248,7 @@ def maximise(
         step = np.zeros_like(theta)
         step[:, used] = _newton(here.gradient[:, used], _within(here.information, used), rows=likelihood.rows)
         step *= np.minimum(1.0, LONGEST / np.maximum(np.abs(step).max(axis=1, initial=0.0), LONGEST))[:, None]
-        # The step that is found too small to matter is still taken: Newton's error is then its square.
+        # The last step, too small to matter, is still taken: the error of Newton's method is then its square.
         step[converged] = 0.0
         near = (step * here.gradient).sum(axis=1) <= DECREMENT * likelihood.rows
         for _ in range(HALVINGS):
@@ -258,7 +258,7 @@ def maximise(
             if not worse.any():
                 break
             step[worse] /= 2
-        else:  # no step helps any more: rounding
+        else:  # no step improves it any more: rounding
             step[worse] = 0.0
             there = likelihood.evaluate(theta + step)
         converged |= near
@@ -302,8 +302,8 @@ def _within(matrices: Array, used: Array) -> Array:
 def _eigen(information: Array, *, rows: int) -> tuple[Array, Array, Array, Array]:
     """The scale of each column, eigenvalues and vectors of the scaled information, and which of them are large enough.
 
-    Columns are scaled to one, so that a rare mask is not taken for a collinear one; what has too little information
-    for double precision is left out before.
+    Columns are scaled to one, so that a rare mask is not mistaken for a collinear one. Columns with too little
+    information for double precision are left out first.
     """
     diagonal = np.einsum("haa->ha", information)
     known = diagonal > INFORMATION * rows
@@ -314,7 +314,7 @@ def _eigen(information: Array, *, rows: int) -> tuple[Array, Array, Array, Array
 
 
 def _inverse(information: Array, *, rows: int) -> tuple[Array, Array]:
-    """The inverse within what the data tell, and which columns they tell."""
+    """The inverse on the directions that the data determine, and which columns they determine."""
     if not information.shape[1]:
         return information, np.zeros(information.shape[:2], dtype=bool)
     scale, values, vectors, kept = _eigen(information, rows=rows)

@@ -1,4 +1,4 @@
-"""The glossary: read this file after the README. Every other module speaks these words.
+"""The glossary: read this file after the README. Every other module uses these words.
 
 Axes, as they appear in jaxtyping annotations
     batch   independent sequences                      vocab   a symbol m in V
@@ -43,10 +43,11 @@ else:
     Tokens = Any
 
 KEY_KINDS = ("bos", "early", "candidate")
-OVERLAP_KINDS = ("full", "partial", "none", "bos", "early")  # a candidate is told by its overlap
-MAX_ORDER = 12  # 2**12 masks; beyond it, arrays over masks stop being small
+OVERLAP_KINDS = ("full", "partial", "none", "bos", "early")  # a candidate is classified by its overlap
+MAX_ORDER = 12  # 2**12 masks; with more, arrays over masks become large
 MAX_VOCAB = 1 << 20  # symbols; the largest vocabularies of language models have a quarter of that
-# Concentrations outside this range are 0 or infinite to any sampler: their products and logs leave the range of floats.
+# Concentrations outside this range act as 0 or infinity in any sampler: their products and logs leave the range of
+# floats.
 LEAST_CONCENTRATION, MOST_CONCENTRATION = 1e-100, 1e100
 
 
@@ -97,7 +98,7 @@ def check_positive(value: Number, *, name: str) -> float:
 
 
 def check_concentration(value: Number, *, name: str) -> float:
-    """A pseudo-count or concentration, such as alpha or eta: a number > 0 that a sampler can tell from 0 and inf."""
+    """A pseudo-count or concentration, such as alpha or eta: a number > 0 within the range that samplers can use."""
     number = finite_number(value, name=name, above=0, most=MOST_CONCENTRATION)
     if number < LEAST_CONCENTRATION:
         raise ValueError(f"{name} must be at least {LEAST_CONCENTRATION:g}, got {number:g}")
@@ -105,7 +106,7 @@ def check_concentration(value: Number, *, name: str) -> float:
 
 
 def as_alpha(alpha: Any, *, vocab: int, name: str = "alpha") -> Float[np.ndarray, " vocab"]:
-    """One pseudo-count > 0 per symbol: a number stands for all of them.
+    """One pseudo-count > 0 per symbol; a single number is used for all symbols.
 
     >>> as_alpha(0.5, vocab=3).tolist(), as_alpha((1, 2, 3), vocab=3).tolist()
     ([0.5, 0.5, 0.5], [1.0, 2.0, 3.0])
@@ -174,7 +175,7 @@ def mask_bits(order: int) -> Int64[np.ndarray, "mask lag"]:
 
 
 def is_contiguous(mask: Whole) -> bool:
-    """Whether the mask is a suffix of the context, {1..i}: the only partial matches that classical back-off knows.
+    """Whether the mask is a suffix of the context, {1..i}: classical back-off uses only these partial matches.
 
     >>> [is_contiguous(mask) for mask in range(4)]
     [True, True, False, True]
@@ -186,7 +187,7 @@ def is_contiguous(mask: Whole) -> bool:
 def key_kinds(masks: Int64[np.ndarray, " key"], *, order: int, bos: bool) -> list[str]:
     """What each key is to the query: `bos`, `early`, or a candidate of which `full`, `partial` or `none` matches.
 
-    `masks` are one query's match masks without BOS, as `match_masks` gives them: -1 where a key is no candidate.
+    `masks` are one query's match masks without BOS, as `match_masks` gives them: -1 where a key is not a candidate.
 
     >>> key_kinds(np.array([-1, -1, 3, 0, 1]), order=2, bos=True)
     ['bos', 'early', 'early', 'full', 'none', 'partial']
@@ -203,7 +204,7 @@ def key_kinds(masks: Int64[np.ndarray, " key"], *, order: int, bos: bool) -> lis
 
 
 def kind_masses(weights: Float[np.ndarray, " key"], kinds: Sequence[str]) -> dict[str, float]:
-    """The attention on each kind of key, for one query's weights: all of `OVERLAP_KINDS`, which share out the whole.
+    """One query's attention on each kind of key, for all of `OVERLAP_KINDS`; the numbers sum to one.
 
     >>> kind_masses(np.array([0.25, 0.25, 0.5]), ["bos", "full", "full"])
     {'full': 0.75, 'partial': 0.0, 'none': 0.0, 'bos': 0.25, 'early': 0.0}

@@ -1,11 +1,11 @@
-"""Files from outside, read in one place: text, JSON and TOML, or one line that says what is wrong.
+"""Reads files from outside (text, JSON and TOML), or raises a `ValueError` of one line.
 
     read_json(file)      any JSON value
     read_object(file)    a JSON object, as a dict
     read_toml(file)      a TOML document, as a dict
 
 Files come from users, from other programs and from runs that were killed. So a file is read only up to a stated size
-and depth, NaN and numbers past 64 bits are refused, and what is wrong is a `ValueError` of one line with its name.
+and depth, NaN and numbers past 64 bits are refused, and the error names the file.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ MAX_FILE_BYTES = 256 << 20  # the largest results have a few megabytes
 MAX_NAME_BYTES = 200  # of one name in a path: file systems take 255, and a temporary file's name is longer
 MAX_PATH_BYTES = 4000
 MAX_WHOLE = (1 << 63) - 1  # of integers in files
-MAX_DIGITS = 100  # of one where those past 64 bits are taken
+MAX_DIGITS = 100  # of an integer, where integers past 64 bits are allowed
 MAX_DEPTH = 100  # of objects in objects
 MAX_FOLDERS = 20_000  # below a directory that is searched
 
 
 def one_line(message: object) -> str:
-    """The message on one line, with whatever could move a terminal's cursor written out."""
+    """The message on one line; characters that could move a terminal's cursor are escaped."""
     text = " ".join(str(message).split())
     return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def shown(value: Any, *, most: int = 60) -> str:
-    """A value as an error message shows it: on one line, and cut where it is long."""
+    """A value as an error message shows it: on one line, and shortened where it is long."""
     try:
         text = one_line(repr(value))
     except Exception as error:  # an integer of more digits than Python prints, an object that cannot be shown

@@ -1,7 +1,7 @@
 """Least squares with a free intercept per query, and standard errors that let errors correlate within a sequence.
 
-Attention scores are known up to a constant per query, because the softmax takes it away. So every fit here looks at
-differences within a query only: columns and response are centred over the query's keys before anything else happens.
+Attention scores are known up to a constant per query, because the softmax takes it away. So every fit here uses only
+differences within a query: columns and response are first centred over the query's keys.
 
 Standard errors are the usual sandwich with the sequence as the cluster,
 
@@ -32,11 +32,11 @@ TOO_LARGE = 1e100  # a score; sums of squares must not overflow
 def centred(
     values: Float[np.ndarray, "batch key *column"], known: Bool[np.ndarray, "batch key"]
 ) -> Float[np.ndarray, "batch key *column"]:
-    """Minus the mean over the known keys of each query; what is not known becomes zero."""
+    """The values minus their mean over the known keys of each query; unknown ones become zero."""
     if known.all():
         return np.asarray(values - values.sum(axis=1, keepdims=True) / max(values.shape[1], 1))
     keep = known if values.ndim == 2 else known[..., None]
-    kept = np.where(keep, values, 0.0)  # not a product: what is not known may be infinite
+    kept = np.where(keep, values, 0.0)  # not a product: an unknown value may be infinite
     count = np.maximum(keep.sum(axis=1, keepdims=True), 1)
     return np.where(keep, kept - kept.sum(axis=1, keepdims=True) / count, 0.0)
 
@@ -115,7 +115,7 @@ class NormalEquations:
         return solve_normal_equations(self.gram, self.moments, self.total, columns=columns)
 
     def independent(self, *, base: list[int], extra: list[int]) -> list[int]:
-        """Those of the extra columns that say something which the base and the extra columns before them do not."""
+        """Those of the extra columns that are linearly independent of the base and of the extra columns before them."""
         chosen: list[int] = []
         for column in extra:
             length = float(self.gram[column, column])
@@ -148,7 +148,7 @@ def solve_normal_equations(
         reciprocal = np.where(kept, 1.0 / np.where(kept, values, 1.0), 0.0)
         inverse[np.ix_(columns, columns)] = (vectors * reciprocal) @ vectors.T / np.outer(scale, scale)
     coefficients = inverse @ moments
-    # y'y - b'X'y loses what rounding takes; it must not turn negative.
+    # y'y - b'X'y is subject to rounding; it must not become negative.
     sse = max(0.0, float(total - coefficients @ moments))
     return Solution(coefficients=coefficients, inverse=inverse, sse=sse, full_rank=full_rank)
 
@@ -195,8 +195,8 @@ def joint_test(
 ) -> float:
     """p-value of "all estimates are zero": Wald's statistic on its Hotelling scale, F(q, G - q).
 
-    Differences below `resolution` are no evidence. Without it an exact construction would be rejected because of
-    rounding.
+    Differences below `resolution` do not count as evidence: without it an exact construction would be rejected because
+    of rounding.
     """
     groups, size = influence.shape
     if size == 0 or groups <= size:

@@ -1,4 +1,4 @@
-"""What every instrument returns: frozen results that can be printed, tabulated, drawn, written as JSON and traced back.
+"""What every instrument returns: frozen results with a text, a table, a plot, a JSON record and their provenance.
 
 A result class is a frozen keyword-only dataclass that derives from `Result`. It adds its own fields (estimates, their
 `stderr`, `n`) to the three that every result has, and gives a tidy DataFrame from `.table()`, at most eight lines from
@@ -46,12 +46,12 @@ CLEAR_ERRORS = 2.0
 class Result(ABC):
     """Base of every result object. Its fields come last in a record, after those of the class.
 
-    success      whether the numbers can be trusted; estimates that cannot are NaN
-    message      why they cannot, or what to know about them
+    success      whether the numbers can be trusted; estimates that cannot be trusted are NaN
+    message      why they cannot be trusted, or a remark on them
     provenance   seed, checkpoint, versions and commit, as the function `provenance` gives them
     """
 
-    DOUBT: ClassVar[str] = "not to be trusted"  # what a result without success is; the message says why
+    DOUBT: ClassVar[str] = "not to be trusted"  # what is said of a result without success; the message gives the reason
 
     success: bool = True
     message: str = ""
@@ -59,7 +59,7 @@ class Result(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "__repr__" not in cls.__dict__:  # the dataclass decorator, which comes later, would write one of its own
+        if "__repr__" not in cls.__dict__:  # otherwise the dataclass decorator, which runs later, would write its own
             cls.__repr__ = Result.__repr__  # type: ignore[method-assign]
 
     @abstractmethod
@@ -82,7 +82,7 @@ class Result(ABC):
         return "" if self.success else f"{self.DOUBT}: {self.message}"
 
     def remarks(self) -> list[str]:
-        """The last line of the text: the doubt, or else the message; none where there is neither."""
+        """The last line of the text: why the result cannot be trusted, or else the message; empty without either."""
         remark = self.doubt or self.message
         return [f"  {remark}"] if remark else []
 
@@ -181,7 +181,7 @@ def jsonable(value: Any) -> Any:
 def mean_stderr(values: Any, *, clusters: Any | None = None) -> tuple[float, float]:
     """The mean and its standard error; with `clusters` (a label per value), errors may correlate within a cluster.
 
-    One cluster or one value cannot show its spread: the error is then NaN.
+    With one cluster or one value there is no spread: the error is then NaN.
 
     >>> mean_stderr([1.0, 3.0])
     (2.0, 1.0)
@@ -203,8 +203,8 @@ def mean_stderr(values: Any, *, clusters: Any | None = None) -> tuple[float, flo
 def share_recovered(change: Any, lost: Any) -> tuple[float, float]:
     """1 - mean(change) / mean(lost), and the standard error of that (delta method); both are given per sequence.
 
-    NaN where the mean of `lost` is not CLEAR_ERRORS standard errors above zero: nothing was clearly lost, so that no
-    share of it is defined.
+    NaN where the mean of `lost` is not CLEAR_ERRORS standard errors above zero: then the loss is not significant, and
+    no share of it is defined.
 
     >>> share_recovered([0.0, 0.5], [1.0, 1.0])
     (0.75, 0.25)
@@ -217,12 +217,12 @@ def share_recovered(change: Any, lost: Any) -> tuple[float, float]:
 
 
 def is_clear(mean: float, stderr: float) -> bool:
-    """Whether a mean lies CLEAR_ERRORS standard errors above zero; an unknown error shows nothing."""
+    """Whether a mean lies CLEAR_ERRORS standard errors above zero; False where the error is unknown."""
     return mean > 0 and mean >= CLEAR_ERRORS * stderr
 
 
 def nothing_to_recover(edit: str, mean: float, stderr: float) -> str:
-    """Why no share of what an edit costs can be told.
+    """Why no share of an edit's cost can be given.
 
     >>> nothing_to_recover("even attention", 0.011, 0.006)
     'cannot tell what is recovered: even attention costs 0.011 ± 0.006 nats, less than 2 standard errors'
@@ -236,13 +236,13 @@ def nothing_to_recover(edit: str, mean: float, stderr: float) -> str:
 
 
 def provenance(*, seed: int | None = None, checkpoint: str | None = None, **more: Any) -> dict[str, Any]:
-    """Where a number comes from: seed, checkpoint, versions and the git commit of the working directory's project."""
+    """Where a number comes from: seed, checkpoint, versions and the git commit of this checkout."""
     return {"seed": seed, "checkpoint": checkpoint, "versions": dict(versions()), "commit": git_commit(), **more}
 
 
 @functools.cache
 def versions() -> tuple[tuple[str, str], ...]:
-    """Of Python and the packages that decide numbers; looked up once, which takes milliseconds."""
+    """Versions of Python and of the packages that numbers depend on; looked up once."""
     installed = [(package, metadata.version(package)) for package in TRACED_PACKAGES]
     return (("python", platform.python_version()), *installed)
 

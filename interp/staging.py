@@ -1,10 +1,10 @@
-"""Temporary files and directories beside a target: what a killed process leaves is known by its name, and is removed.
+"""Temporary files and directories beside a target; what a killed process leaves is recognised by its name and removed.
 
     with new_file(target) as staging:        .NAME.HOST-PID.RANDOM.new, beside the target
         ...                                  write it, then os.replace(staging, target)
 
-A leftover is never read as what it was to become. The next one who writes the same target removes those of processes
-that are gone: at once where the process was of this machine, after a day where it was of another.
+A leftover is never read. The next process that writes the same target removes the leftovers of processes that have
+ended: at once if they ran on this machine, after a day if they ran on another.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pathlib import Path
 
 SUFFIX = ".new"
 NAME = re.compile(r"\.(?P<target>.+)\.(?P<host>[A-Za-z0-9_]+)-(?P<pid>\d+)\.[^.]+\.new")
-OLD_NAME = re.compile(r"\.(?P<target>.+)\.[a-z0-9_]{8}\.new")  # as they were called before they named the process
+OLD_NAME = re.compile(r"\.(?P<target>.+)\.[a-z0-9_]{8}\.new")  # the form of the names before they contained the process
 SECONDS_ELSEWHERE = 24 * 3600.0
 
 
 def host() -> str:
-    """This machine, as a temporary name says it."""
+    """The name of this machine in temporary names."""
     return re.sub("[^A-Za-z0-9_]", "_", os.uname().nodename)[:32] or "host"
 
 
@@ -37,7 +37,7 @@ def new_directory(target: Path) -> Path:
 
 @contextlib.contextmanager
 def new_file(target: Path) -> Iterator[Path]:
-    """An empty file beside the target; it is gone afterwards, unless it took the target's place."""
+    """An empty file beside the target; it is removed afterwards, unless it was renamed to the target."""
     remove_leftovers(target)
     descriptor, name = tempfile.mkstemp(prefix=_prefix(target), suffix=SUFFIX, dir=target.parent)
     os.close(descriptor)

@@ -1,1 +1,1 @@
-"""What is studied: one config per family and study, training, and the trained checkpoints."""
+"""The models under study: configs of families and studies, training, and the trained checkpoints."""

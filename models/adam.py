@@ -31,7 +31,7 @@ def adam(
 
 @dataclass(kw_only=True)
 class TrainState:
-    """All that a run needs to go on bit for bit: the parameters, Adam's two moments, the step, and the generator.
+    """All that a run needs to continue bit for bit: the parameters, Adam's two moments, the step, and the generator.
 
     `train_chunk` changes it in place. The dtype of `params` is the dtype of the arithmetic (float32 or float64).
     """

@@ -1,7 +1,7 @@
 """What the command lines share: numbers and paths as arguments, one-line errors, and how a command ends.
 
-`python -m models`, `python -m analyses` and `python -m figures` all stand on this. A number is written in plain digits:
-Python alone would also read the digits of other scripts, underscores, nan and inf.
+`python -m models`, `python -m analyses` and `python -m figures` all use this. A number is written in plain digits:
+Python itself would also accept digits of other scripts, underscores, nan and inf.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from pathlib import Path
 from typing import NoReturn
 
 from interp.outside import as_path, one_line, shown
+from models.interrupt import INTERRUPTED as INTERRUPTED
 from models.suggest import with_suggestion
 
-OK, FAILED, BAD_INPUT, INTERRUPTED, READER_GONE = 0, 1, 2, 130, 141
+OK, FAILED, BAD_INPUT, READER_GONE = 0, 1, 2, 141
 
 WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,4})?", re.IGNORECASE)
 MOST_DIGITS = 400
-MAX_SIZE = 10**9  # of what is counted on a command line, where an option says no less
-WIDTH = 110  # of a page where the terminal is wider, or where there is none
-MAKES_FOLDERS = "missing directories are made"  # said of every option that names where files go
+MAX_SIZE = 10**9  # largest whole number on a command line, unless an option has a lower limit
+WIDTH = 110  # of the output where the terminal is wider, or where there is none
+MAKES_FOLDERS = "missing directories are made"  # in the help of every option that names an output directory
 NARROWEST = 60  # a terminal narrower than this breaks lines by itself
 
 
@@ -46,7 +47,7 @@ def page_width() -> int:
 
 
 def listed(name: str, text: str, *, names: int) -> str:
-    """A line of a listing, with room for names of `names` characters; what is too long goes on below itself."""
+    """A line of a listing, with a column of `names` characters for the name; long text continues below, indented."""
     start = f"  {name:<{names}}  "
     return textwrap.fill(text, page_width(), initial_indent=start, subsequent_indent=" " * len(start))
 
@@ -103,25 +104,34 @@ def path(text: str) -> Path:
 
 
 def path_text(text: str) -> str:
-    """An argparse type: the same, kept as it was written."""
+    """An argparse type: a path that a file system can hold, as the text that was given."""
     path(text)
     return text
 
 
 def say(line: str) -> None:
-    """One line on stderr; nothing happens where nobody reads it."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    """Write one line to stderr, above a progress bar where there is one; a closed stderr is ignored."""
+    with contextlib.suppress(OSError, ValueError, AttributeError), _bars_hidden():
         print(line, file=sys.stderr, flush=True)
 
 
+def _bars_hidden() -> contextlib.AbstractContextManager[object]:
+    """No progress bar on the terminal inside the block; tqdm is not imported where no bar can be there."""
+    if "tqdm" not in sys.modules or sys.stderr is None or not sys.stderr.isatty():
+        return contextlib.nullcontext()
+    from tqdm import tqdm
+
+    return tqdm.external_write_mode(file=sys.stderr)
+
+
 def say_loading(what: str) -> None:
-    """What is being loaded, where someone watches: the first import takes seconds in which nothing else is said."""
+    """Say on a terminal what is being loaded: the first import takes seconds without any other output."""
     if sys.stderr is not None and sys.stderr.isatty():
         say(textwrap.shorten(f"loading {what}", page_width() - 4, placeholder="") + " ...")
 
 
 def error_line(error: BaseException) -> str:
-    """What an error says to a user, on one line; files are named as they were given."""
+    """The message of an error on one line; files are named as the user gave them."""
     if isinstance(error, MemoryError):
         return "error: not enough memory"
     if isinstance(error, OSError) and error.strerror:
@@ -131,19 +141,19 @@ def error_line(error: BaseException) -> str:
 
 
 def prepare_output() -> None:
-    """Let a name that the terminal's encoding does not have be written out rather than end the command."""
+    """Escape characters that the terminal's encoding does not have, instead of raising an error."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def flush_output() -> None:
-    """Send what was printed. A full disk or a reader that has gone shows here at the latest."""
+    """Flush what was printed. A full disk or a closed pipe raises its error here at the latest."""
     if sys.stdout is not None:
         sys.stdout.flush()
 
 
 def end_output() -> None:
-    """After an error: what stdout still takes is sent; if it was stdout that failed, nothing more goes there."""
+    """After an error: flush stdout; if stdout itself has failed, discard what is left."""
     try:
         flush_output()
     except OSError:
@@ -151,6 +161,6 @@ def end_output() -> None:
 
 
 def discard_output() -> None:
-    """After stdout has failed: nothing more goes there, also not when Python ends."""
+    """After stdout has failed: redirect it to the null device, so that Python's exit does not fail again."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -4,10 +4,10 @@
     losses = construction.train_chunk(config, state, prior, learning_rates)
     model = construction.to_hooked(config, state.params)    # state.params = (beta_1, ..., beta_k, kappa)
 
-The prediction reads a sequence only through its mask counts, so training needs no transformer: the loop samples by
-the urn, counts, and takes the gradient of eq:transformer_estimator in closed form. `interp.optimal_parameters` finds
-the same optimum directly; this is the paper's "only the attention-weight parameters remain trainable", trained as
-the other families are. `models.kappa` says how kappa moves.
+The prediction reads a sequence only through its mask counts, so training needs no transformer: the loop samples by the
+urn, counts, and takes the gradient of eq:transformer_estimator in closed form. `interp.optimal_parameters` finds the
+same optimum directly. This is the paper's "only the attention-weight parameters remain trainable", with the same
+training as the other families. `models.kappa` says how kappa moves.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def config(*, order: int = 2, vocab: int = 5, length: int, bos: bool) -> Inducti
 
 
 def initial(config: InductionConfig, *, init: str = CONSTRUCTION.init, kappa: KappaRule = FREE) -> Array:
-    """beta(1) is beta = 1 at every lag, a mild start with a slope in every direction; a free kappa starts at 0."""
+    """beta(1) is beta = 1 at every lag, where no gradient vanishes; a free kappa starts at 0."""
     beta = CONSTRUCTION.starts.parse(init)["beta"].size
     params = np.array([beta] * config.order + [0.0] * config.bos)
     if not kappa.free:
@@ -104,7 +104,8 @@ def train_chunk(
 ) -> Array:
     """len(lrs) Adam steps on fresh sequences; changes `state` in place and returns the loss of every step.
 
-    Where a run is cut into chunks changes nothing. If the loss stops being finite, so do all that follow.
+    The result does not depend on how a run is divided into chunks. After a loss that is not finite, no later one is
+    finite.
     """
     losses = np.full(len(lrs), np.nan)
     state.step += _train(
@@ -133,7 +134,7 @@ def loss_and_gradient(
 ) -> tuple[float, Array]:
     """Mean cross-entropy against `target` [batch, vocab] and its gradient in (beta_1..beta_k, kappa).
 
-    A kappa that follows beta has no gradient of its own: beta's holds it.
+    A kappa that is tied to beta has no gradient of its own: it is part of beta's gradient.
     """
     gradient = np.zeros(len(params))
     counts = np.zeros((1 << config.order, config.vocab))
@@ -201,7 +202,7 @@ def _add_gradient(
 
 @njit(cache=True)
 def _tie_gradient(gradient: Array, order: int, slope: float) -> None:
-    """Hand kappa's gradient to beta: d kappa / d beta_r = slope."""
+    """Add kappa's gradient to beta's: d kappa / d beta_r = slope."""
     for lag in range(order):
         gradient[lag] += slope * gradient[order]
     gradient[order] = 0.0

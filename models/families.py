@@ -1,10 +1,10 @@
-"""The families of models, each described once: how it starts, how it is drawn, what its weights can tell.
+"""The families of models, each described once: its starts, its colours in figures, and what its weights show.
 
     family = find_family("disentangled")
     family.label, family.colour, family.blocks
 
-Everything else asks the family; nothing compares its name. The code that trains a family and runs it is found by
-`models.trainers`, so that who only asks for a colour does not depend on it.
+All other code reads these descriptions; none compares names of families. `models.trainers` finds the code that trains
+and runs a family, so that code which only needs a colour does not depend on it.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ class Family:
     label, short    its name in legends, and in narrow places
     trained_label   its name among curves of estimators, where it matters that it was trained
     colour, marker  how figures draw it
-    analytic        its weights are written from beta and kappa, so that it has no start of its own to mention
+    analytic        its weights are written from beta and kappa, so that it has no start
     blocks          its streams are made of |V|-wide blocks, so that beta and the votes can be read from the weights
     readouts        the readouts it can have, its own first
     bos_vectors     what can stand for BOS in the stream, its own first:
                     block      1/|V| in the first |V| coordinates, zero elsewhere: the construction's neutral vector
-                    constant   1/|V| in every coordinate, of which LayerNorm leaves nothing
-                    mean       the mean of the token embeddings at the start: what the construction's vector, the
-                               mean of the one-hot tokens, is for learnt embeddings
-    starts, init    how it may start, and how it starts where a run does not say
+                    constant   1/|V| in every coordinate, which LayerNorm maps to zero
+                    mean       the mean of the token embeddings at the start; for one-hot tokens this is the
+                               construction's vector
+    starts, init    the starts it supports, and its default start
     freezable       the parts that can be kept from training; a part may be a part of another
     tied_kappa      whether kappa can be tied to beta
-    symmetrised     whether a batch can stand for all its relabelings
-    contradiction   why factors of a run exclude each other, or None
+    symmetrised     whether it can train on batches averaged over all relabelings
+    contradiction   a function: why factors of a run contradict each other, or None
     """
 
     name: str
@@ -65,7 +65,7 @@ FAMILIES: dict[str, Family] = {}
 
 
 def describe_family(family: Family) -> Family:
-    """Make a description known to runs, analyses and figures; `models.trainers.register_family` adds the code."""
+    """Register a description for runs, analyses and figures; `models.trainers.register_family` adds the code."""
     if FAMILIES.get(family.name, family) != family:
         raise ValueError(f"there is a family {family.name} already")
     FAMILIES[family.name] = family
@@ -114,7 +114,7 @@ CONSTRUCTION = describe_family(
 # Starts that no relabeling of the symbols changes (theorem:invariance); relative biases are free.
 SYMMETRIC = ("zero", "hard", "symmetric", "bias", "construction")
 # What the readout can read beside the votes: the query's own stream, past the match head, and the copied tokens that
-# the match head brings from the keys. It starts at zero in the construction's readout, so that freezing it cuts it.
+# the match head brings from the keys. In the construction's readout this part is zero, so that freezing it removes it.
 READ_BESIDE_VOTES = ("direct", "carried")
 
 

@@ -10,7 +10,7 @@ from models.command import page_width
 
 # A line of a list, such as "    python -m models    what there is": a name, two spaces or more, and what it means.
 ITEM = re.compile(r"(?P<name>\s*\S+(?: \S+)*) {2,}(?P<text>\S.*)")
-BESIDE = 0.45  # of the width, the largest part that names may take; text goes below longer ones
+BESIDE = 0.45  # largest share of the width for names; the text of a longer name goes below it
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -21,7 +21,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def reflowed(text: str, width: int | None = None) -> str:
-    """The text in lines of at most `width`. Paragraphs are filled anew; of lists, only the lines that are too long.
+    """The text in lines of at most `width`. Paragraphs are refilled; of lists, only the lines that are too long.
 
     >>> print(reflowed("one two three four\\n\\n  a    what a is, in words", width=16))
     one two three

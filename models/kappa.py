@@ -1,7 +1,7 @@
-"""How kappa of a trained construction moves: by itself, or with beta.
+"""How kappa of a trained construction is trained: freely, or tied to beta.
 
 The paper trains "only the two per-lag scalars" beta_1, beta_2 of its construction (app:hierarchical_experiments) and
-does not say where that leaves kappa. Three readings; in the last two, kappa = offset + slope * sum(beta):
+does not say what happens to kappa. There are three readings; in the last two, kappa = offset + slope * sum(beta):
 
     free          kappa is trained as beta is, as the free parameter of prop:transformer_estimator. The default.
     tied(ALPHA)   kappa = sum(beta) + ln(ALPHA |V|), the only formula for kappa in the paper (prop:add_constant has

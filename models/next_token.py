@@ -1,11 +1,11 @@
-"""Train a plain HookedTransformer on chains with a next-token loss: a model as people bring them, not one of ours.
+"""Train a plain HookedTransformer on chains with a next-token loss: an example of a model from outside this suite.
 
     python -m models.next_token models/foreign/four_heads.toml --out runs/four_heads
 
-The study file has the arguments of HookedTransformerConfig, those of the run, and what `find_circuit` is told. The loss
-is the cross-entropy of token t + 1 at every position t of a sequence, so that the last position, which has no next
-token, is never trained. Weights come from AdamW with a linear warm-up and a cosine, gradients cut to norm 1. The result
-is a checkpoint that `ip.load` reads: the model with its order, vocabulary and, as far as `find_circuit` finds them, the
+The study file has the arguments of HookedTransformerConfig, of the run, and of `find_circuit`. The loss is the
+cross-entropy of token t + 1 at every position t of a sequence, so that the last position, which has no next token, is
+never trained. Weights come from AdamW with a linear warm-up and a cosine, gradients cut to norm 1. The result is a
+checkpoint that `ip.load` reads: the model with its order, vocabulary and, as far as `find_circuit` finds them, the
 heads of its circuit.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 from models.plain_transformer import before_training, descend, read_study, share_of_rate
 
 REPORT = 100  # steps between lines
-SEEDS = 1_000_000  # of data for each seed of a run
+SEEDS = 1_000_000  # seeds of data for each seed of a run
 TESTED = 256  # held-out sequences
 
 
@@ -31,7 +31,7 @@ class NextTokenRun:
     """One run: the shape of the transformer, the chains, and the steps."""
 
     transformer: dict[str, Any]
-    circuit: dict[str, Any] = field(default_factory=dict)  # what `find_circuit` is told, beside the order
+    circuit: dict[str, Any] = field(default_factory=dict)  # arguments of `find_circuit`, besides the order
     prior: dict[str, Any]
     length: int
     batch: int

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-FLOOR = 0.05  # of the learning rate, where the cosine ends
-CLIP = 1.0  # of the gradient's norm
+FLOOR = 0.05  # share of the learning rate at the end of the cosine
+CLIP = 1.0  # largest norm of the gradient
 
 Run = TypeVar("Run")
 

@@ -1,9 +1,9 @@
-"""How a run learns: optimiser settings by name. The name and every number go into the checkpoint.
+"""Training protocols: optimiser settings by name. The name and every number are written to the checkpoint.
 
 paper      Adam at a constant 1e-3, batch 32, the sampled next token as the target, 1e6 steps
 annealed   Adam, a short warm-up, the rate held and then taken linearly to zero; far fewer steps, and as the target
            the urn's law of the next token, which has the same expected gradient with less noise
-long       `annealed` with five times the steps: what it changes had not converged
+long       `annealed` with five times the steps, to see what had not converged
 """
 
 from __future__ import annotations

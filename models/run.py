@@ -3,7 +3,7 @@
     DIR/                     the checkpoint (config.json, model.safetensors), refreshed whenever the state is saved
     DIR.run/state/           arrays and generator of the trainer, replaced as a whole
     DIR.run/log.jsonl        one line per logging interval
-    DIR.run/snapshots/NAME/  intermediate checkpoints at log-spaced steps, where asked
+    DIR.run/snapshots/NAME/  intermediate checkpoints at log-spaced steps, with --snapshots
 
 The trainer's state is a function of the spec and the step alone. So a run that is killed and resumed loses at most
 the work since its last save, and ends in the same weights as one that was never disturbed.
@@ -49,11 +49,11 @@ HELD_OUT_SEQUENCES = 4096
 HELD_OUT_SEED = 1_000_003
 LOG_POINTS = 100
 LEAST_FREE = 64 << 20  # bytes on the disk where a run goes
-PIECE_SECONDS = 1.0  # of training in one call of a trainer
+PIECE_SECONDS = 1.0  # seconds of training in one call of a trainer
 FIRST_PIECE = 64  # steps, before it is known how long one takes
-LEAST_NATS = 1e-4  # between two divergences; a smaller difference shows in no table
+LEAST_NATS = 1e-4  # difference of two divergences; a smaller one is not visible in any table
 SNAPSHOTS_PER_DECADE = 6
-BAR = "{desc} {percentage:.0f}% {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # no bar: 80 columns are for numbers
+BAR = "{desc} {percentage:.0f}% {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # no bar: 80 columns are narrow
 READINGS = {"parameters": "beta", "weights": "blocks of W_A", "scores": "beta of the scores"}
 
 
@@ -145,13 +145,13 @@ def _train(
     )
     with bar:
         for stop in (stop for stop in stops if stop > trainer.step):
-            # A good state to fall back on if this stretch diverges.
+            # The state to return to if this part of the run diverges.
             before = trainer.dump()
             start = trainer.step
             losses = _advance(trainer, schedule.learning_rates(start, stop))
             divergence = _evaluate(trainer, held_out) if np.isfinite(losses).all() else None
             if divergence is None:
-                bad = start + int(np.append(~np.isfinite(losses), True).argmax())  # at the latest after this stretch
+                bad = start + int(np.append(~np.isfinite(losses), True).argmax())  # at the latest after this part
                 trainer.restore(*before)
                 _save_state(trainer, spec, out, work, seconds=time.monotonic() - started, status="diverged")
                 raise Diverged(
@@ -180,7 +180,7 @@ def _train(
                 saved = time.monotonic()
     seconds = time.monotonic() - started
     divergence = _evaluate(trainer, held_out)
-    if divergence is None:  # a run that was finished but for this
+    if divergence is None:  # training is complete, but the predictions are not finite
         raise Diverged(f"{out}: the predictions are not finite")
     _save_state(trainer, spec, out, work, seconds=seconds, status="finished", divergence=divergence)
     beta, kappa = trainer.reading()
@@ -196,7 +196,7 @@ def _train(
 
 
 def _advance(trainer: Trainer, rates: np.ndarray) -> np.ndarray:
-    """One step per rate, in calls of about PIECE_SECONDS: compiled code hears of Ctrl-C only when it returns."""
+    """One step per rate, in calls of about PIECE_SECONDS: compiled code reacts to Ctrl-C only when it returns."""
     losses, done, piece = [np.zeros(0)], 0, FIRST_PIECE
     while done < len(rates):
         begun = time.monotonic()
@@ -209,10 +209,10 @@ def _advance(trainer: Trainer, rates: np.ndarray) -> np.ndarray:
 
 
 def _failure(spec: RunSpec, out: Path, ended: Divergence, held_out: ChainBatch) -> str:
-    """Why a run that came to its end has failed; empty where it has not.
+    """Why a finished run has failed; empty where it has not.
 
-    It has if it ends worse than the uniform law, or no better than that and worse than it started. A run that stays on
-    the plateau where it started has not.
+    A run has failed if it ends worse than the uniform law, or no better than that and worse than it started. A run that
+    stays on the plateau where it started has not failed.
     """
     uniform = _uniform(held_out)
     if _clearly_above(uniform, ended):
@@ -241,7 +241,7 @@ def snapshot_steps(steps: int) -> list[int]:
 
 
 def _evaluate(trainer: Trainer, held_out: ChainBatch) -> Divergence | None:
-    """The held-out divergence; None where a prediction is not finite: the step after the last loss may have done it."""
+    """The held-out divergence; None where a prediction is not finite, which the last step may have caused."""
     import torch
 
     predicted = torch.from_numpy(trainer.predict(held_out.tokens.numpy())).double()
@@ -256,7 +256,7 @@ def _uniform(held_out: ChainBatch) -> Divergence:
 
 
 def _clearly_above(one: Divergence, other: Divergence) -> bool:
-    """Whether a mean is above another by more than the error of the difference, and by more than nothing."""
+    """Whether a mean is above another by more than the error of the difference and by more than LEAST_NATS."""
     mean, stderr = mean_stderr(one.values - other.values)
     return mean > LEAST_NATS and is_clear(mean, stderr)
 
@@ -298,7 +298,7 @@ def _save_state(
 
 
 def _restore(trainer: Trainer, spec: RunSpec, work: Path) -> float:
-    """Bring the trainer to the saved state, if there is one; seconds already spent."""
+    """Load the saved state into the trainer, if there is one; returns the seconds already spent."""
     state = work / "state"
     if not state.is_dir() and (work / ".state.previous").is_dir():  # killed between two renames
         os.rename(work / ".state.previous", state)
@@ -352,7 +352,7 @@ def _check_free(out: Path) -> None:
 
 
 def _check_work(work: Path) -> None:
-    """Refuse a work directory that is none of ours, before anything is put into it."""
+    """Refuse a work directory that no run has made, before anything is written to it."""
     if work.exists() and not work.is_dir():
         raise RunError(f"{work}: a file is in the way of the run's work directory; use another --out")
     ours = {"state", "snapshots", "lock", "log.jsonl", "log.new"}
@@ -362,12 +362,12 @@ def _check_work(work: Path) -> None:
 
 
 class AlreadyFinished(RunError):
-    """Nothing to do: the run has ended before."""
+    """Nothing to do: the run is already finished."""
 
 
 @contextmanager
 def _locked(work: Path) -> Iterator[None]:
-    """Two processes must not write one run. The lock goes with the process, however it ends."""
+    """Prevents two processes from writing one run. The lock is released when the process ends, for any reason."""
     import fcntl
 
     with open(work / "lock", "a+") as handle:
@@ -388,7 +388,7 @@ def _log(work: Path, **entry: Any) -> None:
 
 
 def _trim_log(work: Path, step: int) -> None:
-    """Drop what was logged after the state that the run resumes from (and a last line cut off by a kill)."""
+    """Remove the lines logged after the state that the run resumes from, and an incomplete last line."""
     file = work / "log.jsonl"
     if not file.exists():
         return
@@ -409,12 +409,12 @@ def _snapshot_path(work: Path, step: int) -> Path:
 
 
 def reading_source(spec: RunSpec) -> str:
-    """Where the numbers of a run's bar are read: the parameters of a construction, the weights, or the scores."""
+    """Where the numbers of a run's progress line are read: parameters of a construction, weights, or scores."""
     family = find_family(spec.family)
     return "parameters" if family.analytic else "weights" if family.blocks else "scores"
 
 
 def _reading_line(kl: float, beta: list[float], kappa: float | None, spec: RunSpec) -> str:
-    """What the bar says. Blocks of W_A are not called beta: the scores, which show beta, may differ from them."""
+    """The text of the progress line. Blocks of W_A are not called beta: beta of the scores may differ from them."""
     line = f"KL {kl:.4f}, {READINGS[reading_source(spec)]} {', '.join(f'{value:.2f}' for value in beta)}"
     return line if kappa is None else f"{line}, kappa {kappa:.2f}"

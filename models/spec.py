@@ -1,4 +1,4 @@
-"""What one training run is: a plain record that names everything that decides its weights."""
+"""The description of one training run: a record of everything that determines its weights."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from models.protocols import PROTOCOLS, Protocol
 if TYPE_CHECKING:
     from interp.chains.priors import Prior
 
-OLD_BOS_VECTOR = "constant"  # of runs whose description does not name one, where the family knows it
-SAVE_SECONDS = 60.0  # between two saves of a run: what a kill can cost
+OLD_BOS_VECTOR = "constant"  # of runs whose description does not name one
+SAVE_SECONDS = 60.0  # between two saves of a run; a kill loses at most so much work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class RunSpec:
     """One run. Two runs with equal specs end in the same weights, bit for bit, on one kind of machine.
 
     prior       the prior's description (`Prior.to_dict`), which also fixes order and vocab
-    init        where it starts, e.g. random(0.3), copy(5), hard, or hard,readout=random(0.3) (`models.starts`)
+    init        the start, e.g. random(0.3), copy(5), hard, or hard,readout=random(0.3) (`models.starts`)
     snapshots   whether intermediate checkpoints are kept at log-spaced steps
     readout     probability (votes, normalised) or logit (softmax)
     freeze      the parts that do not train, e.g. copies,readout (`models.families`)
@@ -101,7 +101,7 @@ class RunSpec:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunSpec:
-        """The strict inverse of `to_dict`. Runs made before a factor was there have what the family then had."""
+        """The strict inverse of `to_dict`. A factor that older runs do not name has its value from that time."""
         if not isinstance(values, dict):
             raise ValueError(f"a run's description must be an object, got {shown(values)}")
         known = {field.name for field in fields(cls)}
@@ -132,7 +132,7 @@ def _check_types(spec: RunSpec) -> None:
 
 
 def _check_factors(spec: RunSpec) -> None:
-    """Refuse what the family does not have, and what contradicts itself; put the frozen parts in order."""
+    """Refuse factors that the family does not have or that contradict each other; sort the frozen parts."""
     family = find_family(spec.family)
     if spec.readout not in family.readouts:
         raise ValueError(f"the {family.name} family reads out by {' or '.join(family.readouts)}, got {spec.readout!r}")
@@ -161,7 +161,7 @@ def _check_frozen(spec: RunSpec, family: Family) -> None:
 
 
 def _check_frozen_start(freeze: Any, family: Family) -> None:
-    """Refuse to freeze a part at random weights that nobody asked for; an `init` that names them is taken."""
+    """Refuse to freeze a part at random weights by default; an explicit `init` is accepted."""
     asked = [part.strip() for part in freeze.split(",")] if isinstance(freeze, str) else []
     starts = family.starts.parse(family.init)
     for part in (part for part in family.freezable if part in asked and part in starts):
@@ -204,7 +204,7 @@ def make_spec(
     symmetrise: bool = False,
     bos_vector: str = "",
 ) -> RunSpec:
-    """A spec whose unnamed numbers come from its protocol and family.
+    """A spec; numbers that are not given come from its protocol and family.
 
     `prior` is a description, or a text such as hierarchical:5,5, which needs `order` and `vocab`.
     """

@@ -1,10 +1,10 @@
-"""Where training starts, as text: a word for the whole model, and a word for each part that starts elsewhere.
+"""The start of training as text: a word for the whole model, and a word for each part that starts differently.
 
     hard                             copy heads hard, W_A zero, the construction's readout
     hard,readout=random(0.3)         the same with a random readout
     copies=copy(8),match=zero,match_bias=zero,readout=construction
 
-Which words and parts there are is a family's matter: see `models.families`.
+Each family defines its words and parts: see `models.families`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class StartRules:
-    """The starts that a family knows.
+    """The starts that a family supports.
 
     whole   each form for the whole model, e.g. "copy(STRENGTH)", and what it means part by part; a name in
             capitals stands for the number
-    parts   the forms that each part knows
+    parts   the forms that each part supports
 
     >>> rules = StartRules(whole={"flat": {"W": "zero"}, "rough(STD)": {"W": "normal(STD)"}},
     ...                    parts={"W": ("zero", "normal(STD)")})

@@ -10,7 +10,7 @@ CHOICE = re.compile(r"invalid choice: '(?P<given>[^']*)' \(choose from (?P<known
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> str:
-    """What is wrong with a name that is not known: with the nearest one where there is one, else with all of them.
+    """The error message for an unknown name: with the most similar known name, or else with all of them.
 
     >>> unknown("analysis", "beta_kapa", ["attention", "beta_kappa"])
     "no analysis 'beta_kapa'; did you mean beta_kappa?"
@@ -23,14 +23,14 @@ def unknown(what: str, given: str, known: Iterable[str]) -> str:
 
 
 def nearest(given: str, known: Iterable[str]) -> str:
-    """The known names that are most like the given one, or begin with it; empty where none is."""
+    """The known names that are most similar to the given one, or begin with it; empty if there are none."""
     names = list(known)
     near = difflib.get_close_matches(given, names, n=2) or [name for name in names if given and name.startswith(given)]
     return " or ".join(near[:3])
 
 
 def with_suggestion(message: str, *, options: Iterable[str] = ()) -> str:
-    """argparse's message; where it refuses a choice or an option, with the one that may have been meant.
+    """argparse's message; for a refused choice or option, with the most similar known one.
 
     >>> with_suggestion("argument --family: invalid choice: 'standart' (choose from 'construction', 'standard')")
     "argument --family: no choice 'standart'; did you mean standard?"

@@ -45,7 +45,7 @@ from models.suggest import unknown
 PROJECT = Path(__file__).parent.parent
 RETRIES = 3
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-# Of the checkout, what workers of a cluster do not need: of the caches they need compiled functions only.
+# Files of the checkout that workers of a cluster do not need; of the caches they need only compiled functions.
 NOT_SENT = [
     ".git",
     ".venv",
@@ -118,7 +118,7 @@ def load_study(study: str, *, studies: Path, out: Path) -> list[PlannedRun]:
 
 
 def check_sweep_target(out: Path, runs: list[PlannedRun]) -> None:
-    """Refuse an output directory that holds other things than checkpoints, before anything is created in it."""
+    """Refuse an output directory that holds anything but checkpoints, before anything is created in it."""
     from models.zoo import CACHE_FILE, TABLE_FILE, find_checkpoints, find_zoos
 
     if not out.exists():
@@ -134,7 +134,7 @@ def check_sweep_target(out: Path, runs: list[PlannedRun]) -> None:
 
 
 def run_name(spec: RunSpec) -> str:
-    """Where a run lives below the output directory: task / family / length and seed. The rest is in its config.json."""
+    """The path of a run below the output directory: task / family / length and seed. The rest is in its config.json."""
     task = f"{spec.prior['kind']}_{'bos' if spec.bos else 'nobos'}"
     suffix = "" if spec.readout == find_family(spec.family).readouts[0] else f"_{spec.readout}"
     suffix += "" if spec.bos_vector == find_family(spec.family).bos_vectors[0] else f"_{spec.bos_vector}"
@@ -152,7 +152,7 @@ def sweep(
     dry_run: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Train what is not finished; 0 if all runs end well, 1 if some failed."""
+    """Train the unfinished runs; returns 0 if all succeed, 1 if some failed."""
     from models.run import is_finished
 
     finished = [run for run in runs if is_finished(run.out)]
@@ -169,7 +169,7 @@ def sweep(
     else:
         outcomes = _local(todo, jobs, save_seconds) if engine == "local" else _ray(todo, address, jobs, save_seconds)
     failures = {}
-    with contextlib.closing(outcomes):  # also where an error keeps this frame alive
+    with contextlib.closing(outcomes):  # also if an error keeps this frame alive
         for count, (run, error) in enumerate(outcomes, start=1):
             print(f"[{count}/{len(todo)}] {run.name}: {error or 'finished'}", file=sys.stderr, flush=True)
             if error:
@@ -180,7 +180,7 @@ def sweep(
 
 
 def _here(runs: list[PlannedRun], save_seconds: float) -> Generator[tuple[PlannedRun, str | None], None, None]:
-    """One run after the other in this process: short runs take less time than a process takes to start."""
+    """One run after the other in this process: for short runs, starting a process would take longer than the run."""
     from models.run import AlreadyFinished, RunError, run
 
     for planned in runs:
@@ -205,7 +205,7 @@ def _local(
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
-        except BaseException:  # Ctrl-C: no run is begun any more, and those that train end as it lets them, resumable
+        except BaseException:  # Ctrl-C: no further run is started; those in training receive it too, and can be resumed
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(running):
                 process.send_signal(signal.SIGINT)
@@ -245,8 +245,8 @@ def _ray(
 ) -> Generator[tuple[PlannedRun, str | None], None, None]:
     """One Ray task per run, retried when its worker dies.
 
-    A run writes where it runs, so that on a shared file system a retry resumes from the last save; its checkpoint
-    also comes back to the driver, which writes it where it is missing.
+    A run writes its files on the worker, so that on a shared file system a retry resumes from the last save. The
+    checkpoint is also sent to the driver, which writes it where it is missing.
     """
     try:
         import ray
@@ -272,7 +272,7 @@ def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
     """Connect to the cluster at `address`; by default to one that runs here, or start one.
 
     Workers of a cluster that is started here import this checkout, and share its compiled functions. To another cluster
-    the checkout is sent, with what has been compiled in it; a worker compiles what its processor needs anew.
+    the checkout is sent, with its compiled functions; a worker compiles again what its processor needs.
     """
     if address is None:
         try:

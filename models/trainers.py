@@ -1,7 +1,7 @@
-"""One interface for the families' trainers: advance, predict, save, restore, and become a HookedTransformer.
+"""One interface for the families' trainers: advance, predict, save, restore, and convert to a HookedTransformer.
 
-A trainer's whole state is `dump()`: arrays, and a JSON-able dict with the step and the generator. Restored from it,
-a trainer goes on bit for bit. `register_family` adds a family with its code.
+A trainer's whole state is `dump()`: arrays, and a JSON-able dict with the step and the generator. Restored from it, a
+trainer continues bit for bit. `register_family` adds a family with its code.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ Arrays = dict[str, np.ndarray]
 
 
 class Trainer(Protocol):
-    """What the run loop asks of a family."""
+    """What the run loop needs from a family."""
 
     @property
     def step(self) -> int:
         """Steps taken so far."""
 
     def advance(self, learning_rates: np.ndarray) -> np.ndarray:
-        """One step per rate; the loss of each. A loss that is not finite says that the run has diverged."""
+        """One step per rate; returns the loss of each. A loss that is not finite means that the run has diverged."""
 
     def predict(self, tokens: np.ndarray) -> np.ndarray:
         """[batch, vocab] laws of the next token, by the current weights."""
 
     def reading(self) -> tuple[list[float], float | None]:
-        """beta per lag and kappa as the weights tell them now; NaN where they do not tell."""
+        """beta per lag and kappa of the current weights; NaN where the weights do not determine them."""
 
     def hooked(self) -> InductionTransformer:
         """The current weights as a HookedTransformer."""
@@ -71,7 +71,7 @@ class CompiledTrainer:
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """What trains a family and what runs it fast.
+    """The functions that train a family and run it fast.
 
     trainer   makes the trainer of a run, at step 0
     predict   (model, tokens) to laws: the numbers of `interp.predict`, thousands of long sequences in seconds
@@ -110,7 +110,7 @@ def register_family(
     return family
 
 
-# Imported where they are needed: each brings compiled code or torch's own machinery.
+# Imported where they are needed: each imports compiled code or torch.
 
 
 def _train_construction(spec: RunSpec) -> Trainer:

@@ -2,12 +2,12 @@
 
 Every row is measured: the checkpoint's KL to the true next law on common held-out sequences, beside that of the best
 construction at that length on the same sequences, so that their difference is far less noisy than either. Measurements
-are kept in `zoo.json` beside the checkpoints, by the digest of the weights, and made again only where the weights
-have changed. Only `--write` writes; without it new measurements are shown and forgotten.
+are kept in `zoo.json` beside the checkpoints, under the digest of the weights, and repeated only where the weights have
+changed. Only `--write` saves new measurements.
 
 A folder with a `zoo.json` of its own, such as `conditions`, is a zoo of its own: the one above does not list it.
 
-A run of the `long` protocol is also set beside the same run with a fifth of the steps: a lower KL shows that the
+A run of the `long` protocol is also compared with the same run with a fifth of the steps: a lower KL shows that the
 shorter one had not converged.
 """
 
@@ -29,7 +29,7 @@ STUDIES = Path(__file__).parent / "studies"
 CACHE_FILE, TABLE_FILE = "zoo.json", "README.md"
 CONFIG_FILE, PREVIOUS = "config.json", ".previous"  # as `interp.hooked.checkpoint` names them
 HELD_OUT_SEQUENCES, HELD_OUT_SEED = 20_000, 2_000_003
-GAINED = 0.005  # of its KL: what counts as a gain by five times the steps
+GAINED = 0.005  # relative fall of the KL that counts as a gain by five times the steps
 COLUMNS = (
     "checkpoint", "family", "prior", "bos", "length", "seed", "protocol", "target", "steps", "init", "kl", "stderr",
     "best_construction", "ratio", "ratio_stderr", "change", "change_stderr", "copies", "seconds", "readout", "freeze",
@@ -40,7 +40,7 @@ COLUMNS = (
 def find_checkpoints(root: Path) -> list[Path]:
     """Every checkpoint below `root`, shortest sequences first.
 
-    Snapshots and work directories are not among them, nor what belongs to another zoo below this one.
+    Snapshots and work directories are left out, and so are checkpoints of another zoo below this one.
     """
     found = [folder for folder, files in _folders(root, into_zoos=False) if CONFIG_FILE in files]
     return sorted(found, key=_reading_order)
@@ -54,8 +54,8 @@ def find_zoos(root: Path) -> list[Path]:
 def _folders(root: Path, *, into_zoos: bool) -> Iterator[tuple[Path, list[str]]]:
     """The folders below `root` with the names of their files; work directories and hidden folders are passed over.
 
-    A hidden folder is a temporary of a save, which is no checkpoint even if it is whole. Where a save was killed
-    between its two renames, the checkpoint is there under its own name for `load`, and so it is here.
+    A hidden folder is a temporary one of a save; it is not a checkpoint even if it is complete. Where a save was killed
+    between its two renames, `load` finds the checkpoint under its own name, and so does this.
     """
     seen = 0
     for place, folders, files in os.walk(root):
@@ -92,12 +92,7 @@ def zoo_command(root: Path, *, write: bool, as_json: bool, overwrite: bool = Fal
     if as_json:
         print(json.dumps({"rows": rows, "sequences": HELD_OUT_SEQUENCES, "seed": HELD_OUT_SEED}))
     elif not write:
-        import pandas as pd
-
-        frame = pd.DataFrame(rows)[
-            ["checkpoint", "protocol", "steps", "kl", "stderr", "best_construction", "ratio", "copies"]
-        ]
-        print(frame.to_string(index=False, float_format=lambda value: f"{value:.4f}"))
+        print(_terminal(rows))
     return 0
 
 
@@ -127,7 +122,7 @@ def zoo_rows(root: Path, *, write: bool = False) -> list[dict[str, Any]]:
 
 
 def _known(file: Path) -> dict[str, Any]:
-    """The measurements that are kept; none where the file is not there or is not ours."""
+    """The kept measurements; none where the file is missing or was not written by this command."""
     try:
         found = read_json(file)
     except ValueError:
@@ -146,7 +141,7 @@ def _check_targets(root: Path) -> None:
 
 
 def _is_described(path: Path) -> bool:
-    """Whether the training record says what was trained; one from elsewhere may call itself finished, too."""
+    """Whether the training record says what was trained; another program's record may be `finished`, too."""
     from models.run import recorded_spec
 
     try:
@@ -229,7 +224,7 @@ def _held_out(prior: str, length: int) -> Any:
 
 @cache
 def _best_construction_values(prior: str, length: int, bos: bool) -> Any:
-    """KL per held-out sequence of soft matching at the population optimum: attention alone, no readout to help."""
+    """KL per held-out sequence of soft matching at the population optimum, without a trained readout."""
     from interp.chains.descriptions import prior_from_dict
     from interp.divergence import kl_divergence
     from interp.estimators.optimal import optimal_parameters
@@ -245,6 +240,30 @@ def _best_construction_values(prior: str, length: int, bos: bool) -> Any:
         best = optimal_parameters(law, length=length, bos=bos)
         prediction = soft_matching(held_out.tokens, vocab=law.vocab, beta=best.beta, kappa=best.kappa)
     return kl_divergence(held_out.next_law, prediction).values
+
+
+def _terminal(rows: list[dict[str, Any]]) -> str:
+    """The table for a terminal of 80 columns: runs below their folder, and what the numbers are."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(str(Path(row["checkpoint"]).parent), []).append(row)
+    widest = max(len(Path(row["checkpoint"]).name) for row in rows)
+    head = f"  {'run':<{widest}}  {'steps':>7}  {'KL':<15}  {'best':>6}  {'ratio':>5}  copy heads"
+    lines = []
+    for folder, runs in groups.items():
+        lines += [folder, head]
+        for row in runs:
+            name, copies = Path(row["checkpoint"]).name, row["copies"].replace("copies lag", "lag")
+            numbers = f"{row['steps']:>7}  {row['kl']:.4f} ± {row['stderr']:.4f}  {row['best_construction']:>6.4f}"
+            lines.append(f"  {name:<{widest}}  {numbers}  {row['ratio']:>5.3f}  {copies}")
+        lines.append("")
+    terms = (
+        f"KL          KL(truth || prediction) in nats on {HELD_OUT_SEQUENCES} held-out sequences",
+        "best        KL of soft matching at the optimum of that length, same sequences",
+        "ratio       KL / best",
+        "copy heads  the lag that each head copies; mixed or none where it copies none",
+    )
+    return "\n".join([*lines, *(f"  {term}" for term in terms)])
 
 
 def _markdown(rows: list[dict[str, Any]]) -> str:
@@ -285,7 +304,7 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
 
 
 def _cell(name: str) -> str:
-    """A checkpoint's name as code; what would end the cell or the code is written as an entity."""
+    """A checkpoint's name as code in Markdown; characters that would end the cell or the code are escaped."""
     plain = "".join(one if one.isprintable() and one not in "`|<>&" else f"&#{ord(one)};" for one in name)
     return f"`{name}`" if plain == name else plain
 

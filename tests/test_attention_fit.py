@@ -14,7 +14,13 @@ import torch
 
 import interp as ip
 from interp.instruments.agreement import DIFFER, MIN_ATTENDED, WARN_ATTENDED, WARN_DROP, WARN_MATCH, warning
-from interp.instruments.attention_fit import MAX_MASS_GAP, WARN_MASS_GAP, AttentionFit
+from interp.instruments.attention_fit import (
+    MAX_MASS_GAP,
+    WARN_EXPLAINED,
+    WARN_MASS_GAP,
+    AttentionFit,
+    attention_warning,
+)
 from tests import reference
 from tests.known_captures import CASES, everywhere, noisy, planted, random_model, tokens_of, with_scores
 
@@ -52,7 +58,7 @@ def test_planted_parameters_are_recovered(order, vocab, beta, kappa, position):
 def test_attention_without_digits_left_says_so(order, vocab, beta, kappa):
     found = fit(planted(beta=beta, kappa=kappa, vocab=vocab))
     assert not found.success
-    assert "too sharp to show how sharp" in found.message
+    assert "the attention is too sharp" in found.message
     assert np.isnan(found.beta).all()
 
 
@@ -235,7 +241,7 @@ def test_held_out_nats_are_of_other_sequences():
 def test_laws_that_are_one_cannot_be_told_apart():
     found = ip.compare_laws(planted(beta=(2.0,), kappa=1.0, vocab=4, batch=60))
     assert not found.success
-    assert found.message == "additive and suffix and free cannot be told apart"
+    assert found.message == "additive and suffix and free cannot be distinguished"
 
 
 def test_laws_of_nothing_are_not_compared():
@@ -335,7 +341,7 @@ def test_masses_alone_can_fail_a_fit():
         (0.98, 0.98, WARN_ATTENDED + 0.2, WARN_MASS_GAP, ""),
         (WARN_ATTENDED + WARN_DROP - 0.01, 0.95, WARN_ATTENDED, 0.0, ""),
         (0.6, 0.95, WARN_ATTENDED - 0.01, 0.0, "weighted by attention R2 is 0.49, below 0.5"),
-        (0.99, 0.99, 0.99 - WARN_DROP - 0.01, 0.0, "weighted by attention R2 is 0.68, far under 0.99"),
+        (0.99, 0.99, 0.99 - WARN_DROP - 0.01, 0.0, "weighted by attention R2 is 0.68, far below 0.99"),
         (0.99, 0.99, 0.99 - WARN_DROP + 0.01, 0.0, ""),
         (0.99, 0.99, 0.95, WARN_MASS_GAP + 0.001, "masses are off by 0.051, above 0.05"),
         (0.95, WARN_MATCH, 0.95, 0.0, ""),
@@ -346,6 +352,35 @@ def test_masses_alone_can_fail_a_fit():
 def test_warnings_have_two_sides(r2: float, r2_match: float, r2_attended: float, mass_gap: float, words: str) -> None:
     found = warning(r2=r2, r2_match=r2_match, r2_attended=r2_attended, mass_gap=mass_gap)
     assert found.endswith(words) if words else found == ""
+
+
+@pytest.mark.parametrize(
+    ("explained", "gap", "words"),
+    [
+        (WARN_EXPLAINED, WARN_MASS_GAP, ""),
+        (WARN_EXPLAINED - 0.01, 0.0, "the law explains 89.0% of the attention's nats, below 90%"),
+        (0.99, WARN_MASS_GAP + 0.001, "the law's masses are off by 0.051, above 0.05"),
+        (
+            0.6,
+            0.07,
+            "the law explains 60.0% of the attention's nats, below 90%; the law's masses are off by 0.070, above",
+        ),
+        (math.nan, math.nan, ""),
+    ],
+)
+def test_warnings_of_the_attention_have_two_sides(explained: float, gap: float, words: str) -> None:
+    found = attention_warning(explained=explained, gap=gap)
+    assert found.startswith(words) if words else found == ""
+
+
+def test_attention_that_the_law_explains_in_part_warns():
+    """The more the scores of single keys deviate, the less of the attention is the law's."""
+    cap = planted(beta=(2.7, 1.2), kappa=2.0, vocab=5, batch=150)
+    for scale, warned in ((0.2, False), (0.8, True)):
+        found = fit(noisy(cap, scale=scale, seed=0))
+        assert (found.nats_explained < WARN_EXPLAINED) == warned
+        assert found.mass_gap < WARN_MASS_GAP
+        check_warned(found, warned)
 
 
 def check_warned(fit: Any, warned: bool) -> None:
@@ -385,7 +420,7 @@ def test_a_doubtful_fit_says_so():
             check_warned(mass, mass.distance > WARN_MASS_GAP)
             seen = ip.fit_scores(bent, source="attention")
             if seen.success:
-                check_warned(seen, seen.mass_gap > WARN_MASS_GAP)
+                check_warned(seen, seen.mass_gap > WARN_MASS_GAP or seen.nats_explained < WARN_EXPLAINED)
     assert set(gaps) == {True, False}
 
 
@@ -418,7 +453,7 @@ def test_fits_that_differ_both_say_so_and_name_the_keys():
     scored, seen = ip.fit_scores(bos), fit(bos)
     assert scored.success
     assert "kappa" in scored.message
-    assert ": BOS drives it, with" in scored.message
+    assert "the difference comes from BOS, with" in scored.message
     assert scored.message == seen.message
     np.testing.assert_allclose(scored.beta, [2.7, 1.2], atol=1e-9)
     masks = ip.match_masks(cap.tokens, order=2)
@@ -426,7 +461,7 @@ def test_fits_that_differ_both_say_so_and_name_the_keys():
     bent = cap.match_scores.clone()
     bent[..., 1:] += 1.2 * (noise * (masks == 1))[:, None, None]
     wide = ip.fit_scores(with_scores(cap, bent))
-    assert "the keys of mask {1} drive it" in wide.message
+    assert "comes from the keys of mask {1}, with" in wide.message
 
 
 def test_attention_that_follows_a_law_which_the_scores_do_not():

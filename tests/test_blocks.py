@@ -223,7 +223,7 @@ def test_a_random_standard_model_fails() -> None:
 def test_too_few_sequences_are_said() -> None:
     found = identity_blocks(trained_like(), chains(batch=3).tokens)
     assert not found.success
-    assert "scores: these sequences cannot tell" in found.message
+    assert "scores: these sequences do not determine" in found.message
 
 
 def test_nothing_is_changed_by_looking() -> None:

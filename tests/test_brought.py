@@ -58,7 +58,7 @@ def test_the_table_is_printed(
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["scan", brought("with_bos"), "--order", "2", "--vocab", "5", "--bos", "5", "--batch", "40"]) == 0
     out = capsys.readouterr().out
-    assert "copies lag 2   1.1" in out
+    assert "copies lag 2   head 1.1" in out
     assert "explained" in out
     assert len([line for line in out.splitlines() if " match " in line]) >= 2
     assert max(map(len, out.splitlines())) <= 80
@@ -135,7 +135,8 @@ def test_the_law_of_the_attention_where_the_scores_follow_none(capsys: pytest.Ca
     found = row(["beta_kappa", here, "--batch", "40"], capsys, code=1)
     assert "--source attention: the attention follows the law" in found["message"]
     causal = row(["causal", here, "--batch", "40"], capsys)
-    assert causal["message"].startswith("the law is that of the attention; the scores of all keys do not")
+    assert causal["message"].startswith("the law is that of the attention; warning: the law explains ")
+    assert "; the scores of all keys do not" in causal["message"]
     assert causal["loss_recovered"] > 0.5
     assert row(["overlap_mass", here, "--batch", "40"], capsys)["distance"] < 0.01
 
@@ -155,7 +156,11 @@ def test_a_model_without_a_circuit_says_so(brought: Any, capsys: pytest.CaptureF
         ("bare", ["--order", "1", "--bos", "7"], "BOS id 7 is outside"),
         ("bare", ["--order", "1", "--bos", "five"], "--bos must be none, first or the id of the BOS token, got 'five'"),
         ("bare", ["--order", "1", "--length", "99"], "--length must be more than the order and at most 41, got 99"),
-        ("circuit", ["--order", "2"], "--order was given, but the function returns a Circuit, which says it itself"),
+        (
+            "circuit",
+            ["--order", "2"],
+            "--order was given, but the function returns a Circuit, which already defines it",
+        ),
         ("broken", ["--order", "1"], "does not parse"),
         ("text", ["--order", "1"], "a circuit needs a HookedTransformer, got str"),
     ],
@@ -179,7 +184,7 @@ def test_files_and_functions_that_are_not_there(tmp_path: Path, capsys: pytest.C
     assert "required: CKPT" in capsys.readouterr().err
     ip.save(ip.Circuit(plant(FOUR), **FOUR.task), tmp_path / "c")
     assert main(["scan", str(tmp_path / "c"), "--order", "1"]) == 2
-    assert "--order is for a model from file.py:function; a checkpoint says it itself" in capsys.readouterr().err
+    assert "--order is for a model from file.py:function; a checkpoint already defines it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -391,7 +391,7 @@ def test_what_was_made_while_the_source_changed_is_not_kept(tmp_path: Path) -> N
 
 
 def test_code_from_elsewhere_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"tests\.test_cache is no module of the suite"):
+    with pytest.raises(ValueError, match=r"tests\.test_cache is not a module of the suite"):
         Cache(tmp_path).value({"what": "test"}, lambda: 1)
 
 

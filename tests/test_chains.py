@@ -543,14 +543,18 @@ def test_a_vector_eta0_round_trips_and_has_its_moments() -> None:
 def test_what_relies_on_label_symmetry_refuses_unequal_symbols(prior: Prior) -> None:
     from analyses.estimators import alpha_of
 
-    with pytest.raises(ValueError, match=r"tells symbols apart.*label symmetry") as refusal:
+    with pytest.raises(ValueError, match=r"treats symbols differently.*label symmetry") as refusal:
         prior.concentrations()
     assert "\n" not in str(refusal.value)
-    with pytest.raises(ValueError, match=r"tells symbols apart\. The closed form of beta and kappa.*one alpha or eta0"):
+    with pytest.raises(
+        ValueError, match=r"treats symbols differently\. The closed form of beta and kappa.*one alpha or eta0"
+    ):
         predicted_parameters(prior, length=20)
-    with pytest.raises(ValueError, match=r"tells symbols apart\. This study smooths with one alpha"):
+    with pytest.raises(ValueError, match=r"treats symbols differently\. This study smooths with one alpha"):
         alpha_of(prior)
-    with pytest.raises(ValueError, match=r"tells symbols apart\. Training draws.*uniform base law: give one alpha"):
+    with pytest.raises(
+        ValueError, match=r"treats symbols differently\. Training draws.*uniform base law: give one alpha"
+    ):
         make_spec(family="disentangled", prior=prior.to_dict(), length=16, bos=True)
     with pytest.raises(ValueError, match=r"one per symbol \(2 of them\)"):
         IndependentDirichlet(order=1, vocab=2, alpha=(1.0, 2.0, 3.0))

@@ -265,7 +265,7 @@ def test_bad_circuits_are_refused_in_one_line(options: dict, message: str) -> No
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda c, t: ip.capture(c, t, order=2), "order was given beside a Circuit"),
+        (lambda c, t: ip.capture(c, t, order=2), "order was given together with a Circuit"),
         (lambda c, t: ip.capture(c.model, t, order=2, match_head=[0, 1]), "match_head must be an integer"),
         (lambda c, t: ip.capture(c.model, t, order=2, match_layer="last"), "match_layer must be an integer"),
         (

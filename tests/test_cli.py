@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import json
@@ -15,18 +16,19 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from tqdm import tqdm
 
 import interp as ip
 from analyses import answers, cli, documents, files, report
 from analyses.cache import Cache
-from analyses.command import BadInput, Entry, listed, read_entries, say_loading
+from analyses.command import BadInput, Entry, listed, read_entries, say, say_loading
 from analyses.documents import Request
 from analyses.options import CheckpointOptions, Options, option
 from analyses.subject import Study, Subject, flat_rows, prior_text
 from figures import cli as figures_cli
 from interp.chains.descriptions import parse_prior
 from interp.results import Result
-from models import __main__ as models_main
+from models import cli as models_cli
 
 ROOT = Path(cli.__file__).parent.parent
 
@@ -544,6 +546,78 @@ def test_tables_fit_the_terminal_say_a_shared_folder_once_and_join_values_with_t
     assert documents.compared_text(mixed, columns=("beta_1",)).startswith("checkpoint ")
 
 
+def test_warnings_stand_below_the_table_and_numbers_keep_their_place(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = [
+        {"checkpoint": f"zoo/{name}", "beta_1": 3.4, "stderr_1": 0.1, "kappa": 4.0, "warning": warning}
+        for name, warning in (("a", ""), ("b", "matches explain 86.4% of the scores, below 90%"))
+    ]
+    head, *lines = documents.compared_text(rows, columns=("beta_1", "stderr_1", "kappa")).splitlines()[2:]
+    assert head.split() == ["checkpoint", "beta_1", "kappa"]
+    assert lines[-1] == "warning: b: matches explain 86.4% of the scores, below 90%"
+    assert "warning" not in documents.compared_text(rows[:1], columns=())
+
+
+def test_a_plain_stderr_belongs_to_the_column_before_it():
+    row = {"difference": 1.65789, "stderr": 0.0112, "votes.0.vote": 2.0, "votes.0.stderr": 0.5, "n": 3}
+    columns = ("difference", "stderr", "votes.0.vote", "votes.0.stderr", "n")
+    table = report.render_table([row], columns=columns)
+    assert "1.658 ± 0.011" in table
+    assert "2.0 ± 0.5" in table
+    assert "stderr" not in table
+    assert "stderr" in report.render_table([row], columns=("n", "votes.0.stderr"))
+
+
+def test_studies_of_checkpoints_say_a_shared_folder_once():
+    rows = [{"checkpoint": f"models/zoo/{name}", "beta_1": 1.0} for name in "ab"]
+    study = answers.Answer(rows=rows, shown=("checkpoint", "beta_1"), notes=("a note",))
+    text = documents._study_text(study)
+    assert text.startswith("checkpoints below models/zoo/\n")
+    assert text.endswith("\n\na note")
+    assert "checkpoints below" not in documents._study_text(answers.Answer(rows=[{"n": 1}]))
+
+
+def test_numbers_are_defined_term_by_term_below_the_result():
+    """One meaning for each name, whichever analysis prints it: which queries, and means over what."""
+    for entry in cli.read_entries(cli.FOLDER, marker="KIND").values():
+        if entry.marker == "checkpoint":
+            module = cli.load_module(entry)
+            assert module.LEGEND
+            text = documents._compared([answers.Answer(rows=[{"checkpoint": "a"}])], module).text
+            assert "\n\nwhat the numbers are:\n  " in text
+            for term in module.LEGEND:
+                assert f"\n  {term} " in text
+
+
+def test_what_is_said_stands_above_a_progress_bar(monkeypatch):
+    stream = io.StringIO()
+    stream.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", stream)
+    with tqdm(total=2, file=stream, leave=False, bar_format="{desc} {n}/{total}", desc="analyses") as bar:
+        bar.refresh()
+        say("error: no such checkpoint")
+    parts = re.split(r"[\r]", stream.getvalue())
+    assert "error: no such checkpoint\n" in parts
+    assert parts[parts.index("error: no such checkpoint\n") - 1].strip() == ""
+
+
+def test_every_option_has_a_help_text():
+    def without_help(parser):
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for command in action.choices.values():
+                    yield from without_help(command)
+            elif not action.help:
+                yield f"{parser.prog} {action.dest}"
+
+    entries = [*cli.read_entries(cli.FOLDER, marker="KIND").values(), cli.ALL]
+    parsers = [cli.make_parser(entry, None if entry is cli.ALL else cli.load_module(entry)) for entry in entries]
+    parsers += [figures_cli.make_parser(entry) for entry in (figures_cli.ALL, *figures_cli.PAGES)]
+    assert [name for parser in (models_cli.parser(), *parsers) for name in without_help(parser)] == []
+    for parser in parsers:
+        assert all(line == line.rstrip() for line in (parser.epilog or "").splitlines())
+
+
 def test_tables_leave_out_empty_texts_and_break_long_names(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     numbers = {"last_mass_1": 0.25, "position_share": 0.5, "beta_1": 1.5, "kappa_2": 2.0}
@@ -597,7 +671,7 @@ def test_a_name_that_is_nearly_right_is_suggested(run):
 )  # fmt: skip
 def test_help_fits_eighty_columns_and_keeps_its_lists(words, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
-    main = {"models": models_main.main, "analyses": cli.main, "figures": figures_cli.main}[words[0]]
+    main = {"models": models_cli.main, "analyses": cli.main, "figures": figures_cli.main}[words[0]]
     with contextlib.suppress(SystemExit):
         main([*words[1:], "--help"])
     out = capsys.readouterr().out

@@ -532,7 +532,7 @@ def check_command(line: str) -> None:
     assert words[:2] == ["python", "-m"], line
     program, arguments = words[2], words[3:]
     if program == "models":
-        from models.__main__ import parser
+        from models.cli import parser
 
         parser().parse_args(arguments)
         return

@@ -19,8 +19,8 @@ from interp.hooked.construction import COPY_STRENGTH
 from interp.hooked.transformer import InductionConfig, InductionTransformer
 from models import construction, disentangled
 from models import run as runs
-from models.__main__ import CHECKPOINTS, STUDIES, main
 from models.adam import TrainState
+from models.cli import CHECKPOINTS, STUDIES, main
 from models.disentangled.compiled import Shape, loss_and_gradient, train_chunk
 from models.disentangled.weights import PARAMETERS
 from models.families import DISENTANGLED, FAMILIES, READ_BESIDE_VOTES

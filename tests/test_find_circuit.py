@@ -139,7 +139,7 @@ def test_copies_without_a_match_are_named_and_said_to_feed_nothing() -> None:
     circuit = found_in(spec, model)
     assert circuit.copy_heads == ((0, 1), (0, 2))
     assert circuit.match_heads == ()
-    assert "looked at by 0.1 (mass 1.00); no head matches, so that nothing can be fed" in repr(circuit)
+    assert "copied by 0.1 (mass 1.00); no head matches, so that its effect cannot be tested" in repr(circuit)
     assert not circuit.success
 
 

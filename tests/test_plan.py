@@ -53,7 +53,7 @@ def test_an_analysis_without_an_ask_is_left_out(monkeypatch):
     module = answers.load_module("lag_pairs")
     monkeypatch.delattr(module, "ASK")
     assert "lag_pairs" not in plan.shipped_asks()
-    with pytest.raises(BadInput, match="no analysis 'lag_pairs' says what it is to be asked"):
+    with pytest.raises(BadInput, match="no analysis 'lag_pairs' that figures can run"):
         asks_for(["lag_pairs"])
 
 
@@ -277,7 +277,7 @@ def test_an_empty_zoo_gives_empty_documents(tmp_path):
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(BadInput, match="no analysis 'nothing' says what it is to be asked"):
+    with pytest.raises(BadInput, match="no analysis 'nothing' that figures can run"):
         asks_for(["nothing"])
 
 

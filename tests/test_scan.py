@@ -268,7 +268,7 @@ def test_the_table_has_the_columns_of_the_design(decoys: ip.HeadScan) -> None:
 
 def test_results_can_be_printed_and_stored(decoys: ip.HeadScan) -> None:
     assert len(str(decoys).splitlines()) <= 8
-    assert "copies lag 2   0.2, mass 1.000" in str(decoys)
+    assert "copies lag 2   head 0.2, mass 1.000" in str(decoys)
     assert "2.2 (100%)" in str(decoys)
     json.dumps(decoys.record(), allow_nan=False)
     nothing = ip.scan_heads(random_transformer(0), tokens_for(PLANTS["decoys"])[:, 1:], order=2, vocab=5, bos=5)
@@ -301,7 +301,10 @@ def test_results_can_be_printed_and_stored(decoys: ip.HeadScan) -> None:
         (lambda m, t: ip.find_circuit(m, t, order=2, vocab=4, seed=[1]), "seed must be an integer"),
         (lambda m, t: ip.find_circuit(m, t, order=2, vocab=4, scan="x"), "scan must be a HeadScan"),
         (lambda m, t: ip.scan_heads("model", t, order=2), "needs a HookedTransformer, got str"),
-        (lambda m, t: ip.scan_heads(ip.Circuit(m, order=2, vocab=4), t, order=2), "order was given beside a Circuit"),
+        (
+            lambda m, t: ip.scan_heads(ip.Circuit(m, order=2, vocab=4), t, order=2),
+            "order was given together with a Circuit",
+        ),
         (lambda m, t: ip.scan_heads(m, t.repeat(1, 2), order=2, vocab=4), "but the model's context holds 25"),
         (lambda m, t: ip.scan_heads(m, t, order=30, vocab=4), "order must be at most 12"),
     ],

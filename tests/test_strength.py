@@ -23,7 +23,7 @@ from interp import staging
 from interp.hooked import checkpoint
 from interp.outside import MAX_FOLDERS, as_path, read_json, read_object, read_toml
 from models import run as runs
-from models.__main__ import main
+from models.cli import main
 from models.spec import RunSpec, make_spec
 from models.sweep import check_sweep_target, load_study
 from models.zoo import _cell, find_checkpoints

@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 import interp as ip
 from models import construction, disentangled
 from models import run as runs
-from models.__main__ import main
+from models.cli import main
 from models.protocols import PROTOCOLS
 from models.run import AlreadyFinished, RunError, is_finished, run, snapshot_steps, work_directory
 from models.spec import RunSpec, make_spec
@@ -479,7 +479,7 @@ def test_a_reader_that_leaves_ends_it_quietly() -> None:
 
 
 def test_the_listing_does_not_load_torch() -> None:
-    code = "import sys; from models.__main__ import main; main([]); assert 'torch' not in sys.modules, 'slow listing'"
+    code = "import sys; from models.cli import main; main([]); assert 'torch' not in sys.modules, 'slow listing'"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parent.parent
     )

@@ -113,3 +113,17 @@ def test_the_fast_forward_is_the_hooked_one(family: str) -> None:
         model = make_trainer(make_spec(family=family, prior=PRIOR, length=9, bos=False, seed=3)).hooked()
     tokens = torch.from_numpy(np.random.default_rng(0).integers(0, 3, (20, 9)))
     np.testing.assert_allclose(fast_predict(model, tokens), ip.predict(model, tokens), atol=2e-6)
+
+
+def test_the_table_on_a_terminal_has_runs_below_their_folder(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert zoo_command(root, write=True, as_json=False) == 0
+    capsys.readouterr()
+    assert zoo_command(root, write=False, as_json=False) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    for row in zoo_rows(root):
+        folder, _, name = row["checkpoint"].rpartition("/")
+        below = lines[lines.index(folder) + 2]
+        assert below.split()[0] == name
+        assert f"{row['kl']:.4f} ± {row['stderr']:.4f}" in below
+    assert "  ratio       KL / best" in lines

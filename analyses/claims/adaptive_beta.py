@@ -1,4 +1,4 @@
-"""lemma:optimal_beta: the beta at which partial matches stand in for add-alpha, by its three routes."""
+"""lemma:optimal_beta: the beta at which partial matches act like add-alpha, by three methods."""
 
 from __future__ import annotations
 

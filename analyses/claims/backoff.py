@@ -1,10 +1,10 @@
 """Katz back-off as the hard limit (sec:interpretation): where the paper's argument covers it, and where not.
 
-As all betas grow together the estimator becomes the plain average over the candidates with the largest overlap.
-That is Katz's rule at k = 1, and wherever the full context has been seen. Elsewhere non-contiguous matches make
-it differ: a match at lag 2 alone counts as much as one at lag 1. Letting beta_1 grow faster than beta_2 mends
-that, but a match at lag 2 alone still beats no match, where Katz takes the unigram. No beta does it all:
-e^{beta_2} would have to be infinite beside a match at lag 1, and one without it.
+As all betas grow together the estimator becomes the plain average over the candidates with the largest overlap. That is
+Katz's rule at k = 1, and wherever the full context has been seen. Elsewhere non-contiguous matches make it differ: a
+match at lag 2 alone counts as much as one at lag 1. If beta_1 grows faster than beta_2 this is corrected, but a match
+at lag 2 alone still counts more than no match, where Katz uses the unigram. No beta gives Katz everywhere: e^{beta_2}
+would have to be infinite together with a match at lag 1, and 1 without it.
 """
 
 from __future__ import annotations

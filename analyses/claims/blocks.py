@@ -38,7 +38,7 @@ def invariant_matrix(seed: int, batch: int) -> Claim:
             error = max(error, float(np.abs(projector @ fixed.ravel() - fixed.ravel()).max()))
     return judge(
         label="lemma:permutation_invariant_matrix",
-        claim="the average over all relabellings is a I + b J, with a and b from the means on and off the diagonal",
+        claim="the average over all relabelings is a I + b J, with a and b from the means on and off the diagonal",
         cases=cases,
         error=error,
         tolerance=1e-12,

@@ -1,4 +1,4 @@
-"""One line of the theory check: what was compared, how far apart it was, and a verdict that can fail."""
+"""One line of the theory check: what was compared, the largest difference, and the verdict."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def judge(
     controls: Mapping[str, bool] | None = None,
     note: str = "",
 ) -> Claim:
-    """The claim with its verdict. `controls` must be true besides; one that is not is named in the note.
+    """The claim with its verdict. All `controls` must be true as well; the note names those that are not.
 
-    An error of NaN, and a check that saw no case, fail.
+    The claim fails if the error is NaN or there was no case.
     """
     broken = [name for name, passed in (controls or {}).items() if not passed]
     if cases < 1:

@@ -1,4 +1,4 @@
-"""The paper's definitions, a loop for each sum, sharing no code with `interp`: what the suite is checked against.
+"""The paper's definitions, a loop for each sum, without code from `interp`: the reference for the theory check.
 
 A sequence is a list of tokens x[0..T-1] without BOS; the query is its last position, candidates are s >= k.
 """
@@ -106,7 +106,7 @@ def samples(rng: np.random.Generator, *, order: int, vocab: int, batch: int, len
 
 
 def patterns(*, length: int, vocab: int) -> Iterator[tuple[int, ...]]:
-    """All sequences up to relabelling: each new symbol is the smallest unused one."""
+    """All sequences up to relabeling: each new symbol is the smallest unused one."""
 
     def grow(prefix: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         if len(prefix) == length:

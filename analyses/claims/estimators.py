@@ -102,7 +102,7 @@ def sub_ngrams(seed: int, batch: int) -> Claim:
 
 
 def mixture(seed: int, batch: int) -> Claim:
-    """corollary:mixture: weights are weights, models are laws, and together they are the estimator."""
+    """corollary:mixture: the weights sum to one, the models are laws, and the mixture is the estimator."""
     rng = np.random.default_rng([seed, 4])
     error, cases, lowest = 0.0, 0, {True: 1.0, False: 1.0}
     for order, vocab in SHAPES:

@@ -1,4 +1,4 @@
-"""How lemma:optimal_beta comes about: the gradient in gamma, its first-order approximation, and the condition left.
+"""The steps of lemma:optimal_beta: the gradient in gamma, its first-order approximation, and the resulting condition.
 
 Everything is made of K_M(m), counted by loops (`definitions.cumulative_count`). With gamma = e^beta - 1, no BOS:
 
@@ -45,7 +45,7 @@ def first_order(seed: int, batch: int) -> Claim:
         x, y = rng.normal(size=(2, 5))
         x, y = x - chance @ x, y - chance @ y
         mean_x, mean_y, c = 1 + rng.random(3)
-        # Deviations of both signs: what is odd in their size cancels.
+        # Deviations of both signs: odd orders cancel.
         left_out = sum(
             chance @ ((mean_x + sign * STEP * x) / (c + mean_y + sign * STEP * y)) - ratio_at_means(mean_x, mean_y, c)
             for sign in (1, -1)

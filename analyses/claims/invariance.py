@@ -1,6 +1,6 @@
-"""theorem:invariance: relabelling commutes with prediction and gradient, so descent from a symmetric start stays there.
+"""theorem:invariance: relabeling commutes with prediction and gradient, so a symmetric start stays symmetric.
 
-The population loss is an exact one: a batch together with all its relabellings is a distribution with label symmetry.
+The population loss is an exact one: a batch together with all its relabelings is a distribution with label symmetry.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Parameters: TypeAlias = dict[str, torch.Tensor]
 
 
 def gradient_equivariance(seed: int, batch: int) -> Claim:
-    """On a symmetrised batch, relabelling the parameters relabels the predictor and its gradient."""
+    """On a symmetrised batch, relabeling the parameters relabels the predictor and its gradient."""
     rng = np.random.default_rng([seed, 11])
     of_predictor, of_gradient, control, cases = 0.0, 0.0, math.inf, 0
     for model in small_models():
@@ -44,7 +44,7 @@ def gradient_equivariance(seed: int, batch: int) -> Claim:
         control = min(control, broken)
     return judge(
         label="theorem:invariance",
-        claim="gradient at relabelled parameters = relabelled gradient (symmetrised batch); eq:parameter_relabeling",
+        claim="gradient at relabeled parameters = relabeled gradient (symmetrised batch); eq:parameter_relabeling",
         cases=cases,
         error=max(of_gradient, of_predictor),
         tolerance=1e-10,
@@ -92,7 +92,7 @@ def invariant_descent(seed: int, batch: int) -> Claim:
 
 
 def small_models() -> list[InductionTransformer]:
-    """float64 disentangled models for k = 1, 2, 3, both readouts, with and without BOS; small, for all relabellings."""
+    """float64 disentangled models for k = 1, 2, 3, both readouts, with and without BOS; small, for all relabelings."""
     shapes = [(1, 4, 8), (2, 3, 9), (3, 2, 10)]
     return [
         InductionTransformer(
@@ -117,7 +117,7 @@ def one_batch(rng: np.random.Generator, config: InductionConfig, batch: int) -> 
 
 
 def symmetrised(tokens: torch.Tensor, targets: torch.Tensor, *, vocab: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The batch together with all its relabellings: a distribution with label symmetry, exactly."""
+    """The batch together with all its relabelings: a distribution with label symmetry, exactly."""
     relabellings = [torch.tensor(names) for names in itertools.permutations(range(vocab))]
     return (
         torch.cat([sigma[tokens] for sigma in relabellings]),
@@ -168,14 +168,14 @@ def distance(first: Parameters, second: Parameters) -> float:
 
 
 def asymmetry(values: Parameters, vocab: int) -> float:
-    """How far the parameters are from being fixed by every relabelling."""
+    """How far the parameters are from being fixed by every relabeling."""
     return max(
         distance(relabelled(values, torch.tensor(names)), values) for names in itertools.permutations(range(vocab))
     )
 
 
 def predictor_asymmetry(model: InductionTransformer, tokens: torch.Tensor) -> float:
-    """How far the predictor is from the class M: the largest change of a law under relabelling."""
+    """How far the predictor is from the class M: the largest change of a law under relabeling."""
     law = predict(model, tokens)
     worst = 0.0
     for names in itertools.permutations(range(model.config.vocab)):
@@ -213,7 +213,7 @@ def symmetric_start(model: InductionTransformer, rng: np.random.Generator) -> No
 
 @torch.no_grad()
 def nudge(model: InductionTransformer, rng: np.random.Generator, *, size: float) -> None:
-    """Noise on the match weights: a start that some relabelling changes."""
+    """Noise on the match weights: a start that some relabeling changes."""
     weights = model.get_parameter("blocks.1.attn.W_Q")
     weights.add_(torch.from_numpy(rng.normal(0, size, tuple(weights.shape))))
 

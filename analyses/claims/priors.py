@@ -29,7 +29,7 @@ def hierarchical_prior(seed: int, batch: int) -> Claim:
 
 
 def prior_symmetry(priors: Sequence[Prior], *, name: str, seed: int) -> Claim:
-    """P(x) = P(sigma x) for every short sequence and relabelling, where P is also what both samplers draw.
+    """P(x) = P(sigma x) for every short sequence and relabeling, where P is also what both samplers draw.
 
     P is exact: a sum over all seatings of the urn. That both samplers draw from it is a chi-square test.
     """
@@ -53,7 +53,7 @@ def prior_symmetry(priors: Sequence[Prior], *, name: str, seed: int) -> Claim:
         error=error,
         tolerance=1e-9,
         controls={"probabilities sum to 1": mass < 1e-9, "both samplers draw from this law": worst < 6},
-        note=f"all sequences and relabellings for k = 1, 2, 3; {SAMPLED} draws of both samplers: chi-square at most "
+        note=f"all sequences and relabelings for k = 1, 2, 3; {SAMPLED} draws of both samplers: chi-square at most "
         f"{worst:.1f} sigma above its mean",
     )
 

@@ -1,15 +1,14 @@
-"""(d) Do the matching heads make the predictions, and is the law what they do? Edits on repeated tokens and on chains.
+"""(d) Do the matching heads cause the predictions, and do they follow the law? Edits on repeated tokens and on chains.
 
 `ip.replace_heads` on the best heads together: their outputs set to the mean (control: as many other heads of the same
 layers), even attention, the law in place of the attention (control: the same weights on shuffled keys), hard matching.
-The law is fitted on other sequences than those that are edited. It is fitted as it is written, without a positional
-term. On repeats such a term would do harm besides: there the match always stands at one distance, so that the term
-takes a part of beta, and is then left out.
+The law is fitted on other sequences than those that are edited, without a positional term. On repeats such a term would
+be harmful: there the match is always at the same distance, so that the term would take a part of beta.
 
-On repeated tokens the law is of order 1. Within a copy each token comes once, so that lag 2 matches wherever lag 1 does
-and order 2 has nothing to tell; and the match of the second copy's first token has no lag 2 to look at. Beside the law
-of each head, other laws say what its success depends on: fitted with a positional term, one law for all heads, and the
-law of chains. On chains it is the additive law of order 2.
+On repeated tokens the law is of order 1. Within a copy each token occurs once, so that lag 2 matches wherever lag 1
+does and order 2 adds no information; and the match of the second copy's first token has no lag 2. Besides the law of
+each head, other laws are tested, to see what its success depends on: fitted with a positional term, one law for all
+heads, and the law of chains. On chains it is the additive law of order 2.
 
 Rows of kind `path`: the heads that look at the previous token most, below the matching heads, are set to their mean;
 what is left of the matching heads' attention on the key after the query's earlier occurrence, against as many other
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
     from interp.language.prompts import Prompts
 
 CHAIN_LENGTH = 64
-FIT = 4  # times the batch: sequences of repeated tokens to fit the law on; others are edited
+FIT = 4  # times the batch: sequences of repeated tokens that the law is fitted on; other sequences are edited
 CHAIN_QUERIES = 32  # the last ones
-COPYING = 5  # previous-token heads that are cut together
+COPYING = 5  # previous-token heads that are ablated together
 DRAWS = 3
 
 Laws = tuple["np.ndarray", "np.ndarray | None"]
@@ -49,7 +48,7 @@ def chain_laws(options: Options, heads: list[Head], *, order: int = 2) -> Laws:
 
 
 def repeat_laws(options: Options, heads: list[Head], *, batch: int) -> dict[str, Laws]:
-    """The law of each head of order 1, fitted on repeats, by how it was fitted; `law` is the one that counts."""
+    """The law of each head of order 1, fitted on repeats in several ways; `law` is the main one."""
     given = repeats(options, batch=batch, stream=7)
     cap = _attention(options, given, heads, queries=range(COPY, 2 * COPY - 1), order=1)
     return {

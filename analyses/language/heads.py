@@ -65,7 +65,7 @@ def some(cap: Capture, chosen: Any) -> Capture:
 
 
 def fitted(cap: Capture, *, law: Any = "additive", own: bool = False) -> AttentionFit:
-    """A fit whose numbers are kept whatever they explain: the rows say how much that is."""
+    """A fit whose numbers are kept however little they explain; the rows give the share explained."""
     from interp.instruments.attention_fit import fit_attention
 
     return fit_attention(cap, law=law, own=own, min_explained=0.0)

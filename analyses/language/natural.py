@@ -1,10 +1,11 @@
-"""(f) On natural text: what do the matching heads carry of the model's in-context gain, and is their attention the law?
+"""(f) On natural text: does the in-context gain depend on the matching heads, and do these follow the law?
 
-Windows of the shipped text in two halves. What the first half is worth to the second: the loss after the window's own
-first half, against the loss after the first half of another window. That is the in-context gain. It is measured at two
-kinds of positions of the second half: `repeated`, whose last two tokens have occurred in the own first half and not yet
-in the second, and `new`, all others. The matching heads are then set to their mean at the second half's positions, and
-the gain is measured again: what is lost of it is what the heads carry. Control: as many other heads of their layers.
+Windows of the shipped text in two halves. The in-context gain is the difference between two losses on the second half:
+after the first half of another window, and after the window's own first half. It is measured at two kinds of positions
+of the second half: `repeated`, whose last two tokens have occurred together in the window's own first half and not yet
+in the second, and `new`, all others. The outputs of the matching heads are then set to their means at the second half's
+positions, and the gain is measured again: the part that is lost depends on these heads. Control: as many other heads of
+their layers.
 
 Rows of kind `law`: the additive law of each head's attention on this text, with masks of orders 1 to 4 on its own
 tokens: nats explained on held-out windows (tuned on one half of them), beta, and the control with another window's
@@ -49,7 +50,7 @@ def windows(options: Options) -> Prompts:
 
 
 def with_other_beginning(tokens: torch.Tensor) -> torch.Tensor:
-    """Every second half after the first half of the window half-way round."""
+    """Every second half after the first half of another window (shifted by half the number of windows)."""
     import torch
 
     first, second = tokens.chunk(2, dim=1)

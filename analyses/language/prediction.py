@@ -4,7 +4,7 @@ Chains in words of the model, the same chains under several alphabets. `model` i
 mean over alphabets; `alphabets averaged` that of the law whose logits are averaged over them. Estimators with
 parameters are tuned on other chains, for all positions at once: one alpha per order, one beta and kappa. `nearest` rows
 have the parameters that bring an estimator nearest to the model, KL(model || estimator), within a band of positions,
-tuned on one half of the chains and judged on the other, both ways round. `model, letters` is the model on the same
+tuned on one half of the chains and tested on the other, then the reverse. `model, letters` is the model on the same
 chains written in letters.
 """
 
@@ -60,7 +60,7 @@ def rows(options: Options, cache: Cache) -> list[Row]:
 
 
 def _in_letters(options: Options, number: int, kl: Callable[[torch.Tensor], torch.Tensor]) -> list[Row]:
-    """The same chains in letters, once each: the names of the symbols decide much."""
+    """The same chains in letters, once each: the names of the symbols have a large effect."""
     import dataclasses
 
     from interp.circuit.runner import every_law
@@ -138,7 +138,7 @@ def _minimum(loss: Callable[[Any], float], start: Sequence[float]) -> list[float
 
 
 def _estimators(tokens: torch.Tensor, options: Options) -> list[tuple[str, torch.Tensor, Row]]:
-    """The yardsticks' laws after every token; parameters tuned on other chains."""
+    """The laws of the estimators for comparison after every token; parameters tuned on other chains."""
     import torch
 
     from interp.divergence import kl_divergence
@@ -181,7 +181,7 @@ def _bayes(tokens: torch.Tensor, truth: torch.Tensor, options: Options) -> Row:
 
 
 def _names(laws: torch.Tensor, masses: torch.Tensor) -> Row:
-    """The part of the variance of log-laws that the choice of names makes, and the mass of the alphabet by position.
+    """The share of the variance of log-laws due to the choice of names, and the mass of the alphabet by position.
 
     Log-probabilities, centred over symbols. With A alphabets for every chain, the variance over alphabets is that of
     names; the whole variance is over chains, alphabets and positions, from 16 tokens on.

@@ -1,8 +1,8 @@
 """Every head on chains, with a control: the same attention against the masks of another sequence.
 
 The scan is that of `ip.scan_heads`; model and hooks run once, and the statistics are gathered twice, with the masks of
-each sequence's own tokens and with those of the next sequence. What a head has to do with matches is in the first and
-not in the second; what it owes to the positions alone is in both.
+each sequence's own tokens and with those of the next sequence. An effect of matches shows only in the first; an effect
+of positions alone shows in both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from interp.language.load import LanguageModel
     from interp.language.prompts import Prompts
 
-QUERY_STEP = 2  # of the queries, every second one is read
+QUERY_STEP = 2  # every second query is read
 SHOWN = ("r2_match", "nats", "nats_explained", "mass_gap", "induction")
 
 

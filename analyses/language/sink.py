@@ -5,7 +5,7 @@ positional term) within bands of query positions of long chains, and the observe
 add-alpha with a constant number of pseudo-counts, kappa would not depend on the position.
 
 Rows of kind `without`: the same chains, shorter, with and without BOS: the attention on the very first key, on early
-keys, beta, and the KL of the model's prediction to the truth. Without BOS the first token may take its place.
+keys, beta, and the KL of the model's prediction to the truth. Without BOS the first token may act as BOS.
 """
 
 from __future__ import annotations

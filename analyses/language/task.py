@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ORDER, VOCAB, ETA = 2, 5, 5.0  # of the chains: the suite's hierarchical prior
 LENGTH = 96  # tokens of a chain
-FIRST_QUERY = 8  # earlier queries see too few keys to tell a law
+FIRST_QUERY = 8  # earlier queries see too few keys to fit a law
 COPY = 24  # tokens of a copy of repeated random tokens
 
 Row = dict[str, Any]
@@ -68,7 +68,7 @@ def chains(
 ) -> tuple[ChainBatch, Prompts]:
     """Chains, and the same chains as prompts: an alphabet for every sequence, `alphabets` of them for every chain.
 
-    `stream` tells the parts' random numbers apart. With several alphabets the prompts come chain by chain.
+    `stream` gives each part its own random numbers. With several alphabets the prompts come chain by chain.
     """
     import dataclasses
 

@@ -1,4 +1,4 @@
-"""Results that the repository ships, because making them takes minutes and weights that not every machine has.
+"""Results that the repository ships, because computing them takes minutes, and weights that not every machine has.
 
     analyses/shipped/language_model.json        what `python -m analyses language_model --out analyses/shipped` wrote
     analyses/shipped/conditions.json            what `python -m analyses.shipped conditions` wrote
@@ -6,8 +6,8 @@
 A study that says `SHIPPED = "LANGUAGE"` is read from here by `make reproduce` and by the figures, unless that variable
 is set in the environment (`LANGUAGE=1 make reproduce`): then it is computed, and kept in the cache as any other. The
 command `python -m analyses language_model` always computes. The file's provenance names the weights by their digest,
-the commit and the versions that made it. What the study's `join` makes of its rows (counts, sentences) is made anew
-from the rows at every reading, so that only what was measured is shipped.
+the commit and the versions that made it. What the study's `join` computes from its rows (counts, sentences) is computed
+again at every reading, so that only measured numbers are shipped.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Adds to a shipped table the rows of runs that it does not know, with the options of `make reproduce`.
+"""Adds the rows of new runs to a shipped table, with the options of `make reproduce`.
 
     python -m analyses.shipped conditions            measures new runs, and those whose weights have changed
-    python -m analyses.shipped conditions --anew     measures every run that lies here, and forgets the others
+    python -m analyses.shipped conditions --anew     measures every run that is here, and removes the others
 
-Rows of known weights stay as they are, also where those weights are not in this clone. The provenance says, under
-`made`, which commit and code measured how many runs. It can be run again while a sweep is adding runs.
+Rows of known weights are not changed, even if those weights are not in this clone. The provenance says, under `made`,
+which commit and code measured how many runs. It can be run again while a sweep is adding runs.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def main() -> int:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.add_argument("name", metavar="STUDY", help="a study whose table is shipped run by run: conditions")
-        parser.add_argument("--anew", action="store_true", help="measure every run that lies here, forget the others")
+        parser.add_argument("--anew", action="store_true", help="measure every run that is here, and remove the others")
         parser.add_argument("--cache", metavar="DIR", type=Path, default=CACHE, help="where optima are kept")
         given = parser.parse_args()
         remove_stale()

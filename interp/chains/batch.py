@@ -1,4 +1,4 @@
-"""A batch of chains: the sequences, and the law of what comes next."""
+"""A batch of chains: the sequences, and the law of the next token of each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ Array: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class ChainBatch:
-    """Sequences with the law that produced what comes next.
+    """Sequences, each with the true law of its next token.
 
     tokens    [batch, length] int64, without BOS
     next_law  [batch, vocab] float64: pi_{u_T}, the true law of the token after the last one
     kernel    [batch, |V|^k, vocab] float64, row = context code with lag 1 in the lowest digit; None if collapsed
+    order     k of the chains; vocab: |V|
+    seed      the seed that gives the same chains again; method: the sampler, "explicit" or "collapsed"
     """
 
     tokens: Int64[torch.Tensor, "batch length"]

@@ -3,7 +3,7 @@
     parse_prior("hierarchical:5,5", order=2, vocab=5)
     prior_from_dict({"kind": "independent", "order": 2, "vocab": 5, "alpha": 1.0})
 
-The other way: `prior.text` and `prior.to_dict()`.
+`prior.text` and `prior.to_dict()` give the text and the dict of a prior.
 """
 
 from __future__ import annotations

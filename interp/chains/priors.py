@@ -4,9 +4,9 @@
     chains = prior.sample(batch=512, length=64, seed=0)
     chains.tokens, chains.next_law, chains.laws()
 
-Two exact samplers of the same joint law. `explicit` draws the whole kernel, so that the true law after every
-position is known. `collapsed` draws tokens from the urn (see `urn`), never builds the |V|^k table, and then draws the
-one law it has to report, that of the last context, from its posterior given the urn.
+Two exact samplers of the same joint law. `explicit` draws the whole kernel, so that the true law after every position
+is known. `collapsed` draws tokens from the urn (see `urn`) and never builds the |V|^k table. It then draws one law,
+that of the last context, from its posterior given the urn.
 
 A prior has a `kind`, a text form, `hierarchical:5,5`, which every command takes, and a description, a dict, which
 checkpoints keep (`descriptions` reads both). `register_prior` makes a new kind known to all of them.
@@ -44,7 +44,7 @@ DEFAULT_ETA = 5.0  # the paper's, at every level
 class Prior(ABC):
     """A prior over order-k transition kernels.
 
-    All but those with a vector alpha or eta0 are symmetric in the labels (eq:prior_symmetry).
+    A prior is symmetric in the labels (eq:prior_symmetry) unless its alpha or eta0 is a vector.
 
     kind    the word that names it in texts, descriptions and tables
     form    how its text is written, for help and error messages
@@ -64,9 +64,9 @@ class Prior(ABC):
         )
 
     def seating(self) -> Float[np.ndarray, " number"]:
-        """What the urn is drawn with: the concentration at each depth, then the cumulative base law unless uniform.
+        """The urn's parameters: the concentration at each depth, then the cumulative base law unless it is uniform.
 
-        `concentrations` refuses a prior that tells symbols apart: a formula that reads it relies on label symmetry.
+        `concentrations` refuses a prior that treats symbols differently: formulas that use it need label symmetry.
         """
         return self.concentrations()
 
@@ -77,7 +77,7 @@ class Prior(ABC):
 
     @property
     def independent(self) -> bool:
-        """Whether contexts are independent (True) or centred on their suffix (False); only a tree of them says."""
+        """Whether contexts are independent (True) or centred on their suffix (False); for trees of Dirichlet laws."""
         self.concentrations()
         return False
 
@@ -91,7 +91,7 @@ class Prior(ABC):
     def draw_tree(self, batch: int, rng: np.random.Generator) -> dict[int, Float[np.ndarray, "batch context vocab"]]:
         """The law of every node of the context tree, by its depth (fig:task_priors); row = context code, lag 1 lowest.
 
-        Depth k holds the kernel. Shallower depths are there only where the prior has laws for shorter contexts.
+        Depth k holds the kernel. Smaller depths are present only if the prior has laws for shorter contexts.
         """
 
     @property
@@ -166,7 +166,7 @@ class Prior(ABC):
         rows = np.arange(batch)
         code = context_codes(tokens[:, : self.order], order=self.order, vocab=self.vocab)[:, 0]
         for t in range(self.order, length):
-            # The last cumulative entry may be 1 - 1e-16: never let a uniform above it name a token past the end.
+            # The last cumulative entry may be 1 - 1e-16: a uniform number above it must not give a token past the end.
             below = uniforms[:, t, None] >= cumulative[rows, code, :-1]
             tokens[:, t] = below.sum(axis=-1)
             code = (code * self.vocab + tokens[:, t]) % self.vocab**self.order
@@ -209,8 +209,9 @@ def register_prior(prior: P) -> P:
 class IndependentDirichlet(Prior):
     """pi_u ~ Dirichlet(alpha), independently for every context u in V^k.
 
-    `alpha` is one number for all symbols, or one per symbol. With unequal ones the prior has no label symmetry: chains
-    are sampled, and the Bayes predictor is exact (eq:bayes_optimal_markov), but models are not trained on them.
+    `alpha` is one number for all symbols, or one per symbol. With unequal numbers the prior has no label symmetry.
+    Chains can then be sampled, and the Bayes predictor is exact (eq:bayes_optimal_markov), but models cannot be
+    trained.
 
     >>> IndependentDirichlet(order=1, vocab=3, alpha=(0.5, 1.0, 2.0)).text
     'independent:0.5,1,2'
@@ -271,8 +272,8 @@ class HierarchicalDirichlet(Prior):
     """pi_() ~ Dirichlet(eta0 1) and pi_c ~ Dirichlet(eta_l pi_{suffix of c}) for every context c of length l <= k.
 
     `eta` lists eta_1..eta_k. The paper does not give eta0; 1.0 is our choice. `eta0` is one number for all symbols, or
-    one per symbol: pi_() ~ Dirichlet(eta0). With unequal ones the prior has no label symmetry. Sampling, the Bayes
-    predictor and the search for the best soft matching take it; training and the predicted optimum do not.
+    one per symbol: pi_() ~ Dirichlet(eta0). With unequal numbers the prior has no label symmetry. Sampling, the Bayes
+    predictor and the search for the best soft matching accept it; training and the predicted optimum do not.
 
     >>> HierarchicalDirichlet(order=2, vocab=3, eta=(5, 5), eta0=(4, 1, 1)).text
     'hierarchical:5,5:4,1,1'
@@ -345,7 +346,7 @@ class HierarchicalDirichlet(Prior):
 
 
 def _keep_plain(prior: Prior, **values: Any) -> None:
-    """Python's own numbers in place of what was given: descriptions are written as JSON."""
+    """Replace what was given by Python's own numbers, because descriptions are written as JSON."""
     for name, value in values.items():
         object.__setattr__(prior, name, value)
 

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def check_symmetric(prior: Prior, *, what: str) -> None:
-    """Refuse a prior that tells symbols apart; `what` names the step that needs label symmetry, and why."""
+    """Refuse a prior that treats symbols differently; `what` says which step needs label symmetry, and why."""
     if not prior.symmetric:
         raise ValueError(
-            f"the prior {prior.text} tells symbols apart. {what}: give one alpha or eta0 for all symbols "
+            f"the prior {prior.text} treats symbols differently. {what}: give one alpha or eta0 for all symbols "
             "(sampling, the estimators and Bayes take unequal ones)"
         )

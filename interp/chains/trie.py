@@ -24,7 +24,7 @@ def most_nodes(length: int, order: int) -> int:
 
 
 def trie_bytes(length: int, order: int, vocab: int) -> int:
-    """About what a trie takes, with two numbers of eight bytes for each node and symbol beside it."""
+    """About how many bytes a trie takes, with two numbers of eight bytes for each node and symbol."""
     return (2 + order * (length + 1)) * vocab * 20
 
 

@@ -3,11 +3,11 @@
 Contexts live in a suffix trie (`trie`). A node's parent is its suffix, which is exactly the hierarchy of the
 hierarchical prior, and only contexts that occur are ever stored: the |V|^k table is never built.
 
-Customers of a node are draws from its law. A draw repeats an earlier one with probability n / (n + c), where n
-counts the node's customers and c is its concentration; otherwise it is a fresh draw from the node's base: the parent
-node (hierarchical: a Chinese-restaurant franchise) or the base law (independent, and the root of the franchise), which
-is uniform unless the prior tells symbols apart. One uniform per token decides everything: what is left of it after each
-choice, rescaled, is again uniform.
+Customers of a node are draws from its law. A draw repeats an earlier one with probability n / (n + c), where n counts
+the node's customers and c is its concentration; otherwise it is a fresh draw from the node's base: the parent node
+(hierarchical: a Chinese-restaurant franchise) or the base law (independent, and the root of the franchise), which is
+uniform unless the prior tells symbols apart. One uniform number per token makes all its choices: after each choice, the
+remainder is rescaled and is uniform again.
 
 `concentrations` is what `Prior.seating` gives: one number per depth, and then, where the base law is not uniform, its
 cumulative sums.
@@ -60,7 +60,7 @@ def _base_token(uniform: float, order: int, vocab: int, concentrations: NDArray[
     if concentrations.shape[0] == order + 1:
         return min(int(uniform * vocab), vocab - 1)
     token = 0
-    for m in range(vocab - 1):  # the last of the sums is 1 but for rounding
+    for m in range(vocab - 1):  # the last sum is 1 up to rounding
         token += uniform >= concentrations[order + 1 + m]
     return token
 
@@ -82,7 +82,7 @@ def base_law(law: NDArray[Any], order: int, vocab: int, concentrations: NDArray[
 def draw_token(
     uniform: float, order: int, vocab: int, concentrations: NDArray[Any], independent: bool, urn: Urn
 ) -> int:
-    """The next token after the context in `path`, by inverting the urn's choices at one uniform; seats it."""
+    """The next token after the context in `path`, from one uniform number by inversion; the urn is updated."""
     _, customers, totals, path = urn
     top = order if independent else 0
     stop = top
@@ -92,7 +92,7 @@ def draw_token(
         n = totals[node]
         uniform *= n + concentrations[depth]
         if uniform < n:
-            # Counted rather than searched: the branch of a search is mispredicted at every other token.
+            # A count, not a search: the processor would mispredict the branches of a search at every second token.
             token = 0
             for m in range(vocab):
                 uniform -= customers[node, m]

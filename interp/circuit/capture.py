@@ -4,8 +4,8 @@
     capture(circuit, tokens)                                            any model, with the place of its circuit
     capture(foreign, tokens, order=2, match_heads=((3, 0), (3, 2)))     the same, the place given by hand
 
-`capture` asks only for `run_with_hooks` and TransformerLens' canonical hook names, so it also takes models that people
-bring. The forward pass stops after the last layer that the circuit uses.
+`capture` uses only `run_with_hooks` and TransformerLens' canonical hook names, so that it also takes models from
+outside this suite. The forward pass stops after the last layer that the circuit uses.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 Query: TypeAlias = Literal["last", "all", "trained"] | Sequence[int]
 
-ATTENTION_ROUNDING = 0.05  # of a sum over thousands of keys in bfloat16
+ATTENTION_ROUNDING = 0.05  # error of a sum over thousands of keys in bfloat16
 COPY_BYTES = 256 << 20  # copy patterns kept in a capture
-MATCH_BYTES = 256 << 20  # match attention kept in a capture; twice that while it is put together
+MATCH_BYTES = 256 << 20  # match attention kept in a capture; twice that while it is assembled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,9 @@ class Capture:
     match_pattern  [batch, match, query, key] after it
     queries        the key index of each query of the match arrays: the last position only, unless asked otherwise
     copy_heads, match_heads   the (layer, head) behind each entry of the head axes
+    order, vocab, bos   k, |V|, and whether a BOS token stands before the tokens
     first_as_bos   whether the first token stands in for BOS (`Circuit`)
+    checkpoint     the path that the model came from, for the provenance of results; None if unknown
     note           a warning about what was read, where there is one
 
     Positions count BOS, where there is one, as position 0: token t sits at key t + bos.
@@ -68,7 +70,7 @@ class Capture:
     note: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse arrays that do not belong together; whether their numbers make sense is for the instruments."""
+        """Refuse arrays whose shapes do not fit together; the instruments check the numbers."""
         check_order(self.order)
         vocab = check_vocab(self.vocab)
         if self.tokens.ndim != 2 or not self.tokens.numel():
@@ -177,7 +179,7 @@ class Capture:
 
 
 def check_attention(pattern: Float[torch.Tensor, "... key"], *, of: str) -> None:
-    """Refuse what is no attention: its numbers must be shares of the keys. Models of 16 bits round a lot."""
+    """Refuse numbers that are not attention weights; the tolerance allows for the rounding of 16-bit models."""
     if not torch.isfinite(pattern).all():
         raise ValueError(f"the {of} attention is not finite: the model's weights are too large for its precision")
     if (pattern < 0).any() or float((pattern.double().sum(-1) - 1).abs().max()) > ATTENTION_ROUNDING:
@@ -198,9 +200,10 @@ def capture(
 ) -> Capture:
     """Run the model and keep its copy patterns, match scores and match patterns.
 
-    query="last" keeps the match attention of the last position, "all" of every position, "trained" of those where the
-    model's loss has a target (`interp.circuit.queries`), a list of token indices t that of these. Instruments on the
-    match heads need no copy patterns: copies=False keeps none, which saves time and memory on long sequences.
+    query="last" keeps the match attention of the last position, "all" that of every position, "trained" that of the
+    positions where the model's loss has a target (`interp.circuit.queries`), and a list of token indices that of these
+    tokens. Instruments on the match heads need no copy patterns: copies=False keeps none, which saves time and memory
+    on long sequences.
 
     For a model of this suite and for a `Circuit` nothing else is needed. For a HookedTransformer from elsewhere give
     the arguments of `Circuit` by hand: `order`, and where they apply `copy_heads`, `match_heads`, `vocab`, `bos` and
@@ -240,7 +243,7 @@ def capture(
 
 
 class _Kept:
-    """The arrays of a capture, made in one piece from the start, and the hooks that fill them part by part."""
+    """The arrays of a capture, allocated once, and the hooks that fill them part by part."""
 
     def __init__(
         self, circuit: Circuit, shape: torch.Size, queries: Int64[torch.Tensor, " query"], *, copies: bool, asked: Any
@@ -283,7 +286,7 @@ class _Kept:
 
     def _keep_copy(self, rows: slice, layer: int, activation: torch.Tensor, hook: Any) -> None:
         kept = slice(rows.start, min(rows.stop, self.room))
-        queries, keys = activation.shape[-2:]  # the last queries of so many keys
+        queries, keys = activation.shape[-2:]  # the queries are the last of the keys
         for index, (own, head) in enumerate(self.copying):
             if own == layer:
                 seen = self.copied[kept, index, keys - queries : keys]
@@ -307,7 +310,7 @@ def _circuit_of(model: Any, place: dict[str, Any], *, layers: dict[str, Any]) ->
     layers = {name: value for name, value in layers.items() if value is not None}
     if isinstance(model, Circuit):
         if given := [*layers, *(name for name, value in place.items() if value is not None)]:
-            raise ValueError(f"{given[0]} was given beside a Circuit, which says it itself")
+            raise ValueError(f"{given[0]} was given together with a Circuit, which already defines it")
         return model
     if unknown := sorted(set(place) - {"order", "copy_heads", "match_heads", "vocab", "bos", "symbols"}):
         raise TypeError(f"capture() got an unexpected keyword argument {unknown[0]!r}")
@@ -317,5 +320,5 @@ def _circuit_of(model: Any, place: dict[str, Any], *, layers: dict[str, Any]) ->
     if named:
         return Circuit(model, **place)
     if not layers and not any(value is not None for value in place.values()) and not hasattr(model, "run_with_hooks"):
-        return as_circuit(model)  # says what is wrong with it
+        return as_circuit(model)  # raises the error that says what is wrong
     return Circuit.in_layers(model, **layers, **place)

@@ -7,8 +7,8 @@
 
 Both are directories with `config.json` and `model.safetensors`, and nothing that can run code
 (`interp.hooked.checkpoint`). Of a model from elsewhere `config.json` holds TransformerLens' config and the circuit:
-order, symbols, BOS, and the heads as far as they are known. A model whose config does not describe it, because its
-layers were exchanged for others, is refused: it could not be made anew.
+order, symbols, BOS, and the heads as far as they are known. A model whose layers were replaced, so that its config does
+not describe it, is refused: it could not be rebuilt.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def save(
     """Write a model of this suite, or a `Circuit`, to the directory `path`.
 
     A checkpoint there is replaced, a directory with other things in it never. `training` is a JSON-able record of how
-    the weights came about. `length` is for a circuit: the number of tokens that analyses give it; by default one less
+    the weights were made. `length` is for a circuit: the number of tokens that analyses give it; by default one less
     than the context holds, so that the last position has a next token.
     """
     if isinstance(model, InductionTransformer):
@@ -71,7 +71,7 @@ def save(
 
 
 def load(path: str | os.PathLike[str]) -> InductionTransformer | Circuit:
-    """What was saved at `path`: a model of this suite, or a `Circuit`; else a `CheckpointError` that says why not."""
+    """The saved model of this suite, or the `Circuit`, at `path`; a `CheckpointError` says why it cannot be read."""
     info = read_info(path)
     if not isinstance(info.model, dict) or info.model.get("family") != FOREIGN:
         return ours.load(path)
@@ -106,7 +106,7 @@ def _made(config: dict[str, Any]) -> HookedTransformer:
 
 
 def _check_described(model: HookedTransformer, config: dict[str, Any]) -> None:
-    """Refuse a model that its config does not make."""
+    """Refuse a model that cannot be rebuilt from its config."""
     twin = {name: value.shape for name, value in _made(config).named_parameters()}
     own = {name: value.shape for name, value in model.named_parameters()}
     for name in sorted(set(own) ^ set(twin)):

@@ -1,6 +1,6 @@
 """A circuit: a model, and where in it the copy heads and the match heads sit.
 
-    circuit = Circuit(model)                                  a model of this suite says everything itself
+    circuit = Circuit(model)                                  a model of this suite describes its own circuit
     circuit = Circuit(foreign, order=2, copy_heads=((0, 1), (1, 2)), match_heads=((3, 0), (3, 2)), vocab=5, bos=5)
 
 Every instrument that takes a model takes a circuit. A head is a pair (layer, head). `copy_heads[r - 1]` copies lag r,
@@ -8,8 +8,8 @@ and is None where it is not known; copy heads may sit in different layers, and s
 is read and edited together.
 
 `symbols` are for a model whose vocabulary is larger than the alphabet of the chains: the id in the model's own
-vocabulary that stands for each of the symbols 0..vocab-1. Predictions are then laws over these symbols. A table with a
-row for each sequence gives every sequence an alphabet of its own.
+vocabulary that stands for each of the symbols 0..vocab-1. Predictions are then laws over these symbols. A table with
+one row per sequence gives every sequence its own alphabet.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class Circuit:
     symbols       the ids that stand for symbols 0..vocab-1, [vocab] or [batch, vocab]; None where symbols are their
                   own ids
     copy_heads    the copy heads as (layer, head). If `lags_known`, one for each lag 1..k, None where that head is not
-                  known; else all heads that may copy, and the instrument `copy_heads` tells which lag each one serves
+                  known; else all heads that may copy; the instrument `copy_heads` measures which lag each one copies
     match_heads   the match heads as (layer, head)
 
-    A model of this suite says all of this itself. For any other model give `order`; `vocab` is then the model's output
-    size and `bos` is "none" unless given (bos=True means that the id is vocab); heads that are not given are not known,
-    and an instrument that needs them says so.
+    A model of this suite provides all of this. For any other model give `order`; `vocab` is then the model's output
+    size and there is no BOS unless `bos` is given (bos=True means that its id is vocab). Heads that are not given are
+    unknown, and an instrument that needs them raises an error.
 
-    Models without BOS often make one of the first token: whatever it is, it gets a score of its own, and the attention
-    that matches do not get. With bos="first" nothing is put before the tokens, and kappa is the score of the first one,
-    which the law then covers. The other early keys, where there are any, stay outside it.
+    Models without BOS often use the first token as one: whichever symbol it is, it has its own score and receives the
+    attention that matches do not receive. With bos="first" nothing is put before the tokens, and kappa is the score of
+    the first token, which the law then includes. The other early keys stay outside the law.
     """
 
     def __init__(
@@ -189,12 +189,12 @@ class Circuit:
             raise ValueError("this circuit names no match head: give match_heads=((layer, head), ...)")
 
     def only_match_head(self) -> Head:
-        """The match head where there is one; refused where there are several."""
+        """The match head of a circuit that has one; a circuit with several is refused."""
         self.require_match()
         if len(self.match_heads) > 1:
             raise ValueError(
-                f"this is read off one match head at a time, the circuit has {len(self.match_heads)}: "
-                f"take circuit.with_match_heads({self.match_heads[0]})"
+                f"this needs a single match head, but the circuit has {len(self.match_heads)}: "
+                f"use circuit.with_match_heads({self.match_heads[0]})"
             )
         return self.match_heads[0]
 
@@ -214,9 +214,9 @@ class Circuit:
     def ids(
         self, tokens: Int64[torch.Tensor, "batch length"], rows: slice = EVERY_ROW
     ) -> Int64[torch.Tensor, "batch key"]:
-        """What the model is given: BOS where it has one, then the symbols' ids, on the model's device.
+        """The model's input: BOS where it has one, then the symbols' ids, on the model's device.
 
-        Where the tokens are a part of a batch, `rows` says which.
+        Where the tokens are a part of a batch, `rows` is the slice of that part.
         """
         ids = tokens
         if self.symbols is not None:
@@ -299,7 +299,7 @@ def _head(model: Any, place: Any, *, name: str) -> Head:
         raise ValueError(f"{name}: layer {layer}, but the model has layers 0..{len(model.blocks) - 1}")
     if not 0 <= head < heads_of(model, layer):
         raise ValueError(f"{name}: head {head}, but layer {layer} has heads 0..{heads_of(model, layer) - 1}")
-    # TransformerLens' bridge passes over the name of a hook that it does not have, and nothing would be read.
+    # TransformerLens' bridge ignores the name of a hook that it does not have: nothing would be read.
     if f"blocks.{layer}.attn.hook_pattern" not in model.hook_dict:
         raise ValueError(f"{name}: layer {layer} shows no attention pattern (it has no hook_pattern)")
     return layer, head

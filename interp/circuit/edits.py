@@ -4,8 +4,8 @@
     run(circuit, tokens, hooks=reader.hooks)                              reader.scores, reader.pattern are then known
     run(circuit, tokens, hooks=write_pattern(circuit, reader.pattern))    other attention in the match heads
 
-Weights are never touched: hooks hand on edited copies of activations, so that the model which is changed is the
-very one that is studied.
+Weights are never changed: hooks return edited copies of activations, so that the edited model is the one that is
+studied.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jaxtyping import Float, Int64
 from interp.circuit.circuit import Circuit, Head
 from interp.circuit.runner import Hook, Hooks
 
-NOTICEABLE = 1e-5  # a change of an activation that must show in float32 predictions if anything reads it
+NOTICEABLE = 1e-5  # a change of an activation that changes float32 predictions if anything reads it
 
 
 class MatchReader:

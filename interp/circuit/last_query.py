@@ -4,15 +4,15 @@
     logits = from_match(model, stream)           the logits after the last token
 
 A prediction needs every position of the copy layer, but no more than one query of the match layer; and no layer needs
-all its queries at once. TransformerLens' key-value cache, made for generation, says just that: a block that is given
-the keys and values of the past takes a few queries alone. So the copy layer goes through the sequence `QUERIES`
-positions at a time, and the match layer takes the last position. Hooks and weights are the model's own, and the
-numbers are those of a plain run up to rounding. The copy layer's attention is computed by `attend`, unless hooks ask
-for more than it shows: the same sums, without the copies that TransformerLens makes at every step of the way.
+all its queries at once. TransformerLens' key-value cache, made for generation, provides this: a block that is given the
+keys and values of the past computes a few queries alone. So the copy layer processes the sequence `QUERIES` positions
+at a time, and the match layer only the last position. Hooks and weights are the model's own, and the numbers are those
+of a plain run up to rounding. The copy layer's attention is computed by `attend`, unless hooks need more than it shows:
+the same sums, without the copies of arrays that TransformerLens makes at every step.
 
 Hooks see what is computed: at most `QUERIES` positions of the copy layer at a time, with the keys up to the last of
-them, and one query of the match layer. Someone else's hook would not expect that, so `applies` says no to a model that
-has any: such a model is to be run as it is, and so is every model that is not an `InductionTransformer`.
+them, and one query of the match layer. Hooks of other code do not expect that. So `applies` is False for a model that
+has any, and for every model that is not an `InductionTransformer`: these are run as they are.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from interp.lens import HookedTransformer, KeyValueCacheEntry, simple_attn_linea
 
 Hook: TypeAlias = tuple[str | Callable[..., Any], Callable[..., Any]]
 
-QUERIES = 64  # of the copy layer at a time: few enough that their scores stay in the processor's cache
+QUERIES = 64  # of the copy layer at a time; their scores fit into the processor's cache
 SHOWN = ("blocks.0.attn.hook_pattern", "blocks.0.attn.hook_z")  # what hooks can see of `attend`
 
 
 def applies(model: Any) -> bool:
-    """Whether the model can be run this way: one of this suite's, as it came, with nobody else's hooks on it."""
+    """Whether the model can be run this way: a model of this suite, unchanged, without other hooks."""
     if not isinstance(model, InductionTransformer):
         return False
     # Switches of TransformerLens that give every head an input of its own.
@@ -65,7 +65,7 @@ def before_match(
 def attend(
     attention: RelativeBiasAttention, normed: Float[torch.Tensor, "batch key d_model"]
 ) -> Float[torch.Tensor, "batch key d_model"]:
-    """What the attention layer adds to the stream; its hooks on pattern and output come for some queries at a time."""
+    """What the attention layer adds to the stream; hooks on pattern and output see some queries at a time."""
     length = normed.shape[1]
     queries, keys, values = attention.calculate_qkv_matrices(normed, normed, normed)
     queries = einops.rearrange(queries, "batch query head width -> batch head query width")
@@ -91,7 +91,7 @@ def attend(
 
 @contextlib.contextmanager
 def watched(model: HookedTransformer, hooks: Sequence[Hook]) -> Iterator[None]:
-    """`model.hooks`, which visits every hook point of the model when it ends; this one only those that were used."""
+    """Like `model.hooks`, but at the end it visits only the hook points that were used, not all of them."""
     if not all(isinstance(name, str) for name, _ in hooks):
         with model.hooks(fwd_hooks=list(hooks)):
             yield
@@ -114,7 +114,7 @@ def from_match(
     """The logits after the last token. `hooks` are for the match layer and what follows, and see the last position."""
     match = model.blocks[1]
     with torch.no_grad():
-        # The past is read before the hooks come on: they are to see the last position, once. It needs no queries.
+        # The past is read before the hooks are added: they must see only the last position, once. It needs no queries.
         normed = match.ln1(stream[:, :-1])
         attention = match.attn
         keys = simple_attn_linear(normed, attention.W_K, attention.b_K)

@@ -72,8 +72,8 @@ def law_pattern(
 ) -> Float[torch.Tensor, "*rows key"]:
     """The attention of eq:transformer_estimator: e^{|beta|_M} / Z on candidates, e^kappa / Z on BOS, else 0.
 
-    With kappa, key 0 is BOS, or the first token in its place. Instead of beta, `by_mask` gives a score to every mask,
-    for laws that are not additive.
+    With kappa, key 0 is BOS, or the first token in its place. For laws that are not additive, give `by_mask` instead of
+    beta: a score for every mask.
     """
     assert (beta is None) != (by_mask is None)
     own = mask_scores(masks, beta) if beta is not None else scores_by_mask(masks, np.asarray(by_mask))
@@ -115,7 +115,7 @@ def keep_keys(
 
 
 def check_parameters(circuit: Circuit, *, beta: Any, kappa: Any) -> tuple[Float[np.ndarray, " lag"], float | None]:
-    """beta and kappa that belong to this model: one number per lag, and kappa exactly where there is BOS."""
+    """beta and kappa, checked: one number per lag, and kappa if and only if the model has BOS."""
     weights, pseudo = as_beta(beta, order=circuit.order), as_kappa(kappa)
     if circuit.has_sink and pseudo is None:
         raise ValueError("this model has a BOS token: give kappa, its score relative to an empty match")

@@ -19,7 +19,7 @@ def query_positions(query: Any, circuit: Circuit, length: int) -> Int64[torch.Te
     """The key index of every query that was asked for; BOS, where there is one, is key 0.
 
     "trained" is where the model's loss has a target. For a model of this suite that is the last position. Other models
-    are taken for next-token models: all positions of a full context but the last, which has no next token.
+    are assumed to be next-token models: all positions of a full context except the last, which has no next token.
     """
     bos = int(circuit.has_bos)
     if isinstance(query, str):

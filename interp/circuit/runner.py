@@ -24,8 +24,8 @@ from interp.notation import Tokens
 
 Hooks: TypeAlias = Callable[[slice], list[Hook]]  # the hooks for one slice of the batch
 
-BATCH_BYTES = 8 << 20  # of one layer's attention held at once while running
-LOGIT_BYTES = 64 << 20  # of logits at every position held at once
+BATCH_BYTES = 8 << 20  # of one layer's attention in memory at once
+LOGIT_BYTES = 64 << 20  # of logits at every position in memory at once
 STREAM_BYTES = 256 << 20  # of the stream before the match layer kept between edits
 
 
@@ -34,7 +34,7 @@ def predict(
 ) -> Float[torch.Tensor, "batch vocab"] | Float[torch.Tensor, "batch length vocab"]:
     """The law of the token after the last one, or after every token, by a model of this suite or a `Circuit`.
 
-    With `symbols`, it is the law over these symbols: what the model gives to other tokens is left out.
+    With `symbols`, it is the law over these symbols, renormalised without the model's other tokens.
     """
     circuit = as_circuit(model)
     array = circuit.check(tokens)
@@ -42,7 +42,7 @@ def predict(
 
 
 def check_finite(found: torch.Tensor) -> torch.Tensor:
-    """The predictions, or a `ValueError` where one is not finite: no number that rests on it would mean anything."""
+    """The predictions, or a `ValueError` where one is not finite: no result could be computed from it."""
     if not torch.isfinite(found).all():
         raise ValueError("the model's prediction is not finite: its weights are too large for its precision")
     return found
@@ -85,7 +85,7 @@ def run(
 
     Hooks see whole activations, unless last_only=True says that `hooks`, on the match layer and what follows, need the
     last position only, and that `copy_hooks`, on the copy layer, may come for some positions at a time: that is many
-    times faster. Then `stream` saves the copy layer, too, for edits that leave it alone.
+    times faster. Then `stream` also saves the computation of the copy layer, for edits that do not change it.
     """
     if stream is not None and (copy_hooks is not None or not last_only):
         raise ValueError("a stream starts at the match layer and its last query: give last_only=True, no copy_hooks")
@@ -129,10 +129,10 @@ def observe(
     copy_hooks: Hooks,
     last_hooks: Hooks | None,
 ) -> None:
-    """Run for the hooks' sake, and stop after the last layer that the circuit uses.
+    """Run only to call the hooks, and stop after the last layer that the circuit uses.
 
-    Where the last query of the match layer is all that is wanted, `last_hooks` are for it, and `copy_hooks` for the
-    copy layer, some queries at a time. Else, and where the model has to be run whole, `hooks` are for both layers.
+    If only the last query of the match layer is needed, `last_hooks` are used for it, and `copy_hooks` for the copy
+    layer, some queries at a time. Otherwise, and where the whole model has to be run, `hooks` are used for both layers.
     """
     with torch.no_grad():
         if last_hooks is not None and runs_short(circuit):
@@ -154,7 +154,7 @@ def observe(
 def parts(
     circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], *, queries: int | None = None
 ) -> Iterator[slice]:
-    """Slices of the batch, small enough that one layer's attention, at so many queries at a time, stays bounded."""
+    """Slices of the batch, so small that one layer's attention for `queries` queries at a time stays bounded."""
     keys = tokens.shape[1] + circuit.has_bos
     rows = keys if queries is None else min(keys, queries)
     heads = max(heads_of(circuit.model, layer) for layer in range(len(circuit.model.blocks)))

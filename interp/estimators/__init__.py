@@ -1,1 +1,1 @@
-"""What predicts from counts: soft matching and its limits, classical smoothers, Bayes, the population optimum."""
+"""Estimators from counts: soft matching and its limits, classical smoothers, Bayes, the population optimum."""

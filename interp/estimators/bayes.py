@@ -1,4 +1,4 @@
-"""The Bayes predictor E[pi_{u_T} | tokens] of both priors: the best that any estimator can do on average.
+"""The Bayes predictor E[pi_{u_T} | tokens] of both priors: no estimator has a lower loss on average.
 
     bayes_predictive(tokens, prior=prior, draws=200, seed=0).mean        [batch, vocab]
 
@@ -6,16 +6,15 @@ Independent prior: add-alpha, in closed form (eq:bayes_optimal_markov). The hier
 form; its posterior is sampled by a blocked Gibbs sampler on the context tree, compiled, one sequence at a
 time:
 
-    up    Tokens are customers of their order-k context. Of the n customers of a context who chose m, a random
-          number t sat down at tables of their own, each table being one draw m from the context's suffix: given
-          the suffix's law, t has Antoniak's distribution, a sum of Bernoullis theta / (theta + i), i < n, with
-          theta = eta pi_suffix(m). The tables are the customers of the suffix, and so on to the root, each
-          level's law integrated out.
+    up    Tokens are customers of their order-k context. Of the n customers of a context who chose m, a random number t
+          opened a new table; each table is one draw m from the context's suffix: given the suffix's law, t has
+          Antoniak's distribution, a sum of Bernoullis theta / (theta + i), i < n, with theta = eta pi_suffix(m). The
+          tables are the customers of the suffix, and so on to the root, each level's law integrated out.
     down  Given the customers, every law of order < k is Dirichlet around its suffix's law, and is drawn anew.
 
-The laws of order k are never drawn. What is averaged is not a drawn law either but E[pi_{u_T} | customers],
-which is explicit (Rao-Blackwell): from the root down, (customers + eta law_of_suffix) / (total + eta). The
-first k tokens are uniform by definition: nobody's customers, context only.
+The laws of order k are never drawn. What is averaged is not a drawn law either but E[pi_{u_T} | customers], which is
+explicit (Rao-Blackwell): from the root down, (customers + eta law_of_suffix) / (total + eta). The first k tokens are
+uniform by definition: they are context only, and customers of no node.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = NDArray[Any]
 
-MAX_RHAT = 1.1  # of all sequences together
-MAX_RHAT_ONE = 1.5  # of single sequences: with few draws their R-hat is a noisy number
+MAX_RHAT = 1.1  # over all sequences
+MAX_RHAT_ONE = 1.5  # for single sequences, whose R-hat is noisy with few draws
 MAX_APART = 0.001  # the share of sequences that may exceed it by chance; none, in batches below 1000
 NEGLIGIBLE = 1e-12  # a variance of 1e-12 is an error of 1e-6 in a probability, and close to rounding
 MIN_PER_CHAIN = 4  # two draws in each half of a chain, or R-hat is undefined
@@ -60,6 +59,7 @@ class BayesPredictive(Result):
     mcse     [batch, vocab]: Monte Carlo standard error, from the spread between independent chains; 0 in closed form
     rhat     [batch]: the largest split R-hat of a sequence's entries; 1 in closed form
     error    root mean square of mcse: the typical error of one probability
+    n        number of sequences
     success  False if the chains disagree more than their draws explain, with the reason in `message`
     """
 
@@ -127,7 +127,8 @@ def bayes_predictive(
     draws    kept sweeps of the sampler, in all chains together (rounded up to two equal halves per chain)
     chains   independent chains, started from draws of the prior
     burn_in  sweeps thrown away at the start of each chain
-    error    the Monte Carlo error asked for, as root mean square over all entries; too few draws for it are an error
+    error    the Monte Carlo error that is required, as root mean square over all entries; with too few draws for it, an
+             error is raised
     """
     prior = check_prior(prior)
     array = as_tokens(tokens, vocab=prior.vocab, order=prior.order)
@@ -137,7 +138,7 @@ def bayes_predictive(
     if prior.independent:
         return _closed_form(array, prior, seed=seed)
     if chains < 2:
-        raise ValueError(f"chains must be at least 2 to tell the Monte Carlo error, got {chains}")
+        raise ValueError(f"chains must be at least 2 to estimate the Monte Carlo error, got {chains}")
     per_chain = -(-draws // chains)
     if per_chain < MIN_PER_CHAIN:
         raise ValueError(f"draws must be at least {MIN_PER_CHAIN} per chain, got {draws} for {chains} chains")
@@ -213,7 +214,7 @@ def _summary(
 
 
 def _rhat(between: Any, inside: Any, half: int) -> Any:
-    """R-hat from the variance of the half chains' means and the mean variance within; 1 where both are nothing."""
+    """R-hat from the variance of the half chains' means and the mean variance within; 1 where both are negligible."""
     between, inside = np.asarray(between), np.asarray(inside)
     settled = between < NEGLIGIBLE
     ratio = np.divide(between, inside, out=np.full(between.shape, np.inf), where=inside > NEGLIGIBLE)
@@ -258,7 +259,7 @@ def _run_chain(
         for sweep in range(-burn_in - 1, 2 * half):
             if sweep >= -burn_in:
                 _seat(customers, laws, parents, depths, nodes, order, vocab, concentrations, rng)
-            # The first time round nobody is seated above the tokens: the laws start as draws from the prior.
+            # In the first sweep there are no tables yet: the laws start as draws from the prior.
             _draw_laws(laws, customers, parents, depths, nodes, order, vocab, concentrations, scratch, rng)
             if sweep >= 0:
                 _law_given_customers(law, customers, path, order, vocab, concentrations)
@@ -331,7 +332,7 @@ def _draw_laws(
 def draw_dirichlet_row(shapes: Array, largest: float, law: Array, rng: np.random.Generator) -> None:
     """One Dirichlet draw into `law`; `largest` is the largest of the shapes. Other compiled loops call it too."""
     vocab = len(shapes)
-    if largest >= 0.5:  # the sum cannot underflow; a single entry may, to a zero that is as good as 1e-300
+    if largest >= 0.5:  # the sum cannot underflow; a single entry may underflow to zero, which is harmless
         for m in range(vocab):
             law[m] = rng.standard_gamma(shapes[m]) if shapes[m] > 0.0 else 0.0
     else:

@@ -1,4 +1,4 @@
-"""The classical smoothers that the transformer is measured against (sec:smoothing).
+"""The classical smoothers that the transformer is compared with (sec:smoothing).
 
     jelinek_mercer(tokens, vocab=5, weights=(0.1, 0.3, 0.6))   a fixed mixture of orders, eq:jelinek_mercer
     tune_jelinek_mercer(prior, length=64)                      its weights, by EM on sequences from the prior
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = NDArray[Any]
 
-FALLBACK_DISCOUNT = 0.5  # where the counts of counts cannot tell
-GOOD_TURING_CUTOFF = MAX_TALLY - 1  # Katz: counts above 5 are trusted as they are
+FALLBACK_DISCOUNT = 0.5  # where the counts of counts do not determine it
+GOOD_TURING_CUTOFF = MAX_TALLY - 1  # Katz: counts above 5 are not discounted
 
 
 def jelinek_mercer(
@@ -83,6 +83,7 @@ class JelinekMercerFit(Result):
 
     weights  lambda_0..lambda_k     stderr  of each weight (sandwich formula); NaN where a weight is at 0
     kl       mean KL(truth || mixture) at these weights, with `kl_stderr` and the share of laws `floored`
+    length   tokens of a sequence; n: number of sequences
     """
 
     weights: tuple[float, ...]
@@ -135,8 +136,8 @@ def tune_jelinek_mercer(
 ) -> JelinekMercerFit:
     """The weights with the least population cross-entropy, by EM on `draws` sequences of the prior.
 
-    The true law of the next token is the target, which is held-out data of infinite size: a sequence's counts
-    never see it. A symbol that no order has seen has probability zero at any weights, and does not enter.
+    The true law of the next token is the target; it acts as held-out data of infinite size. A symbol that no order has
+    seen has probability zero at any weights and is left out.
     """
     prior = check_prior(prior)
     order = check_order(prior.order if order is None else order)
@@ -201,9 +202,9 @@ def katz(
 ) -> Law:
     """Back-off: the model of the longest suffix that was seen, as the paper describes it.
 
-    With a discount it is Katz's method in full: from order 0 up, symbols seen after the suffix keep their
-    discounted share, and what is left over goes to the others in proportion to the next shorter model (below
-    order 0: the uniform law). If all symbols were seen there is no one to give to, and the shares stay whole.
+    With a discount it is Katz's method in full: from order 0 up, symbols seen after the suffix keep their discounted
+    share, and what is left over goes to the others in proportion to the next shorter model (below order 0: the uniform
+    law). If all symbols were seen, no symbol can receive it, and the shares are not discounted.
 
     absolute      a count r becomes r - D, with D = n_1 / (n_1 + 2 n_2) from that order's counts of counts
                   in the sequence, and D = 0.5 where n_1 or n_2 is zero

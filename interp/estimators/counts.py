@@ -2,11 +2,11 @@
 
 N_M(m) says how often symbol m followed a context that agrees with the query's on exactly the lags M. Together these
 counts are a sufficient statistic of the soft-matching family: whatever beta and kappa, the prediction reads the
-sequence only through them. So they are computed once, compiled, and the estimators are small functions on top.
+sequence only through them. So they are computed once, by compiled code, and the estimators are small functions of them.
 
-Every position at once does not cost T^2. For a small number of contexts a table holds, for each possible query
-context u, the counts N_M(m) as seen from u; a new token updates one entry for each u, and a query reads its row.
-That is O(T |V|^k). Where the table would be the bigger cost, pairs of positions are compared instead, in O(T^2 k).
+Counts at every position do not cost T^2. For a small number of contexts a table holds, for each possible query context
+u, the counts N_M(m) as seen from u; a new token updates one entry for each u, and a query reads its row. That is O(T
+|V|^k). Where the table would cost more, pairs of positions are compared instead, in O(T^2 k).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_TABLE_CONTEXTS = 2048  # the mask table has |V|^2k entries
 def match_masks(
     tokens: Tokens, *, order: Whole, every_position: Switch = False
 ) -> Int64[torch.Tensor, "batch key"] | Int64[torch.Tensor, "batch query key"]:
-    """M_s^(t) for every key s as seen from the last query (or from every query); -1 where s is no candidate.
+    """M_s^(t) for every key s as seen from the last query (or from every query); -1 where s is not a candidate.
 
     Keys before the (k+1)-th token have no full context and keys after the query are not visible: both are -1.
 

@@ -1,12 +1,12 @@
-"""A fitted term that the predicted optimum adds to its derivation, and where it may: named and separate.
+"""The fitted term that the predicted optimum adds to its derivation, and the range in which it applies.
 
     fitted_correction(prior, length=64, beta=(3.4, 1.7), kappa=4.2)      what to add to each; None outside of the range
 
-The derivation leaves out that chains return to the same few contexts, and that frequent symbols are frequent in all
-roles (docs/theory.md, "What is approximate"). Their effect is smooth. So the difference between the searched and the
+The derivation ignores that chains return to the same few contexts, and that a frequent symbol is frequent at every lag
+(docs/theory.md, "What is approximate"). The effect of both is smooth. So the difference between the searched and the
 derived optimum was regressed on a quadratic function of the eight quantities of VARIABLES, in the worlds of
-analyses/tables/worlds_tuning.csv and worlds_second_tuning.csv, apart for beta_1, the other betas and kappa, with and
-without BOS. `python -m analyses worlds` judges it on others.
+analyses/tables/worlds_tuning.csv and worlds_second_tuning.csv, separately for beta_1, the other betas and kappa, with
+and without BOS. `python -m analyses worlds` tests it in other worlds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from jaxtyping import Float
 from interp.chains.priors import HierarchicalDirichlet, Prior
 from interp.estimators.match_rates import law_correlations
 
-# What the term is a quadratic function of, each less a typical value and over a typical spread.
+# The variables of the quadratic function; from each a typical value is subtracted, then it is divided by a typical
+# spread.
 VARIABLES = {
     "r_k": (0.6, 0.3),
     "r_0": (0.2, 0.15),
@@ -36,7 +37,7 @@ FEATURES = (
     *VARIABLES,
     *(" x ".join(pair) for pair in itertools.combinations_with_replacement(VARIABLES, 2)),
 )
-LARGEST = 1.5  # nats, either way
+LARGEST = 1.5  # nats, of either sign
 RANGE = {"order": (1, 4), "vocab": (2, 32), "eta": (1.0, 50.0), "eta0": (0.1, 5.0), "length": (16, 4096)}
 # For each kind of parameter, with and without BOS: the coefficients in the order of FEATURES.
 COEFFICIENTS: dict[tuple[str, bool], tuple[float, ...]] = {
@@ -78,7 +79,7 @@ def fitted_correction(
 ) -> Float[np.ndarray, " parameter"] | None:
     """What to add to the derived beta and kappa; None where nothing was fitted.
 
-    That is outside of RANGE, and under the independent prior, whose derivation needs no such term.
+    None is returned outside of RANGE, and under the independent prior, whose derivation needs no such term.
     """
     if not isinstance(prior, HierarchicalDirichlet) or not in_range(prior, length=length):
         return None

@@ -1,4 +1,4 @@
-"""How often keys match the query under a prior, in closed form: what the predicted optimum reads instead of sequences.
+"""How often keys match the query under a prior, in closed form; the predicted optimum uses this instead of sequences.
 
     correlations = law_correlations(prior)             how alike the laws of two contexts are, by their common suffix
     mask_shares(correlations, vocab=5)                 the expected share of keys of each mask
@@ -19,12 +19,12 @@ from scipy.special import expit, logit, polygamma
 
 from interp.chains.priors import Prior
 
-PEAKS = 2  # points of the rule over how unequal the root law is
-# Points of the rule over how frequent the query's token at each lag is, by order; one point beyond.
+PEAKS = 2  # points of the quadrature rule over how uneven the root law is
+# Points of the quadrature rule over how frequent the query's token at each lag is, by order; one point beyond.
 POINTS = {1: (6,), 2: (5, 4), 3: (4, 3, 2), 4: (3, 2, 2, 2), 5: (2, 2, 2, 2, 2)}
-LEAST_SPREAD = 1e-6  # of the symbols' frequencies; below it they count as equal
-EVEN = 1e4  # a concentration per symbol at which they do
-NARROW = 1e-12  # a variance that is zero but for rounding
+LEAST_SPREAD = 1e-6  # of the symbols' frequencies; below it they are treated as equal
+EVEN = 1e4  # concentration per symbol at which the frequencies are treated as equal
+NARROW = 1e-12  # a smaller variance is rounding
 
 
 def law_correlations(prior: Prior) -> Float[np.ndarray, " depth"]:
@@ -76,7 +76,7 @@ class VisitScenarios:
 
 
 def visit_scenarios(prior: Prior, *, spread: bool = True) -> VisitScenarios:
-    """Frequent and rare queries, in worlds of even and of peaked root laws; without `spread`, the mean alone."""
+    """Frequent and rare queries, for even and for peaked root laws; without `spread`, the mean alone."""
     correlations = law_correlations(prior)
     if not spread:
         one, mean, number = _query_scenarios(correlations, vocab=prior.vocab, points=(1,) * prior.order)

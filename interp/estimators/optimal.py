@@ -40,11 +40,11 @@ COARSE = 1000  # families that the search starts on; Newton's steps on the whole
 NEWTON_STEPS = 6
 SLOPE = 1e-7  # of a converged search, per parameter
 START = 1.5  # beta where the search begins
-SHARP = 40.0  # stands for an infinite beta: partial matches weigh e^-40
-# A finite beta must beat its own limit by this many standard errors to be reported. The finite one is fitted, so that
-# where the limit is the truth the gain is z^2 / 2n with error z / n, z standard normal: 2 means z = 4.
+SHARP = 40.0  # used for an infinite beta: partial matches weigh e^-40
+# A finite beta is reported only if it is better than its own limit by this many standard errors. The finite one is
+# fitted, so that where the limit is the truth the gain is z^2 / 2n with error z / n, z standard normal: 2 means z = 4.
 FLAT_SIGMAS = 2.0
-CLEAR_SIGMAS = 8.0  # on a part of the sample: so much worse that the whole need not be asked
+CLEAR_SIGMAS = 8.0  # on a part of the sample: a difference this large needs no check on the whole sample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +55,13 @@ class OptimalParameters(Result):
     kappa        the score of BOS; None without BOS, inf where some lag is flat
     stderr       of beta per lag, then of kappa; NaN where the number itself is not identified
     flat         per lag: whether no finite beta is better than beta -> infinity
-    combination  kappa less the sum of beta over the flat lags, which stays finite and is identified; None
-                 where no lag is flat. If all are, the optimum is add-alpha with alpha |V| = exp(combination)
-                 (prop:add_constant)
+    combination  kappa minus the sum of beta over the flat lags, which stays finite and is identified, with
+                 `combination_stderr`; None where no lag is flat. If all are, the optimum is add-alpha with
+                 alpha |V| = exp(combination) (prop:add_constant)
     kl           mean KL(truth || prediction) in nats at the optimum, with `kl_stderr`
-    floored      share of sequences in which a possible symbol was given nothing: the KL needed its floor
+    floored      share of sequences in which a possible symbol got probability 0, so that the KL needed its floor
+    length, bos, order, vocab   T, whether there is BOS, k and |V|
+    n            number of sequences in the sample
     """
 
     beta: tuple[float, ...]
@@ -136,18 +138,18 @@ def optimal_parameters(
 ) -> OptimalParameters:
     """beta_1..beta_k (and kappa, with BOS) that minimise the population loss under the prior at one length.
 
-    `order` is the estimator's, by default the prior's. `draws` sequences make the sample; errors shrink with
-    its root. They come in families of eight that differ in their last tokens alone (`population`), and the errors
-    take that into account.
+    `order` is the estimator's, by default the prior's. `draws` is the size of the sample; errors shrink with its square
+    root. They come in families of eight that differ in their last tokens alone (`population`), and the errors take that
+    into account.
 
     With BOS the loss may have no finite minimum. Under the independent prior only exact matches are
     informative, so beta -> infinity with kappa - sum(beta) -> ln(alpha |V|). Each beta is therefore compared
     with its own limit on the same sequences, and where no finite value is clearly better, the lag is reported as
     flat.
 
-    Without BOS a symbol that has not occurred yet gets nothing at any beta. It adds the same to the loss at
-    all parameters, so it does not move the optimum, but it makes `kl` depend on the floor of `divergence`;
-    see `floored`.
+    Without BOS a symbol that has not occurred yet gets probability 0 at any beta. It adds the same amount to the loss
+    at all parameters, so that it does not move the optimum. But `kl` then depends on the floor of `divergence`; see
+    `floored`.
     """
     prior, bos = check_prior(prior), switch(bos, name="bos")
     order = check_order(prior.order if order is None else order)
@@ -231,7 +233,8 @@ def _fit(sample: Population, *, bos: bool, start: Array | None = None) -> _Fit:
     success = slope < 1e-5
     return _Fit(
         theta=theta,
-        # Where the targets are the optimal predictions themselves the spread is nothing; the step not taken is left.
+        # Where the targets are the optimal predictions themselves, the spread is zero: the remaining Newton step is
+        # added.
         stderr=np.sqrt(np.diag(bread @ spread @ bread) + (bread @ point.gradient) ** 2),
         losses=point.losses,
         success=success,
@@ -276,7 +279,7 @@ def _newton(sample: Population, start: Array, *, bos: bool) -> tuple[Array, Loss
         if np.abs(point.gradient).max() <= SLOPE or np.linalg.eigvalsh(point.hessian)[0] <= 0:
             break
         step = np.linalg.solve(point.hessian, point.gradient)
-        if np.abs(step).max() > 1.0:  # not near: the search takes over
+        if np.abs(step).max() > 1.0:  # too far away: the search is used instead
             break
         theta = theta - step
         point = population_loss(sample, theta, bos=bos)
@@ -284,10 +287,11 @@ def _newton(sample: Population, start: Array, *, bos: bool) -> tuple[Array, Loss
 
 
 def _flat_lags(sample: Population, full: _Fit) -> tuple[int, ...]:
-    """The lags (0-based) whose beta may as well be infinite, on the evidence of these sequences.
+    """The lags (0-based) for which an infinite beta is as good as a finite one on these sequences.
 
-    Compared are losses on the same sequences, so the error is that of the difference. All lags together come
-    first, as under the independent prior; then one after the other. A part of the sample settles the clear cases.
+    Losses are compared on the same sequences, so that the error is that of the difference. First all lags are tested
+    together, as the independent prior requires, then one after the other. Clear cases are decided on a part of the
+    sample.
     """
     order = sample.counts.shape[1].bit_length() - 1
     families = len(sample.laws) // sample.family

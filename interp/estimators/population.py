@@ -1,14 +1,14 @@
-"""Samples from a prior, reduced to what the population loss of soft matching reads, and that loss with its derivatives.
+"""Samples from a prior, reduced to counts; the population loss of soft matching on them, with its derivatives.
 
     sample = draw_population(prior, length=64, order=2, draws=10_000, seed=0)
     sample.counts, sample.targets
 
 Soft matching reads a sequence only through its mask counts N_M(m), so these are all that is kept of the tokens.
 
-Sequences come in families. The members of a family share all but their last tokens, as many as the prior's order,
-so that each has its own last context. A member is one exact draw from the prior; members of one family are
-dependent, so standard errors take the family for the unit. The stem costs a family T steps and a member k, which is
-why eight members give about as much information as four to seven independent sequences, and cost little more than one.
+Sequences come in families. The members of a family share all but their last tokens, as many as the prior's order, so
+that each has its own last context. A member is one exact draw from the prior; members of one family are dependent, so
+standard errors take the family for the unit. A family costs T steps for its stem and k steps for each member. So eight
+members cost little more than one sequence, and give about as much information as four to seven independent ones.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LEAST_SCORE = -600.0  # a vote this far below the largest weighs e^-600 and does
 
 @dataclass(frozen=True, kw_only=True)
 class Population:
-    """Sequences from a prior, as the loss reads them. Rows of one family follow each other.
+    """Sequences from a prior, reduced to what the loss needs. Rows of one family are adjacent.
 
     counts     N_M(m) of each sequence
     targets    the expected law of the next token given the tokens and their seating in the urn: as the target of the
@@ -70,11 +70,11 @@ class Population:
         )
 
     def sharpened(self, lags: tuple[int, ...]) -> Population:
-        """As seen when beta -> infinity at these lags (0-based): masks that contain them, these lags struck out."""
+        """The limit beta -> infinity at these lags (0-based): only masks that contain them, without these lags."""
         if not lags:
             return self
         required = sum(1 << lag for lag in lags)
-        # Masks in ascending order stay in ascending order when the required bits, set in all, are struck out.
+        # Masks in ascending order stay in ascending order when the required bits, set in all of them, are removed.
         kept = [mask for mask in range(self.counts.shape[1]) if mask & required == required]
         return replace(self, counts=np.ascontiguousarray(self.counts[:, kept]))
 
@@ -215,7 +215,7 @@ def _draw_families(
 
 @njit(cache=True, error_model="numpy")
 def _walk(tokens: Array, position: int, order: int, vocab: int, urn: Urn, grown: Array, sprouts: int) -> int:
-    """Walk to the context before `position`, and note where a new branch sprouted; returns the number of sprouts."""
+    """Walk to the context before `position` and record where a new branch began; returns how many did."""
     path = urn[3]
     nodes = path[order + 1]
     walk_to_context(tokens, position, order, vocab, urn)
@@ -327,7 +327,7 @@ def _accumulate(
     counts. d ln p(m) = S_p(m) / S(m) - S_p / S, and the second derivative is a covariance, S_pq / S - S_p S_q / S^2,
     of the votes for m less that of all votes. BOS is one more vote, for every symbol alike, with a lag of its own.
 
-    Long because it is one compiled pass over the counts: a cut would hand half-made sums from one part to the other.
+    Long because it is one compiled pass over the counts: two functions would have to exchange partial sums.
     """
     n, masks, vocab = counts.shape
     parameters = hessian.shape[0]

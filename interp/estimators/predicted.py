@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = NDArray[Any]
 
-SLOPE = 5e-7  # of the closed-form loss where its descent ends; the loss is flat where the KL is small
-LARGEST_SLOPE = 1e-5  # of a descent that counts as ended
+SLOPE = 5e-7  # of the closed-form loss at which the descent stops; the loss is flat where the KL is small
+LARGEST_SLOPE = 1e-5  # of a descent that is accepted as converged
 STEPS = 200
-FAR = 5.0  # nats from the leading order: so far off, the loss is flat, and a second descent starts from there
+FAR = 5.0  # nats from the leading order: so far away the loss is flat, so a second descent starts from there again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +47,12 @@ class PredictedParameters(Result):
 
     beta           per lag, lag 1 first; inf where only exact matches inform (the independent prior with BOS)
     kappa          the score of BOS; None without BOS, inf where beta is
-    combination    kappa less the sum of beta where these are infinite: ln(alpha |V|); None elsewhere
+    combination    kappa minus the sum of beta where these are infinite: ln(alpha |V|); None elsewhere
     derived_beta   by the derivation alone, without the fitted term
     derived_kappa  the same for kappa
     leading_beta   the leading order, an explicit formula
     leading_kappa  the same for kappa
+    length, bos, order, vocab   T, whether there is BOS, k and |V|
     """
 
     beta: tuple[float, ...]
@@ -174,10 +175,11 @@ def predicted_parameters(
 
 
 def _descend(prior: Prior, start: Array, *, length: int, bos: bool) -> tuple[Array, Array, str]:
-    """The minimum of the loss with all queries alike first, which is cheap; from there that of the loss itself.
+    """First the minimum of the loss with all queries alike, which is cheap; from there the minimum of the loss itself.
 
-    Where the loss is flat the first can lead so far away that the second ends on the plateau. Another descent, from the
-    start itself, then finds the lower one. Returns the parameters, the gradient there and how the descent ended.
+    Where the loss is flat, the first minimum can be so far away that the second descent ends on the plateau. Then
+    another descent starts from the beginning, and the lower minimum is taken. Returns the parameters, the gradient
+    there and how the descent ended.
     """
     options: Any = {"gtol": SLOPE, "maxiter": STEPS}
     alike: Any = TreeRisk(prior, length=length, bos=bos, spread=False)
@@ -216,8 +218,8 @@ def suffix_weights(
     """What one vote weighs in the exact predictor: BOS first, then keys with a common suffix of 0, 1, .., k tokens.
 
     m_l customers of a node at depth l, of which the share t_l = eta_l / (eta_l + m_l) are customers of its parent too:
-    m_k = keys / |V|^k, m_{l-1} = |V| m_l t_l. A customer of depth l enters the prediction with
-    w_k = 1 / (m_k + eta_k), w_{l-1} = w_l eta_l / (m_{l-1} + eta_{l-1}), and a key is one with chance t_{l+1} .. t_k.
+    m_k = keys / |V|^k, m_{l-1} = |V| m_l t_l. A customer of depth l enters the prediction with w_k = 1 / (m_k + eta_k),
+    w_{l-1} = w_l eta_l / (m_{l-1} + eta_{l-1}), and a key is one with probability t_{l+1} .. t_k.
     """
     order = len(concentrations) - 1
     customers, reach, enters = np.empty(order + 1), np.empty(order + 1), np.empty(order + 1)

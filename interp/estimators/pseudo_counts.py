@@ -3,8 +3,8 @@
     pseudo_counts(tokens, order=2, vocab=5, beta=1.5)       alpha~_m(gamma), [batch, vocab]
     expected_cumulative_count(length=64, order=2, vocab=5, overlap=1)    eq:approx_expectation
 
-At one beta for all lags, soft matching equals (K_[k](m) + alpha~_m) / (K_[k] + sum alpha~): counting exact
-matches, plus a pseudo-count that depends on the data. lemma:optimal_beta takes it for the constant alpha.
+At one beta for all lags, soft matching equals (K_[k](m) + alpha~_m) / (K_[k] + sum alpha~): counting exact matches,
+plus a pseudo-count that depends on the data. lemma:optimal_beta treats it as the constant alpha.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ Array: TypeAlias = NDArray[Any]
 Law: TypeAlias = Float[torch.Tensor, "batch vocab"] | Float[torch.Tensor, "batch length vocab"]
 
 CHUNK_BYTES = 64 << 20  # working memory of the every-position forms
-MAX_WEIGHT = 2.0**53  # of one count: beyond it, floats no longer tell n from n + 1
+MAX_WEIGHT = 2.0**53  # of one count: above it, n and n + 1 are the same float
 
 
 def soft_matching(
@@ -109,7 +109,7 @@ def soft_matching_from_counts(
         raise ValueError(f"counts must be finite, not negative and at most {MAX_WEIGHT:g}")
     score = as_kappa(kappa)
     live = torch.from_numpy(lags)
-    if isinstance(beta, torch.Tensor):  # gradients go through it; half a precision would not hold the counts
+    if isinstance(beta, torch.Tensor):  # gradients pass through it; half precision could not represent the counts
         live = beta if beta.dtype in (torch.float32, torch.float64) else beta.double()
     if not torch.isfinite(live.detach().abs().sum()):
         raise ValueError(f"beta must be finite, and so must its sum, got {lags.tolist()}")
@@ -122,7 +122,7 @@ def law_from_counts(
     beta: Float[torch.Tensor, " lag"],
     kappa: torch.Tensor | float | None,
 ) -> Float[torch.Tensor, "*rows vocab"]:
-    """`soft_matching_from_counts` for counts and parameters that are known to be good: searches call it many times."""
+    """`soft_matching_from_counts` without checks of counts and parameters, for searches that call it many times."""
     vocab = counts.shape[-1]
     bits = torch.from_numpy(mask_bits(beta.shape[0])).to(beta)
     log_weights = bits @ beta
@@ -133,7 +133,7 @@ def law_from_counts(
         kappa = torch.as_tensor(kappa, dtype=beta.dtype)
         top = torch.maximum(top, kappa)
     top = torch.where(torch.isfinite(top), top, 0.0).detach()
-    # A mask that never occurs may weigh more than any that does: its weight would overflow, and multiplies zero.
+    # A mask that never occurs may have the largest weight: it would overflow, and multiply a count of zero.
     weights = torch.exp(torch.where(totals > 0, log_weights - top[..., None], -torch.inf))
     votes = torch.einsum("...m,...mv->...v", weights, counts.to(beta.dtype))
     if kappa is not None:
@@ -177,10 +177,10 @@ def soft_matching_pairs(
 
 
 def maximum_likelihood(tokens: Tokens, *, order: Whole, vocab: Whole, every_position: Switch = False) -> Law:
-    """Counting exact matches: N_[k](m) / N_[k]; uniform where the context is new.
+    """The relative frequency among exact matches, N_[k](m) / N_[k]; uniform where the context is new.
 
-    It is the limit of hard attention wherever the context has been seen; elsewhere that limit averages over the largest
-    overlap there is.
+    It is the limit of hard attention wherever the context has been seen. Elsewhere that limit is the average over the
+    keys with the largest overlap.
     """
 
     def estimate(counts: torch.Tensor) -> torch.Tensor:
@@ -209,12 +209,13 @@ def add_alpha(
 
 @dataclass(frozen=True, kw_only=True)
 class OrderMixture:
-    """The estimator taken apart by context order (eq:transformer_mixture, corollary:mixture).
+    """The estimator as a mixture over context orders (eq:transformer_mixture, corollary:mixture).
 
     order_weights    [batch, k+1]          lambda_i
     order_models     [batch, k+1, vocab]   q_i; NaN where K_i = 0 (its weight is then 0)
     pattern_weights  [batch, mask]         lambda_M within its order: sums to 1 over the masks of one size
     pattern_models   [batch, mask, vocab]  q_M = K_M(m) / K_M; NaN where K_M = 0
+    beta             the match weight, one for all lags
     """
 
     order_weights: Float[torch.Tensor, "batch order"]
@@ -253,7 +254,7 @@ class OrderMixture:
 def order_mixture(tokens: Tokens, *, order: Whole, vocab: Whole, beta: Number) -> OrderMixture:
     """Mixture weights and models of every order 0..k at one beta for all lags, without BOS.
 
-    The weights sum to one. For beta < 0 (gamma < 0) they alternate in sign: the identity still holds, but it is no
+    The weights sum to one. For beta < 0 (gamma < 0) they alternate in sign: the identity still holds, but it is not a
     mixture, and for very negative beta its terms are large and cancel.
     """
     vocab, order = check_vocab(vocab), check_order(order)
@@ -297,9 +298,9 @@ def beta_for_add_alpha(
     draws: Whole = 20_000,
     seed: Whole = 0,
 ) -> float:
-    """The beta at which partial matches stand in for add-alpha on average (lemma:optimal_beta).
+    """The beta at which partial matches act like add-alpha on average (lemma:optimal_beta).
 
-    closed_form   the lemma's formula; counts T - k - 1 candidates and takes eq:approx_expectation for E[K_M]
+    closed_form   the lemma's formula: T - k - 1 candidates, and eq:approx_expectation for E[K_M]
     line_search   solves eq:sufficient_condition_higher with E[Z(gamma)] measured on `draws` sampled sequences
     polynomial    the positive root of the same condition with E[K_M] measured on the same sequences
 

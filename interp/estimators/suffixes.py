@@ -1,11 +1,11 @@
 """Counts along the contiguous suffixes of the query's context: all that the classical smoothers read.
 
-The order-i suffix of the context u_T is its i most recent tokens. Its successor counts are the paper's
-K_[i](m) with [i] = {1..i}, the entries 2**i - 1 of `cumulative_counts`; so every order counts the same
-candidates, the positions with k tokens before them. Kneser-Ney and Good-Turing also look at the other
-contexts of the sequence (how many distinct older tokens a suffix was seen after, how many n-grams occurred
-once), which match masks do not tell. So the counts are kept in a suffix trie (`trie`), which grows with
-the sequence: O(k) work per token, at every position, for any vocabulary.
+The order-i suffix of the context u_T is its i most recent tokens. Its successor counts are the paper's K_[i](m) with
+[i] = {1..i}, the entries 2**i - 1 of `cumulative_counts`; so every order counts the same candidates, the positions with
+k tokens before them. Kneser-Ney and Good-Turing also look at the other contexts of the sequence (how many distinct
+older tokens a suffix was seen after, how many n-grams occurred once), which match masks do not contain. So the counts
+are kept in a suffix trie (`trie`), which grows with the sequence: O(k) work per token, at every position, for any
+vocabulary.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHUNK_BYTES = 64 << 20  # working memory of the every-position form
 
 @dataclass(frozen=True, kw_only=True)
 class SuffixCounts:
-    """What a sequence tells about each suffix of its last context (or, with a length axis, of every context).
+    """The counts of each suffix of a sequence's last context (or, with a length axis, of every context).
 
     counts                [..., order, vocab]  K_[i](m): how often m followed the order-i suffix, i = 0..k
     continuations         [..., order, vocab]  after how many distinct older tokens the order-i suffix with m

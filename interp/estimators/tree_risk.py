@@ -22,7 +22,7 @@ from interp.chains.priors import Prior
 from interp.estimators.match_rates import visit_scenarios
 from interp.notation import mask_bits
 
-NODES = 48  # of the grid of probabilities; twice as many move the optimum by less than 0.01
+NODES = 48  # of the grid of probabilities; twice as many change the optimum by less than 0.01
 LEAST_NODE = 1e-5
 STEP = 0.7  # of ln s; the trapezoidal rule, whose error falls exponentially with it
 BELOW, ABOVE = 8.0, 4.5  # how far the rule goes beyond the smallest and the largest ln s that matter
@@ -82,7 +82,8 @@ class TreeRisk:
         if self.bos:
             integrand = self.weights @ (mine * torch.exp(-s * bos / self.vocab) - every * torch.exp(-s * bos))
         else:
-            # A symbol that has not occurred gets nothing at any beta: its share of the law is left out of both terms.
+            # A symbol that has not occurred gets probability 0 at any beta: its share of the law is left out of both
+            # terms.
             unseen = self.vocab * self.laplace(1.0 - hit) * every
             never = self.vocab * self.laplace(torch.ones_like(hit[:1]))
             integrand = self.weights @ (mine - never - every + unseen)

@@ -1,4 +1,4 @@
-"""The best add-alpha under a prior: the strongest rival of its kind, tuned per length.
+"""The best add-alpha under a prior, with alpha tuned for each length.
 
 fit = tune_add_alpha(prior, length=64)
 fit.alpha, fit.kl
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-LEAST, MOST = 1e-4, 1e4  # where alpha is looked for
+LEAST, MOST = 1e-4, 1e4  # the range in which alpha is searched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,8 @@ class AddAlphaFit(Result):
 
     alpha    the one with the least population cross-entropy, with `stderr` (sandwich formula)
     kl       mean KL(truth || add-alpha) there, with `kl_stderr`
-    success  False where the loss has no minimum inside the range that was looked at
+    length   tokens of a sequence; order: k; n: number of sequences
+    success  False where the loss has no minimum inside the range that was searched
     """
 
     alpha: float
@@ -74,7 +75,7 @@ def tune_add_alpha(
 ) -> AddAlphaFit:
     """The alpha with the least population cross-entropy, on `draws` sequences of the prior.
 
-    The true law of the next token is the target, which is held-out data of infinite size. The slope of the loss in
+    The true law of the next token is the target; it acts as held-out data of infinite size. The slope of the loss in
     alpha is exact, and its zero is found to rounding.
     """
     prior = check_prior(prior)

@@ -3,9 +3,9 @@
     save(model, path)
     model = load(path)
 
-`config.json` is strict: an unknown or missing key is refused, as is a tensor that does not fit. Saving is atomic:
-the new directory is complete on disk before it takes the old one's place, and a crash in between leaves one that
-`load` finds.
+`config.json` is strict: an unknown or missing key is refused, as is a tensor that does not fit. Saving is atomic: the
+new directory is complete on disk before it takes the old one's place, and after a crash in between, `load` finds one of
+the two.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 FORMAT = "interp-checkpoint-1"
 CIRCUIT_FORMAT = (
-    "interp-circuit-1"  # a model from elsewhere, with the place of its circuit (`interp.circuit.checkpoint`)
+    "interp-circuit-1"  # a model from outside this suite, with the place of its circuit (`interp.circuit.checkpoint`)
 )
-FOREIGN = "foreign"  # the family of a model from elsewhere
+FOREIGN = "foreign"  # the family of a model from outside this suite
 CONFIG_FILE, TENSOR_FILE = "config.json", "model.safetensors"
 
 
@@ -46,7 +46,12 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointInfo:
-    """What `config.json` says: the model's shape, and how it was trained (None for analytic weights)."""
+    """The content of `config.json`.
+
+    path      the checkpoint's directory
+    model     the model's shape, as `InductionConfig.to_dict` gives it
+    training  how it was trained; None for analytic weights
+    """
 
     path: Path
     model: dict[str, Any]
@@ -59,10 +64,9 @@ class CheckpointInfo:
 
 
 def save(model: InductionTransformer, path: str | os.PathLike[str], *, training: dict[str, Any] | None = None) -> None:
-    """Write the model to the directory `path`, replacing a checkpoint there, but never a directory with other things
-    in it.
+    """Write the model to the directory `path`. A checkpoint there is replaced, a directory with other files never.
 
-    `training` is a JSON-able record of how the weights came about; it is kept in `config.json`.
+    `training` is a JSON-able record of how the weights were made; it is kept in `config.json`.
     """
     document = {"format": FORMAT, "model": model.config.to_dict(), "training": training}
     write_directory(path, document, dict(model.named_parameters()))
@@ -72,7 +76,7 @@ def write_directory(path: str | os.PathLike[str], document: dict[str, Any], tens
     """Write a checkpoint's two files so that they appear together or not at all."""
     from safetensors.torch import save_file
 
-    target = _checked_path(path).resolve()  # through links: the directory itself is replaced
+    target = _checked_path(path).resolve()  # resolves links, so that the directory itself is replaced
     check_replaceable(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = new_directory(target)
@@ -92,7 +96,7 @@ def write_directory(path: str | os.PathLike[str], document: dict[str, Any], tens
 
 @contextlib.contextmanager
 def one_kind_of_error(target: Path) -> Iterator[None]:
-    """A full disk is an `OSError`, also where safetensors writes, which has an error of its own for it."""
+    """Raise `OSError` for a full disk also where safetensors writes, which has its own error for it."""
     from safetensors import SafetensorError
 
     try:
@@ -172,7 +176,7 @@ def read_info(path: str | os.PathLike[str]) -> CheckpointInfo:
 
 
 def _foreign_model(document: dict[str, Any], file: Path) -> dict[str, Any]:
-    """A model from elsewhere, described by the words of our own models."""
+    """A model from outside this suite, described by the same keys as a model of the suite."""
     transformer, circuit = document["transformer"], document["circuit"]
     for name, part, words in (
         ("transformer", transformer, ("n_ctx", "d_model")),
@@ -233,14 +237,14 @@ def _resolve(path: Path) -> Path:
 
 
 def _nearest(path: Path) -> str:
-    """The checkpoint beside it whose name is most like the one given, as the end of a message."""
+    """The end of an error message: the checkpoint in the same directory with the most similar name."""
     beside = path.parent.glob("*/config.json") if path.parent.is_dir() else ()
     near = difflib.get_close_matches(path.name, sorted(file.parent.name for file in beside), n=1, cutoff=0.8)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def check_replaceable(target: Path) -> None:
-    """Refuse a place where something lies that is no checkpoint of ours."""
+    """Refuse a path that holds something other than a checkpoint."""
     if target.is_dir():
         if other := sorted({entry.name for entry in target.iterdir()} - {CONFIG_FILE, TENSOR_FILE}):
             raise CheckpointError(

@@ -16,7 +16,7 @@ from interp.arguments import Number, Numbers, Whole, count
 from interp.hooked.transformer import Dtype, InductionConfig, InductionTransformer
 from interp.notation import as_beta, as_kappa, check_order, check_vocab
 
-MAX_SCORE_ERROR = 1e-3  # by rounding, in nats: a wrong law must not come out where the weights cannot hold beta
+MAX_SCORE_ERROR = 1e-3  # by rounding, in nats; a beta that the weights cannot represent is refused
 COPY_STRENGTH = 1e4  # delta^(1): exp(-1e4) is exactly zero in either precision, so copying is hard
 
 
@@ -92,7 +92,8 @@ def write_construction(
     match.rel_bias[0, length - order : length] = -strength
     if kappa is not None:
         # BOS scores sum_r beta_r x'x_BOS = |beta|_1 / |V| through its content, whatever the query, where |beta|_1 is
-        # the plain sum of beta (the paper's betas are positive); its distance adds what is missing to kappa.
+        # the plain sum of beta (the paper's betas are positive); the bias at its distance adds what is missing to
+        # kappa.
         match.rel_bias[0, length] = kappa - float(beta.sum()) / vocab
     # W_O reads block 0 of the match head's output: the votes of the successor tokens.
     half = config.blocks * vocab

@@ -159,7 +159,7 @@ class InductionConfig:
         return cls(**values)
 
     def hooked_config(self) -> HookedTransformerConfig:
-        """The TransformerLens config of the copy layer and the stream; `seed` stays unset (it reseeds the world)."""
+        """The TransformerLens config of copy layer and stream, without `seed`, which would reset global generators."""
         standard = not self.one_hot
         return HookedTransformerConfig(
             n_layers=2,
@@ -231,7 +231,7 @@ class ProbabilityUnembed(Unembed):
 
 
 def not_linear(model: HookedTransformer) -> str:
-    """Why a model's prediction is no normalised linear function of votes; empty where it is."""
+    """Why a model's prediction is not a normalised linear function of votes; empty where it is."""
     if not isinstance(model, InductionTransformer) or not model.config.one_hot:
         return "the final stream has no block that holds the votes"
     if model.config.readout != "probability":

@@ -1,1 +1,1 @@
-"""One module a question to a circuit; each returns a result that says whether it can be trusted."""
+"""One module for each question about a circuit. Each returns a result that says whether it can be trusted."""

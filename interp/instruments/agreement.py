@@ -3,25 +3,25 @@
     fit = fit_scores(cap)
     fit.r2_attended, fit.mass_gap, fit.attention_beta
 
-The fit of scores weighs every key alike; most keys of a sharp head get next to no attention. So a law may describe the
-scores and miss the attention. Two numbers say whether it does, and a fit of scores is trusted only if both pass:
+The fit of scores weighs every key alike, although most keys of a sharp head get almost no attention. So a law may
+describe the scores and not the attention. Two numbers test this, and a fit of scores is trusted only if both pass:
 
     r2_attended   R2 of the scores with every key weighted by its attention: at least MIN_ATTENDED. It is 0 for a law
-                  that scores all attended keys alike, and sharp attention on equal keys hovers around that.
+                  that gives all attended keys the same score, and close to 0 for sharp attention on keys of one mask.
     mass_gap      total variation distance between the mean mass by overlap (and BOS) and what the fitted law, its
                   positional term included, gives: at most MAX_MASS_GAP
 
 A fit that passes may still be doubtful. It carries a warning, in its message and its table, if r2_match is below
 WARN_MATCH, if r2_attended is below WARN_ATTENDED or more than WARN_DROP under r2, or if mass_gap is above
-`attention_fit.WARN_MASS_GAP`. Its beta is then the mean weight of a match, which single keys do not follow closely.
+`attention_fit.WARN_MASS_GAP`. Its beta is then the mean weight of a match, from which single keys deviate.
 
-On the trained models of the zoo whose fits are trusted, r2_attended is at least 0.71 and mass_gap at most 0.03.
-What led to the rule was a model with four match heads and a fit that explained its scores well, with r2_attended -0.24
-and a gap of 0.14.
+On the trained models of the zoo whose fits are trusted, r2_attended is at least 0.71 and mass_gap at most 0.03. The
+rule was made for a model with four match heads: a fit explained its scores well, with r2_attended -0.24 and a gap of
+0.14.
 
 The parameters of the two fits are then compared. Where one differs by more than three standard errors of the difference
-and by more than DIFFER, both fits say so, and name the keys on which the law of the scores is furthest off. A
-difference is no error of either: scores average over keys, attention over their exponentials.
+and by more than DIFFER, both fits say so, and name the keys for which the law of the scores is furthest from the
+attention. Neither fit is wrong then: scores average over keys, attention over their exponentials.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ MIN_ATTENDED = -0.1  # of r2_attended
 # runs whose readout adds votes have 0.97 and more, and those with a free softmax readout, which leave the law,
 # 0.60 to 0.93.
 WARN_MATCH = 0.9
-# Below it the law leaves more than half of the attended scores' variation; trained models that follow it have 0.71.
+# Below it the law leaves more than half of the attended scores' variation unexplained; trained models that follow it
+# have 0.71.
 WARN_ATTENDED = 0.5
-# r2 less r2_attended: the keys that are read are described so much worse than the rest that beta speaks of the rest.
+# r2 minus r2_attended: attended keys are described so much worse than the others that beta describes the others.
 WARN_DROP = 0.3
-DIFFER = 0.25  # in a score: a key gets 28% more attention
+DIFFER = 0.25  # in a score: it gives a key 28% more attention
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,7 @@ class Agreement:
 
     mass_gap           see the module
     attention          [parameter] beta and kappa of the attention's own fit; NaN where it found none
-    note               where the fits differ: in what, and which keys drive it; else empty
+    note               where the fits differ: in which parameters, and for which keys; else empty
     """
 
     mass_gap: float
@@ -79,7 +80,7 @@ def agreement(
     note = ""
     if differing.any():
         parts = [
-            f"{name} {ours:.2f}, not {theirs:.2f}"
+            f"{name} {ours:.2f} (scores: {theirs:.2f})"
             for name, ours, theirs in zip(
                 np.array(fitter.law.parameters)[differing], own.estimates[differing], scores[differing], strict=True
             )
@@ -88,8 +89,8 @@ def agreement(
         bos = fitter.law.kappa is not None and group == fitter.law.groups - 1
         keys = "BOS" if bos else f"the keys of mask {mask_name(group)}"
         note = (
-            f"the attention shows {', '.join(parts)} as the scores do: {keys} drive{'s' if bos else ''} it, with "
-            f"{seen[group]:.3f} of the attention, where the law of the scores gives {law[group]:.3f}"
+            f"the attention shows {', '.join(parts)}; the difference comes from {keys}, with {seen[group]:.3f} of the "
+            f"attention, and {law[group]:.3f} by the law of the scores"
         )
     return Agreement(mass_gap=gap, attention=own.estimates, note=note)
 
@@ -104,7 +105,7 @@ def distrust(*, r2_attended: float, mass_gap: float) -> str | None:
 
 
 def warning(*, r2: float, r2_match: float, r2_attended: float, mass_gap: float) -> str:
-    """What makes a fit doubtful that is not refused; empty where nothing does.
+    """Why a fit that is not refused is doubtful; empty where it is not.
 
     >>> warning(r2=0.98, r2_match=0.98, r2_attended=0.95, mass_gap=0.02)
     ''
@@ -115,5 +116,5 @@ def warning(*, r2: float, r2_match: float, r2_attended: float, mass_gap: float) 
     if r2_attended < WARN_ATTENDED:
         parts.append(f"with keys weighted by attention R2 is {r2_attended:.2f}, below {WARN_ATTENDED}")
     elif r2 - r2_attended > WARN_DROP:
-        parts.append(f"with keys weighted by attention R2 is {r2_attended:.2f}, far under {r2:.2f}")
+        parts.append(f"with keys weighted by attention R2 is {r2_attended:.2f}, far below {r2:.2f}")
     return "; ".join([*parts, *filter(None, [mass_warning(mass_gap)])])

@@ -15,7 +15,7 @@ from interp.instruments.laws import LawDesign
 from interp.likelihood import GroupLikelihood, Likelihood, PlacedLikelihood, PlacedPart, sum_by_group
 from interp.regression import SPLINE_TERMS, distance_basis
 
-MIN_COVERED = 1e-6  # attention on candidates and BOS below which a query says nothing about the law
+MIN_COVERED = 1e-6  # attention on candidates and BOS below which a query is left out
 
 
 @dataclass(frozen=True, kw_only=True)

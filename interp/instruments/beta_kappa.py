@@ -1,4 +1,4 @@
-"""beta and kappa as a model's scores show them: is the match head an exponential of overlap, and how sure is that?
+"""beta and kappa from a model's scores: is the match head's attention an exponential of the overlap, and how well?
 
     fit = fit_scores(capture(model, tokens))
     fit.beta, fit.kappa, fit.stderr, fit.r2, fit.success, fit.message
@@ -9,26 +9,28 @@ indicator per lag, with a free intercept per query:
 
     e_qs = c_q + sum_r beta_r [r in M_s] + f(t - s) + error,            kappa = mean over queries of e_q,BOS - c_q
 
-f is a smooth function of the distance (cubic splines in log(1 + distance)), because trained models carry r_{i-j} in
-the match layer. It is centred over each query's candidates, so c_q is the score of an empty match at an average
-position, and kappa is relative to that. BOS takes no part in the fit of beta; early keys take no part at all and are
-reported. At a single query, distance and key position are the same thing.
+f is a smooth function of the distance (cubic splines in log(1 + distance)), because trained models carry r_{i-j} in the
+match layer. It is centred over each query's candidates, so c_q is the score of an empty match at an average position,
+and kappa is relative to that. BOS is not used in the fit of beta. Early keys are not used at all; their scores are
+reported. At a single query, distance and key position carry the same information.
 
 How to read the numbers. Everything is within a query: SST is the squared score left after each query's mean.
 
     r2              1 - SSE / SST, matches and position together
     r2_match        of what position alone leaves unexplained, the part that matches explain; success is judged on it
     r2_attended     r2 with every key weighted by the attention it gets: the fit where it matters for the prediction
-    position_share  what f adds to r2 once the matches are in
-    token_share     what the key's own tokens x_s .. x_{s-k} add to r2 once matches and position are in, one free number
-                    per lag and symbol. The law is blind to labels, so this is 0 for it; a model that treats one symbol
-                    apart shows it here, and its r2 is low for that reason. They take no part in the fit of beta.
+    position_share  what f adds to r2 when the matches are in the fit
+    token_share     what the key's own tokens x_s .. x_{s-k} add to r2 when matches and position are in the fit, with
+                    one free number per lag and symbol. It is 0 for the law, which does not depend on labels. It is
+                    positive, and r2 is low, for a model that treats some symbol differently. These terms are not in the
+                    fit of beta.
     additivity      the fit with one free number per mask against the additive one: its p-value (cluster-robust, on
-                    Hotelling's scale) and the r2 it adds. With many keys tiny departures are significant: look at both.
+                    Hotelling's scale) and the r2 it adds. With many keys a tiny deviation is significant: read both
+                    numbers.
 
-A fit is trusted if it also holds where the attention is (`interp.instruments.agreement` has the rule). One that cannot
-be trusted has success=False, says why, and its beta and kappa are NaN. One that is trusted but not close, for instance
-with r2_match below 0.9, carries a warning.
+A fit is trusted if it also holds where the attention is (`interp.instruments.agreement` has the rule). A fit that
+cannot be trusted has success=False and a message, and its beta and kappa are NaN. A fit that is trusted but not close,
+for instance with r2_match below 0.9, carries a warning.
 
 `fit_scores(cap, source="attention")` fits the attention itself (`interp.instruments.attention_fit`). Where the two fits
 differ, both say so.
@@ -54,8 +56,8 @@ from interp.instruments.score_fit import ScoreFitter
 
 Fit = TypeVar("Fit", MatchFit, AttentionFit)
 
-MIN_R2 = 0.5  # of r2_match, and of nats_explained
-SAME = 0.05  # heads whose parameters are nearer than this are not said to differ
+MIN_R2 = 0.5  # of r2_match, and of nats_explained, for a fit to be trusted
+SAME = 0.05  # heads whose parameters are closer than this count as equal
 
 
 @overload
@@ -89,16 +91,16 @@ def fit_scores(
 ) -> MatchFit | AttentionFit:
     """beta per lag and kappa from the match scores over all candidate keys, with a free intercept per query.
 
-    source="pattern" works from log-attention instead, for when scores are not known. Attention that underflowed
-    (below the smallest normal number) is unknown, not zero: all keys of its mask at that query leave the fit, so that
-    none is left out for its own value. They are counted. Where that leaves a beta without evidence, the fit fails and
-    gives the bounds that the underflow implies.
+    source="pattern" fits log-attention instead, where scores are not known. Attention that underflowed (below the
+    smallest normal number) is unknown, not zero. All keys of its mask at that query are left out, so that no key is
+    selected by its own value; they are counted. Where no data are left for a beta, the fit fails and gives the bounds
+    that the underflow implies.
 
     source="attention" takes the parameters that make the attention itself most likely, under law="additive", "suffix"
-    or "free", with own=True also with a weight for the key's own token; the result is an `AttentionFit`.
+    or "free". own=True adds a weight for the key's own token. The result is an `AttentionFit`.
 
-    position=False leaves the positional term out; min_r2 (of r2_match, and of nats_explained) and min_sequences say
-    when a fit is to be trusted.
+    position=False leaves the positional term out. A fit is trusted only if r2_match (or nats_explained) is at least
+    min_r2 and there are at least min_sequences sequences.
 
     Several match heads are fitted together, with an intercept per query and head: one beta and kappa for all. `heads`
     then holds the fit of each one alone, and the message says so where they differ.

@@ -1,12 +1,12 @@
-"""Three routes to the |V| x |V| comparisons that a match head makes; `blocks` takes them apart.
+"""Three routes to the |V| x |V| comparisons that a match head makes; `identity_blocks` decomposes them.
 
     weight_blocks    W_A itself, for models whose stream is made of blocks
     score_blocks     least squares on match scores, for any model
     circuit_blocks   W_E and the copy heads' OV circuits around the match head's QK circuit, for any model
 
 Block (a, b) compares the query's token at lag a (its rows) with the key's token at lag b (its columns), for a and b in
-0..k. Only W_A comes as it is. The others are known up to what the softmax does not see and up to what depends on one
-token only, so their rows and columns are centred.
+0..k. Only W_A is known exactly. The others are known up to what the softmax does not see and up to terms that depend on
+one token only, so their rows and columns are centred.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from interp.results import mean_stderr
 Array: TypeAlias = NDArray[Any]
 
 MAX_COEFFICIENTS = 5000  # a Gram matrix of 200 MB
-ROUNDING = 1e-13  # squared scores, relative, below which a float32 score says nothing
+ROUNDING = 1e-13  # relative size of squared scores below which float32 scores are rounding
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundBlocks:
-    """Blocks as a route found them, with what it knows about their identity coefficients and its own quality."""
+    """The blocks of one route, with errors of their identity coefficients and the quality of the fit."""
 
     blocks: Float[np.ndarray, "block block vocab vocab"]
     identity_stderr: Float[np.ndarray, "block block"] | None = None
@@ -53,10 +53,11 @@ class FoundBlocks:
 
 
 def weight_blocks(circuit: Circuit, tokens: torch.Tensor) -> FoundBlocks:
-    """The blocks of W_A as they stand in the weights of a construction or disentangled model, in the order of lags.
+    """The blocks of W_A in the weights of a construction or disentangled model, in the order of lags.
 
-    Block h of the stream holds what copy head h wrote, and training decides which head serves which lag. `tokens` show
-    it (`copy_heads`). Where no head copies some lag, the blocks are exact but do not belong to lags.
+    Block h of the stream holds what copy head h wrote, and training decides which head copies which lag. This is
+    measured on `tokens` (`copy_heads`). Where some lag has no copy head, the blocks are exact, but cannot be assigned
+    to lags.
     """
     model = circuit.model
     if not isinstance(model, InductionTransformer) or not model.config.one_hot:
@@ -83,8 +84,8 @@ def score_blocks(circuit: Circuit, tokens: torch.Tensor, *, query: Query) -> Fou
 
     Tokens enter as contrasts, so that the product of both sides makes a centred block. The product of a constant with
     the key side is what depends on the key's token alone; it is fitted once per key lag and left out of the blocks.
-    Each query has its own intercept, and so has each key position, so that no function of the position passes for
-    content; both are exact, because all sequences have the same candidates.
+    Each query has its own intercept, and so has each key position, so that functions of the position are not mistaken
+    for content. Both are exact, because all sequences have the same candidates.
     """
     order, vocab = circuit.order, circuit.vocab
     features = (order + 1) * (vocab - 1)
@@ -108,7 +109,7 @@ def score_blocks(circuit: Circuit, tokens: torch.Tensor, *, query: Query) -> Fou
     if math.isnan(solution.r2):
         message = "the scores do not vary with the keys"
     elif not solution.full_rank:
-        message = "these sequences cannot tell all comparisons of tokens apart: give more of them"
+        message = "these sequences do not determine all comparisons of tokens: give more of them"
     basis = _contrasts(vocab)
     return FoundBlocks(
         blocks=np.einsum("abij,vi,wj->abvw", raw, basis, basis),
@@ -123,7 +124,7 @@ def score_blocks(circuit: Circuit, tokens: torch.Tensor, *, query: Query) -> Fou
 def circuit_blocks(circuit: Circuit, tokens: torch.Tensor) -> FoundBlocks:
     """From the weights, through W_E and the copy heads' OV circuits, as factored matrices.
 
-    Approximations: copy head h hands on the token at lag a with its mean attention to that lag, and the LayerNorm
+    Approximations: copy head h passes on the token at lag a with its mean attention to that lag, and the LayerNorm
     before the match head divides by its mean scale (both measured on `tokens`); MLPs, position embeddings and layers
     before a copy head's are left out. Biases depend on one token at most and are centred away.
     """

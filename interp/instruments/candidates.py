@@ -3,9 +3,9 @@
     for view in query_views(cap, columns=12):
         view.masks, view.scores, view.pattern          # [batch, key], candidate keys only, oldest first
 
-Every instrument on match attention walks a capture this way, so that which key is a candidate is decided once, and
-what is held at a time stays small: a view is part of the batch at one query. Views are float64 and cannot be written
-to, because some share the capture's memory.
+Every instrument on match attention reads a capture this way. So one place decides which keys are candidates, and little
+memory is needed at a time: a view is part of the batch at one query. Views are float64 and cannot be written to,
+because some share the capture's memory.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class QueryView:
 
 
 class BosTally:
-    """BOS scores relative to an empty match, gathered view by view: kappa, its spread, and how errors enter it.
+    """BOS scores relative to an empty match, collected view by view: kappa, its spread, and its influence function.
 
-    The score of an empty match is what the matches leave of a query's mean. `indicators` are the match columns of the
-    candidate keys, `beta` their weights.
+    The score of an empty match is a query's mean score without the part of the matches. `indicators` are the match
+    columns of the candidate keys, `beta` their weights.
     """
 
     def __init__(self, *, sequences: int) -> None:
@@ -120,8 +120,8 @@ def smallest_normal(cap: Capture) -> float:
 
 
 def query_views(cap: Capture, *, columns: int = 1, source: Source = "scores") -> Iterator[QueryView]:
-    """All match heads, and for each all queries with a candidate, in parts for which `columns` numbers per key fit into
-    `VIEW_BYTES`.
+    """Views of all match heads, and for each of all queries with a candidate, in parts of the batch: `columns` numbers
+    per key fit into `VIEW_BYTES`.
     """
     order, bos = cap.order, int(cap.bos)
     tokens = _read_only(cap.tokens)
@@ -167,8 +167,8 @@ def _read_only(tensor: torch.Tensor) -> Array:
 
 
 def _known(masks: Array, scores: Array, *, source: Source) -> Bool[np.ndarray, "batch key"]:
-    """Which keys can be compared. Leaving out underflowed keys one by one would leave out the low scores of a mask and
-    keep its high ones, so all keys of that mask at that query go together.
+    """Which keys can be compared. Leaving out underflowed keys one by one would remove the low scores of a mask and
+    keep its high ones, so all keys of that mask at that query are left out together.
     """
     known = np.ones(scores.shape, dtype=bool)
     if source == "scores":

@@ -8,23 +8,23 @@ own scores and M the mask of a candidate key:
 
     law            the pattern becomes e^{|beta|_M} / Z, BOS e^kappa / Z, early keys 0 (eq:transformer_estimator)
     pair_law       the same with a weight for every pair of blocks, not only the aligned ones (corollary:inductive)
-    beta_zero      s - |beta|_M: matching no longer counts; whatever else is in the scores stays
+    beta_zero      s - |beta|_M: matches have no effect; everything else in the scores stays
     beta_infinite  the limit of s - |beta|_M + C |M|: only the candidates with the largest overlap are left, the
                    full matches where there are any. At fixed kappa, BOS then has no weight.
     lag_r_only     s - |beta|_M + beta_r [r in M]: only lag r counts (for k > 1)
     no_partial     only full matches and BOS are left; where there is neither, the head attends to nothing
-    no_bos         BOS gets nothing, the rest is renormalised
+    no_bos         BOS gets no attention, the rest is renormalised
     copy_head_h    the output of copy head h (from 0) becomes its mean over sequences and positions; where copy heads
                    sit in several layers, copy_head_l.h names the layer, too
     uniform        even attention over all visible keys
 
-The control of an edit of matches is the same edit with the masks shuffled among the candidates of each sequence:
-the same weights or score changes, at random keys. The control of `no_bos` takes the same mass from random
-candidates. The control of `copy_head_h` moves the head's output just as far, in a random direction.
+The control of an edit of matches is the same edit with the masks shuffled among the candidates of each sequence: the
+same weights or score changes, at random keys. The control of `no_bos` takes the same mass from random candidates. The
+control of `copy_head_h` moves the head's output by the same distance in a random direction.
 
-Loss is KL(truth || prediction), which differs from the cross-entropy by a constant. `uniform` sets the scale on
-which loss is recovered: 1 - (L_law - L_model) / (L_uniform - L_model), cut to [0, 1]; `pair_loss_recovered` is the
-same of the pair law. A model that the pair law recovers and the law does not compares tokens of unequal lags, too.
+Loss is KL(truth || prediction), which differs from the cross-entropy by a constant. `uniform` sets the scale on which
+loss is recovered: 1 - (L_law - L_model) / (L_uniform - L_model), cut to [0, 1]; `pair_loss_recovered` is the same of
+the pair law. If the pair law recovers more than the law, the model also compares tokens of unequal lags.
 """
 
 from __future__ import annotations
@@ -55,14 +55,17 @@ LINEAR_BELOW = 1e-3  # nats: the axis of a plot is linear up to here, then logar
 class CausalTests(NamedRows[CausalEdit]):
     """The edits, found by name (`tests["law"]`), and how much of the model the fitted law recovers.
 
-    loss            the unedited model's KL(truth || prediction), with its standard error
-    loss_recovered  1 when the law's attention predicts as well as the model's own, 0 when no better than even
-                    attention does
-    kl_recovered    1 - KL(model || law) / KL(model || uniform), cut to [0, 1]: the same question about the
-                    predictions themselves, which a model cannot pass by losing in another way
-    pair_*          the same two shares for the law of all pairs; NaN where none was given
-    success         False where no law was given to test, or where even attention costs less than two standard
-                    errors, so that no share of it is defined
+    edits           a `CausalEdit` for each edit
+    loss, loss_stderr   the unedited model's KL(truth || prediction)
+    loss_recovered, loss_recovered_stderr   1 when the law's attention predicts as well as the model's own, 0 when no
+                    better than even attention does
+    kl_recovered, kl_recovered_stderr   1 - KL(model || law) / KL(model || uniform), cut to [0, 1]. It compares the
+                    predictions themselves: an edit with the same loss but other predictions does not recover them
+    pair_loss_recovered, pair_kl_recovered (and _stderr)   the same for the law of all pairs; NaN where none was given
+    beta, kappa     of the law that was tested
+    floor, n        the floor of the KL, and the number of sequences
+    success         False where no law was given to test, or where even attention raises the loss by less than two
+                    standard errors, so that no share of the rise is defined
     """
 
     ROWS, NAME, NOUN = "edits", "edit", "edit"
@@ -88,7 +91,7 @@ class CausalTests(NamedRows[CausalEdit]):
         return {"change": {row.edit: row.loss_change for row in self.edits}, **super().record()}
 
     def plot(self, ax: Axes | None = None, *, measure: str = "loss") -> Axes:
-        """What each edit did to the loss, or to the predictions ("kl"), beside its random control; 95% intervals."""
+        """The change of the loss or of the predictions ("kl") by each edit and its random control; 95% intervals."""
         from interp.plotting import (
             CONTROL_COLOUR,
             INTERVAL_NAME,
@@ -163,12 +166,12 @@ def causal_tests(
 ) -> CausalTests:
     """Run every edit and its control on the live model; the module's docstring says what each one does.
 
-    `next_law` is the true law of the token after each sequence (a one-hot row of the token that came will also
-    do). beta and kappa are the fitted law's (`fit_scores`), for all match heads or a row for each. pairs [k+1, k+1]
-    and pairs_kappa are those of the law of all pairs (`fit_score_pairs`). `seed` draws the controls. With beta=None,
-    only the edits that need no law are made, and with pairs=None no pair law; `only_laws` makes these two edits and
-    even attention, which is all that the recovered shares need. An edit of attention that does not reach
-    the logits is an error, not a result; for a copy head that nothing reads, `reached` is False.
+    `next_law` is the true law of the token after each sequence, or a one-hot row of the token that came. beta and kappa
+    are the fitted law's (`fit_scores`), for all match heads or a row for each. pairs [k+1, k+1] and pairs_kappa are
+    those of the law of all pairs (`fit_score_pairs`). `seed` draws the controls. With beta=None, only the edits that
+    need no law are made, and with pairs=None no pair law; `only_laws` makes these two edits and even attention, which
+    is all that the recovered shares need. An edit of attention that does not change the logits raises an error; for a
+    copy head that nothing reads, `reached` is False.
     """
     circuit = as_circuit(model)
     array = circuit.check(tokens)

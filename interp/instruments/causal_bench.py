@@ -26,18 +26,19 @@ HeadLaw: TypeAlias = tuple[Float[np.ndarray, " lag"], float | None]  # beta and 
 
 @dataclass(frozen=True, kw_only=True)
 class CausalEdit:
-    """What one edit did to the predictions, and what its random control did.
+    """The change of the predictions by one edit and by its random control.
 
     loss           mean loss of the edited model
-    loss_change    mean of L_edited - L_model, with its standard error over sequences
-    kl             mean of KL(model || edited model), with its standard error
+    loss_change, loss_stderr   mean of L_edited - L_model, and its standard error over sequences
+    kl, kl_stderr  mean of KL(model || edited model), and its standard error
     change         how much was edited: the mean total-variation distance between the edited and the model's own
                    attention; for a copy head the mean distance between its output and what took its place
-    reached        the hook was seen to change the logits: by the edit, or by its control where the edit equals the
-                   model's own attention. Attention edits that fail this raise; False is left for a copy head that
-                   nothing reads.
+    reached        whether the hook changed the logits: by the edit, or by its control where the edit equals the model's
+                   own attention. An edit of attention that does not raises an error, so that False occurs only for a
+                   copy head that nothing reads.
     floored        share of sequences where the edited prediction needed the floor of the loss
-    control_*      the same numbers for the control; None for `uniform`, which is a control itself
+    control_loss_change, control_loss_stderr, control_kl, control_kl_stderr   the same for the control; None for
+                   `uniform`, which is a control itself
     """
 
     edit: str
@@ -92,14 +93,14 @@ class Measured:
 
 
 class CausalBench:
-    """A model at rest, its tokens and truth, and the means to edit it and to measure what changed."""
+    """A model, its tokens and the true laws, with functions that edit the model and measure what changed."""
 
     def __init__(self, circuit: Circuit, tokens: torch.Tensor, truth: torch.Tensor, *, floor: float, seed: int) -> None:
         self.circuit, self.tokens, self.truth, self.floor = circuit, tokens, truth, floor
         self.generator = torch.Generator().manual_seed(seed)
         self.masks = key_masks(tokens, order=circuit.order, bos=circuit.has_bos)
         self.candidates = (self.masks[0] >= 0).nonzero().squeeze(-1)  # the same keys in every sequence
-        self.stream = stream_before_match(circuit, tokens)  # most edits leave the copy layer alone
+        self.stream = stream_before_match(circuit, tokens)  # most edits do not change the copy layer
         reader = MatchReader(circuit)
         self.logits = self._run(reader.hooks)
         self.scores, self.pattern = reader.scores, reader.pattern
@@ -137,13 +138,13 @@ class CausalBench:
         return keep_keys(self.scores - law, largest[:, None])
 
     def edit_matches(self, name: str, edit: PatternEdit) -> Measured:
-        """Write the edit's attention; the control's comes from masks dealt anew to each sequence's candidates."""
+        """Write the edit's attention; the control uses masks that are shuffled among each sequence's candidates."""
         shuffled = self.masks.clone()
         shuffled[:, self.candidates] = self.masks[:, self.candidates].gather(1, self._deal())
         return self._edit_pattern(name, edit(self.masks), control=edit(shuffled))
 
     def write_pairs(self, pairs: Float[np.ndarray, "block block"], kappa: float | None) -> Measured:
-        """Attention of the law of all pairs; the control deals its scores anew to each sequence's candidates."""
+        """Attention of the law of all pairs; the control shuffles its scores among each sequence's candidates."""
         scores = torch.full(self.masks.shape, -torch.inf, dtype=torch.float64)
         scores[:, self.candidates] = pair_scores(self.tokens, pairs)
         dealt = scores.clone()
@@ -163,7 +164,7 @@ class CausalBench:
         return self._edit_pattern("uniform", torch.full_like(self.pattern, 1 / self.pattern.shape[-1]))
 
     def ablate_copy_head(self, place: Head) -> Measured:
-        """Replace one copy head's output by its mean; the control moves it just as far in a random direction."""
+        """Replace one copy head's output by its mean; the control moves it as far in a random direction."""
         mean = self._mean_output(place)
         distances: list[torch.Tensor] = []
 
@@ -242,7 +243,7 @@ class CausalBench:
         return torch.rand(shape, generator=self.generator).argsort(dim=-1)
 
     def _without_random_mass(self) -> torch.Tensor:
-        """The pattern once as much mass as BOS has is taken from random candidates, as far as they have it."""
+        """The pattern after as much mass as BOS has was taken from random candidates, as far as they have it."""
         own = self.pattern[..., self.candidates]
         order = self._deal()[:, None].expand(own.shape)
         dealt = own.gather(-1, order)

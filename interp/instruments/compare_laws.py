@@ -3,12 +3,13 @@
     found = compare_laws(cap)
     found.best, found.table()
 
-Every law is fitted to half of the sequences (`interp.instruments.attention_fit`) and judged on the other half, both
-ways round, so that each query is predicted once by parameters that have not seen it. A free law has more parameters
-than an additive one and cannot fit worse; on new sequences it can. The share of the nats that a law explains is against
-the baseline without matches, fitted to the same half. Laws are compared sequence by sequence: `behind` is what a law
-loses against the one that explains most, in nats per query, and its standard error is that of the difference. The best
-law is the one with the fewest parameters among those that are less than two standard errors behind.
+Every law is fitted to one half of the sequences (`interp.instruments.attention_fit`) and tested on the other half, then
+the reverse, so that each query is predicted once by parameters fitted without it. A free law has more parameters than
+an additive one: it cannot fit worse, but it can predict new sequences worse. The share of the nats that a law explains
+is against the baseline without matches, fitted to the same half. Laws are compared sequence by sequence: `behind` is
+what a law loses against the one that explains most, in nats per query, and its standard error is that of the
+difference. The best law is the one with the fewest parameters among those that are less than two standard errors
+behind.
 """
 
 from __future__ import annotations
@@ -32,21 +33,21 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-ERRORS = 2  # standard errors by which a law must be behind to be worse
+ERRORS = 2  # standard errors by which a law must be behind to count as worse
 
 
 @dataclass(frozen=True, kw_only=True)
 class LawComparison(Result):
-    """The laws, judged on sequences that they were not fitted to. Arrays have one number per law.
+    """The laws, tested on sequences that they were not fitted to. Arrays have one number per law.
 
     laws            their names
     parameters      how many parameters each one has, without the positional term
-    nats_explained  share of the held-out nats that it explains, and its standard error
-    behind          nats per query that it loses against the law that explains most, and the standard error of that
+    nats_explained, stderr   share of the held-out nats that it explains, and its standard error
+    behind, behind_stderr    nats per query that it loses against the law that explains most, and the standard error
     best            see the module
     nats            mean KL(attention || baseline) on held-out sequences
     n, sequences    queries and sequences
-    success         one law is the best: no other with as few parameters does as well
+    success         one law is the best: no other law with as few parameters predicts as well
     """
 
     DOUBT = "no law is the best"
@@ -92,7 +93,7 @@ class LawComparison(Result):
 
 
 def compare_laws(cap: Capture, *, position: Switch = True, own: Switch = False) -> LawComparison:
-    """Fit the three laws to one half of the sequences and judge them on the other, both ways round.
+    """Fit the three laws to one half of the sequences and test them on the other, then the reverse.
 
     Several match heads are taken together, as one law for all. At order 1 the three laws are one.
     """
@@ -105,7 +106,7 @@ def compare_laws(cap: Capture, *, position: Switch = True, own: Switch = False) 
     laws = get_args(Law)
     designs = [law_design(law, order=cap.order, bos=cap.has_sink, own=own) for law in laws]
     sizes = [len(design.parameters) for design in designs]
-    if {0, 1} - set((rows.sequence % 2).tolist()):  # a half of the sequences has no query to fit or to judge by
+    if {0, 1} - set((rows.sequence % 2).tolist()):  # one half of the sequences has no query to fit or to test on
         return _nothing_known(cap, rows, laws, sizes)
     held, baseline = np.zeros((len(laws), len(rows.sequence))), np.zeros(len(rows.sequence))
     for odd in (False, True):
@@ -122,7 +123,7 @@ def compare_laws(cap: Capture, *, position: Switch = True, own: Switch = False) 
     fewest = [place for place in close if sizes[place] == min(sizes[other] for other in close)]
     best = min(fewest, key=lambda place: behind[place][0])
     explained = [share_explained(one, baseline, clusters=rows.sequence) for one in held]
-    message = "" if len(fewest) == 1 else f"{' and '.join(laws[place] for place in fewest)} cannot be told apart"
+    message = "" if len(fewest) == 1 else f"{' and '.join(laws[place] for place in fewest)} cannot be distinguished"
     if nats < MIN_NATS:
         message = f"{nats:.1g} nats beyond the baseline: there is nothing to explain"
     elif not np.isfinite(explained).all():
@@ -145,7 +146,7 @@ def compare_laws(cap: Capture, *, position: Switch = True, own: Switch = False) 
 
 
 def _nothing_known(cap: Capture, rows: AttentionRows, laws: tuple[Law, ...], sizes: list[int]) -> LawComparison:
-    """The comparison where attention lies on early keys, of which no law speaks."""
+    """The comparison where attention lies on early keys, which no law includes."""
     unknown = np.full(len(laws), np.nan)
     return LawComparison(
         laws=laws,

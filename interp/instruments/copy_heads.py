@@ -5,22 +5,23 @@
 
 Lag r of token t is the key t - r, where that is a token: BOS is never a lag. Mass on a lag is averaged over the
 sequences and over the positions that have it. Heads and lags are matched by the Hungarian method, so that the total
-mass is largest and no two heads get the same lag; the verdict on a head goes by its own heaviest lag r:
+mass is largest and no two heads get the same lag; the verdict on a head depends on the lag r with its largest mass:
 
-    copies lag r    most of its attention (`copies`) is on lag r, and of what is on lags 1..k nearly all (`pure`):
-                    a copy may be diluted by a thin spread over far tokens, but not by another lag
-    mixed           not that, but lags 1..k get more than an even pattern gives them, by at least `some` of the rest
+    copies lag r    most of its attention (`copies`) is on lag r, and of what is on lags 1..k nearly all (`pure`): a
+                    copy may have a thin spread over far tokens, but not over another lag
+    mixed           no copy, but lags 1..k get more than in an even pattern, by at least `some` of what it puts
+                    elsewhere
     none            attention goes elsewhere
 
-The thresholds were chosen after a look at five models; nothing derives them. On the 112 heads of 56 trained models of
-the zoo (k = 2), the largest mass on a lag is 0.12 for one head, 0.54 to 0.56 for seven (the lag-2 heads of the standard
-family) and above 0.81 for all others; the least purity is 0.87. So no verdict moves while `copies` lies between 0.13
-and 0.53 and `pure` below 0.86, and `copies` = 0.6 turns those seven to 'mixed'. They are diffuse: nearly half of their
-attention is spread over far tokens. Read their verdict with `mass` beside it.
+The thresholds were chosen on five models; they are not derived. On the 112 heads of 56 trained models of the zoo (k =
+2), the largest mass on a lag is 0.12 for one head, 0.54 to 0.56 for seven (the lag-2 heads of the standard family) and
+above 0.81 for all others; the least purity is 0.87. So no verdict changes while `copies` lies between 0.13 and 0.53 and
+`pure` below 0.86; with `copies` = 0.6 those seven become 'mixed'. They are diffuse: nearly half of their attention is
+spread over far tokens. Read their verdict together with `mass`.
 
-A head that copies attends by position alone. Its pattern varies over keys (sum of squares around 1/n, n the visible
-keys), and of that variation the part that is there in every sequence alike is `position_share`; the rest depends on the
-tokens. A head with an even pattern has nothing to share out: its position_share is 1.
+A head that copies attends by position alone. Its pattern varies over keys (sum of squares around 1/n, with n visible
+keys). `position_share` is the part of that variation that is the same in every sequence; the rest depends on the
+tokens. A head with an even pattern has no variation: its position_share is 1.
 
 TransformerLens' previous-token score (`detect_head`) is the same average for lag 1, taken over all positions, the first
 included, and with BOS counted as a token.
@@ -65,8 +66,7 @@ class CopyHeads(Result):
     masses            [head, lag] mean attention on each lag 1..k
     self_mass         mean attention on the token itself (lag 0)
     bos_mass          mean attention on BOS; 0 without BOS
-    last_mass         mean attention of the last token on its assigned lag: the query that is trained may copy otherwise
-                      than the mean over positions says
+    last_mass         mean attention of the last token on its assigned lag; it may differ from the mean over positions
     last_bos          mean attention of the last token on BOS; 0 without BOS
     entropy           of the pattern in nats, averaged over tokens
     position_share    see the module; NaN with a single sequence
@@ -77,7 +77,7 @@ class CopyHeads(Result):
     success           every lag has a head that copies it
     """
 
-    DOUBT = "incomplete"  # what was observed stands
+    DOUBT = "incomplete"  # the observed masses are valid all the same
 
     lag: Int64[np.ndarray, " head"]
     mass: Float[np.ndarray, " head"]
@@ -96,7 +96,7 @@ class CopyHeads(Result):
     heads: tuple[Head, ...] = ()
 
     def name(self, head: int) -> str:
-        """What to call a head: its number, with its layer unless these are the heads of layer 0, in order."""
+        """The name of a head: its number, with its layer unless these are the heads of layer 0, in order."""
         in_order = tuple((0, number) for number in range(len(self.lag)))
         return str(head) if self.heads in ((), in_order) else head_name(self.heads[head])
 
@@ -197,6 +197,11 @@ def copy_heads(cap: Capture, *, copies: Number = COPIES, pure: Number = PURE, so
     even = np.array([(1.0 / np.arange(lag + 1 + bos, keys + 1)).mean() for lag in range(1, order + 1)])
     verdicts = tuple(_verdict(row, even, copies=copies, pure=pure, some=some) for row in masses)
     missing = [lag for lag in range(1, order + 1) if f"copies lag {lag}" not in verdicts]
+    without = [
+        f"no head copies lag {lag} (required: {copies:g} of the attention on it, and {pure:.0%} of that on lags 1..k; "
+        f"found: at most {masses[:, lag - 1].max():.2f})"
+        for lag in missing
+    ]
     return CopyHeads(
         lag=assigned,
         mass=mass,
@@ -214,14 +219,14 @@ def copy_heads(cap: Capture, *, copies: Number = COPIES, pure: Number = PURE, so
         heads=cap.copy_heads,
         n=sequences,
         success=not missing,
-        message=f"no head copies lag {', '.join(map(str, missing))}" if missing else "",
+        message="; ".join(without),
         provenance=provenance(checkpoint=cap.checkpoint),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _HeadPattern:
-    """What is read off one head's pattern: its mass on each lag by sequence and by position, and the means."""
+    """What is read from one head's pattern: its mass on each lag by sequence and by position, and the means."""
 
     per_sequence: Float[np.ndarray, "batch lag"]
     by_position: Float[np.ndarray, "lag position"]

@@ -8,7 +8,7 @@ head at a time is made to attend to a single candidate key at the last query, dr
 nothing. The difference of the logits, c(m), is what a unit of attention on that key does to the prediction, through all
 that follows the head.
 
-    vote       mean of c(x_s) less the mean of c over the other symbols: positive where the head copies
+    vote       mean of c(x_s) minus the mean of c over the other symbols: positive where the head copies
     copying    of the variance of c over symbols, the part that "is it x_s?" explains
     control    the same with the token of another candidate key, drawn at random, in place of x_s
     direct     the vote on the direct path alone: the head's value and output weights (its OV circuit), the last
@@ -46,7 +46,14 @@ ERRORS = 3  # standard errors by which a vote must exceed its control
 
 @dataclass(frozen=True, kw_only=True)
 class HeadVote:
-    """What one head does with the token that it attends to; see the module. Errors are over sequences."""
+    """The vote of one head for the token that it attends to; see the module. Errors are over sequences.
+
+    head                          layer.head
+    vote, stderr                  rise of the attended token's logit above those of the other symbols
+    copying                       share of the variance of the rises that "is it x_s?" explains
+    control_vote, control_stderr, control_copying    the same for the token of another key
+    direct, direct_stderr         the vote through the OV circuit and the readout alone; NaN without the weights
+    """
 
     head: str
     vote: float
@@ -69,6 +76,7 @@ class HeadVote:
 class CopyingScores(NamedRows[HeadVote]):
     """The votes of every match head, found by its name (`scores["1.0"]`).
 
+    votes      a `HeadVote` for each match head
     n, draws   sequences, and keys drawn for each of them and each head
     success    every head copies
     """
@@ -255,6 +263,6 @@ def _readout(circuit: Circuit) -> Float[torch.Tensor, "d_model vocab"] | None:
     readout = circuit.of_symbols(weights.detach()).double()
     if isinstance(gain, torch.Tensor):
         readout = gain.detach().double().cpu()[:, None] * readout
-    if str(model.cfg.normalization_type).startswith("LN"):  # it takes the mean off what is written
+    if str(model.cfg.normalization_type).startswith("LN"):  # it subtracts the mean of what is written
         readout = readout - readout.mean(dim=0)
     return readout

@@ -3,11 +3,11 @@
     found = direct_path(model, chains.tokens, next_law=chains.next_law)
     found.verdict, found.gain, found.r2
 
-In the paper's circuit everything that is known of the next token comes through the match head: a query that finds
-nothing predicts the uniform law. Here the match head is silenced in the live model (all its attention on BOS, or on
-nothing where there is no BOS), and what is left is the direct path: the query's own stream, with what copy heads have
-written into it, straight to the readout. A copy head that attends to many tokens at once writes their mean there, and
-that is a count: the estimate of order 0, which the lower orders of interpolation would otherwise supply.
+In the paper's circuit all information about the next token passes through the match head: a query without a match
+predicts the uniform law. Here the match head is silenced in the live model (all its attention on BOS, or on nothing
+where there is no BOS), and what is left is the direct path: the query's own stream, with what copy heads have written
+into it, straight to the readout. A copy head that attends to many tokens at once writes their mean there. That is a
+count: the estimate of order 0, which interpolation would otherwise take from its lowest order.
 
 The centred log-probabilities of the silenced model are regressed on two descriptions of the sequence, alone and
 together:
@@ -42,23 +42,25 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-MIN_SEQUENCES = 8  # below this, clustered errors mean nothing
-EXPLAINED = 0.5  # share of the log-probabilities' variance from which the path counts as a count of tokens
+MIN_SEQUENCES = 8  # with fewer, clustered errors are not reliable
+EXPLAINED = 0.5  # share of the log-probabilities' variance above which the verdict is "counts tokens"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DirectPath(Result):
-    """What is left without the match head.
+    """The prediction without the match head.
 
     verdict            "nothing" (no better than the uniform law by two standard errors), "counts tokens" (better, and
                        frequency and recent tokens explain at least half) or "something else"
-    kl, kl_uniform, kl_model   mean KL(truth || prediction) of the silenced model, of the uniform law and of the model
-    gain               kl_uniform - kl, with its standard error (paired by sequence)
+    kl, kl_stderr      mean KL(truth || prediction) of the silenced model
+    kl_uniform, kl_model       the same of the uniform law and of the whole model
+    gain, gain_stderr  kl_uniform - kl; the error is paired by sequence
     r2                 share of the variance of the centred log-probabilities that both descriptions explain
     r2_frequency, r2_recent    the same for each alone
     r2_control         for both, taken from another sequence
-    frequency          weight of the frequency when both are there (log-probability per unit of frequency)
-    recent             [k+1] weight of the token being x_t, x_{t-1}, ..., x_{t-k}
+    frequency, frequency_stderr   weight of the frequency when both are in the fit (log-probability per unit)
+    recent, recent_stderr      [k+1] weight of the token being x_t, x_{t-1}, ..., x_{t-k}
+    floor, n           the floor of the KL, and the number of sequences
     """
 
     verdict: str
@@ -89,7 +91,7 @@ class DirectPath(Result):
         return pd.DataFrame({"term": names, "estimate": estimates, "stderr": errors})
 
     def plot(self, ax: Axes | None = None, *, show: str = "loss") -> Axes:
-        """The loss with and without the match head, or the weights that describe what is left ("weights")."""
+        """The loss with and without the match head, or the weights of the regression ("weights")."""
         from interp.plotting import (
             INTERVAL_NAME,
             LAG_COLOURS,

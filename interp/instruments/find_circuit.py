@@ -1,23 +1,24 @@
-"""From a scan to a circuit: the heads that match, the heads that copy for them, and evidence that these feed those.
+"""From a scan to a circuit: the match heads, their copy heads, and evidence that the match depends on these.
 
     circuit = find_circuit(foreign, tokens, order=2, vocab=5, bos=5)
     circuit.copy_heads, circuit.match_heads, circuit.success, circuit.message
     print(circuit)                              with a reason for every choice
     circuit.evidence()                          one row for each head that was tried
 
-Match heads are all heads that the scan takes for one. A copy head is chosen for each lag by what it does, not only by
-where it looks: the output of every head that copies lag r, in a layer below a match head, is replaced by its mean over
-sequences and positions, and beta_r of the match heads is measured anew. The share of beta_r that is lost (`lost`, of
-the sum over match heads) says how much of the match at that lag goes through the head. The control moves the head's
-output just as far in a random direction (`control_lost`).
+Match heads are all heads with the role "match" in the scan. A copy head is chosen for each lag by its effect, not only
+by its attention: the output of every head that copies lag r, in a layer below a match head, is replaced by its mean
+over sequences and positions, and beta_r of the match heads is measured again. The share of beta_r that is lost (`lost`,
+of the sum over match heads) says how much of the match at that lag depends on the head. The control moves the head's
+output by the same distance in a random direction (`control_lost`).
 
     chosen      the head that loses most, if that is at least FEEDS and more than its control
-    together    several heads may copy one lag, each of them dispensable: then all of them are replaced at once, and the
-                heaviest is chosen if together they pass
-    no guess    where no head copies a lag, or none that does feeds the match heads, `copy_heads` has None for that lag
-                and the message says so
+    together    several heads may copy one lag, so that no single one is needed: then all of them are replaced at once,
+                and the one with the most mass is chosen if together they pass
+    no head     where no head copies a lag, or the match heads depend on none that does, `copy_heads` has None for that
+                lag and the message says so
 
-A lag is copied for the key. The query's side of lag r needs x_{t-r+1}, so that the head of lag r - 1 feeds beta_r, too.
+A lag is copied for the key. The query's side of lag r needs x_{t-r+1}, so that beta_r also depends on the head of lag r
+- 1.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ from interp.notation import Tokens
 if TYPE_CHECKING:
     import pandas as pd
 
-FEEDS = 0.5  # of beta_r that must go with its copy head
-TRIED = 4  # heads for each lag, those with the most mass on it
+FEEDS = 0.5  # share of beta_r that must be lost without its copy head
+TRIED = 4  # heads tried for each lag, those with the most mass on it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What happens to the match heads without one head (or several at once) that copies a lag.
+    """The match heads without one head (or several at once) that copies a lag.
 
     lag            the lag
     heads          the heads whose output was replaced by its mean
@@ -59,7 +60,7 @@ class Trial:
     beta           [match] beta at this lag of every match head, as it is
     without        [match] the same without the heads
     lost           share of the sum of beta that is lost
-    control_lost   the same where their output moved as far in a random direction
+    control_lost   the same where their output was moved by the same distance in a random direction
     """
 
     lag: int
@@ -72,7 +73,7 @@ class Trial:
 
     @property
     def feeds(self) -> bool:
-        """Whether the match at this lag goes through these heads."""
+        """Whether the match at this lag depends on these heads."""
         return self.lost >= FEEDS and self.lost > self.control_lost
 
 
@@ -82,7 +83,7 @@ class FoundCircuit(Circuit):
     scan       the `HeadScan`
     trials     one `Trial` for each head that was tried
     reasons    a line for every lag and for the match heads
-    success    every lag has a copy head that feeds the match heads
+    success    every lag has a copy head on which the match heads depend
     message    what is missing; empty where nothing is
     """
 
@@ -126,8 +127,8 @@ def find_circuit(
 ) -> FoundCircuit:
     """The circuit that a scan shows, with evidence; the module's docstring says how it is chosen.
 
-    The arguments are those of `scan_heads`; `scan` saves the scan where it was made on these tokens already. `seed`
-    draws the controls.
+    The arguments are those of `scan_heads`; Give `scan` where it was made on these tokens already. `seed` draws the
+    controls.
     """
     task = as_scanned(model, order=order, vocab=vocab, bos=bos, symbols=symbols)
     array, seed = task.check(tokens), seed_number(seed)
@@ -174,7 +175,7 @@ def find_circuit(
 
 
 class _Workbench:
-    """Runs the model without some heads and reads what is left of the match."""
+    """Runs the model without some heads and measures beta of the match heads."""
 
     def __init__(self, circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], scan: HeadScan, *, seed: int):
         self.circuit, self.tokens, self.scan = circuit, tokens, scan
@@ -195,7 +196,7 @@ class _Workbench:
             return None, f"no head copies lag {lag}{above}", []
         if not self.layers:
             names = ", ".join(f"{head_name(at)} (mass {scan.copy_mass[at][lag - 1]:.2f})" for at in heads)
-            return heads[0], f"lag {lag}: looked at by {names}; no head matches, so that nothing can be fed", []
+            return heads[0], f"lag {lag}: copied by {names}; no head matches, so that its effect cannot be tested", []
         trials = [self.attempt(lag, (at,)) for at in heads[:TRIED]]
         best = max(trials, key=lambda one: one.lost)
         if not best.feeds and len(heads) > 1:
@@ -213,7 +214,7 @@ class _Workbench:
         return best.heads[0], f"lag {lag}: {name} (mass {best.mass:.2f}); {result}{also}", trials
 
     def attempt(self, lag: int, heads: tuple[Head, ...]) -> Trial:
-        """Replace these heads' output by its mean, and, as a control, move it as far at random."""
+        """Replace these heads' output by its mean; as a control, move it by the same distance in a random direction."""
         before = self.beta[:, lag - 1]
         after = self.betas(_all_of([self.to_mean(at) for at in heads]))[:, lag - 1]
         control = self.betas(_all_of([self.to_random(at) for at in heads]))[:, lag - 1]

@@ -3,9 +3,9 @@
     laws = attention_laws(circuit, tokens, queries=torch.arange(40, 60))   # positions of the model
     laws.beta, laws.kappa, laws.doubts
 
-These are the numbers of a scan without its verdict: the parameters that come nearest to the attention, whether or not
-they come near. What tests a law, as a replacement does, takes them and says which are in doubt (`doubts`); who reads
-beta takes `scan_heads` or `fit_scores`, which give NaN there.
+These are the numbers of a scan without its verdict: the parameters under which the attention is most likely, also where
+the law does not describe it. A test of the law, such as a replacement, uses them and reports which are in doubt
+(`doubts`). To read beta use `scan_heads` or `fit_scores`, which give NaN in that case.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AttentionLaws:
 
     beta      [match, lag]
     kappa     [match]; None without BOS
-    doubts    for each head whose law is not to be trusted: its name and why, as in a scan
+    doubts    for each head whose law cannot be trusted: its name and the reason, as in a scan
     """
 
     beta: Float[np.ndarray, "match lag"]

@@ -22,21 +22,23 @@ class HeadScan(Result):
 
     copy_mass, copy_mass_stderr       [layer, head, lag] mean attention on lag 1, 2, ...
     copy_lag                          the lag with the most mass beyond that of even attention
-    beta, beta_stderr, kappa, kappa_stderr     NaN where they are not to be trusted; kappa also without BOS
-    beta_scores                       [layer, head, lag] beta from the scores by least squares, whatever it is worth
-    r2_match, nats, nats_explained, nats_explained_stderr, mass_gap
+    beta, beta_stderr, kappa, kappa_stderr     NaN where they cannot be trusted; kappa also without BOS
+    beta_scores                       [layer, head, lag] beta from the scores by least squares, not checked
+    r2_match                          of what position leaves of the scores, the share that matches explain
+    nats, nats_explained, nats_explained_stderr, mass_gap     of the law of the attention, see `attention_fit`
     mass, mass_stderr                 [layer, head, group] attention by overlap 0..k, then on BOS, then on early keys
-    induction, induction_stderr       [layer, head]
-    induction_even                    what even attention gets
+    induction, induction_stderr       [layer, head] attention on keys whose previous token is the query's
+    induction_even                    the same for even attention
     role                              [layer][head] "copy", "match" or "none"; "" where there is no such head
     ok, reasons                       [layer][head] whether beta and kappa can be trusted, and why not
-    copy_heads                        the head taken for each lag 1..k, None where there is none
+    copy_heads                        the copy head chosen for each lag 1..k, None where there is none
     match_heads                       the heads that match
+    order, bos                        k, and whether key 0 has the score kappa
     n, queries                        sequences, and the token index of each query
     success                           every lag has its copy head, and some head matches
     """
 
-    DOUBT = "incomplete"  # what was measured stands
+    DOUBT = "incomplete"  # the measured numbers are valid all the same
 
     order: int
     copy_mass: Float[np.ndarray, "layer head lag"]
@@ -156,9 +158,10 @@ class HeadScan(Result):
         lines = [f"scan of {len(self.heads)} heads on {self.n} sequences, {queries}, order {self.order}"]
         for lag, place in enumerate(self.copy_heads, start=1):
             mass = "" if place is None else f", mass {self.copy_mass[place][lag - 1]:.3f}"
-            lines.append(f"  copies lag {lag}   {'no head' if place is None else head_name(place)}{mass}")
-        shown = [f"{layer}.{head} ({self.nats_explained[layer, head]:.0%})" for layer, head in self.match_heads[:6]]
+            lines.append(f"  copies lag {lag}   {'no head' if place is None else f'head {head_name(place)}'}{mass}")
+        shown = [f"{head_name(place)} ({self.nats_explained[place]:.0%})" for place in self.match_heads[:6]]
         more = f" and {len(self.match_heads) - 6} more" if len(self.match_heads) > 6 else ""
-        lines.append(f"  match          {', '.join(shown) + more if shown else 'no head'} (nats explained)")
+        heads = f"{'head' if len(shown) == 1 else 'heads'} {', '.join(shown)}{more}; in brackets: nats explained"
+        lines.append(f"  match          {heads if shown else 'no head'}")
         lines += self.remarks()
         return "\n".join([*lines[:4], "  ...", *lines[-3:]] if len(lines) > 8 else lines)

@@ -15,17 +15,17 @@ is the orthogonal sum of
     rest       what is left: its rows, its columns and its diagonal sum to zero
 
 The softmax over keys does not see the constant and the query part: every block of the stream sums to one, so they add
-the same number to all keys; of the key parts of one key lag it sees the sum. That is the gauge. So b = 0 is never
-tested, only the distance from span{I, J}: `residual_share` is the share of squared norm outside it,
+the same number to all keys. Of the key parts of one key lag it sees only the sum. This freedom is called the gauge. So
+b = 0 is never tested, only the distance from span{I, J}: `residual_share` is the share of squared norm outside it,
 `visible_residual_share` is (key + rest) / (identity + key + rest) once the gauge is fixed.
 
 Routes (`block_routes` says how they work)
-    weights   W_A itself: exact, for construction and disentangled models. Its blocks belong to copy heads; which head
-              serves which lag is read off their attention.
-    scores    regression of the match scores on pairs of tokens: what the head does on data. It cannot tell the key
-              parts of blocks with one key lag apart; its blocks are identity and rest only.
-    circuit   W_E and the copy heads' OV circuits through the match head's QK circuit: what the weights say, with
-              LayerNorm made linear and MLPs left out. Its blocks, too, are identity and rest only.
+    weights   W_A itself: exact, for construction and disentangled models. Its blocks belong to copy heads; their
+              attention shows which head copies which lag.
+    scores    regression of the match scores on pairs of tokens: what the head does on data. It cannot separate the key
+              parts of blocks with the same key lag; its blocks are identity and rest only.
+    circuit   W_E and the copy heads' OV circuits through the match head's QK circuit: the blocks of the weights, with
+              LayerNorm made linear and MLPs left out. These blocks, too, are identity and rest only.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Array: TypeAlias = NDArray[Any]
 
 MAX_VOCAB = 256  # symbols; a design over pairs of them must fit into memory
 ALL_RELABELINGS = 5040  # enumerate |V|! up to here, sample beyond
-NOTHING = 1e-20  # a smaller part of the whole squared norm is rounding: that block is zero
+NOTHING = 1e-20  # a block with a smaller share of the whole squared norm counts as zero
 CARRIES = 0.05  # a block that holds this share of the visible squared norm carries weight
 GRIDS = (
     "identity",
@@ -84,10 +84,10 @@ class BlockMap:
     identity_share, constant_share, residual_share   of the squared norm; they sum to 1, and are NaN for a zero block
     visible_residual_share   outside span{I, J} once the gauge is fixed
     weight_share     the block map: this block's part of the visible squared norm of all
-    p_value          permutation test: how often a random relabeling of the query side has an |a| as large, the true
-                     labels counted in, so at least 1 / |V|!. Norm and mean do not change under relabelings, so this is
-                     also the test of the residual share.
-    r2               of the regression, for `scores`
+    p_value          permutation test: the share of relabelings of the query side whose |a| is as large, the true labels
+                     included, so at least 1 / |V|!. Norm and mean do not change under relabelings, so this is also the
+                     test of the residual share.
+    r2, n            of the regression, for `scores`, and the number of sequences; success, message: as in `Result`
     """
 
     route: Route
@@ -140,11 +140,11 @@ class BlockMap:
 
 @dataclass(frozen=True, kw_only=True)
 class IdentityBlocks(NamedRows[BlockMap]):
-    """The blocks by every route that was taken; `blocks["scores"]` is the map of one.
+    """The blocks by every route that was taken, in `maps`; `blocks["scores"]` is the `BlockMap` of one.
 
     agreement   between the first two routes: the cosine of the angle between their blocks, all together, rows and
                 columns centred; NaN for a single route
-    n           sequences that were measured on; 0 where weights alone were read
+    order, vocab, n    k, |V| and the number of sequences; n is 0 where only weights were read
     """
 
     ROWS, NAME, NOUN = "maps", "route", "route"
@@ -188,7 +188,7 @@ class IdentityBlocks(NamedRows[BlockMap]):
         return {**summary, **super().record()}
 
     def plot(self, ax: Axes | None = None, *, route: str | None = None) -> Axes:
-        """The block map of a route, the first unless told: each block's part of the visible squared norm.
+        """The block map of a route, by default the first: each block's part of the visible squared norm.
 
         Blocks that carry weight also show p of the relabeling test; aligned blocks are framed.
         """
@@ -298,7 +298,7 @@ def decompose(block: Float[np.ndarray, "vocab vocab"]) -> dict[str, float]:
 
 
 def shared_key_parts(blocks: Array) -> Array:
-    """[block, block, vocab, vocab] with the key parts of one key lag shared evenly, which changes no score."""
+    """[block, block, vocab, vocab] with the key parts of one key lag distributed evenly, which changes no score."""
     key = blocks.mean(axis=-2, keepdims=True) - blocks.mean(axis=(-2, -1), keepdims=True)
     return np.asarray(blocks - key + key.mean(axis=0, keepdims=True))
 
@@ -326,7 +326,7 @@ def permutation_test(
     *,
     exhaustive: bool,
 ) -> float:
-    """The share of relabelings of the rows that have an identity coefficient as large, the true labels counted in."""
+    """The share of relabelings of the rows that have an identity coefficient as large, the true labels included."""
     vocab = len(block)
     own = abs(decompose(block)["identity"])
     diagonals = block[relabelings, np.arange(vocab)].mean(axis=1)

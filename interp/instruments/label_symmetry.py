@@ -1,12 +1,12 @@
-"""Does the model care what the symbols are called? KL between a model and its relabelings (app:symmetry).
+"""Does the prediction depend on the names of the symbols? KL between a model and its relabelings (app:symmetry).
 
     symmetry = label_symmetry(model, chains.tokens)
     symmetry.kl, symmetry.stderr, symmetry.max
 
 T^(sigma)(x) = sigma^{-1}(T(sigma(x))) renames the symbols, predicts, and renames back (eq:permuted_transformer). A
 label-permutation invariant model has KL(T || T^(sigma)) = 0 for every sigma; by theorem:invariance gradient flow keeps
-a symmetric start symmetric. Random starts and minibatches break the symmetry. What counts as little is told by the KL
-between models trained from different seeds, which `other_models` gives.
+a symmetric start symmetric. Random starts and minibatches break the symmetry. The KL to models trained from other seeds
+(`other_models`) is the scale for what is small.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class LabelSymmetry(Result):
     worst           the relabeling with the largest mean, as the list of new names, and `worst_kl`, that mean
     relabelings     [relabeling, vocab], `by_relabeling` the mean KL of each; the identity is not among them
     exhaustive      all |V|! - 1 were tried
-    seeds_kl        mean KL(T || other model), the scale; NaN where no other model was given
+    seeds_kl, seeds_stderr   mean KL(T || other model), the scale; NaN where no other model was given
+    other_models    number of these models
     ratio           kl / seeds_kl
     n               number of sequences
     """

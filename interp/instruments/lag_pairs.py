@@ -5,19 +5,19 @@
     pairs.aligned_share             # how much of the explained score the aligned pairs explain on their own
 
 Under label symmetry the most general score is a sum of beta_{a,b} [x_{t-a} = x_{s-b}] over all pairs of blocks. The
-claim of prop:transformer_estimator is that only the super-diagonal b = a + 1 carries weight, beta_{r-1,r} = beta_r:
-the query's context against the context of the key's own token. Blocks 0..k are those of the residual stream, so key
-block 0 (x_s itself) and query block k (x_{t-k}) are part of the matrix and should be empty. The corollary numbers its
-query lags differently; the alignment here is that of def:match_mask.
+claim of prop:transformer_estimator is that only the super-diagonal b = a + 1 carries weight, beta_{r-1,r} = beta_r: the
+query's context against the context of the key's own token. Blocks 0..k are those of the residual stream, so key block 0
+(x_s itself) and query block k (x_{t-k}) are part of the matrix and should be zero. The corollary numbers its query lags
+differently; the alignment here is that of def:match_mask.
 
 The fit is that of `beta_kappa`: candidate keys, a free intercept per query, the same smooth function of the distance,
 errors clustered by sequence. The aligned share is
 
     (SSE_position - SSE_aligned) / (SSE_position - SSE_all)
 
-with the sums of squares of three nested fits: position alone, with the aligned pairs, with all pairs. It is 1 where
-the other pairs add nothing. Coefficients are not simply squared and added, because the indicators overlap: successive
-tokens of a chain are correlated.
+with the sums of squares of three nested fits: position alone, with the aligned pairs, with all pairs. It is 1 where the
+other pairs add nothing. A sum of squared coefficients would not do, because the indicators are correlated: successive
+tokens of a chain are.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def fit_score_pairs(
 def _errors(
     cap: Capture, basis: Float[np.ndarray, "distance term"], fits: list[Solution], *, pairs: list[int]
 ) -> dict[str, Any]:
-    """What takes a second walk: standard errors, the aligned share and kappa, from the three nested fits."""
+    """What needs a second pass: standard errors, the aligned share and kappa, from the three nested fits."""
     place_only, aligned_only, everything = fits
     sequences, blocks = int(cap.tokens.shape[0]), cap.order + 1
     size = len(everything.coefficients)

@@ -1,12 +1,12 @@
-"""Where does the prediction form? What the readout would say of the residual stream after every layer.
+"""Where does the prediction form? The law that the readout reads from the residual stream after every layer.
 
     found = law_by_layer(circuit, tokens, next_law=truth)
     found.kl, found.from_final
 
 The stream after each layer goes through the model's own final norm and unembedding, as if the layers that follow were
-not there (the logit lens). `from_final` is KL(model || layer), which is 0 after the last layer; `kl` is
-KL(truth || layer), where the truth is known. A stream that later layers still rewrite need not be readable in this way:
-a large KL says that the readout cannot read the prediction yet, not that it is not there.
+not there (the logit lens). `from_final` is KL(model || layer), which is 0 after the last layer; `kl` is KL(truth ||
+layer), where the truth is known. Later layers may still change the stream: a large KL says that the readout cannot read
+the prediction yet, not that the information is missing.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class LawByLayer(Result):
     kl, stderr                      [depth] mean KL(truth || layer); NaN where no truth was given
     uniform                         mean KL(truth || uniform law), the scale of `kl`; NaN where no truth was given
     mass                            [depth] mean mass that all symbols get together
-    formed                          the first layer (from 0) after which `from_final` is less than half of what it was
-                                    before the first; None if there is nothing to form
+    formed                          the first layer (from 0) after which `from_final` is less than half of its value
+                                    before the first layer; None if it is 0 from the start
     n                               sequences
     """
 

@@ -41,10 +41,10 @@ class MatchFit(Result):
                             not finite
     n, queries, sequences   candidate keys in the fit, queries, sequences (clusters)
     underflowed             keys whose attention underflowed to zero (source="pattern" only)
-    mass_gap                between the attention and the fitted law, see `interp.instruments.agreement`; NaN unknown
-    attention_beta, attention_kappa    what the attention itself shows
+    mass_gap                between the attention and the fitted law, see `interp.instruments.agreement`; NaN if unknown
+    attention_beta, attention_kappa    from the fit of the attention itself
     bounds                  [mask] where a mask underflowed beside a full match: |beta|_[k] - |beta|_M is at least this
-    warning                 why a fit that succeeded is doubtful all the same, see `agreement`; else empty
+    warning                 why a fit that succeeded is doubtful, see `agreement`; else empty
     heads                   where the capture has several match heads, the fit of each one alone; else empty
     """
 
@@ -81,8 +81,8 @@ class MatchFit(Result):
     heads: tuple[MatchFit, ...] = ()
 
     def table(self) -> pd.DataFrame:
-        """One row per parameter: parameter, lag (missing for kappa), estimate, stderr, no_position (kappa: missing) and
-        attention, what the attention itself shows; and, where there is one, the warning.
+        """One row per parameter: parameter, lag (missing for kappa), estimate, stderr, no_position (kappa: missing)
+        attention (from the fit of the attention itself); and, where there is one, the warning.
         """
         import pandas as pd
 

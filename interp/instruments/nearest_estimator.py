@@ -3,15 +3,16 @@
     near = nearest_estimator(model, chains.tokens, beta=fit.beta, kappa=fit.kappa)
     near.nearest, near.table()
 
-    soft_matching_fitted     eq:transformer_estimator at the beta and kappa read off the scores (where given)
-    soft_matching_best       the same estimator at the parameters that come nearest to the predictions; kappa only where
-                             the model has BOS
-    soft_matching_best_bos   without BOS: what pseudo-counts would add, although the attention cannot make them
+    soft_matching_fitted     eq:transformer_estimator at the beta and kappa of the scores (where given)
+    soft_matching_best       the same estimator at the parameters closest to the predictions; kappa only where the model
+                             has BOS
+    soft_matching_best_bos   for a model without BOS: the same with pseudo-counts (kappa), which its attention cannot
+                             make
     add_alpha_1, add_alpha_best, maximum_likelihood, jelinek_mercer_best, katz, witten_bell, kneser_ney
 
-"best" means the least KL(model || estimator). Parameters are tuned on one half of the sequences and judged on the
-other, both ways round, so that tuning gives no advantage; the parameters reported are those of all sequences.
-Predictions and estimators are raised to the suite's floor (`divergence`); `floored` says how often that mattered.
+"best" means the least KL(model || estimator). Parameters are tuned on one half of the sequences and tested on the
+other, then the reverse, so that tuning gives no advantage. The reported parameters are tuned on all sequences.
+Predictions and estimators are raised to the suite's floor (`divergence`); `floored` says how often this was needed.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class EstimatorDistance:
     kl, stderr  mean over sequences
     behind      mean difference to the nearest estimator, paired by sequence, with `behind_stderr`; 0 for the nearest
     floored     share of sequences where a symbol that the model gives at least the floor gets less from the estimator
-    tuned       the parameters were chosen to come near the model
+    tuned       whether the parameters were chosen to be closest to the model
     """
 
     estimator: str
@@ -71,7 +72,11 @@ class EstimatorDistance:
 
 @dataclass(frozen=True, kw_only=True)
 class NearestEstimator(NamedRows[EstimatorDistance]):
-    """The estimators by their distance from the model, the nearest first; `near["katz"]` is the row of one."""
+    """The estimators by their distance from the model, the nearest first; `near["katz"]` is the row of one.
+
+    estimators  an `EstimatorDistance` for each
+    floor, n    the floor of the KL, and the number of sequences
+    """
 
     ROWS, NAME, NOUN = "estimators", "estimator", "estimator"
 
@@ -130,10 +135,15 @@ class NearestEstimator(NamedRows[EstimatorDistance]):
         )
 
     def __str__(self) -> str:
-        lines = [f"Nearest estimators on {self.n} sequences, KL(model || estimator) in nats"]
-        for row in self.estimators[:6]:
+        shown = self.estimators[:6]
+        lines = [
+            f"The {len(shown)} nearest of {len(self.estimators)} estimators on {self.n} sequences, "
+            "KL(model || estimator) in nats"
+        ]
+        for row in shown:
             needed = f", floored {row.floored:.0%}" if row.floored else ""
-            lines.append(f"  {row.estimator:22} {row.kl:.5f} ± {row.stderr:.5f}{needed}  {_text(row.parameters)}")
+            line = f"  {row.estimator:22} {row.kl:.5f} ± {row.stderr:.5f}{needed}  {_text(row.parameters)}"
+            lines.append(line.rstrip())
         return "\n".join([*lines, *self.remarks()])
 
 
@@ -148,8 +158,8 @@ def nearest_estimator(
 ) -> NearestEstimator:
     """KL from the model's predictions after the last token to every estimator.
 
-    beta and kappa are those of `fit_scores`; without them, soft matching is judged at its own best only. A model from
-    elsewhere comes as a `Circuit`; only its order, vocabulary, BOS and symbols are used.
+    beta and kappa are those of `fit_scores`; without them, soft matching is tested only at its best parameters. A model
+    from elsewhere comes as a `Circuit`; only its order, vocabulary, BOS and symbols are used.
     """
     circuit = as_circuit(model)
     array = circuit.check(tokens)

@@ -2,24 +2,24 @@
 
     mass = overlap_mass(capture(model, tokens))
     mass.by_overlap, mass.predicted_by_overlap, mass.distance
-    mass.order_weights                       # lambda_i per sequence: how far back the estimate interpolates
+    mass.order_weights                       # lambda_i per sequence: the weight of each order in the mixture
 
 Observed mass is the pattern summed over the keys of a group. Predicted mass is that of eq:transformer_estimator with
 the fitted beta and kappa, N_M e^{|beta|_M} / Z for a mask and e^kappa / Z for BOS, computed for each sequence and query
-from its own counts and then averaged. The law gives early keys nothing, and knows no position.
+from its own counts and then averaged. The law gives early keys no attention, and does not depend on position.
 
-The groups {overlap 0..k, bos, early} share out all attention, so that their masses sum to one. `distance` is the total
+The groups {overlap 0..k, bos, early} partition the keys, so that their masses sum to one. `distance` is the total
 variation distance between mean observed and mean predicted mass over these groups; `distance_each` is the mean of the
 same distance taken query by query, where errors cannot cancel; `largest_gap` is the largest difference of a mean.
-Partial matches (0 < |M| < k) are contiguous if M is {1..i}, the only ones that back-off knows.
+Partial matches (0 < |M| < k) are contiguous if M is {1..i}; back-off uses only these.
 
 Order weights generalise corollary:mixture to one beta per lag. With gamma_r = e^{beta_r} - 1,
 
     sum_M e^{|beta|_M} N_M = sum_M gamma_M K_M,    gamma_M = product of gamma_r over r in M,
 
 so lambda_i is the share of the masks of size i in the right-hand sum: the paper's gamma^i K_i / sum_j gamma^j K_j where
-all betas are equal. BOS is left out: it mixes the uniform law in with weight e^kappa / Z, and the lambda_i sum to one
-beside it. A negative beta makes some weights negative; the identity still holds.
+all betas are equal. BOS is left out: it mixes in the uniform law with weight e^kappa / Z, and the lambda_i sum to one
+without it. A negative beta makes some weights negative; the identity still holds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-CANCELLED = 1e-9  # of the sum of sizes: a smaller sum of order weights is rounding
+CANCELLED = 1e-9  # of the sum of absolute values: a smaller sum of order weights is rounding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,8 @@ class OverlapMass(Result):
     """Attention mass by group, averaged over sequences and queries. Groups: overlap 0..k, then BOS, then early.
 
     by_mask, by_overlap, bos, early, contiguous, noncontiguous     observed; the last two are the partial matches
-    predicted_...                    the same from the law; NaN without a fit to trust
+    predicted_by_mask, predicted_by_overlap, predicted_bos, predicted_contiguous, predicted_noncontiguous     the same
+                                     from the law; NaN without a trusted fit
     stderr_by_mask, stderr_by_group  standard errors of the observed means over sequences
     observed_by_query                [query, group] means over sequences, and predicted_by_query
     queries                          the token index t of each of these queries
@@ -64,10 +65,10 @@ class OverlapMass(Result):
     total                            observed mass of all groups together: 1 up to rounding
     beta, kappa                      the parameters behind the prediction
     n                                sequences
-    success                          the prediction rests on a fit to trust
+    success                          the prediction comes from a trusted fit
     """
 
-    DOUBT = "incomplete"  # what was observed stands
+    DOUBT = "incomplete"  # the observed masses are valid all the same
 
     by_mask: Float[np.ndarray, " mask"]
     by_overlap: Float[np.ndarray, " order"]
@@ -101,7 +102,7 @@ class OverlapMass(Result):
 
     @property
     def warning(self) -> str:
-        """Why masses that can be compared are doubtful: the distance is above `WARN_MASS_GAP`; else empty."""
+        """The reason if the distance is above `WARN_MASS_GAP`, so that the masses are doubtful; else empty."""
         return mass_warning(self.distance) if self.success else ""
 
     def table(self) -> pd.DataFrame:
@@ -162,7 +163,7 @@ class OverlapMass(Result):
         return record
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Observed mass as bars with 95% intervals, predicted mass as rings, which need a fit to trust."""
+        """Observed mass as bars with 95% intervals, predicted mass as rings where the fit is trusted."""
         from interp.plotting import INTERVAL_NAME, OVERLAP_COLOURS, grouped_bars, heading, overlap_kind, panel
 
         rows = self.table().query("kind != 'mask'")
@@ -301,7 +302,7 @@ def _masses(
 ]:
     """Observed and predicted mass of every mask, then BOS, then early; and order weights at the last query.
 
-    All are means over the match heads. Without a law to trust, what rests on it is NaN.
+    All are means over the match heads. Without a trusted law, what depends on it is NaN.
     """
     sequences, masks, rows, heads = int(cap.tokens.shape[0]), 1 << cap.order, candidate_rows(cap), len(own)
     trusted = all(one.success for one in own)

@@ -1,4 +1,4 @@
-"""The level of the probability readout in a live model: read, moved, and taken apart by lag; see `vote_weight`.
+"""The level of the probability readout in a live model: measured, changed, and split by lag; see `vote_weight`.
 
 stream, pattern = final_stream(circuit, tokens)        what the readout reads, and the match head's attention
 """
@@ -78,7 +78,7 @@ def move_level(
     divergence: Divergence,
     seed: int,
 ) -> MovedLevel:
-    """Hold the level at its harmonic mean, and hand each sequence another's, in the live model."""
+    """In the live model, set the level to its harmonic mean, and, as a control, to the level of another sequence."""
     level, base = sums.mean(-1), laws(circuit, tokens)
 
     def change(levels: torch.Tensor) -> tuple[float, float]:

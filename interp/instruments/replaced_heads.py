@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplacedHead:
-    """What one replacement did to the loss, and what its control did.
+    """The change of the loss by one replacement and by its control.
 
+    edit               its name, see `interp.instruments.replacement`
     loss               mean loss after the replacement
-    change             mean of L_edited - L_model, with its standard error over sequences
-    recovered          see `interp.instruments.replacement`, with its standard error
-    control_*          the same for the control; None for `even` and `only`, which have none
+    change, stderr     mean of L_edited - L_model, and its standard error over sequences
+    recovered, recovered_stderr   (L_ablated - L_edited) / (L_ablated - L_model)
+    control_change, control_stderr, control_recovered   the same for the control; None for `even` and `only`
     """
 
     edit: str
@@ -37,12 +38,14 @@ class ReplacedHead:
 class ReplacedHeads(NamedRows[ReplacedHead]):
     """The replacements, found by name (`tests["law"]`).
 
-    loss           the model's own, over the tokens that follow the queries; with its standard error over sequences
+    edits          a `ReplacedHead` for each edit
+    loss, loss_stderr   the model's own loss on the tokens that follow the queries
     heads          the match heads, replaced together
     drawn          the heads that were ablated as a control, a tuple for each draw
-    worst_control  the largest change of loss that one of these draws made
-    success        False where ablating the heads costs nothing that stands clear of its error: then no share of it is
-                   defined, and every `recovered` is NaN
+    worst_control  the largest change of the loss among these draws
+    queries, n     queries of a sequence, and the number of sequences
+    success        False where ablating the heads raises the loss by less than two standard errors: then no share of the
+                   rise is defined, and every `recovered` is NaN
     """
 
     ROWS, NAME, NOUN = "edits", "edit", "edit"

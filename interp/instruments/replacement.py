@@ -1,4 +1,4 @@
-"""What do the match heads do for a next-token model? Something else is put in their place, and the losses tell.
+"""What do the match heads do for a next-token model? They are replaced, and the change of the loss is measured.
 
     tests = replace_heads(circuit, tokens, queries="trained", by_mask="fitted")
     tests["ablated"].change, tests["law"].recovered, tests["law"].control_recovered
@@ -12,10 +12,10 @@ or over the whole vocabulary where it has none).
                heads outside the circuit, drawn at random `draws` times: of the same layers as far as these have others
     even       even attention over all keys that the query sees
     law        the attention of the law: a key of mask M gets e^{score_M} / Z, BOS e^kappa / Z, early keys nothing. The
-               control deals the masks anew among the candidates of each query: the same weights at random keys
+               control shuffles the masks among the candidates of each query: the same weights at random keys
     grouped    each head keeps its own mass on every mask, spread evenly over the keys of that mask; BOS and early keys
-               keep theirs. What this does not recover lies between keys of one mask; what `law` recovers less, in how
-               the masses vary from query to query. Control: the same for groups dealt at random
+               keep theirs. What this does not recover is due to differences between keys of one mask. What `law`
+               recovers less is due to variation of the masses between queries. Control: the same for shuffled masks
     hard       the limit of matching: only the keys with the largest overlap, evenly; BOS gets nothing. Control as above
 
 With each=True and several match heads, one head at a time is left, and all the others are ablated:
@@ -23,11 +23,11 @@ With each=True and several match heads, one head at a time is left, and all the 
     only 1.0   head 1.0 attends as it does
     law 1.0    head 1.0 has the attention of its law. Control as for `law`
 
-If the heads share the work, each of these recovers less than `law`, which puts the law into all of them.
+If the heads do the work together, each of these recovers less than `law`, which replaces all of them.
 
 `recovered` is (L_ablated - L_edit) / (L_ablated - L_model): 1 where the edit is as good as the heads' own attention, 0
-where it is as bad as none. It is not cut: an edit may be better than the model. It is NaN, and the result says why,
-where the ablation costs less than two standard errors: then a share of it is not defined.
+where it is no better than the ablation. It is not cut to [0, 1]: an edit may be better than the model. It is NaN, and
+the result says why, where the ablation costs less than two standard errors: then a share of it is not defined.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class _Row:
 
 
 class _Bench:
-    """The model at rest, the masks that its queries see, and the means to edit it there."""
+    """The model, the masks of the keys at its queries, and functions that edit it there."""
 
     def __init__(self, circuit: Circuit, tokens: torch.Tensor, queries: torch.Tensor, *, seed: int) -> None:
         self.circuit, self.tokens, self.queries = circuit, tokens, queries
@@ -168,7 +168,7 @@ class _Bench:
         return np.asarray(every[:, self.queries].mean(dim=1).numpy())
 
     def laws(self, by_mask: Any, kappa: Any) -> tuple[Laws | None, list[str]]:
-        """The law of each head as given, or fitted at these queries, and what is to be said of the fits."""
+        """The law of each head as given, or fitted at these queries, with a remark on fits in doubt."""
         if by_mask is None:
             return None, []
         if not isinstance(by_mask, str):
@@ -185,12 +185,12 @@ class _Bench:
         return write_pattern(self.circuit, patterns, queries=self.positions)
 
     def matched(self, name: str, pattern: Callable[[Masks], torch.Tensor]) -> _Row:
-        """An edit that follows the masks, and its control on masks dealt anew."""
+        """An edit that depends on the masks, and its control on shuffled masks."""
         edited = self.losses(self.write(pattern(self.masks)))
         return _Row(edit=name, losses=edited, control=self.losses(self.write(pattern(self._dealt()))))
 
     def grouped(self) -> _Row:
-        """The heads' own masses by mask, spread evenly over the keys of each, and its control on masks dealt anew."""
+        """The heads' own masses by mask, spread evenly over the keys of each, and the control on shuffled masks."""
 
         def spread(masks: Masks) -> Hooks:
             def write(part: slice, layer: int, pattern: torch.Tensor, hook: Any) -> torch.Tensor:
@@ -278,7 +278,7 @@ def _even(masks: Masks, circuit: Circuit) -> torch.Tensor:
 
 def _spread(rows: Float[torch.Tensor, "batch query key"], masks: Masks) -> Float[torch.Tensor, "batch query key"]:
     """The mass on each mask, spread evenly over its keys."""
-    groups = int(masks.max()) + 2  # one more is for what is no candidate
+    groups = int(masks.max()) + 2  # one more, for keys that are not candidates
     codes = torch.where(masks >= 0, masks, groups - 1)
     empty = torch.zeros(*rows.shape[:2], groups, dtype=rows.dtype)
     mass, count = empty.scatter_add(2, codes, rows), empty.scatter_add(2, codes, torch.ones_like(rows))
@@ -306,7 +306,7 @@ def _others(circuit: Circuit, generator: torch.Generator) -> tuple[Head, ...]:
 
 
 def _some(heads: Sequence[Head], count: int, generator: torch.Generator) -> list[Head]:
-    """So many of them, at random; all where they are fewer."""
+    """This many of them, drawn at random; all if there are fewer."""
     return [heads[place] for place in torch.randperm(len(heads), generator=generator)[:count].tolist()]
 
 

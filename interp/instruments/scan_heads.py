@@ -15,17 +15,17 @@ Per head, from the statistics that `scan_statistics` gathers while the model run
     induction        attention on keys whose previous token is the query's: the classical induction score, on these
                      sequences; `induction_even` is what even attention would get
 
-What a head is taken for:
+The role of a head:
 
     copy     `copies` of the attention that even attention would put elsewhere is on one lag, and no other lag has more
              than half of that
     match    the law explains `explains` of its nats, which are at least MIN_NATS, and its largest beta is at least
              MIN_BETA and five standard errors
-    none     all other heads
+    none     any other head
 
-Both at once is a copy. `success` of a head says whether its beta and kappa can be trusted, by the rule of
-`attention_fit`; where they cannot, they are NaN. For each lag 1..k, `copy_heads` has the copy head with the most mass
-on it in a layer below the last match head; `find_circuit` looks closer.
+A head that meets both conditions is a copy head. `success` of a head says whether its beta and kappa can be trusted, by
+the rule of `attention_fit`; where they cannot, they are NaN. For each lag 1..k, `copy_heads` has the copy head with the
+most mass on it in a layer below the last match head; `find_circuit` tests whether the match depends on it.
 
 Memory: the model holds one layer's attention for a few sequences at a time (`runner.parts`); kept are 2^k + 3 numbers
 for each head, sequence and query asked for, at most `scan_statistics.KEPT_BYTES`.
@@ -52,9 +52,9 @@ from interp.notation import Tokens
 from interp.regression import clustered
 from interp.results import mean_stderr, provenance
 
-COPY_LAGS = 8  # looked at unless told otherwise, or k where that is more
-COPIES = 0.25  # of what even attention puts elsewhere, the part on one lag that makes a head a copy head
-EXPLAINS = 0.25  # of a head's nats that makes it a match head
+COPY_LAGS = 8  # lags examined by default; k where that is more
+COPIES = 0.25  # a copy head has on one lag this share of what even attention puts elsewhere
+EXPLAINS = 0.25  # share of a match head's nats that the law explains at least
 MIN_NATS = 0.02
 MIN_BETA = 1.0
 SURE = 5  # standard errors of beta
@@ -134,11 +134,11 @@ def assembled(fitter: LayerFitter, *, note: str = "", origin: dict[str, Any] | N
 
 
 def as_scanned(model: Any, **task: Any) -> Circuit:
-    """The model with its task, or the circuit that was given, which says it itself."""
+    """The model with its task as a circuit, or the circuit that was given."""
     if not isinstance(model, Circuit):
         return Circuit(model, **task)
     if given := [name for name, value in task.items() if value is not None]:
-        raise ValueError(f"{given[0]} was given beside a Circuit, which says it itself")
+        raise ValueError(f"{given[0]} was given together with a Circuit, which already defines it")
     return model
 
 
@@ -239,7 +239,7 @@ class LayerFitter:
         left, nats = (np.where(kept, entropy - likelihood.logs(one.theta), 0.0) for one in (found, baseline))
         rows = np.maximum(kept.sum(axis=1), 1)
         mean = nats.sum(axis=1) / rows
-        mean = np.where(mean > ROUNDING, mean, np.nan)  # even attention leaves nothing to share out
+        mean = np.where(mean > ROUNDING, mean, np.nan)  # even attention has no nats to explain
         ratio = left.sum(axis=1) / (rows * mean)
         off = (left - ratio[:, None] * nats) / mean[:, None]
         law = likelihood.masses(found.theta).sum(axis=1)
@@ -275,7 +275,7 @@ class LayerFitter:
         return {"r2_match": r2, "beta_scores": beta}
 
     def copying(self, layer: int) -> dict[str, Any]:
-        """Mass on each lag, and the lag with most beyond even attention. Lag 0 is looked at, but is no copy."""
+        """Mass on each lag, and the lag that exceeds even attention most; lag 0 is measured, but is not a copy."""
         on_lag = self.statistics.on_lag[layer].numpy()
         mean, stderr = _means(on_lag.swapaxes(0, 1))
         excess = (mean - self.even) / (1.0 - self.even)
@@ -304,16 +304,17 @@ class LayerFitter:
         return {"role": tuple(roles), "reasons": tuple(reasons), "ok": trusted, **hidden}
 
     def distrust(self, found: dict[str, Any], head: int) -> str:
-        """Why a head's beta and kappa are not to be believed; empty where they are."""
+        """Why a head's beta and kappa cannot be trusted; empty where they can."""
         nats, explained = float(found["nats"][head]), float(found["nats_explained"][head])
         if nats < MIN_NATS:
             return f"the attention has {max(0.0, nats):.2g} nats beyond even attention: nothing to explain"
         if explained < self.min_explained:
-            return f"matches explain {max(0.0, explained):.1%} of {nats:.2f} nats"
+            found_share = f"matches explain {max(0.0, explained):.1%} of {nats:.2f} nats"
+            return f"{found_share}; below {self.min_explained:.0%} no beta is trusted"
         if not found["told"][head]:
-            return "the attention is too sharp to show how sharp"
+            return "the attention is too sharp to determine beta and kappa"
         if found["mass_gap"][head] > MAX_MASS_GAP:
-            return f"the law's masses are off by {found['mass_gap'][head]:.3f}"
+            return f"the law's masses are off by {found['mass_gap'][head]:.3f}; above {MAX_MASS_GAP} no beta is trusted"
         return ""
 
 

@@ -1,9 +1,9 @@
 """What a scan keeps of every head while the model runs: sums by group of keys, never a pattern.
 
-The keys that a query sees are grouped by their mask, BOS and the early keys beside them. Of a head's attention are kept
-its mass by group at every query that was asked for, its entropy, and its mass on each lag at all queries; of its scores
-the moments of a least-squares fit. Masks and the design of that fit belong to the tokens: they are made once for all
-layers and heads.
+The keys that a query sees are grouped by their mask, BOS and the early keys beside them. For each head these numbers
+are kept: its attention by group and its entropy at every query that was asked for, its mass on each lag at all queries,
+and the moments of a least-squares fit of its scores. Masks and the design of that fit depend on the tokens alone, so
+they are computed once for all layers and heads.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEPT_BYTES = 512 << 20  # of attention by group, over all heads and queries
 
 @dataclass(frozen=True, kw_only=True)
 class TokenPart:
-    """What the tokens of some sequences say, whatever the model: the group of every key, and the design of the fit.
+    """What depends on the tokens of some sequences alone: the group of every key, and the design of the fit.
 
     groups      [batch, query, key] the mask of a candidate key, then BOS (where there is one), early, not visible
     candidate   [query, key]
@@ -47,7 +47,7 @@ class TokenPart:
 class ScanStatistics:
     """Gathers the statistics of every head, part of the batch by part.
 
-    layers    the layers whose heads are read: all, unless told
+    layers    the layers whose heads are read, by default all
     counts    [sequence, query, group] keys in each group
     masses    by layer: [head, sequence, query, group] attention on each group; early keys are the last group
     entropy   by layer: [head, sequence, query] sum of p log p over candidates and BOS
@@ -120,14 +120,14 @@ class ScanStatistics:
         return [(name, partial(add, part, layer, name)) for name, layer, add in names]
 
     def token_part(self, rows: slice) -> TokenPart:
-        """Groups and design of some sequences; their counts and the design's products are taken in."""
+        """Groups and design of some sequences; their counts and the design's products are added to the sums."""
         tokens, order = self.tokens[rows], self.order
         length = tokens.shape[1]
         masks = key_masks_at(tokens, order=order, bos=bool(self.bos), queries=self.queries)
         keys = torch.arange(length + self.bos)
         candidate = (keys >= order + self.bos) & (keys <= self.queries[:, None])
         early = (keys < order + self.bos) & (keys <= self.queries[:, None])
-        outside = torch.where(early, self.groups - 1, self.groups)  # one more group is what cannot be seen
+        outside = torch.where(early, self.groups - 1, self.groups)  # one more group: keys that are not visible
         groups = torch.where(candidate, masks, outside)
         if self.sink:  # key 0 is BOS, or the first token in its place
             groups[..., 0] = 1 << order

@@ -41,7 +41,7 @@ MAX_TOKEN_TERMS = 64  # (k + 1)(|V| - 1) indicators of the key's tokens beyond t
 
 
 class ScoreFitter:
-    """Two walks over the capture: the first makes the normal equations, the second what needs the residuals."""
+    """Two passes over the capture: the first makes the normal equations, the second what needs the residuals."""
 
     def __init__(self, cap: Capture, *, source: Source, position: bool) -> None:
         self.cap, self.source, self.order = cap, source, cap.order
@@ -111,7 +111,7 @@ class ScoreFitter:
             **self.residuals(additive, free, tested),
         }
         influence = found.pop("influence")
-        if influence.shape[1] == self.order + self.cap.has_sink:  # BOS has no score where it is always shut out
+        if influence.shape[1] == self.order + self.cap.has_sink:  # BOS has no score where it is always masked
             self.agreement = agreement(
                 AttentionFitter(self.cap, law="additive", position=bool(self.places), own=False),
                 scores=np.append(found["beta"], found["kappa"] if self.cap.has_sink else []),
@@ -126,7 +126,7 @@ class ScoreFitter:
         return self.result(found, failure=self.distrust(found, min_r2, min_sequences))
 
     def note_underflow(self, view: QueryView) -> None:
-        """Count it, and keep how far below the query's full matches an underflowed key must lie."""
+        """Count underflowed keys, and record how far below the query's full matches they must lie."""
         gone = np.isneginf(view.scores)
         self.underflowed += int(gone.sum())
         full = (view.masks == len(self.bounds) - 1) & ~gone
@@ -143,7 +143,7 @@ class ScoreFitter:
         return self.why_underflow() if reason and self.underflowed and not self.equations.not_finite else reason
 
     def why_collinear(self) -> str:
-        """What keeps the betas from being told apart."""
+        """Why the betas cannot be determined separately."""
         if self.underflowed:
             return self.why_underflow()
         bits = mask_bits(self.order)
@@ -153,20 +153,20 @@ class ScoreFitter:
                 return f"lag {lag + 1} never {'mis' if matching else ''}matches at a candidate key"
             if self.equations.gram[lag, lag] <= 0:
                 return f"lag {lag + 1} matches at all or none of the candidate keys of every query"
-        return "the match indicators of the lags are collinear: their betas cannot be told apart"
+        return "the match indicators of the lags are collinear: their betas cannot be determined"
 
     def why_underflow(self) -> str:
-        """What the underflow leaves to say: how far below a full match a mask must lie."""
+        """What is known in spite of the underflow: how far below a full match a mask must lie."""
         everything = (1 << self.order) - 1
         words = [
             f"|beta|_{mask_name(everything & ~int(mask))} >= {self.bounds[mask]:.1f}"
             for mask in np.flatnonzero(np.isfinite(self.bounds))
         ]
-        known = "; all that is known: " + ", ".join(words) if words else ""
-        return f"{self.underflowed} attention weights underflowed and hide beta{known}"
+        known = "; known bounds: " + ", ".join(words) if words else ""
+        return f"{self.underflowed} attention weights underflowed: beta cannot be determined{known}"
 
     def distrust(self, found: dict[str, Any], min_r2: float, min_sequences: int) -> str | None:
-        """Why the numbers are not to be believed, or None."""
+        """Why the numbers cannot be trusted, or None."""
         if self.sequences < min_sequences:
             return f"{self.sequences} sequences; standard errors need at least {min_sequences}"
         if found["r2_match"] < min_r2:
@@ -254,7 +254,7 @@ class ScoreFitter:
         }
 
     def result(self, found: dict[str, Any], *, failure: str | None) -> MatchFit:
-        """The fit with what is known about the data; a failure takes the estimates with it."""
+        """The fit with what is known about the data; if it failed, the estimates are NaN."""
         bos_known = found.pop("bos_known", None)
         if failure is not None:
             estimates = ("beta", "stderr", "kappa", "kappa_stderr", "covariance", "beta_no_position", "mask_score")

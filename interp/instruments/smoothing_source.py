@@ -3,18 +3,18 @@
     source = smoothing_source(model, chains.tokens, next_law=chains.next_law)
     source.table(), source.shares
 
-Counting exact matches gives nothing to a successor that has not been seen. Three things can soften that, and each
-can be switched off in the live model, alone and together with the others:
+Counting exact matches gives probability 0 to a successor that has not been seen. Three sources of smoothing prevent
+this, and each can be switched off in the live model, alone and together with the others:
 
     partial   finite beta: off, the match head keeps only full matches (and BOS), with the model's own scores
     bos       kappa: off, BOS gets no attention and the rest is renormalised
-    readout   W_O: off, the law is block 0 of the match head's output, as in the construction. Every block of the
-              final stream sums to one, so that any constant in W_O passes a uniform share into the law, with no
-              BOS needed; and W_O may read other blocks too.
+    readout   W_O: off, the law is block 0 of the match head's output, as in the construction. Every block of the final
+              stream sums to one, so that a constant in W_O adds a uniform share to the law, without BOS; and W_O may
+              read other blocks too.
 
-Where nothing is left to attend to, the head attends to nothing, and its votes are empty (uniform through the floor of
-the probability readout). The readout can be taken apart only where it is linear in the votes: under the
-probability readout of a construction or a disentangled model. Elsewhere that source is reported as not applicable.
+Where no key is left, the head attends to nothing and has no votes (the floor of the probability readout makes the law
+uniform). The readout can be separated only where it is linear in the votes: under the probability readout of a
+construction or a disentangled model. Elsewhere that source is reported as not applicable.
 
 KL(truth || prediction) is floored as everywhere (`divergence`). Without smoothing the floor is needed often, so that
 the size of the changes depends on it; `floored` says how often.
@@ -57,8 +57,8 @@ class Switched:
     """The model with some sources off.
 
     off            which sources are off, joined by "+"; "none" is the model as it is
-    kl             mean KL(truth || prediction), with its standard error
-    change         mean increase over the model as it is, with its standard error (paired by sequence)
+    kl, kl_stderr  mean KL(truth || prediction)
+    change, change_stderr   mean increase over the model as it is; the error is paired by sequence
     floored        share of sequences where the floor was needed
     empty          share of sequences where the match head has nothing left to attend to
     """
@@ -76,10 +76,10 @@ class Switched:
 class SourceShare:
     """One source's part in the increase from everything on to everything off.
 
-    contribution   its Shapley value in nats: the mean increase when it is switched off, over all orders of
-                   switching; contributions add up to the whole increase. Sources stand in for each other, so that one
-                   can have a large part in the whole and yet not be missed while the others are there: then its
-                   change alone is small.
+    source         its name: "partial", "bos" or "readout"
+    contribution, stderr   its Shapley value in nats: the mean increase when it is switched off, over all orders of
+                   switching; contributions add up to the whole increase. Sources can replace each other: one can have a
+                   large part in the whole, although switching it off alone changes little.
     share          contribution over the whole increase; NaN where there is no increase
     applies        False where the model does not have this source, or it cannot be isolated; `reason` says why
     """
@@ -94,14 +94,15 @@ class SourceShare:
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothingSource(NamedRows[Switched]):
-    """How much of the smoothing each source does; `source["partial+bos"]` is the model with these two off.
+    """The part of each source in the smoothing; `source["partial+bos"]` is the model with these two off.
 
     switched         the model with every combination of applicable sources off
     shares           each source's part
-    readout_uniform  1 - a, where the law is regressed on block 0 of the match head's output: p - 1/|V| = a (z - 1/|V|).
-                     It is the uniform share that the readout mixes in (0 for the construction); NaN where the readout
-                     cannot be taken apart
-    readout_r2       how well that one number describes the readout
+    readout_uniform, readout_uniform_stderr   1 - a, where the law is regressed on block 0 of the match head's output:
+                     p - 1/|V| = a (z - 1/|V|). It is the uniform share that the readout mixes in (0 for the
+                     construction); NaN where the readout cannot be separated
+    readout_r2       share of the law's variance that this one number explains
+    floor, n         the floor of the KL, and the number of sequences
     """
 
     ROWS, NAME, NOUN = "switched", "off", "combination"
@@ -287,7 +288,7 @@ def _reasons_against(circuit: Circuit) -> dict[str, str]:
 
 
 def _visible(masks: torch.Tensor, *, order: int, bos: bool, off: tuple[str, ...]) -> torch.Tensor:
-    """Which keys the match head may still attend to. Early keys hold no full match: they go with the partial ones."""
+    """Which keys the match head may still attend to. Early keys are switched off together with partial matches."""
     if "partial" in off:
         return full_matches(masks, order=order, bos=bos and "bos" not in off)
     kept = torch.ones_like(masks, dtype=torch.bool)

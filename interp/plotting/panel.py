@@ -29,7 +29,7 @@ SOURCE_NAMES = {"partial": "partial matches", "bos": "BOS", "readout": "readout"
 LAG_COLOURS = ("#003566", "#5b99c2", "#52796f", "#ffb703")  # lags 1, 2, ...
 MAIN_COLOUR = "#003566"
 CONTROL_COLOUR = "#bdbdbd"
-SHUT_OUT = "#c1121f"  # scores below the scale, and reasons not to trust
+SHUT_OUT = "#c1121f"  # scores below the scale, and reasons not to trust a result
 INTERVAL = 1.96  # standard errors to each side: 95%
 INTERVAL_NAME = "95% intervals"
 LETTER = 0.6  # the width of a letter as a share of its size, on average
@@ -64,7 +64,7 @@ def legend_beside(ax: Axes, **options: Any) -> Axes:
 
 
 def heading(ax: Axes, title: str, *, doubt: str = "") -> Axes:
-    """The panel's title, wrapped to its width; `doubt` says in red why what the title promises is missing.
+    """The panel's title, wrapped to its width; `doubt` is written in red: why the result cannot be trusted.
 
     Call it last: it lays the figure out to learn how wide the panel is.
     """

@@ -23,7 +23,7 @@ Readout: TypeAlias = Literal["probability", "logit"]
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What fixes the size and the meaning of the flat parameter vector.
+    """The size and the layout of the flat parameter vector.
 
     order, vocab   k and |V|
     length         T, the number of real tokens; with BOS the model sees one position more
@@ -137,12 +137,13 @@ def train_chunk(
 ) -> Array:
     """len(lrs) steps on fresh sequences from `prior`; changes `state` in place and returns the loss of every step.
 
-    Where a run is cut into chunks changes nothing, not even the last bit. `target` is "token", a sampled next token as
-    in eq:icl_optimization_markov, or "law", the urn's law of it: the same expected gradient, with less noise. `mask`
-    is multiplied into the gradient, so that zeros freeze what they cover. `symmetrise`: see `loss_and_gradient`.
+    The result does not depend on how a run is divided into chunks, not even in the last bit. `target` is "token", a
+    sampled next token as in eq:icl_optimization_markov, or "law", the urn's law of it: the same expected gradient, with
+    less noise. `mask` is multiplied into the gradient, so that zeros freeze what they cover. `symmetrise`: see
+    `loss_and_gradient`.
 
-    If the loss or its gradient is not finite, the chunk stops before that step's update: its loss and those after it
-    are not finite, and `state` holds the parameters for which it happened.
+    If the loss or its gradient is not finite, the chunk stops before that step's update. Its loss and those after it
+    are then not finite, and `state` holds the parameters of that step.
     """
     _check_flat(shape, state.params)
     if (prior.order, prior.vocab) != (shape.order, shape.vocab):

@@ -15,7 +15,7 @@ from models.trainers import CompiledTrainer
 
 
 class DisentangledTrainer(CompiledTrainer):
-    """One seed: every factor of a run goes into the config, the start vector or the mask."""
+    """One seed; every factor of a run determines the config, the start vector or the mask."""
 
     def __init__(self, spec: RunSpec) -> None:
         config = make_config(

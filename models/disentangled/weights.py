@@ -11,7 +11,7 @@ Starts of the whole model (`models.starts` for part by part)
     hard             the construction's copy heads, W_A and the match bias zero: the setting of corollary:inductive
     symmetric(STD)   every block of every W_A is a I + b J, with a, b and the relative biases normal(0, STD)
     bias(STD)        relative biases normal(0, STD), every W_A and W_O zero: theorem:invariance's own start
-    zero             everything zero, the relative biases too: two copy heads that start equal stay equal
+    zero             everything zero, also the relative biases: copy heads that start equal stay equal
 In all but the last two W_O starts as the construction's: it reads the match head's votes.
 """
 
@@ -50,7 +50,7 @@ def config(
 
 
 def shape_of(config: InductionConfig) -> Shape:
-    """What the compiled trainer needs to know of the config."""
+    """The part of the config that the compiled trainer needs."""
     return Shape(
         order=config.order,
         vocab=config.vocab,
@@ -62,7 +62,7 @@ def shape_of(config: InductionConfig) -> Shape:
 
 
 def initial(config: InductionConfig, *, init: str, seed: int) -> np.ndarray:
-    """A start vector for the compiled trainer; its own generator, so that data and weights do not share a stream."""
+    """A start vector for the compiled trainer, from its own generator, separate from that of the data."""
     starts = DISENTANGLED.starts.parse(init)
     shape = shape_of(config)
     # One draw for the whole vector: a part's numbers do not depend on how the other parts start.
@@ -153,10 +153,10 @@ def predict_hooked(model: InductionTransformer, tokens: torch.Tensor) -> torch.T
 
 
 def read_weights(config: InductionConfig, flat: np.ndarray) -> tuple[list[float], float | None]:
-    """beta per lag and kappa as the weights alone tell them, for a progress line. `interp.fit_scores` measures them.
+    """beta per lag and kappa as read from the weights alone, for a progress line; `interp.fit_scores` measures them.
 
-    A block's coefficient is its mean diagonal minus its mean off-diagonal. Heads are matched to lags
-    1..k by their biases. Impure copy heads make these numbers larger than the betas that the scores show.
+    A block's coefficient is its mean diagonal minus its mean off-diagonal. Heads are matched to lags 1..k by their
+    biases. Where copy heads are not sharp, these numbers are larger than the betas of the scores.
     """
     parts = shape_of(config).views(flat.astype(np.float64))
     order, vocab = config.order, config.vocab

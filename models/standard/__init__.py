@@ -1,4 +1,4 @@
-"""The standard family (sec:models), trained fast: several seeds in one model, and only what the last token needs.
+"""The standard family (sec:models), trained fast: several seeds at once, and only what the last token needs.
 
     config = standard_config(order=2, vocab=5, length=64, bos=True)
     state = StackedState.start(config, seeds=(0, 1, 2))

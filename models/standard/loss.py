@@ -70,7 +70,8 @@ def backward(
     tables = make_tables(config, params)
     onehot = _onehot(config, tokens)
     counts = Counts.apply(tables.decay, onehot)
-    # Groups of sequences run forward and backward in turn, each up to here; from here on back it is done once, for all.
+    # Groups of sequences run forward and backward in turn, each up to here; the rest of the backward pass is done once,
+    # for all.
     late = {name: value for name, value in params.items() if not name.startswith((COPY, "embed"))}
     joints = [*tables.tensors(), *late.values()]
     leaves = [joint.detach().requires_grad_() for joint in joints]
@@ -159,7 +160,7 @@ def _check(config: InductionConfig, flat: Tensor, tokens: Tensor) -> None:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Matrices here are small: a second thread costs more than it brings. Runs share a machine by processes instead."""
+    """Matrices here are small: a second thread costs more time than it saves. Several runs use several processes."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -92,8 +92,8 @@ def init_standard(
 
     Matrices are normal with standard deviation `std`, by default 1/sqrt(fan-in) each, and 1 for the embedding;
     LayerNorm scales are one, biases zero, relative biases too. `copy` adds that much to head h's bias at lag h: the
-    named initialisation copy(strength). From a random start the model predicts as well, but its copy heads mix lags.
-    `bos_vector` is the row of BOS, which never changes (`models.families`); it uses no random number.
+    named initialisation copy(strength). From a random start the model predicts equally well, but its copy heads mix
+    lags. `bos_vector` is the row of BOS, which never changes (`models.families`); it uses no random number.
     """
     if std is not None and not std > 0:
         raise ValueError(f"std must be positive, got {std}")

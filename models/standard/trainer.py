@@ -1,9 +1,9 @@
 """One seed of the standard family as a run: d_model 64, LayerNorm, MLP, learned embeddings and relative biases.
 
 The BOS embedding is fixed. By default (`bos_vector` constant) it is 1/|V| in every coordinate; LayerNorm takes that to
-zero, so that BOS has no content of its own. In float32 what LayerNorm leaves of it is rounding, which the next
-LayerNorms magnify: until training has grown biases, predictions of a model with BOS are defined only to about 0.01
-(trained ones to 1e-5; float64 has no such trouble). The vectors block and mean are not annihilated (`models.families`).
+zero, so that BOS has no content of its own. In float32 LayerNorm leaves rounding errors of it, which the next
+LayerNorms amplify. So predictions of an untrained model with BOS are defined only to about 0.01 (trained ones to 1e-5;
+in float64 there is no such effect). The vectors block and mean are not mapped to zero (`models.families`).
 
 Initialisations
     random(std)      matrices and embeddings normal(0, std); random(0) stands for 1/sqrt(fan-in) each, embeddings at 1
@@ -71,7 +71,7 @@ class StandardTrainer:
         return predict(self.config, self.state.params, torch.from_numpy(tokens))[0].numpy()
 
     def reading(self) -> tuple[list[float], float | None]:
-        """beta and kappa from the match scores of a few sequences: these weights have no blocks to read them from."""
+        """beta and kappa from the match scores of a few sequences, because these weights have no blocks."""
         from interp.circuit.capture import capture
         from interp.instruments.beta_kappa import fit_scores
 

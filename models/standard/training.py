@@ -23,7 +23,7 @@ from models.standard.parameters import init_standard, stack
 
 @dataclass(kw_only=True)
 class StackedState:
-    """All that a run of stacked seeds needs to go on bit for bit: parameters, Adam's moments, step and generators.
+    """All that a run of stacked seeds needs to continue bit for bit: parameters, Adam's moments, step, generators.
 
     Tensors are [seed, size], in the layout of `parameter_shapes`; `unstack(config, state.params)` names them. Each
     seed has its own generator, and so its own stream of sequences. `train_chunk` changes the state in place.
@@ -123,7 +123,7 @@ def _draw_batch(
 def draw(
     config: InductionConfig, prior: Prior, generators: Sequence[np.random.Generator], *, batch: int, target: TargetKind
 ) -> tuple[Int64[Tensor, "seed batch length"], Float[Tensor, "seed batch vocab"]]:
-    """One step's sequences and targets. Both kinds of target use up the same random numbers: same sequences."""
+    """One step's sequences and targets. Both kinds of target use the same random numbers, hence the same sequences."""
     tokens = np.empty((len(generators), batch, config.length), dtype=np.int64)
     laws = np.empty((len(generators), batch, config.vocab))
     concentrations = np.ascontiguousarray(prior.concentrations(), dtype=np.float64)
@@ -156,9 +156,9 @@ def train_chunk(
 ) -> Float[np.ndarray, "step seed"]:
     """len(lrs) Adam steps on fresh sequences from `prior`; changes `state` in place, returns the losses [step, seed].
 
-    Where a run is cut into chunks changes nothing, not even the last bit. `target` is "token", a sampled next token
-    as in eq:icl_optimization_markov, or "law", the urn's law of it: the same expected gradient, with less noise.
-    `compiled` uses torch.compile: a fifth faster, after a minute or more to start.
+    The result does not depend on how a run is divided into chunks, not even in the last bit. `target` is "token", a
+    sampled next token as in eq:icl_optimization_markov, or "law", the urn's law of it: the same expected gradient, with
+    less noise. `compiled` uses torch.compile: a fifth faster, after a minute or more to start.
 
     If a seed's loss or gradient stops being finite, the run stops before that step's update: its row holds that loss
     or nan, later rows are nan, and `state` holds the last good parameters (its generators have moved on).

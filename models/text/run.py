@@ -3,11 +3,11 @@
     python -m models.text.run models/text/asv.toml --out runs/asv
 
 The study file has the arguments of HookedTransformerConfig and those of the run. Windows are drawn at random from the
-part of the text that is not held out, each after a BOS token; in a part of them, `repeated`, a passage stands twice.
+part of the text that is not held out, each after a BOS token; in a share of them, `repeated`, a passage occurs twice.
 The loss is the cross-entropy of the next token at every position. AdamW with a linear warm-up, then a cosine or a
 constant rate, gradients cut to norm 1. The checkpoint is one that `ip.load` reads, with `<out>.run/log.jsonl` and
-snapshots at steps that grow geometrically beside it. A run that was cut off goes on where its last state was kept; with
-a constant rate more `--steps` prolong one that has ended.
+snapshots at steps that grow geometrically beside it. An interrupted run continues from its last saved state; with a
+constant rate, a larger `--steps` continues a finished run.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from models.text.source import Source, source
 
 TESTED = 64  # held-out windows
 REPEATS, REPEAT_LENGTH = 64, 32  # sequences of repeated random tokens, and how long a copy is
-SHORTEST = 24  # tokens of a passage that stands twice
+SHORTEST = 24  # tokens of a passage that is repeated
 ORDER = 2  # of the circuit that is saved: analyses may ask for another
-STATE_EVERY = 60.0  # seconds of processor time between states to go on from
+STATE_EVERY = 60.0  # seconds of processor time between saved states
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextRun:
     """One run: the shape of the transformer, the text, the windows, and the steps.
 
-    repeated   the part of the windows that begin with a passage and then the same again. Its length is drawn anew for
-               each window: with one length a model learns to copy from that distance, and needs no match
-    snapshots  how many for a factor of ten in steps
+    repeated   the share of the windows that begin with a passage and its repetition. Its length is drawn for each
+               window: with a fixed length a model learns to copy from that distance, without matching
+    snapshots  how many per factor of ten in steps
     """
 
     transformer: dict[str, Any]
@@ -113,7 +113,8 @@ def train(
 ) -> dict[str, Any]:
     """Train, and hand the model to `keep` at every snapshot; returns the record of the last one.
 
-    With a `state` file the run can be cut off: it is written every minute, and a run that finds one goes on there.
+    With a `state` file the run can be interrupted: the file is written every minute, and the next run continues from
+    it.
     """
     import torch
 
@@ -148,13 +149,13 @@ def train(
 
 
 def _same_run(run: TextRun) -> dict[str, Any]:
-    """What must not change when a run goes on: a cosine is made for a number of steps."""
+    """The settings that must not change when a run continues; a cosine also fixes the number of steps."""
     free = {"snapshots"} if run.schedule == "cosine" else {"snapshots", "steps"}
     return {name: value for name, value in asdict(run).items() if name not in free}
 
 
 def _write(state: Path, run: TextRun, model: Any, optimiser: Any, generator: Any, now: dict[str, Any]) -> None:
-    """All that a run needs to go on; a file that is whole or not there."""
+    """Write all that a run needs to continue; the file is written completely or not at all."""
     import torch
 
     state.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +178,7 @@ def _restored(state: Path, run: TextRun, model: Any, optimiser: Any, generator: 
 
 
 def save_run(run: TextRun, text: Source, out: Path, *, say: Callable[[str], None]) -> dict[str, Any]:
-    """Train and write checkpoint, log, snapshots and the state to go on from."""
+    """Train, and write checkpoint, log, snapshots and the state from which the run can continue."""
     from interp.circuit.checkpoint import save
     from interp.circuit.circuit import Circuit
 

@@ -110,7 +110,7 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, words, capsys):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("{", "not valid JSON"), ('{"analysis": "theory", "rows": []}', "is no result of the analysis")],
+    [("{", "not valid JSON"), ('{"analysis": "theory", "rows": []}', "is not a result of the analysis")],
 )
 def test_results_of_something_else_are_refused(text, words, draw, tmp_path, capsys):
     (tmp_path / "construction_attention.json").write_text(text)
@@ -224,6 +224,34 @@ def protocol_rows() -> list[dict[str, object]]:
         }
         for family, protocol, seed in made
     ] + [{"checkpoint": None, "subject": None}]
+
+
+def test_a_protocol_without_runs_is_refused_in_one_line() -> None:
+    """An analysis of constructions or estimators has no runs to ask for, and a missing result has its own error."""
+    without = Document(analysis="b", rows=[protocol_rows()[0], protocol_rows()[-1]])
+    documents = {"a": Document(analysis="a", rows=protocol_rows()), "b": without, "c": BadInput("missing")}
+    cli.check_protocol("mech_main", documents, "paper")
+    with pytest.raises(BadInput) as refused:
+        cli.check_protocol("mech_main", documents, "long")
+    assert str(refused.value) == (
+        "mech_main --protocol long: the analysis a has no run of it, only of: annealed, paper"
+    )
+
+
+def test_a_figure_of_a_protocol_without_runs_is_not_drawn(tmp_path, capsys) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    rows = [row for row in protocol_rows() if row["subject"]]
+    for name in ("causal", "copy_heads"):
+        content = {"analysis": name, "rows": rows, "provenance": {}}
+        (results / f"{name}.json").write_text(json.dumps(content))
+    out = tmp_path / "figures"
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["causal", "--protocol", "long", "--results", str(results), "--out", str(out)])
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: causal --protocol long: the analysis causal has no run of it")
+    assert not out.exists()
 
 
 def test_a_protocol_takes_the_place_of_the_main_runs() -> None:

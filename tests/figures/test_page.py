@@ -204,6 +204,32 @@ def test_what_was_required_and_what_was_found_are_said():
     assert verdict["headline"] == "0.5"
 
 
+def test_the_terminal_says_of_each_requirement_what_was_found(monkeypatch):
+    """Verdicts first, one number each; then only what was not met, requirement by requirement, over the whole width."""
+    checks = {
+        "sharp " * 20: Check(passed=False, found="0.5", where="T < 64"),
+        "equal": Check(passed=False, found="0.3"),
+        "small": True,
+    }
+    failed = {"figure": "a_figure", "label": "fig:a", "verdict": vars(judged(checks, measured="0.5; 1.0", why="BOS"))}
+    holds = {"figure": "b", "label": "fig:b", "verdict": vars(judged({"small": True}, measured="0.25; 1.0"))}
+    assert page.shortfalls(failed["verdict"]) == [
+        ("required", "sharp " * 20), ("found", "0.5"), ("holds", "where T < 64"),
+        ("required", "equal"), ("found", "0.3"), ("why", "BOS"),
+    ]  # fmt: skip
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = page.verdict_table([failed, holds]).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines.index(f"{page.REASON}:") > max(lines.index("  b         holds"), lines.index("            0.25"))
+    below = lines[lines.index(f"{page.REASON}:") :]
+    assert "  found     0.5" in below
+    assert "b" not in below
+    assert max(map(len, below)) > 70
+    assert page.REASON not in page.verdict_table([holds])
+    older = {key: value for key, value in failed["verdict"].items() if key != "checks"}
+    assert page.shortfalls(older) == [("", page.reason(older))]
+
+
 def test_foreign_page_is_kept(tmp_path):
     file = tmp_path / page.FILE
     file.write_text("<p>mine</p>")

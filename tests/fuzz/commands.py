@@ -21,7 +21,7 @@ def vocabulary() -> dict[str, list[tuple[list[str], list[argparse.Action]]]]:
     from analyses.command import read_entries
     from figures import claims_table
     from figures import cli as figures
-    from models.__main__ import parser
+    from models.cli import parser
 
     found: dict[str, list[tuple[list[str], list[argparse.Action]]]] = {"models": [], "analyses": [], "figures": []}
     for action in parser()._actions:
@@ -96,7 +96,7 @@ def cases(draw: st.DrawFn) -> Case:
 def main_of(package: str) -> Any:
     """The package's command line."""
     if package == "models":
-        from models.__main__ import main
+        from models.cli import main
 
         return main
     if package == "analyses":

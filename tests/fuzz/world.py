@@ -130,7 +130,7 @@ def light(sandbox: Sandbox) -> Iterator[None]:
     Where commands look for checkpoints unless told, and write what they measured of them, is a folder of the sandbox.
     """
     import figures.cli
-    import models.__main__
+    import models.cli
     import models.run
     import models.sweep
     import models.zoo
@@ -183,10 +183,10 @@ def light(sandbox: Sandbox) -> Iterator[None]:
             (cli, "run_all", lambda entries, request: Document(analysis="all", rows=[dict(ROW)])),
             (cli, "remove_stale", lambda: None),
             (plan, "run_plan", planned),
-            (models.__main__, "CHECKPOINTS", sandbox.work / "zoo"),
+            (models.cli, "CHECKPOINTS", sandbox.work / "zoo"),
             (figures.cli, "ZOO", sandbox.work / "zoo"),
             (models.zoo, "find_checkpoints", first_of(models.zoo.find_checkpoints)),
-            (models.__main__, "parser", built_once(models.__main__.parser)),
+            (models.cli, "parser", built_once(models.cli.parser)),
             (cli, "make_parser", built_once(cli.make_parser)),
             (figures.cli, "make_parser", built_once(figures.cli.make_parser)),
             (drawing, "draw", drawn),

@@ -10,8 +10,9 @@ symbol, with value 1/|V| everywhere; it occurs once, at position 0, where it att
 against a query token a is therefore the mean of W[a, :]. Of the match layer only the last query is needed, because
 only the last position carries a loss (eq:icl_optimization_markov).
 
-No FFT: its absolute error swamps the tails of sharp heads. For the same reason a position whose normaliser is tiny
-(a sharp head whose lag lies before the start of the sequence) is computed directly, with its own maximum.
+No FFT is used: its absolute error is larger than the tails of sharp heads. For the same reason a position whose
+normaliser is tiny (a sharp head whose lag lies before the start of the sequence) is computed directly, with its own
+maximum.
 
     simd          eight numbers at a time
     memory        where parameters and activations lie

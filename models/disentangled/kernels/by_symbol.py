@@ -24,7 +24,7 @@ def enter(tokens: Any, work: Work) -> None:
 @kernel
 def per_symbol(table: Any, start: int, i: int, work: Work) -> Any:
     """table[start + symbol] at the eight positions from i."""
-    # The first page, the only one of a small vocabulary, outside the loop: one instruction instead of thirty.
+    # The first page is outside the loop; a small vocabulary has no other. It takes one instruction instead of thirty.
     value = look_up(table, start, work.symbols, i, 0, fill(table, 0.0))
     for page in range(1, work.table // LANES):
         value = look_up(table, start, work.symbols, i, page, value)
@@ -41,7 +41,7 @@ def mean_of(source: Any, start: int, size: int) -> float:
 
 @kernel
 def sum_by_symbol(source: Any, to: Any, start: int, work: Work) -> None:
-    """to[start + a] = the sum of a row over the positions of symbol a, and 1/|V| of what stands at BOS."""
+    """to[start + a] = the sum of a row over the positions of symbol a, plus 1/|V| of its value at BOS."""
     zero = fill(source, 0.0)
     for a in range(work.vocab):
         value = zero

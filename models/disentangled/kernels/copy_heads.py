@@ -160,7 +160,7 @@ def copy_forward(h: int, params: Params, tiny: float, work: Work) -> None:
 def copy_backward(h: int, params: Params, work: Work) -> None:
     """From `pull` through head h's softmax to the sums of its parameters.
 
-    `copied` has served, and now holds d score by symbol.
+    `copied` is not needed any more, and is reused for d score by symbol.
     """
     vocab, n, bos, row = work.vocab, work.n, work.bos, work.row
     counts, copied, pull = work.counts, work.copied, work.pull

@@ -1,11 +1,11 @@
 """Eight numbers at a time, inside compiled code: a vector type for numba with loads, stores and arithmetic.
 
-Numba leaves vectorisation to LLVM's guesses about aliasing and counts references to every array that is named; on rows
-of a few dozen numbers both cost more than the work itself. Here a kernel says what it wants: `pointer(array, start)` is
-a bare address, `load(pointer, i)` the eight numbers from pointer[i], held in registers, and `+ - * /` act on all of
-them (a scalar stands for eight copies). Nothing is checked: the caller pads its rows and keeps its arrays alive.
-Only LLVM's generic vectors are used, so the same code serves every processor. Arithmetic keeps the order in which it is
-written, except that a product and a sum may fuse; NaN and infinity keep their meaning.
+Numba relies on LLVM's alias analysis for vectorisation, and counts references to every array. On rows of a few dozen
+numbers both cost more than the arithmetic. Here a kernel is explicit: `pointer(array, start)` is a bare address,
+`load(pointer, i)` the eight numbers from pointer[i], held in registers, and `+ - * /` act on all of them (a scalar
+stands for eight copies). Nothing is checked: the caller pads its rows and keeps its arrays alive. Only LLVM's generic
+vectors are used, so the same code serves every processor. Arithmetic keeps the order in which it is written, except
+that a product and a sum may fuse; NaN and infinity keep their meaning.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def look_up(typing_context: Any, table: Any, start: Any, keys: Any, index: Any, 
 
 
 def _permute(builder: Any, entries: Any, keys: Any) -> Any:
-    """entries[key mod 8] in each lane: spelt out, but LLVM has one instruction for it where the processor has."""
+    """entries[key mod 8] in each lane; LLVM compiles this to one instruction where the processor has it."""
     lanes = builder.and_(keys, ir.Constant(keys.type, [LANES - 1] * LANES))
     value = ir.Constant(entries.type, ir.Undefined)
     for lane in range(LANES):

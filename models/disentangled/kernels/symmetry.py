@@ -1,6 +1,6 @@
 """The mean of a gradient over all relabelings of the symbols (theorem:invariance).
 
-Where the parameters are fixed by every relabeling, the gradient of a relabelled batch is the relabelled gradient. Its
+Where the parameters are fixed by every relabeling, the gradient of a relabeled batch is the relabeled gradient. Its
 mean over all |V|! relabelings replaces each |V| x |V| block by a I + b J with the same sums on and off the diagonal:
 a step on it is a step on the symmetrised batch, at the price of the batch itself.
 """

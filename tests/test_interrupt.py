@@ -1,0 +1,111 @@
+"""Ctrl-C: while a command is being imported, inside foreign compiled code, and what the commands then say."""
+
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from models import cli as models_cli
+from models.interrupt import INTERRUPTED, interrupt_after, one_line_on_interrupt
+
+IMPORTED = """
+import os, runpy, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv = [{package!r}]
+runpy.run_module({package!r}, run_name="__main__")
+"""
+SWALLOWED = """
+import os, signal
+from models.interrupt import one_line_on_interrupt
+with one_line_on_interrupt():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        signal.pause()
+    except BaseException:
+        pass
+print("went on")
+"""
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("package", ["models", "analyses", "figures"])
+def test_an_interrupted_import_is_one_line(package):
+    for module in (f"{package}.cli", "models.suggest"):
+        ended = run(IMPORTED.format(module=module, package=package))
+        assert (ended.returncode, ended.stderr, ended.stdout) == (INTERRUPTED, "interrupted\n", ""), module
+
+
+def test_modules_that_swallow_exceptions_cannot_swallow_it():
+    ended = run(SWALLOWED)
+    assert (ended.returncode, ended.stderr, ended.stdout) == (INTERRUPTED, "interrupted\n", "")
+
+
+def test_outside_of_the_blocks_it_is_an_exception_again():
+    for block in (one_line_on_interrupt, interrupt_after):
+        with block():
+            assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_inside_compiled_code_it_waits_for_the_end():
+    ended = []
+
+    def compiled() -> None:
+        with interrupt_after():
+            signal.raise_signal(signal.SIGINT)
+            ended.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        compiled()
+    assert ended == [True]
+    with pytest.raises(ValueError, match="own"), interrupt_after():
+        raise ValueError("own")
+
+
+def test_a_process_that_ignores_it_still_does_and_so_do_other_threads():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        for block in (one_line_on_interrupt, interrupt_after):
+            with block():
+                signal.raise_signal(signal.SIGINT)
+                assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    done = []
+
+    def elsewhere() -> None:
+        with one_line_on_interrupt(), interrupt_after():
+            done.append(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert done == [True]
+
+
+@pytest.mark.parametrize(
+    ("words", "command", "said"),
+    [
+        (["train", "--out", "x"], "train_one", "interrupted; --resume goes on from the last save"),
+        (["sweep", "smoke"], "sweep_study", "interrupted; the same command goes on from the last save"),
+        (["zoo"], "show_zoo", "interrupted"),
+    ],
+)
+def test_only_what_can_be_resumed_says_so(words, command, said, monkeypatch, capsys):
+    def interrupted(options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(models_cli, command, interrupted)
+    assert models_cli.main(words) == INTERRUPTED
+    assert capsys.readouterr().err == f"{said}\n"
