@@ -39,8 +39,9 @@ COLUMNS = (
     "token_share",
 )
 LEGEND = {
-    "beta, kappa": "fitted to the scores of all candidate keys of the last query (--query: of others), ± one standard "
-    "error, clustered by sequence. beta: lag 1 first. kappa: score of BOS relative to a key that matches at no lag",
+    "beta, kappa": "fitted to the scores of all candidate keys of the last query (--query: of other queries; --source "
+    "attention: to the attention), ± one standard error, clustered by sequence. beta: lag 1 first. kappa: score of BOS "
+    "relative to a key that matches at no lag",
     "R2": "share of the variation of the scores over a query's candidate keys that matches and position explain "
     "together; `of what position leaves` (r2_match): share that matches explain of what position alone does not; "
     "`keys weighted by attention` (r2_attended): R2 where each key counts as much as its attention",

@@ -185,13 +185,8 @@ def make_parser(entry: Entry) -> Parser:
         formatter_class=HelpFormatter,
     )
     out = Path("results") if entry in PAGES else Path("results/figures")
-    parser.add_argument(
-        "--out",
-        metavar="DIR",
-        type=path,
-        default=out,
-        help=f"where the files go (default: %(default)s; {MAKES_FOLDERS})",
-    )
+    where = f"where the files go (default: %(default)s; {MAKES_FOLDERS})"
+    parser.add_argument("--out", metavar="DIR", type=path, default=out, help=where)
     if entry is not EXPLORER:
         parser.add_argument(
             "--format",
@@ -202,7 +197,7 @@ def make_parser(entry: Entry) -> Parser:
         )
     if entry is not REPRODUCE:
         parser.add_argument(
-            "--results", metavar="DIR", type=path, help="read the results of `python -m analyses ... --out DIR` there"
+            "--results", metavar="DIR", type=path, help="with results of `python -m analyses --out DIR`"
         )
     parser.add_argument(
         "--checkpoints",

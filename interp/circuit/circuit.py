@@ -193,7 +193,7 @@ class Circuit:
         self.require_match()
         if len(self.match_heads) > 1:
             raise ValueError(
-                f"this needs a single match head, but the circuit has {len(self.match_heads)}: "
+                f"this reads one match head at a time, but the circuit has {len(self.match_heads)}: "
                 f"use circuit.with_match_heads({self.match_heads[0]})"
             )
         return self.match_heads[0]
