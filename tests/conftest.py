@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported, and by the commands that tests start
@@ -10,35 +9,28 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # no test may need the network
 os.environ["MPLBACKEND"] = "Agg"
 
 import hypothesis
-import jaxtyping._import_hook as import_hook
 import pytest
-import torch
-
-torch.set_num_threads(1)
-
-# The hook decorates every function of `interp`, innermost. Numba cannot compile a decorated function, so its
-# kernels are left alone, as the hook itself leaves @no_type_check.
-_is_no_type_check = import_hook._is_no_type_check
-
-
-def _is_unchecked(decorator: ast.AST) -> bool:
-    if isinstance(decorator, ast.Call):
-        decorator = decorator.func
-    name = getattr(decorator, "id", getattr(decorator, "attr", None))
-    return name in {"njit", "jit", "vectorize", "guvectorize"} or _is_no_type_check(decorator)
-
-
-import_hook._is_no_type_check = _is_unchecked
-import_hook.install_import_hook("interp", "beartype.beartype")
-
-import interp.lens  # noqa: E402, F401  before a test imports transformer_lens with all that it imports itself
 
 # One browser for all files of a process: a fixture that two conftests import would start two, which playwright refuses.
-from tests.figures.chromium import chromium as chromium  # noqa: E402
+from tests.figures.chromium import chromium as chromium
 
 # Compiling makes the first example slow, hence no deadline; the same examples on every run.
 hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("suite")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What every process needs that runs tests; the one that hands them out to others runs none."""
+    if config.getoption("numprocesses", default=None):
+        return
+    import torch
+
+    from tests import run_time_checks
+
+    torch.set_num_threads(1)
+    run_time_checks.install()
+
+    import interp.lens  # noqa: F401  before a test imports transformer_lens with all that it imports itself
 
 
 @pytest.fixture

@@ -66,15 +66,27 @@ def installed() -> str:
 
 
 class Tab:
-    """One page, and all that it asked for or complained of."""
+    """The page that is shown, and all that it asked for or complained of."""
 
     def __init__(self, view: Any) -> None:
         self.view = view
         self.requests: list[str] = []
         self.complaints: list[str] = []
-        view.on("request", lambda request: self.requests.append(request.url))
-        view.on("console", lambda message: self.complaints.append(message.text))
-        view.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self._heard = {
+            "request": lambda request: self.requests.append(request.url),
+            "console": lambda message: self.complaints.append(message.text),
+            "pageerror": lambda error: self.complaints.append(str(error)),
+        }
+        for event, hear in self._heard.items():
+            view.on(event, hear)
+
+    def leave(self) -> None:
+        """An empty page, without a trace of this one: what it stored, where the mouse was, who was listening."""
+        self.view.evaluate("localStorage.clear(); sessionStorage.clear()")
+        self.view.goto("about:blank")
+        self.view.mouse.move(0, 0)
+        for event, hear in self._heard.items():
+            self.view.remove_listener(event, hear)
 
     def fetched(self) -> list[str]:
         """What was asked for from another machine."""
@@ -113,18 +125,26 @@ class Tab:
 
 
 class Browser:
-    """A running Chromium. `opened` shows a page in a tab of its own; the browser itself starts once for all tests."""
+    """A running Chromium with one tab, for all tests. A tab for each page would be a process for each."""
 
     def __init__(self, chromium: Any) -> None:
-        self.chromium = chromium
+        self.view = chromium.new_page()
+        self.shows: str | None = None
 
     @contextmanager
     def opened(self, address: str, *, width: int = 1400, scheme: str = "light") -> Iterator[Tab]:
-        view = self.chromium.new_page(viewport={"width": width, "height": HEIGHT}, color_scheme=scheme)
-        tab = Tab(view)
-        view.goto(address)
-        yield tab
-        view.close()
+        """The page, loaded in a window of this width."""
+        if self.shows is not None:
+            raise RuntimeError(f"the tab still shows {self.shows}")
+        self.view.set_viewport_size({"width": width, "height": HEIGHT})
+        self.view.emulate_media(color_scheme=scheme)
+        tab, self.shows = Tab(self.view), address
+        try:
+            self.view.goto(address)
+            yield tab
+        finally:
+            tab.leave()
+            self.shows = None
 
 
 @pytest.fixture(scope="session")

@@ -23,8 +23,11 @@ ENTRIES = read_entries(cli.FOLDER, marker="LABEL")
 
 
 def coarse_picture(figure, suffix, drawn=drawing.picture_bytes):
-    """A picture with a third of the pixels in each direction."""
-    with plt.rc_context({"savefig.dpi": 100}):
+    """A picture with a third of the pixels in each direction, and in PDFs the letters that it shows as drawings.
+
+    To embed the fonts takes longer than to draw. `test_figures_cli.py` writes pictures as the command does.
+    """
+    with plt.rc_context({"savefig.dpi": 100, "pdf.fonttype": 3}):
         return drawn(figure, suffix)
 
 
