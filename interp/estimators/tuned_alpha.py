@@ -1,7 +1,7 @@
 """The best add-alpha under a prior, with alpha tuned for each length.
 
-fit = tune_add_alpha(prior, length=64)
-fit.alpha, fit.kl
+    fit = tune_add_alpha(prior, length=64)
+    fit.alpha, fit.kl
 """
 
 from __future__ import annotations
