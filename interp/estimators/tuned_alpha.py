@@ -2,6 +2,8 @@
 
     fit = tune_add_alpha(prior, length=64)
     fit.alpha, fit.kl
+
+The alpha is tuned on sequences of the prior; no test sequence is used.
 """
 
 from __future__ import annotations

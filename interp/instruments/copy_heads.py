@@ -14,9 +14,9 @@ mass is largest and no two heads get the same lag; the verdict on a head depends
     none            attention goes elsewhere
 
 The thresholds were chosen on five models; they are not derived. On the 200 heads of the 100 trained models of the zoo
-(k = 2), the largest mass on a lag is 0.12 for one head, 0.48 to 0.56 for 20 (the lag-2 heads of the standard family) and
-above 0.80 for all others; the least purity is 0.86. So `copies` decides about those 20 alone: at 0.5 three of them are
-'mixed', at 0.6 all. They are diffuse: about half of their attention is spread over far tokens. Read their verdict
+(k = 2), the largest mass on a lag is 0.12 for one head, 0.48 to 0.56 for 20 (the lag-2 heads of the standard family)
+and above 0.80 for all others; the least purity is 0.86. So `copies` decides about those 20 alone: at 0.5 three of them
+are 'mixed', at 0.6 all. They are diffuse: about half of their attention is spread over far tokens. Read their verdict
 together with `mass`.
 
 A head that copies attends by position alone. Its pattern varies over keys (sum of squares around 1/n, with n visible
