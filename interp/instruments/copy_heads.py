@@ -197,11 +197,6 @@ def copy_heads(cap: Capture, *, copies: Number = COPIES, pure: Number = PURE, so
     even = np.array([(1.0 / np.arange(lag + 1 + bos, keys + 1)).mean() for lag in range(1, order + 1)])
     verdicts = tuple(_verdict(row, even, copies=copies, pure=pure, some=some) for row in masses)
     missing = [lag for lag in range(1, order + 1) if f"copies lag {lag}" not in verdicts]
-    without = [
-        f"no head copies lag {lag} (required: {copies:g} of the attention on it, and {pure:.0%} of that on lags 1..k; "
-        f"found: at most {masses[:, lag - 1].max():.2f})"
-        for lag in missing
-    ]
     return CopyHeads(
         lag=assigned,
         mass=mass,
@@ -219,7 +214,7 @@ def copy_heads(cap: Capture, *, copies: Number = COPIES, pure: Number = PURE, so
         heads=cap.copy_heads,
         n=sequences,
         success=not missing,
-        message="; ".join(without),
+        message="; ".join(_without(lag, masses, copies=copies, pure=pure) for lag in missing),
         provenance=provenance(checkpoint=cap.checkpoint),
     )
 
@@ -304,3 +299,12 @@ def _verdict(
     if masses.max() >= copies and masses.max() >= pure * masses.sum():
         return f"copies lag {int(masses.argmax()) + 1}"
     return "mixed" if masses.sum() - even.sum() >= some * (1.0 - even.sum()) else "none"
+
+
+def _without(lag: int, masses: Float[np.ndarray, "head lag"], *, copies: float, pure: float) -> str:
+    """That no head copies a lag: what the head with the most mass on it has, and what is required."""
+    best = masses[masses[:, lag - 1].argmax()]
+    if best[lag - 1] < copies:
+        return f"no head copies lag {lag}: largest mass {best[lag - 1]:.2f}, required {copies:g}"
+    share = best[lag - 1] / best.sum()
+    return f"no head copies lag {lag}: it has {share:.2f} of a head's mass on lags 1..{len(best)}, required {pure:g}"
