@@ -58,13 +58,13 @@ def test_a_fourth_family_trains_loads_and_is_measured(narrow: families.Family, t
 
 def test_a_fourth_family_is_drawn_in_its_own_colour(narrow: families.Family) -> None:
     assert drawing_order() == ["disentangled", "standard", "narrow", "construction"]
-    numbers = {"beta_1": 2.0, "beta_2": 1.0, "raw_1": None, "raw_2": None, "fit": True}
+    numbers = {"beta_1": 2.0, "beta_2": 1.0, "raw_1": None, "raw_2": None, "fit": True, "subject": {"bos": True}}
     kinds = {"narrow": "geometric", "standard": "independent"}
     rows = [{"family": name, "prior": kind, **numbers} for name, kind in kinds.items()]
     with pytest.warns(UserWarning, match="panel left out"):  # there are no weight blocks to draw
         figure = lag_asymmetry.draw({"lag_asymmetry": rows})
     drawn = {text.get_text() for text in figure.legends[0].get_texts()}
-    assert {"narrow, trained, geometric prior", "standard, trained, independent prior"} <= drawn
+    assert {f"{narrow.label}, geometric, BOS", f"{STANDARD.label}, independent, BOS"} <= drawn
     colours = {to_hex(line.get_color()) for line in figure.axes[0].lines}
     assert {"#e07a5f", STANDARD.colour} <= colours
     plt.close(figure)
