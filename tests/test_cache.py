@@ -152,10 +152,14 @@ def changed_digests(copy: Path, file: Path, text: bytes | None = None) -> dict[s
 def changed_keys(digests: dict[str, str]) -> set[str]:
     """The results whose keys are others when the files have these digests."""
     return {
-        name
-        for name, modules in ROOTS.items()
-        if tree_of(name).key(*modules) != replace(tree_of(name), digests=digests).key(*modules)
+        name for name, modules in ROOTS.items() if key_of(name) != replace(tree_of(name), digests=digests).key(*modules)
     }
+
+
+@functools.cache
+def key_of(name: str) -> str:
+    """The key of a result with the code as it is."""
+    return tree_of(name).key(*ROOTS[name])
 
 
 def unnoticed(tree: SourceTree, name: str) -> set[str]:

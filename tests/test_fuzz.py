@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import pandas as pd
 import pytest
@@ -33,8 +36,9 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
-    return build(tmp_path_factory.mktemp("fuzz") / "root")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    with patch.dict(os.environ):  # it turns progress bars off, which `test_watching.py` looks for
+        yield build(tmp_path_factory.mktemp("fuzz") / "root")
 
 
 # Methods of results and of types take what the functions below made; `provenance` takes nothing.

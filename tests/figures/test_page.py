@@ -11,7 +11,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
-from analyses import plan
+from analyses import kl_curves, plan, regret
 from analyses.command import read_entries
 from figures import claims, cli, drawing, first_screen, page
 from figures.explorer import page as explorer
@@ -40,6 +40,8 @@ def made(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "shipped_asks", tiny_zoo.tiny_asks)
         patch.setattr(drawing, "picture_bytes", coarse_picture)
+        for study in (kl_curves, regret):
+            patch.setattr(study, "TUNING_DRAWS", 400)
         arguments = ["reproduce", "--checkpoints", str(zoo), "--out", str(out), "--cache", str(folder / "cache")]
         code = cli.main([*arguments, "--jobs", "1"])
         before = {file: file.stat().st_mtime_ns for file in (out / "figures").iterdir()}
