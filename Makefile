@@ -88,7 +88,7 @@ docs: setup  ## the documentation, into build/docs; runs the notebooks the first
 	@echo "Open build/docs/index.html."
 
 fuzz: setup  ## FUZZ odd inputs (default 2000), at most SECONDS long: nothing may crash, hang or lose a file
-	@$(RUN) -m tests.fuzz $(FUZZ) --seconds $(SECONDS)
+	@$(RUN) -m tests.fuzz $(FUZZ) --seconds $(SECONDS) --jobs $(JOBS)
 
 notebooks: setup  ## start JupyterLab on the notebooks; installs it the first time
 	@$(RUN) -c 'import jupyterlab' 2> /dev/null || \
