@@ -33,7 +33,7 @@ TOPICS = ("task and circuit", "prediction", "copying", "matching", "cause", "tra
 
 CLAIMS = {
     "task_priors": Claim(
-        title="Contexts share laws under one prior only",
+        title="Only the hierarchical prior couples contexts",
         sentence="The two priors differ in one thing: under the hierarchical one, contexts that share recent tokens "
         "share what they say of the next one.",
         topic="task and circuit",
@@ -83,7 +83,7 @@ CLAIMS = {
         topic="task and circuit",
     ),
     "bos_trained": Claim(
-        title="Trained with BOS: hard, or soft",
+        title="Trained with BOS: hard and soft matching",
         sentence="Trained with BOS, the disentangled model attends to exact matches and BOS alone (main text), and to "
         "partial matches too (caption).",
         topic="matching",

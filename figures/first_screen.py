@@ -31,17 +31,20 @@ IN_PLURAL = {
 RULE = (
     "Amber: a part of the claim fails in some models, and a condition tells which. With the condition, "
     f"{LEAST_WITH:.0%} of the runs or more meet the claim; without it, {MOST_WITHOUT:.0%} or fewer. Within a bound "
-    "such as T >= 64 all runs do. Red: a part fails, and no such condition was found."
+    "such as T >= 64 all runs do. Runs in brackets: how many have the condition. Red: the named part of the claim "
+    "fails, and no such condition was found."
 )
 CONDITIONS_USED = (
     "'With BOS' and 'without BOS' mean models of the independent task; on the hierarchical task every model has BOS. "
     "Standard models were trained on the hierarchical task only, and their readout adds logits; that of the others "
-    "adds votes. 'Frozen' and 'fixed' parts are set by hand: they are in runs of the study of conditions."
+    "adds votes. 'Frozen' and 'fixed' parts are set by hand and not trained: such runs were made for the study of "
+    "conditions."
 )
 MODELS_JUDGED = (
     f"The models were trained with a rate that falls to zero ({PROTOCOLS['annealed'].steps:,} steps, fewer for "
     f"standard models), not by the paper's {PROTOCOLS['paper'].steps:,} steps at a constant rate: what that changes is "
-    "in 'What each claim needs'. Without BOS, five times the steps leave soft matching."
+    "in 'What each claim needs', and what longer training without BOS changes in 'Longer training leaves soft "
+    "matching'."
 )
 WORDS_USED = (
     (
@@ -102,12 +105,25 @@ def board(claims: Sequence[Drawn]) -> str:
         mine = [one for one in claims if one.record["verdict"]["word"] == word]
         if mine:
             said = counted(word, len(mine))
+            parts = halves(mine) if word == "holds" else {"": mine}
+            listed = "".join(
+                (f"<p>{title}</p>" if title else "") + f"<ul>{links(part, verdicts=True)}</ul>"
+                for title, part in parts.items()
+                if part
+            )
             columns.append(
                 f'<section class="column {WORD_CLASSES[word]}" aria-label="{said}"><p class="count"><b>{len(mine)}</b> '
-                f"{said}</p><ul>{links(mine, verdicts=True)}</ul></section>"
+                f"{said}</p>{listed}</section>"
             )
     notes = "".join(f'<p class="soft">{html.escape(note)}</p>' for note in (RULE, CONDITIONS_USED, MODELS_JUDGED))
     return f'<div class="board">{"".join(columns)}</div>{notes}'
+
+
+def halves(claims: Sequence[Drawn]) -> dict[str, list[Drawn]]:
+    """Claims about what is set by hand, and about trained models."""
+    given = [one for one in claims if claim_of(one.record).topic == GIVEN_TOPIC]
+    rest = [one for one in claims if claim_of(one.record).topic != GIVEN_TOPIC]
+    return {"about hand-written weights or the sampler": given, "about trained models": rest}
 
 
 def aside(verdict: Mapping[str, Any]) -> str:

@@ -137,7 +137,7 @@ LAG_1_LEADS = Condition(
 )
 # A softmax readout that trains adds evidence in the logits: under the hierarchical prior it also adds tokens that it
 # reads beside the votes, and the match head discounts the votes of tokens that are counted there or are frequent.
-ADDS_VOTES = "the readout adds votes (not standard)"
+ADDS_VOTES = "the readout adds votes (not in standard models)"
 LAW_RECOVERS = Condition(
     any_of=(ADDS_VOTES,),
     claim="law recovers the loss",

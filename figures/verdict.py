@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, get_args
 Word = Literal["holds", "holds where", "does not hold", "cannot tell", "beyond the paper"]
 WORDS: tuple[str, ...] = get_args(Word)
 FAILED = ("holds where", "does not hold")  # a requirement was not met
-BRIEF = 150  # characters of a verdict's sentence and of its number: a cell of the table of claims
+BRIEF = 160  # characters of a verdict's sentence and of its number: a cell of the table of claims
 BOUND = re.compile(r"(.+) (>=|<=) ([0-9.]+)")
 SYMBOLS = ("alpha", "beta", "eta", "gamma", "kappa", "lambda")
 
