@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
+
+# A shell starts `command &` with Ctrl-C ignored, and what is ignored is inherited: tests of Ctrl-C would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported, and by the commands that tests start
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test may need the network

@@ -503,8 +503,6 @@ def test_ctrl_c_ends_a_sweep_and_no_further_run_begins(tmp_path: Path) -> None:
 
 def interrupted(command: list[str], *, when: Callable[[], object]) -> subprocess.CompletedProcess[str]:
     """A command in a group of its own, to which Ctrl-C is sent as soon as `when` says so."""
-    # A shell starts `command &` with Ctrl-C ignored, and what is ignored is inherited. What is handled here is not.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
