@@ -119,11 +119,6 @@ def options_of(module: ModuleType) -> type[Options]:
     return found
 
 
-def code_of(analysis: str) -> tuple[str, ...]:
-    """The modules whose imports are the code of an answer: the analysis itself, and this one."""
-    return f"analyses.{analysis}", __name__
-
-
 def answer(question: Question, *, cache: Cache, opened: Opened | None = None) -> Answer:
     """Compute the answer. `opened` keeps the subjects, so that questions about one checkpoint share its captures."""
     start = time.process_time()
@@ -141,13 +136,13 @@ def kept_answer(question: Question, key: dict[str, Any], *, cache: Cache, opened
     def make() -> dict[str, Any]:
         return dataclasses.asdict(answer(question, cache=cache, opened=opened))
 
-    found = cache.value(key, make, using=code_of(question.analysis), keep=lambda one: one["error"] is None)
+    found = cache.value(key, make, keep=lambda one: one["error"] is None)
     return _answer_of(found)
 
 
 def known_answer(question: Question, key: dict[str, Any], *, cache: Cache) -> Answer | None:
     """The answer that the cache keeps for the key, or None."""
-    found = cache.known(key, using=code_of(question.analysis))
+    found = cache.known(key)
     return None if found is None else _answer_of(found)
 
 

@@ -56,7 +56,6 @@ from analyses.files import (
     write_file,
 )
 from analyses.keys import Weights, key_of
-from analyses.machine_code import remove_stale
 from analyses.options import CachedOptions, CheckpointOptions, Options, add_arguments, read_options
 from analyses.report import fitted, heading, indented, json_text, wrapped
 from analyses.watching import watched
@@ -131,7 +130,6 @@ def run(argv: list[str]) -> int:
         check_cache(request.options.cache, overwrite=delivery.overwrite)
     # Small matrices: more threads only wait for each other. Torch reads this when it is imported, later.
     os.environ["OMP_NUM_THREADS"] = "1"
-    remove_stale()
     # What libraries print goes to stderr: stdout is for the result.
     with contextlib.redirect_stdout(sys.stderr):
         document = run_all(entries, request) if module is None else run_request(request)

@@ -72,7 +72,7 @@ def measure(sequences: Sequences, predictor: Predictor, cache: Cache) -> Measure
         return {"values": divergence.values.numpy(), "floored": np.array(divergence.floored)}
 
     key = {"what": "kl", "predictor": predictor.key, "sequences": sequences.key()}
-    stored = cache.arrays(key, compute, using=(predictor.law,))
+    stored = cache.arrays(key, compute)
     return Measured(values=stored["values"], floored=float(stored["floored"]))
 
 

@@ -27,7 +27,6 @@ from analyses.cache import Cache
 from analyses.command import BadInput, read_entries
 from analyses.documents import Document, Request, document_of, questions_of
 from analyses.keys import Weights, key_of
-from analyses.machine_code import remove_stale
 from analyses.options import at
 from analyses.pool import run_jobs
 from analyses.shipped import shipped_document
@@ -115,8 +114,6 @@ def run_plan(asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int) -> R
     lengths = {str(one.path): one.model_config["length"] for one in subjects}
     missing = [question for question in questions if question not in found]
     planned = jobs_of(missing, asks, keys, lengths=lengths, cache=cache)
-    if planned:
-        remove_stale()
     for job, given in run_jobs(perform, planned, workers=jobs, what="analyses"):
         found |= dict(zip(job.questions, given, strict=True))
     return Run(

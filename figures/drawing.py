@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analyses.cache import digest_of, picture_tree
+from analyses.cache import digest_of, picture_key
 from analyses.command import BadInput, Entry, one_line
 from analyses.files import check_document_target, write_file
 from analyses.report import json_text
@@ -184,12 +184,7 @@ def check_figure_target(name: str, *, out: Path, formats: Sequence[str], overwri
 
 def picture_digest(drawing: Drawing) -> str:
     """A digest of everything that a picture and its sidecar depend on."""
-    return digest_of([drawing.results, drawing.provenance, picture_tree().key(*code_of(drawing.figure))])
-
-
-def code_of(figure: str) -> tuple[str, ...]:
-    """The modules whose imports are the code of a picture: the figure itself, and this one."""
-    return f"figures.{figure}", __name__
+    return digest_of([drawing.results, drawing.provenance, picture_key()])
 
 
 def picture_bytes(figure: Figure, suffix: str) -> bytes:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numba import njit
+
+from models.compiled import njit
 
 Array: TypeAlias = np.ndarray[Any, Any]
 TargetKind: TypeAlias = Literal["token", "law"]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def adam(
     params: Array, grad: Array, first: Array, second: Array, mask: Array, step: int, lr: float, beta1: float,
     beta2: float, epsilon: float,

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from interp.chains.priors import Prior
@@ -25,6 +24,7 @@ from interp.estimators.soft_matching import soft_matching
 from interp.hooked.construction import construct
 from interp.hooked.transformer import InductionConfig, InductionTransformer
 from models.adam import TargetKind, TrainState, adam
+from models.compiled import njit
 from models.families import CONSTRUCTION
 from models.kappa import KappaRule
 from models.spec import RunSpec
@@ -147,7 +147,7 @@ def loss_and_gradient(
     return loss / len(tokens), gradient / len(tokens)
 
 
-@njit(cache=True)
+@njit()
 def _add_gradient(
     params: Array, tokens: Array, target: Array, order: int, vocab: int, bos: bool, counts: Array, law: Array,
     gradient: Array
@@ -200,7 +200,7 @@ def _add_gradient(
     return loss
 
 
-@njit(cache=True)
+@njit()
 def _tie_gradient(gradient: Array, order: int, slope: float) -> None:
     """Add kappa's gradient to beta's: d kappa / d beta_r = slope."""
     for lag in range(order):
@@ -208,7 +208,7 @@ def _tie_gradient(gradient: Array, order: int, slope: float) -> None:
     gradient[order] = 0.0
 
 
-@njit(cache=True)
+@njit()
 def _train(
     params: Array, first: Array, second: Array, step: int, generator: np.random.Generator, lrs: Array, losses: Array,
     batch: int, length: int, order: int, vocab: int, bos: bool, concentrations: Array, independent: bool,

@@ -1,10 +1,7 @@
-"""Ctrl-C where an exception would do harm: while a command is being imported, and inside foreign compiled code.
+"""Ctrl-C where an exception would do harm: while a command is being imported.
 
     with one_line_on_interrupt():
         from analyses.cli import main      # Ctrl-C ends the process with one line and exit code 130
-
-    with interrupt_after():
-        graph = grimp.build_graph(...)     # Ctrl-C is raised when the block has ended
 
 Everywhere else Ctrl-C is an ordinary `KeyboardInterrupt`, which the commands catch (`models.cli`, `analyses.command`).
 """
@@ -35,22 +32,6 @@ def one_line_on_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@contextlib.contextmanager
-def interrupt_after() -> Iterator[None]:
-    """Raise the `KeyboardInterrupt` of a Ctrl-C inside the block when the block has ended."""
-    if not _raises():
-        yield
-        return
-    heard: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if heard:
-        raise KeyboardInterrupt
 
 
 def _raises() -> bool:

@@ -1,4 +1,4 @@
-"""Ctrl-C: while a command is being imported, inside foreign compiled code, and what the commands then say."""
+"""Ctrl-C: while a command is being imported, and what the commands then say."""
 
 import signal
 import subprocess
@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from models import cli as models_cli
-from models.interrupt import INTERRUPTED, interrupt_after, one_line_on_interrupt
+from models.interrupt import INTERRUPTED, one_line_on_interrupt
 
 IMPORTED = """
 import os, runpy, signal, sys
@@ -52,40 +52,23 @@ def test_modules_that_swallow_exceptions_cannot_swallow_it():
 
 
 def test_outside_of_the_blocks_it_is_an_exception_again():
-    for block in (one_line_on_interrupt, interrupt_after):
-        with block():
-            assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_inside_compiled_code_it_waits_for_the_end():
-    ended = []
-
-    def compiled() -> None:
-        with interrupt_after():
-            signal.raise_signal(signal.SIGINT)
-            ended.append(True)
-
-    with pytest.raises(KeyboardInterrupt):
-        compiled()
-    assert ended == [True]
-    with pytest.raises(ValueError, match="own"), interrupt_after():
-        raise ValueError("own")
+    with one_line_on_interrupt():
+        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_process_that_ignores_it_still_does_and_so_do_other_threads():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        for block in (one_line_on_interrupt, interrupt_after):
-            with block():
-                signal.raise_signal(signal.SIGINT)
-                assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        with one_line_on_interrupt():
+            signal.raise_signal(signal.SIGINT)
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
     done = []
 
     def elsewhere() -> None:
-        with one_line_on_interrupt(), interrupt_after():
+        with one_line_on_interrupt():
             done.append(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 
     thread = threading.Thread(target=elsewhere)

@@ -80,5 +80,5 @@ def test_reproduce_installs_no_tools() -> None:
 
 def test_a_missing_package_would_be_found() -> None:
     assert "numpy" in with_needed(["torch", "pandas"])
-    assert "grimp" not in with_needed(["numpy", "matplotlib"])
+    assert "gguf" not in with_needed(["numpy", "matplotlib"])
     assert canonicalize_name("nltk") not in installed_for("run")

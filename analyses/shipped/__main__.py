@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from analyses import answers
-from analyses.cache import Cache, source_tree
+from analyses.cache import Cache, code_key
 from analyses.command import BAD_INPUT, OK, BadInput, failing_in_one_line, read_entries, say
 from analyses.files import write_file
-from analyses.machine_code import remove_stale
 from analyses.options import CACHE, at
 from analyses.report import json_text
 from analyses.shipped import FOLDER, read_shipped
@@ -48,7 +47,7 @@ def extend(name: str, *, anew: bool, cache: Path, folder: Path = FOLDER, options
         new += study.rows
     count = sum(len(row["runs"]) for row in new)
     if count:
-        made = {"commit": git_commit(), "code": source_tree().key(f"analyses.{name}")[:CODE_DIGITS], "runs": count}
+        made = {"commit": git_commit(), "code": code_key()[:CODE_DIGITS], "runs": count}
         provenance = {
             **jsonable(origin(seed=options.seed)),
             "options": shaping,
@@ -72,7 +71,6 @@ def main() -> int:
         parser.add_argument("--anew", action="store_true", help="measure every run that is here, and remove the others")
         parser.add_argument("--cache", metavar="DIR", type=Path, default=CACHE, help="where optima are kept")
         given = parser.parse_args()
-        remove_stale()
         count = extend(given.name, anew=given.anew, cache=given.cache)
         print(f"{FOLDER / given.name}.json: {count} runs measured")
         code = OK

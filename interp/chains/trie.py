@@ -10,14 +10,15 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from interp.source import njit
 
 Array: TypeAlias = NDArray[Any]
 Trie: TypeAlias = tuple[Array, Array]
 
 
-@njit(cache=True)
+@njit()
 def most_nodes(length: int, order: int) -> int:
     """How many nodes the contexts of one sequence can have."""
     return 2 + order * (length + 1)
@@ -28,13 +29,13 @@ def trie_bytes(length: int, order: int, vocab: int) -> int:
     return (2 + order * (length + 1)) * vocab * 20
 
 
-@njit(cache=True)
+@njit()
 def new_trie(length: int, order: int, vocab: int) -> Trie:
     """Room for one sequence: children and path."""
     return np.empty((most_nodes(length, order), vocab), dtype=np.int32), np.zeros(order + 2, dtype=np.int32)
 
 
-@njit(cache=True, inline="always", error_model="numpy")
+@njit(inline="always", error_model="numpy")
 def plant(trie: Trie) -> None:
     """Empty the trie: the root alone, without children."""
     children, path = trie
@@ -43,7 +44,7 @@ def plant(trie: Trie) -> None:
         children[0, m] = -1
 
 
-@njit(cache=True, inline="always", error_model="numpy")
+@njit(inline="always", error_model="numpy")
 def walk(tokens: Array, end: int, order: int, trie: Trie) -> int:
     """Put the nodes of the context that ends just before `end` into the path; returns how many of them are new.
 

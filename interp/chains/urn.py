@@ -20,15 +20,15 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from interp.chains.trie import new_trie, plant, walk
+from interp.source import njit
 
 Urn: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
-@njit(cache=True)
+@njit()
 def new_urn(length: int, order: int, vocab: int) -> Urn:
     """Room for one sequence: children and customers of every trie node, their totals, and the current path."""
     children, path = new_trie(length, order, vocab)
@@ -37,7 +37,7 @@ def new_urn(length: int, order: int, vocab: int) -> Urn:
     return children, customers, totals, path
 
 
-@njit(cache=True, inline="always", error_model="numpy")
+@njit(inline="always", error_model="numpy")
 def _empty_node(urn: Urn, node: int, vocab: int) -> None:
     _, customers, totals, _ = urn
     totals[node] = 0
@@ -45,7 +45,7 @@ def _empty_node(urn: Urn, node: int, vocab: int) -> None:
         customers[node, m] = 0
 
 
-@njit(cache=True, inline="always", error_model="numpy")
+@njit(inline="always", error_model="numpy")
 def walk_to_context(tokens: NDArray[Any], position: int, order: int, vocab: int, urn: Urn) -> None:
     """Put into `path` the nodes of the context that ends just before `position`, opening those that are new."""
     path = urn[3]
@@ -54,7 +54,7 @@ def walk_to_context(tokens: NDArray[Any], position: int, order: int, vocab: int,
         _empty_node(urn, node, vocab)
 
 
-@njit(cache=True, inline="always", error_model="numpy")
+@njit(inline="always", error_model="numpy")
 def _base_token(uniform: float, order: int, vocab: int, concentrations: NDArray[Any]) -> int:
     """A draw from the base law."""
     if concentrations.shape[0] == order + 1:
@@ -65,7 +65,7 @@ def _base_token(uniform: float, order: int, vocab: int, concentrations: NDArray[
     return token
 
 
-@njit(cache=True, inline="always", error_model="numpy")
+@njit(inline="always", error_model="numpy")
 def base_law(law: NDArray[Any], order: int, vocab: int, concentrations: NDArray[Any]) -> None:
     """Write the base law into `law`."""
     if concentrations.shape[0] == order + 1:
@@ -78,7 +78,7 @@ def base_law(law: NDArray[Any], order: int, vocab: int, concentrations: NDArray[
         before = concentrations[order + 1 + m]
 
 
-@njit(cache=True, inline="always", error_model="numpy")
+@njit(inline="always", error_model="numpy")
 def draw_token(
     uniform: float, order: int, vocab: int, concentrations: NDArray[Any], independent: bool, urn: Urn
 ) -> int:
@@ -109,7 +109,7 @@ def draw_token(
     return token
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def draw_chain(
     uniforms: NDArray[Any],
     tokens: NDArray[Any],
@@ -135,7 +135,7 @@ def draw_chain(
     walk_to_context(tokens, length, order, vocab, urn)
 
 
-@njit(cache=True)
+@njit()
 def predictive_law(
     law: NDArray[Any],
     order: int,
@@ -158,7 +158,7 @@ def predictive_law(
             law[m] = (customers[node, m] + concentrations[depth] * law[m]) / total
 
 
-@njit(cache=True)
+@njit()
 def draw_batch(
     uniforms: NDArray[Any],
     tokens: NDArray[Any],

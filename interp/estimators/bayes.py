@@ -27,7 +27,6 @@ import einops
 import numpy as np
 import torch
 from jaxtyping import Float
-from numba import njit
 from numpy.typing import NDArray
 
 from interp.arguments import MAX_COUNT, Number, Whole, count, finite_number, fits_memory, seed_number, whole_number
@@ -37,6 +36,7 @@ from interp.chains.urn import base_law
 from interp.estimators.soft_matching import add_alpha
 from interp.notation import Tokens, as_tokens
 from interp.results import Result, provenance
+from interp.source import njit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -221,7 +221,7 @@ def _rhat(between: Any, inside: Any, half: int) -> Any:
     return np.where(settled, 1.0, np.sqrt((half - 1) / half + ratio))
 
 
-@njit(cache=True)
+@njit()
 def _run_chain(
     tokens: Array,
     order: int,
@@ -269,7 +269,7 @@ def _run_chain(
                     sums[1, b, part, m] += law[m] * law[m]
 
 
-@njit(cache=True)
+@njit()
 def _seat(
     customers: Array,
     laws: Array,
@@ -300,7 +300,7 @@ def _seat(
             customers[parent, m] += tables
 
 
-@njit(cache=True)
+@njit()
 def _draw_laws(
     laws: Array,
     customers: Array,
@@ -328,7 +328,7 @@ def _draw_laws(
         draw_dirichlet_row(scratch, largest, laws[node], rng)
 
 
-@njit(cache=True)
+@njit()
 def draw_dirichlet_row(shapes: Array, largest: float, law: Array, rng: np.random.Generator) -> None:
     """One Dirichlet draw into `law`; `largest` is the largest of the shapes. Other compiled loops call it too."""
     vocab = len(shapes)
@@ -347,7 +347,7 @@ def draw_dirichlet_row(shapes: Array, largest: float, law: Array, rng: np.random
     law /= law.sum()
 
 
-@njit(cache=True)
+@njit()
 def _law_given_customers(
     law: Array, customers: Array, path: Array, order: int, vocab: int, concentrations: Array
 ) -> None:

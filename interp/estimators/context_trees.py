@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 
 from interp.arguments import Number, Switch, Whole, fits_memory, switch
 from interp.chains.trie import new_trie, plant, trie_bytes, walk
 from interp.estimators.soft_matching import Law
 from interp.notation import Tokens, as_tokens, check_concentration, check_order, check_vocab
+from interp.source import njit
 
 Array: TypeAlias = NDArray[Any]
 
@@ -50,7 +50,7 @@ def context_tree_weighting(
     return result if every_position else result[:, 0]
 
 
-@njit(cache=True)
+@njit()
 def _mix_path(counts: Array, ratios: Array, path: Array, order: int, vocab: int, alpha: float, laws: Array) -> None:
     """laws[d] becomes the prediction of the subtree at the path's depth d; laws[0] is the root's."""
     for depth in range(order, -1, -1):
@@ -62,7 +62,7 @@ def _mix_path(counts: Array, ratios: Array, path: Array, order: int, vocab: int,
             laws[depth, m] = leaf if depth == order else stop * leaf + (1.0 - stop) * laws[depth + 1, m]
 
 
-@njit(cache=True)
+@njit()
 def _fill_tree_laws(tokens: Array, order: int, vocab: int, alpha: float, first: int, laws: Array) -> None:
     length = tokens.shape[1]
     trie = new_trie(length, order, vocab)

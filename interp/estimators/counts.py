@@ -16,11 +16,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from jaxtyping import Int64, Shaped
-from numba import njit
 from numpy.typing import NDArray
 
 from interp.arguments import Switch, Whole, fits_memory, plain_array, real_array, shown, switch
 from interp.notation import Tokens, as_tokens, check_order, check_vocab
+from interp.source import njit
 
 Array: TypeAlias = NDArray[Any]
 
@@ -157,7 +157,7 @@ def _table_is_cheaper(length: int, order: int, vocab: int) -> bool:
     return contexts <= MAX_TABLE_CONTEXTS and contexts < length * order / 2
 
 
-@njit(cache=True)
+@njit()
 def mask_between(row: Array, order: int, query: int, key: int) -> int:
     """M_s^(t) of one pair of positions (def:match_mask); compiled loops elsewhere call it too."""
     mask = 0
@@ -167,7 +167,7 @@ def mask_between(row: Array, order: int, query: int, key: int) -> int:
     return mask
 
 
-@njit(cache=True)
+@njit()
 def _masks_from_query(tokens: Array, order: int, query: int, masks: Array) -> None:
     for b in range(tokens.shape[0]):
         for key in range(tokens.shape[1]):
@@ -177,7 +177,7 @@ def _masks_from_query(tokens: Array, order: int, query: int, masks: Array) -> No
                 masks[b, key] = NOT_A_CANDIDATE
 
 
-@njit(cache=True)
+@njit()
 def _last_counts(tokens: Array, order: int, counts: Array) -> None:
     last = tokens.shape[1] - 1
     for b in range(tokens.shape[0]):
@@ -185,7 +185,7 @@ def _last_counts(tokens: Array, order: int, counts: Array) -> None:
             counts[b, mask_between(tokens[b], order, last, key), tokens[b, key]] += 1
 
 
-@njit(cache=True)
+@njit()
 def _every_counts_by_pairs(tokens: Array, order: int, counts: Array) -> None:
     for b in range(tokens.shape[0]):
         for query in range(order, tokens.shape[1]):
@@ -193,7 +193,7 @@ def _every_counts_by_pairs(tokens: Array, order: int, counts: Array) -> None:
                 counts[b, query, mask_between(tokens[b], order, query, key), tokens[b, key]] += 1
 
 
-@njit(cache=True)
+@njit()
 def _every_counts_by_table(tokens: Array, order: int, vocab: int, masks_between: Array, counts: Array) -> None:
     contexts = vocab**order
     table = np.empty((contexts, 1 << order, vocab), dtype=np.int64)

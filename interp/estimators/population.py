@@ -20,7 +20,6 @@ from typing import Any, TypeAlias
 import einops
 import numpy as np
 from jaxtyping import Float, Int32
-from numba import njit
 from numpy.typing import NDArray
 from scipy.special import digamma
 
@@ -31,6 +30,7 @@ from interp.chains.urn import Urn, base_law, draw_chain, draw_token, new_urn, wa
 from interp.estimators.bayes import draw_dirichlet_row
 from interp.estimators.counts import mask_between
 from interp.notation import check_order
+from interp.source import njit
 
 Array: TypeAlias = NDArray[Any]
 
@@ -126,7 +126,7 @@ def _lattice(dimensions: int) -> Float[np.ndarray, " dimension"]:
     return g ** -np.arange(1.0, dimensions + 1)
 
 
-@njit(cache=True)
+@njit()
 def _seat_laws(
     customers: Array, concentrations: Array, independent: bool, rng: np.random.Generator, targets: Array, shapes: Array
 ) -> None:
@@ -151,7 +151,7 @@ def _seat_laws(
                 draw_dirichlet_row(shapes[b], largest, law, rng)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def _draw_families(
     uniforms: Array, ends: Array, concentrations: Array, independent: bool, counts: Array, path_customers: Array
 ) -> None:
@@ -213,7 +213,7 @@ def _draw_families(
             path[order + 1] = nodes
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def _walk(tokens: Array, position: int, order: int, vocab: int, urn: Urn, grown: Array, sprouts: int) -> int:
     """Walk to the context before `position` and record where a new branch began; returns how many did."""
     path = urn[3]
@@ -227,7 +227,7 @@ def _walk(tokens: Array, position: int, order: int, vocab: int, urn: Urn, grown:
     return sprouts
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def _tabulate(tokens: Array, stem: int, order: int, vocab: int, table: Array) -> None:
     """How often each symbol followed each context in the stem; the code has lag 1 in the lowest digit."""
     contexts = table.shape[0]
@@ -239,7 +239,7 @@ def _tabulate(tokens: Array, stem: int, order: int, vocab: int, table: Array) ->
         code = (code * vocab + tokens[t]) % contexts
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def _count_table(tokens: Array, order: int, vocab: int, table: Array, counts: Array) -> None:
     """Add the table to the counts, each context under its mask with the query's.
 
@@ -308,7 +308,7 @@ def population_loss(sample: Population, theta: Array, *, bos: bool) -> Loss:
     )
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
+@njit(error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
 def _accumulate(
     counts: Array,
     targets: Array,

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import torch
 from jaxtyping import Float, Shaped
-from numba import njit
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
@@ -51,6 +50,7 @@ from interp.notation import (
     mask_bits,
     overlap,
 )
+from interp.source import njit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -369,7 +369,7 @@ def _normalised(votes: torch.Tensor) -> torch.Tensor:
     return torch.where(totals > 0, votes / torch.where(totals > 0, totals, 1.0), 1.0 / votes.shape[-1])
 
 
-@njit(cache=True)
+@njit()
 def _pair_laws(tokens: Array, beta: Array, kappa: float, first: int, laws: Array) -> None:
     order = beta.shape[0]
     vocab = laws.shape[2]

@@ -17,12 +17,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
-from numba import njit
 from numpy.typing import NDArray
 
 from interp.arguments import Switch, Whole, fits_memory, switch
 from interp.chains.trie import new_trie, plant, trie_bytes, walk
 from interp.notation import Tokens, as_tokens, check_order, check_vocab
+from interp.source import njit
 
 Array: TypeAlias = NDArray[Any]
 
@@ -100,7 +100,7 @@ def from_suffixes(
     return torch.cat(laws)
 
 
-@njit(cache=True)
+@njit()
 def _raise(counts: Array, tallies: Array, node: int, depth: int, token: int) -> None:
     """Count the token at the node, and move its n-gram to the next count of counts."""
     old = counts[node, token]
@@ -111,7 +111,7 @@ def _raise(counts: Array, tallies: Array, node: int, depth: int, token: int) -> 
         tallies[depth, old] += 1
 
 
-@njit(cache=True)
+@njit()
 def _fill_counts(tokens: Array, order: int, vocab: int, first: int, counts: Array, tallies: Array) -> None:
     length = tokens.shape[1]
     trie = new_trie(length, order, vocab)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
-from numba import njit
 from torch import Tensor
 
 from interp.chains.priors import Prior
 from interp.chains.urn import draw_chain, new_urn, predictive_law
 from interp.hooked.transformer import InductionConfig
 from models.adam import Array, TargetKind
+from models.compiled import njit
 from models.standard.loss import backward, one_thread
 from models.standard.parameters import init_standard, stack
 
@@ -92,7 +92,7 @@ class StackedState:
         return cls(generators=generators, step=int(data["step"]), **tensors)
 
 
-@njit(cache=True)
+@njit()
 def _draw_batch(
     uniforms: Array,
     tokens: Array,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from interp.chains.urn import draw_chain, new_urn, predictive_law
 from models.adam import adam
+from models.compiled import njit
 from models.disentangled.kernels.by_symbol import enter
 from models.disentangled.kernels.copy_heads import copy_backward, copy_forward
 from models.disentangled.kernels.match_head import match_backward, match_forward, query_backward
@@ -53,7 +53,7 @@ def _tiny(flat: Array) -> float:
     return 1e-20 if flat.itemsize == 4 else 1e-200
 
 
-@njit(cache=True)
+@njit()
 def batch_gradient(
     flat: Array, grad: Array, tokens: Array, targets: Array, laws: Array, room: Room, probability: bool, floor: float,
     relabelled: bool,
@@ -74,7 +74,7 @@ def batch_gradient(
     return loss / batch
 
 
-@njit(cache=True)
+@njit()
 def batch_predict(flat: Array, tokens: Array, laws: Array, room: Room, probability: bool, floor: float) -> None:
     work = lay_out(room)
     params = cut(flat, work)
@@ -99,7 +99,7 @@ def _choose(law: Any, vocab: int, uniform: float) -> None:
     law[chosen if chosen >= 0 else vocab - 1] = 1
 
 
-@njit(cache=True)
+@njit()
 def train(
     flat: Array, first: Array, second: Array, mask: Array, step: int, generator: np.random.Generator, lrs: Array,
     losses: Array, grad: Array, uniforms: Array, tokens: Array, target: Array, room: Room, batch: int,

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numba import njit
 
+from models.compiled import njit
 from models.disentangled.kernels.simd import LANES, pointer, pointers
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-kernel = njit(cache=True, error_model="numpy")  # a division by zero is inf or NaN, not an exception
+kernel = njit(error_model="numpy")  # a division by zero is inf or NaN, not an exception
 
 GROUP = 4 * LANES  # positions whose sums are held in registers at a time
 
@@ -129,7 +129,7 @@ def _reserve(sizes: list[int], dtype: Any) -> tuple[Array, tuple[int, ...]]:
     return np.zeros(ends[-1], dtype=dtype), tuple(ends[:-1])
 
 
-@njit(cache=True)
+@njit()
 def padded(size: int) -> int:
     return (size + LANES - 1) // LANES * LANES
 
