@@ -71,11 +71,12 @@ def compiled_for(*folders: Path) -> Callable[..., Callable[[Function], Function]
         cache = folders[0] / "__pycache__" / f"compiled-{source_digest(*folders)}"
 
         def decorate(function: Function) -> Function:
-            before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, _made(cache) or numba.config.CACHE_DIR
+            settings: Any = numba.config  # its names are made at run time
+            before, settings.CACHE_DIR = settings.CACHE_DIR, _made(cache) or settings.CACHE_DIR
             try:
                 compiled: Function = numba.njit(cache=True, **options)(function)
             finally:
-                numba.config.CACHE_DIR = before
+                settings.CACHE_DIR = before
             return compiled
 
         return decorate
