@@ -46,7 +46,7 @@ from analyses.brought_language import is_language, open_language
 from analyses.cache import Cache
 from analyses.command import BadInput, one_line
 from analyses.options import CheckpointOptions, Options
-from analyses.subject import DoesNotApply, Study, Subject
+from analyses.subject import DoesNotApply, Study, Subject, Unfinished
 
 if TYPE_CHECKING:
     from interp.results import Result
@@ -66,9 +66,9 @@ class Question:
 
     @property
     def words(self) -> str:
-        """A short name; of a checkpoint's path the parts that name prior, family and run."""
+        """A short name; of a checkpoint's path the parts that name task, family, start and run."""
         if self.checkpoint is not None:
-            return f"{self.analysis} {'/'.join(Path(self.checkpoint).parts[-3:])}"
+            return f"{self.analysis} {'/'.join(Path(self.checkpoint).parts[-4:])}"
         return self.analysis if self.piece is None else f"{self.analysis} {self.piece}"
 
 
@@ -80,6 +80,7 @@ class Answer:
     tidy      the rows of the result's own table; None for studies
     text      the result as it prints itself, and `about`, what the checkpoint is
     error     what was wrong with the checkpoint; None if all is well
+    unfinished  whether that is that its run is not finished
     refused   why the analysis does not apply to the checkpoint; None if it does
     seconds   of processor time that it took
     """
@@ -93,6 +94,7 @@ class Answer:
     text: str = ""
     about: str = ""
     error: str | None = None
+    unfinished: bool = False
     refused: str | None = None
     seconds: float = 0.0
 
@@ -172,6 +174,7 @@ def _from_checkpoint(module: ModuleType, question: Question, opened: Opened) -> 
     from interp.results import jsonable, provenance
 
     assert question.checkpoint is not None
+    place = one_line(question.checkpoint)
     try:
         subject = open_subject(question, opened)
         if reason := applies(module, subject):
@@ -187,10 +190,11 @@ def _from_checkpoint(module: ModuleType, question: Question, opened: Opened) -> 
             text = module.page(result) if hasattr(module, "page") else str(result)
     except DoesNotApply as error:
         why = one_line(error)
-        return Answer(error=f"{question.checkpoint}: {question.analysis} does not apply: {why}", refused=why)
+        return Answer(error=f"{place}: {question.analysis} does not apply: {why}", refused=why)
     except (ValueError, OSError) as error:
         message = one_line(error)
-        return Answer(error=message if question.checkpoint in message else f"{question.checkpoint}: {message}")
+        message = message if place in message else f"{place}: {message}"
+        return Answer(error=message, unfinished=isinstance(error, Unfinished))
     tested = {str(subject.path): subject.prior.to_dict()} if "prior" in vars(subject) else {}
     return Answer(
         rows=[jsonable(row)],
@@ -236,6 +240,8 @@ def about(subject: Subject) -> str:
         words.append(f"protocol {subject.training['protocol']}")
     if "prior" in vars(subject):
         words.append(f"on {subject.prior.to_dict()['kind']} chains")
+    if subject.unfinished_at:
+        words.append(f"not finished: {subject.unfinished_at}")
     return ", ".join(words)
 
 

@@ -31,7 +31,7 @@ def up_to(length: int) -> Select:
 
 
 def near(*lengths: int, seeds: int | None = None) -> Select:
-    """In each group of one family, prior, BOS and protocol, those of the length nearest to each one wanted.
+    """In each group of one family, prior, BOS, protocol and start, those of the length nearest to each one wanted.
 
     The paper's figures are of T = 64 and T = 128; for a zoo of other lengths, the nearest ones are taken. `seeds` keeps
     only the first few.
@@ -41,7 +41,7 @@ def near(*lengths: int, seeds: int | None = None) -> Select:
         groups: dict[tuple[Any, ...], list[Subject]] = {}
         for one in zoo:
             model, record = one.model_config, one.training
-            group = (model["family"], record["prior"]["kind"], model["bos"], record.get("protocol"))
+            group = (model["family"], record["prior"]["kind"], model["bos"], record.get("protocol"), one.start)
             groups.setdefault(group, []).append(one)
         chosen = []
         for members in groups.values():

@@ -1,8 +1,8 @@
 """Which beta and kappa do the match scores show, and with which errors?
 
 Scores of all candidate keys regressed on one match indicator per lag, with a free intercept per query and a smooth
-function of the distance; standard errors are clustered by sequence (prop:transformer_estimator). Also the test of
-additivity, the residual of each mask, and BOS relative to an empty match. `success` is false, with the reason, where
+function of the distance (prop:transformer_estimator); standard errors leave out one sequence at a time. Also the test
+of additivity, the residual of each mask, and BOS relative to an empty match. `success` is false, with the reason, where
 beta cannot be determined or the law does not describe the scores.
 
     python -m analyses beta_kappa CKPT

@@ -7,7 +7,6 @@ default); `--bos none` leaves the BOS token out.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from analyses.brought import BroughtSubject
 from analyses.options import CheckpointOptions
 from interp.language.weights import PACKAGED
+from interp.outside import read_object
 
 ORDER, VOCAB, LENGTH = 2, 5, 96
 
@@ -25,10 +25,9 @@ def is_language(text: str) -> bool:
     path = Path(text)
     if path.is_dir():
         try:
-            config = json.loads((path / "config.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            return "model_type" in read_object(path / "config.json")
+        except ValueError:
             return False
-        return isinstance(config, dict) and "model_type" in config
     return path.suffix == ".gguf" or text in PACKAGED
 
 

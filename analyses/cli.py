@@ -5,10 +5,11 @@
     python -m analyses beta_kappa CKPT [CKPT ...]         one analysis on one or more checkpoints
     python -m analyses all CKPT                           every analysis that applies, on one page
 
-CKPT is a directory with config.json and model.safetensors, or file.py:function for a model of your own.
+CKPT is a directory with config.json and model.safetensors, a folder, which stands for the finished checkpoints below
+it, or file.py:function for a model of your own.
 
-Exit codes: 0 success, 1 a verdict failed or a result has success False, 2 bad input (one line on stderr for each; the
-other checkpoints still run).
+Exit codes: 0 success, 1 a verdict failed, a result has success False or a run is unfinished, 2 bad input (one line on
+stderr for each; the other checkpoints still run).
 """
 
 # A module of this package is an analysis if it says `KIND = "checkpoint"`, "zoo" or "study"; its docstring's first line
@@ -21,7 +22,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,6 +46,7 @@ from analyses.command import (
     read_entries,
     say,
     say_loading,
+    show,
 )
 from analyses.documents import Document, Request, document_of, questions_of
 from analyses.files import (
@@ -58,7 +60,9 @@ from analyses.files import (
 from analyses.keys import Weights, key_of
 from analyses.options import CachedOptions, CheckpointOptions, Options, add_arguments, read_options
 from analyses.report import fitted, heading, indented, json_text, wrapped
+from analyses.subject import Unfinished
 from analyses.watching import watched
+from analyses.zoo import ZOOS, checkpoints_at, left_out
 from models.help_text import HelpFormatter, reflowed
 from models.suggest import unknown
 
@@ -173,7 +177,8 @@ def make_parser(entry: Entry, module: ModuleType | None) -> Parser:
             metavar="CKPT",
             nargs="*",
             type=path_text,
-            help="a directory with config.json and model.safetensors, or file.py:function",
+            help="a directory with config.json and model.safetensors, a folder (the finished checkpoints below it), or "
+            "file.py:function",
         )
         parser.add_argument(
             "--model",
@@ -209,7 +214,9 @@ def read_arguments(entry: Entry, module: ModuleType | None, argv: Sequence[str])
     """What the command line asks for."""
     parser = make_parser(entry, module)
     given = parser.parse_args(argv)
-    subjects = (*getattr(given, "checkpoints", ()), *getattr(given, "model", ()))
+    named = (*getattr(given, "checkpoints", ()), *getattr(given, "model", ()))
+    with bad_options():
+        subjects = tuple(dict.fromkeys(one for path in named for one in checkpoints_at(path)))
     if entry.marker != "study" and not subjects:
         parser.error("the following arguments are required: CKPT")
     request = Request(
@@ -227,6 +234,7 @@ def run_request(request: Request) -> Document:
     keeping = isinstance(request.options, CachedOptions) and not request.options.no_cache
     cache = Cache(request.options.cache if isinstance(request.options, CachedOptions) and keeping else None)
     weights = Weights()
+    unread = unread_runs(request.options)
     with bad_options():
         questions = questions_of(request)
     say_loading(f"torch and TransformerLens for {questions[0].words if questions else request.analysis}")
@@ -239,9 +247,25 @@ def run_request(request: Request) -> Document:
             found[question] = answers.answer(question, cache=cache, opened=opened)
         opened.clear()  # one checkpoint at a time in memory
         if (error := found[question].error) is not None:
-            say(f"error: {error}")
+            say_unread(error, unfinished=found[question].unfinished)
     with bad_options():
-        return document_of(request, found, with_places=True)
+        document = document_of(request, found, with_places=True)
+    return replace(document, errors=(*document.errors, *unread))
+
+
+def unread_runs(options: Options) -> list[dict[str, Any]]:
+    """The unfinished runs below the directories that a study reads, which it leaves out; each is named."""
+    if getattr(options, "unfinished", True):
+        return []
+    found = left_out([getattr(options, name) for name in ZOOS if hasattr(options, name)])
+    for why in found.values():
+        say_unread(why, unfinished=True)
+    return [{"checkpoint": path, "error": why, "unfinished": True} for path, why in found.items()]
+
+
+def say_unread(why: str, *, unfinished: bool) -> None:
+    """Say why a checkpoint is not read: a run that is not finished has failed, anything else is bad input."""
+    say(f"{'failed' if unfinished else 'error'}: {one_line(why)}")
 
 
 def run_all(entries: dict[str, Entry], request: Request) -> Document:
@@ -267,8 +291,10 @@ def _page_of_all(modules: dict[Entry, ModuleType], path: str, common: Options) -
     try:
         subject = answers.open_subject(Question(analysis=ALL.name, options=common, checkpoint=path), opened)
     except (ValueError, OSError) as error:
-        say(f"error: {one_line(error)}")
-        return Document(analysis=ALL.name, errors=({"checkpoint": path, "error": one_line(error)},))
+        unfinished = isinstance(error, Unfinished)
+        say_unread(str(error), unfinished=unfinished)
+        unread = {"checkpoint": path, "error": one_line(error), "unfinished": unfinished}
+        return Document(analysis=ALL.name, errors=(unread,))
     passed_over = [f"{one.name}: {why}" for one, module in modules.items() if (why := answers.applies(module, subject))]
     asked = [(entry, module) for entry, module in modules.items() if not answers.applies(module, subject)]
     for entry, module in watched(asked, subject.name, words=lambda one: one[0].name):
@@ -312,8 +338,9 @@ def bad_options() -> Iterator[None]:
 
 def deliver(document: Document, delivery: Delivery) -> int:
     """Print the result and write the files; returns the exit code."""
-    if document.rows:
-        print(json_text(document.content()) if delivery.json else fitted(document.text))
+    unread = [one for one in document.errors if not one.get("unfinished")]
+    if document.rows or (delivery.json and not unread):
+        show(json_text(document.content()) if delivery.json else fitted(document.text))
         if delivery.csv:
             write_file(delivery.csv, document.table())
             say(f"wrote {delivery.csv}")
@@ -323,9 +350,9 @@ def deliver(document: Document, delivery: Delivery) -> int:
     failures = [*document.failures, *failed_rows(document.rows)]
     for failure in failures:
         say(f"failed: {one_line(failure)}")
-    if document.errors:
+    if unread:
         return BAD_INPUT
-    return FAILED if failures else OK
+    return FAILED if failures or document.errors else OK
 
 
 def failed_rows(rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -34,6 +34,7 @@ from models.command import path_text as path_text
 from models.command import say as say
 from models.command import say_loading as say_loading
 from models.command import seed as seed
+from models.command import show as show
 from models.command import whole_number as whole_number
 
 

@@ -37,7 +37,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from analyses.ask import Ask
-from analyses.condition_answers import answers, claim_counts
+from analyses.condition_answers import answers, met_counts
 from analyses.condition_runs import QUANTITIES, run_row
 from analyses.estimators import optimum, soft
 from analyses.heldout import Sequences, measure
@@ -102,6 +102,8 @@ def cell_of(run: Subject, options: Options) -> str | None:
     """The cell that a run belongs to; None for checkpoints of the zoo that are not compared with the study."""
     if not run.path.is_relative_to(options.zoo):
         return Path(run.name).parts[0]
+    if run.start not in ("soft", "free", None):  # its own cells have the hard starts
+        return None
     model, protocol = run.model_config, run.training.get("protocol")
     family = find_family(model["family"])
     if not family.blocks and protocol != "long":
@@ -111,7 +113,9 @@ def cell_of(run: Subject, options: Options) -> str | None:
 
 def runs_of(options: Options) -> list[tuple[str, Subject]]:
     """The study's finished runs and those of the zoo beside them, with their cells."""
-    found = [*find_subjects(options.runs), *find_subjects(options.zoo)]
+    found = [
+        run for place in (options.runs, options.zoo) for run in find_subjects(place, unfinished=options.unfinished)
+    ]
     told = [(cell_of(run, options), run) for run in found]
     return [
         (cell, run)
@@ -241,7 +245,7 @@ def join(options: Options, studies: Sequence[Study]) -> Study:
     from interp.results import provenance
 
     rows = sorted(
-        ({**row, "claims": claim_counts(row)} for study in studies for row in study.rows),
+        ({**row, "met": met_counts(row)} for study in studies for row in study.rows),
         key=lambda row: (CELLS.index(row["cell"]), row["readout"] != "probability", row["prior"], not row["bos"]),
     )
     origin = dict(studies[0].provenance) if studies else provenance(seed=options.seed)

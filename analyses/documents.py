@@ -14,7 +14,7 @@ from typing import Any
 
 from analyses import answers
 from analyses.answers import Answer, Question
-from analyses.command import listed
+from analyses.command import listed, one_line
 from analyses.files import write_file
 from analyses.options import Options, places
 from analyses.report import csv_text, heading, json_text, render_table, wrapped
@@ -39,7 +39,7 @@ class Document:
     tidy        the rows of the results' own tables; None for studies, whose rows are their table
     text        what a terminal shows
     failures    verdicts that failed, a line each
-    errors      for each checkpoint that could not be read: checkpoint, error
+    errors      for each checkpoint that was not read: checkpoint, error, and whether its run is only `unfinished`
     """
 
     analysis: str
@@ -48,7 +48,7 @@ class Document:
     tidy: list[dict[str, Any]] | None = None
     text: str = ""
     failures: tuple[str, ...] = ()
-    errors: tuple[dict[str, str], ...] = ()
+    errors: tuple[dict[str, Any], ...] = ()
 
     def content(self) -> dict[str, Any]:
         """The JSON object."""
@@ -95,7 +95,7 @@ def document_of(
     given = [found[question] for question in asked]
     good = [answer for answer in given if answer.error is None]
     errors = tuple(
-        {"checkpoint": str(question.checkpoint), "error": answer.error}
+        {"checkpoint": str(question.checkpoint), "error": answer.error, "unfinished": answer.unfinished}
         for question, answer in zip(asked, given, strict=True)
         if answer.error is not None
     )
@@ -145,7 +145,7 @@ def compared_text(rows: Sequence[dict[str, Any]], *, columns: Sequence[str]) -> 
     folders = [os.path.dirname(path) for path in paths]
     alike = all(folders) and len({os.path.isabs(folder) for folder in folders}) == 1
     shared = os.path.commonpath(folders) if alike else ""
-    short = [path[len(shared) + 1 :] if shared else path for path in paths]
+    short = [one_line(path[len(shared) + 1 :] if shared else path) for path in paths]
     named = [
         {**{key: value for key, value in row.items() if key != "warning"}, "checkpoint": name}
         for row, name in zip(rows, short, strict=True)
@@ -153,7 +153,7 @@ def compared_text(rows: Sequence[dict[str, Any]], *, columns: Sequence[str]) -> 
     table = render_table(flat_rows(named), columns=tuple(dict.fromkeys(("checkpoint", *columns))) if columns else ())
     warned = [f"warning: {name}: {row['warning']}" for row, name in zip(rows, short, strict=True) if row.get("warning")]
     text = "\n".join([table, *map(wrapped, warned)])
-    return f"checkpoints below {shared}/\n\n{text}" if shared else text
+    return f"checkpoints below {one_line(shared)}/\n\n{text}" if shared else text
 
 
 def _origin(good: Sequence[Answer]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from analyses.ask import Ask
 from analyses.options import CheckpointOptions
 from interp.results import Result
+from models.zoo import work_directory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +73,7 @@ def applies(info: CheckpointInfo) -> str | None:
 
 def snapshots_of(path: Path) -> list[Path]:
     """The snapshots beside a checkpoint, in order of their steps."""
-    return sorted((path.parent / f"{path.name}.run" / "snapshots").glob("step_*"))
+    return sorted((work_directory(path) / "snapshots").glob("step_*"))
 
 
 def reads(path: Path, options: CheckpointOptions) -> list[Path]:
@@ -81,14 +82,13 @@ def reads(path: Path, options: CheckpointOptions) -> list[Path]:
 
 
 def analyse(subject: Subject, options: CheckpointOptions) -> Dynamics:
-    from tqdm import tqdm
-
     from interp.results import provenance
+    from models.progress import progress_bar
 
     snapshots = snapshots_of(subject.path.resolve())
     if not snapshots:
         raise ValueError(f"{subject.path}: the run kept no snapshots; train it with --snapshots")
-    rows = [_row(path, subject) for path in tqdm(snapshots, desc="snapshots", disable=None, leave=False)]
+    rows = [_row(path, subject) for path in progress_bar(iterable=snapshots, desc="snapshots", leave=False)]
     fitted = [row for row in rows if row["fit"]]
     return Dynamics(
         rows=rows,

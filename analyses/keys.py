@@ -10,9 +10,7 @@ from typing import Any
 
 from analyses import answers
 from analyses.answers import Question
-from analyses.zoo import find_subjects
-
-ZOOS = ("zoo", "runs")  # options of a study that name a directory of checkpoints
+from analyses.zoo import ZOOS, find_subjects
 
 
 def key_of(question: Question, weights: Weights) -> dict[str, Any]:
@@ -27,7 +25,8 @@ def key_of(question: Question, weights: Weights) -> dict[str, Any]:
         read |= module.weights(options) if hasattr(module, "weights") else {}
         for place in ZOOS:
             if hasattr(options, place):
-                read |= {f"{place}/{name}": digest for name, digest in weights.zoo(getattr(options, place)).items()}
+                found = weights.zoo(getattr(options, place), unfinished=options.unfinished)  # type: ignore[attr-defined]
+                read |= {f"{place}/{name}": digest for name, digest in found.items()}
     return {
         "what": f"answer-{question.analysis}",
         "options": options.shaping(),
@@ -42,7 +41,7 @@ class Weights:
 
     def __init__(self) -> None:
         self._digests: dict[Path, str] = {}
-        self._zoos: dict[Path, dict[str, str]] = {}
+        self._zoos: dict[tuple[Path, bool], dict[str, str]] = {}
 
     def digest(self, folder: Path) -> str:
         """A digest of all files of a checkpoint; empty if it is not there."""
@@ -53,8 +52,9 @@ class Weights:
             self._digests[place] = hashlib.sha256(json.dumps(contents).encode()).hexdigest() if contents else ""
         return self._digests[place]
 
-    def zoo(self, folder: Path) -> dict[str, str]:
-        """The finished checkpoints below a folder, by name."""
-        if folder not in self._zoos:
-            self._zoos[folder] = {one.name: self.digest(one.path) for one in find_subjects(folder)}
-        return self._zoos[folder]
+    def zoo(self, folder: Path, *, unfinished: bool = False) -> dict[str, str]:
+        """The checkpoints below a folder that are read, by name."""
+        if (folder, unfinished) not in self._zoos:
+            found = find_subjects(folder, unfinished=unfinished)
+            self._zoos[folder, unfinished] = {one.name: self.digest(one.path) for one in found}
+        return self._zoos[folder, unfinished]

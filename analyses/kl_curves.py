@@ -86,7 +86,11 @@ def study_piece(options: Options, piece: Place, cache: Cache) -> Study:
     others = estimators(
         prior, length=piece.length, alphas=options.alphas, draws=TUNING_DRAWS, seed=options.seed, cache=cache
     )
-    subjects = [one for one in find_subjects(options.zoo) if one.trained_on(prior, length=piece.length)]
+    subjects = [
+        one
+        for one in find_subjects(options.zoo, unfinished=options.unfinished)
+        if one.trained_on(prior, length=piece.length)
+    ]
     for predictor in itertools.chain(others, map(predictor_of, subjects)):
         names = {
             "predictor": predictor.name,
@@ -116,7 +120,7 @@ def study_piece(options: Options, piece: Place, cache: Cache) -> Study:
 def join(options: Options, studies: Sequence[Study]) -> Study:
     """All curves."""
     rows = [row for study in studies for row in study.rows]
-    found = find_subjects(options.zoo)
+    found = find_subjects(options.zoo, unfinished=options.unfinished)
     priors = list({str(prior): prior for study in studies for prior in study.provenance["priors"]}.values())
     origin = {"priors": priors, "checkpoints": {one.name: one.digest[:16] for one in found}}
     return Study(

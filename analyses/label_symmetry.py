@@ -2,10 +2,10 @@
 
 KL between the model and its relabelings, over all |V|! of them or a random sample (eq:permuted_transformer,
 theorem:invariance). Models of other seeds, given with --against, are the scale: the KL between two models of the same
-training. --siblings takes the other seeds in the checkpoint's directory.
+training. --siblings takes the other seeds in the checkpoint's directory, if they are finished.
 
     python -m analyses label_symmetry CKPT
-    python -m analyses label_symmetry models/checkpoints/hierarchical_bos/disentangled/T64_seed0 --siblings
+    python -m analyses label_symmetry models/checkpoints/hierarchical_bos/disentangled/soft/T64_seed0 --siblings
     python -m analyses label_symmetry CKPT --against OTHER_SEED_1 OTHER_SEED_2
 """
 
@@ -46,21 +46,25 @@ class Options(CheckpointOptions):
 ASK = Ask(select=not_long(near(64, seeds=1)), options=Options(siblings=True, batch=128), cost=1.2)
 
 
-def siblings_of(path: Path) -> list[Path]:
-    """The checkpoints beside this one whose names differ in the seed alone."""
+def siblings_of(path: Path, *, unfinished: bool = False) -> list[Path]:
+    """The finished checkpoints beside this one whose names differ in the seed alone, or also the `unfinished` ones."""
+    from interp.hooked.checkpoint import read_info, unfinished_at
+
     whole = path.resolve()
     alike = re.compile(r"_seed\d+".join(map(re.escape, re.split(r"_seed\d+", whole.name))))
     beside = [other for other in whole.parent.iterdir() if other != whole and alike.fullmatch(other.name)]
-    return sorted(other for other in beside if (other / "config.json").is_file())
+    found = sorted(other for other in beside if (other / "config.json").is_file())
+    return [other for other in found if unfinished or not unfinished_at(read_info(other))]
 
 
 def reads(path: Path, options: Options) -> list[Path]:
     """The models of other seeds."""
-    return [*map(Path, options.against), *(siblings_of(path) if options.siblings else [])]
+    siblings = siblings_of(path, unfinished=options.unfinished) if options.siblings else []
+    return [*map(Path, options.against), *siblings]
 
 
 def analyse(subject: Subject, options: Options) -> LabelSymmetry:
-    from interp.circuit.checkpoint import load
+    from analyses.subject import Subject
     from interp.instruments.label_symmetry import label_symmetry
 
     return label_symmetry(
@@ -68,7 +72,7 @@ def analyse(subject: Subject, options: Options) -> LabelSymmetry:
         subject.chains.tokens,
         draws=options.draws,
         seed=options.seed,
-        other_models=[load(path) for path in reads(subject.path, options)],
+        other_models=[Subject.open(path, options).model for path in reads(subject.path, options)],
         checkpoint=str(subject.path),
         progress=True,
     )

@@ -6,7 +6,7 @@ larger to reach the same effective match. The paper reads the asymmetry from the
 hierarchical prior beta_1 > beta_2 is expected, because contexts that share their most recent token share a parent;
 under the independent prior the lags are exchangeable.
 
-    python -m analyses lag_asymmetry models/checkpoints/hierarchical_bos/disentangled/T*_seed?
+    python -m analyses lag_asymmetry models/checkpoints/hierarchical_bos/disentangled/soft/T*_seed?
 """
 
 from __future__ import annotations

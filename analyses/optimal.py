@@ -112,7 +112,7 @@ def pieces(options: Options) -> list[Point]:
 
 def asked_about(options: Options) -> list[Subject]:
     """The trained models of the table."""
-    found = find_subjects(options.zoo)
+    found = find_subjects(options.zoo, unfinished=options.unfinished)
     return [one for one in found if options.models == "all" or one.model_config["length"] in options.lengths]
 
 

@@ -30,6 +30,7 @@ ZOO = ROOT / "models" / "checkpoints"
 CACHE = Path("results") / "cache"
 DEFAULT_BATCH = 512
 PAPER_LENGTHS = (32, 64, 128, 192, 256, 384, 512, 768, 1024)
+UNFINISHED = "also read checkpoints of runs that are unfinished or have diverged"
 PRIOR_FORMS = "independent[:ALPHA,...] or hierarchical[:ETA,...[:ETA0]]"
 
 Chosen = TypeVar("Chosen", bound="Options")
@@ -67,7 +68,14 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointOptions(Options):
+class RunOptions(Options):
+    """What takes checkpoints of training runs."""
+
+    unfinished: bool = place(False, UNFINISHED)  # no place; but the weights alone shape the numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointOptions(RunOptions):
     """What every question to checkpoints takes."""
 
     prior: str | None = option(
@@ -99,7 +107,7 @@ class CachedOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ZooOptions(CachedOptions):
+class ZooOptions(CachedOptions, RunOptions):
     """A study that also looks at trained checkpoints."""
 
     zoo: Path = place(
@@ -143,7 +151,7 @@ def places(kind: type[Options]) -> set[str]:
     return {field.name for field in dataclasses.fields(kind) if field.metadata.get("place")}
 
 
-def at(options: Chosen, **where: Path) -> Chosen:
+def at(options: Chosen, **where: Path | bool) -> Chosen:
     """The options with those of these places that they have."""
     known: dict[str, Any] = {name: path for name, path in where.items() if name in places(type(options))}
     return dataclasses.replace(options, **known)

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 from analyses.ask import Ask
 from analyses.estimators import optimum, soft
 from analyses.heldout import Sequences, excess_columns, measure
-from analyses.options import ROOT, CheckpointOptions, option, place
-from analyses.options import Options as BaseOptions
+from analyses.options import ROOT, CheckpointOptions, RunOptions, option, place
 from analyses.subject import Study, Subject
 from analyses.zoo import find_subjects, predictor_of
 
@@ -37,7 +36,7 @@ SHOWN = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(BaseOptions):
+class Options(RunOptions):
     batch: int = option(2000, "sequences for the KL (default: %(default)s)", metavar="N", least=1)
     fitted: int = option(512, "sequences that the scores are fitted on (default: %(default)s)", metavar="N", least=1)
     draws: int = option(40_000, "sequences that the optimum is found on (default: %(default)s)", metavar="N", least=100)
@@ -51,14 +50,14 @@ ASK = Ask(options=Options(), cost=2.0)
 
 def weights(options: Options) -> dict[str, str]:
     """The runs that are read."""
-    return {run.name: run.digest for run in find_subjects(options.runs)}
+    return {run.name: run.digest for run in find_subjects(options.runs, unfinished=options.unfinished)}
 
 
 def study(options: Options, cache: Cache) -> Study:
     """Every run beside the optimum of its world."""
     from interp.results import provenance
 
-    rows = [run_row(run, options, cache) for run in find_subjects(options.runs)]
+    rows = [run_row(run, options, cache) for run in find_subjects(options.runs, unfinished=options.unfinished)]
     rows.sort(key=lambda row: (row["order"], row["vocab"], row["init"], row["length"], row["seed"]))
     return Study(rows=rows, provenance=provenance(seed=options.seed), shown=SHOWN)
 

@@ -85,21 +85,25 @@ def asks_for(names: Iterable[str]) -> dict[str, Ask]:
     return {name: known[name] for name in names}
 
 
-def check_zoo(asks: Iterable[str], zoo: Path) -> None:
+def check_zoo(asks: Iterable[str], zoo: Path, *, unfinished: bool = False) -> None:
     """Refuse, before any work, a directory without checkpoints if an analysis needs them; studies need none."""
     if not zoo.is_dir():
         raise BadInput(f"--checkpoints {zoo}: no such directory")
-    if any(answers.load_module(name).KIND != "study" for name in asks) and not find_subjects(zoo):
+    if any(answers.load_module(name).KIND != "study" for name in asks) and not find_subjects(
+        zoo, unfinished=unfinished
+    ):
         raise BadInput(f"no finished checkpoint below {zoo}; python -m models train makes one")
 
 
-def run_plan(asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int) -> Run:
-    """Run the analyses on the checkpoints below `zoo`."""
+def run_plan(asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int, unfinished: bool = False) -> Run:
+    """Run the analyses on the checkpoints below `zoo`, those of finished runs or, with `unfinished`, all."""
     _cache_of_process.cache_clear()  # the files in the folder may have changed since an earlier run
-    subjects = find_subjects(zoo)
+    subjects = find_subjects(zoo, unfinished=unfinished)
     shipped = {name: document for name in asks if (document := shipped_document(name)) is not None}
     requests = {
-        name: request_of(name, ask, subjects, zoo=zoo, cache=cache) for name, ask in asks.items() if name not in shipped
+        name: request_of(name, ask, subjects, zoo=zoo, cache=cache, unfinished=unfinished)
+        for name, ask in asks.items()
+        if name not in shipped
     }
     asked = {name: questions_of(request) for name, request in requests.items()}
     questions = list(dict.fromkeys(question for mine in asked.values() for question in mine))
@@ -123,7 +127,9 @@ def run_plan(asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int) -> R
     )
 
 
-def request_of(name: str, ask: Ask, subjects: Sequence[Subject], *, zoo: Path, cache: Path) -> Request:
+def request_of(
+    name: str, ask: Ask, subjects: Sequence[Subject], *, zoo: Path, cache: Path, unfinished: bool = False
+) -> Request:
     """The request that an ask makes of this zoo."""
     module = answers.load_module(name)
     options = answers.options_of(module)() if ask.options is None else ask.options
@@ -132,7 +138,7 @@ def request_of(name: str, ask: Ask, subjects: Sequence[Subject], *, zoo: Path, c
         chosen = ask.select([one for one in subjects if not answers.applies(module, one)])
     return Request(
         analysis=name,
-        options=at(options, zoo=zoo, cache=cache),
+        options=at(options, zoo=zoo, cache=cache, unfinished=unfinished),
         checkpoints=tuple(str(one.path) for one in chosen),
     )
 

@@ -9,7 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol, TypeVar
+
+from interp.outside import one_line
+from models.interrupt import end_with_parent
+from models.progress import progress_bar
 
 
 class Job(Protocol):
@@ -38,7 +43,7 @@ def run_jobs(
     """Each job with what `perform` returns for it, as they finish. With one worker all stays in this process."""
     ordered = in_order(jobs, workers)
     progress = Progress(what, ordered, workers=workers)
-    finished = _finished(perform, ordered, workers)
+    finished = _finished(perform, ordered, workers, what)
     with contextlib.closing(progress), contextlib.closing(finished):  # also if an error keeps this frame alive
         for job, found in finished:
             progress.advance(job)
@@ -60,7 +65,7 @@ def in_order(jobs: Sequence[Task], workers: int) -> list[Task]:
 
 
 def _finished(
-    perform: Callable[[Task], Found], jobs: Sequence[Task], workers: int
+    perform: Callable[[Task], Found], jobs: Sequence[Task], workers: int, what: str
 ) -> Generator[tuple[Task, Found], None, None]:
     if workers == 1 or len(jobs) <= 1:
         for job in jobs:
@@ -69,11 +74,19 @@ def _finished(
     # Threads inside the workers would only wait for each other; torch reads this when it is imported, there.
     with _environment(OMP_NUM_THREADS="1"):
         spawning = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(max_workers=min(workers, len(jobs)), mp_context=spawning) as pool:
+        with ProcessPoolExecutor(
+            max_workers=min(workers, len(jobs)),
+            mp_context=spawning,
+            initializer=end_with_parent,
+            initargs=(os.getpid(),),
+        ) as pool:
             waiting = {pool.submit(perform, job): job for job in jobs}
             try:
                 for future in as_completed(waiting):
                     yield waiting[future], future.result()
+            except BrokenProcessPool:
+                why = f"a process of the {what} was killed, perhaps for lack of memory"
+                raise ChildProcessError(f"{why}; the same command goes on from what is kept") from None
             except BaseException:  # Ctrl-C: the workers must end, because compiled code would continue
                 processes = list((pool._processes or {}).values())
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -108,27 +121,23 @@ class Progress:
         self.start = time.monotonic()
         self.bar: Any = None
         if self.total and sys.stderr.isatty():
-            from tqdm import tqdm
-
-            self.bar = tqdm(
+            self.bar = progress_bar(
                 total=self.total,
                 desc=what,
-                file=sys.stderr,
                 leave=False,
                 bar_format="{desc} {bar:10} {n}/{total}{postfix}",  # tqdm puts a comma before the postfix
-                dynamic_ncols=True,
             )
 
     def advance(self, job: Job) -> None:
         """One job is finished."""
         self.done += 1
         self.spent += job.cost
-        left = readable(self.seconds_left())
+        line = f"{readable(self.seconds_left())} left; {one_line(job.words)}"
         if self.bar is not None:
-            self.bar.set_postfix_str(f"{left} left; {job.words}", refresh=False)
+            self.bar.set_postfix_str(line, refresh=False)
             self.bar.update()
         else:
-            print(f"  {self.done}/{self.total}, {left} left; {job.words}", file=sys.stderr, flush=True)
+            print(f"  {self.done}/{self.total}, {line}", file=sys.stderr, flush=True)
 
     def seconds_left(self) -> float:
         """From the costs of the remaining jobs, at the speed so far."""

@@ -66,7 +66,9 @@ def study(options: Options, cache: Cache) -> Study:
 
     prior = parse_prior(options.prior, order=options.order, vocab=options.vocab)
     sequences = Sequences(prior=prior, batch=options.batch, length=options.length, seed=options.seed)
-    models = chosen(find_subjects(options.zoo), prior, length=options.length, every=options.all_seeds)
+    models = chosen(
+        find_subjects(options.zoo, unfinished=options.unfinished), prior, length=options.length, every=options.all_seeds
+    )
     bayes = measure_bayes(sequences, cache, draws=options.draws)
     predictors = [
         soft_matching_at(prior, options.length, "soft matching", seed=options.seed, cache=cache),
@@ -99,13 +101,13 @@ def study(options: Options, cache: Cache) -> Study:
 
 
 def chosen(subjects: list[Subject], prior: Prior, *, length: int, every: bool) -> list[Subject]:
-    """The checkpoints of this prior and length: all, or the first seed of each family with and without BOS."""
+    """The checkpoints of this prior and length: all, or the first seed of each family, start and BOS."""
     fitting = [one for one in subjects if one.trained_on(prior, length=length)]
     if every:
         return fitting
-    kinds: dict[tuple[str, bool], Subject] = {}
+    kinds: dict[tuple[str, str | None, bool], Subject] = {}
     for one in fitting:
-        kinds.setdefault((one.model_config["family"], one.model_config["bos"]), one)
+        kinds.setdefault((one.model_config["family"], one.start, one.model_config["bos"]), one)
     return list(kinds.values())
 
 

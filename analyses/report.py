@@ -232,4 +232,5 @@ def _harmless(value: Any) -> Any:
 def json_text(document: dict[str, Any]) -> str:
     """Indented JSON with every list of plain values on one line, so that matrices stay readable and small."""
     text = json.dumps(document, indent=1, allow_nan=False)
+    text = text.replace("\x7f", "\\u007f")  # the one control character that `dumps` leaves as it is
     return re.sub(r'\[[^][{}"]*\]', lambda found: " ".join(found[0].split()), text)

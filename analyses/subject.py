@@ -7,7 +7,9 @@ several instruments share them.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,10 +28,15 @@ if TYPE_CHECKING:
     from interp.instruments.match_fit import MatchFit
 
 DEFAULT_ETA = 5.0  # both levels of the paper's hierarchical task
+STARTS = ("hard", "soft", "copy8", "free", "kappa_fixed", "kappa_tied")  # that of the paper first
 
 
 class DoesNotApply(ValueError):
     """An analysis does not apply to this checkpoint, which is known only after the model was loaded."""
+
+
+class Unfinished(ValueError):
+    """The checkpoint is of a run that is not finished, and --unfinished was not given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,16 +67,6 @@ class Subject:
         from interp.hooked.checkpoint import read_info
 
         info = read_info(path)
-        if not isinstance(info.model, dict):
-            raise ValueError(f"{path}: the model config must be a JSON object")
-        # `load` checks the whole config, but needs torch; `applies` and the chains need these keys.
-        for key, kind in (("family", str), ("order", int), ("vocab", int), ("length", int), ("bos", bool)):
-            if type(info.model.get(key)) is not kind:
-                raise ValueError(
-                    f"{path}: {key} in the model config must be {kind.__name__}, got {info.model.get(key)!r}"
-                )
-        if info.training is not None and not isinstance(info.training, dict):
-            raise ValueError(f"{path}: the training record must be a JSON object or null")
         if options is not None:
             for key in ("order", "vocab", "bos", "length"):
                 if getattr(options, key) is not None:
@@ -77,7 +74,11 @@ class Subject:
                         f"{path}: --{key} is for a model from file.py:function; a checkpoint already defines it"
                     )
         subject = cls(path=Path(path), name=Path(path).resolve().name if name is None else name, info=info)
-        return subject if options is None else subject.asked(options)
+        if options is None:
+            return subject
+        if subject.unfinished_at and not options.unfinished:
+            raise Unfinished(refusal(subject))
+        return subject.asked(options)
 
     def asked(self, options: CheckpointOptions) -> Subject:
         """The same checkpoint on the sequences that the options ask for."""
@@ -93,9 +94,22 @@ class Subject:
         """The training record; empty where there is none."""
         return self.info.training or {}
 
+    @property
+    def unfinished_at(self) -> str:
+        """How far its run came, where that is not finished; else empty."""
+        from interp.hooked.checkpoint import unfinished_at
+
+        return unfinished_at(self.info)
+
     def summary(self) -> dict[str, Any]:
-        """What it is, for the rows of a table: see `summary_of`."""
-        return summary_of(self.info.model, self.info.training, prior=self.prior)
+        """What it is, for the rows of a table: see `summary_of`; and how far its run came, where it is unfinished."""
+        found = summary_of(self.info.model, self.info.training, prior=self.prior)
+        return {**found, "unfinished": self.unfinished_at} if self.unfinished_at else found
+
+    @property
+    def start(self) -> str | None:
+        """How its training started: see `start_of`."""
+        return start_of(self.info.model, self.info.training)
 
     @cached_property
     def digest(self) -> str:
@@ -103,6 +117,7 @@ class Subject:
         from interp.hooked.checkpoint import CONFIG_FILE, TENSOR_FILE
 
         content = (self.path / CONFIG_FILE).read_bytes() + (self.path / TENSOR_FILE).read_bytes()
+        self._check_unchanged()
         return hashlib.sha256(content).hexdigest()
 
     @cached_property
@@ -110,7 +125,18 @@ class Subject:
         """The model, or the circuit of a model from elsewhere; loaded on first use."""
         from interp.circuit.checkpoint import load
 
-        return load(self.path)
+        with warnings.catch_warnings():  # whoever opened it knows: see `Unfinished`
+            warnings.filterwarnings("ignore", message=".* of a run that is not finished")
+            found = load(self.path)
+        self._check_unchanged()
+        return found
+
+    def _check_unchanged(self) -> None:
+        """Refuse a checkpoint that was replaced since its description was read: its numbers would be mixed."""
+        from interp.hooked.checkpoint import CheckpointError, read_info
+
+        if read_info(self.path) != self.info:
+            raise CheckpointError(f"{self.path}: was replaced while it was analysed; run the analysis again")
 
     @property
     def scanned(self) -> Any:
@@ -186,6 +212,11 @@ class Subject:
         return self.training.get("prior") == prior.to_dict() and self.info.model["length"] == length
 
 
+def refusal(subject: Subject) -> str:
+    """Why a checkpoint of an unfinished run is not read, and how it would be."""
+    return f"{subject.path}: {subject.unfinished_at}; --unfinished to read it all the same"
+
+
 def summary_of(model: dict[str, Any], training: dict[str, Any] | None, *, prior: Prior) -> dict[str, Any]:
     """The properties by which figures and readers distinguish checkpoints; None where there is no training record."""
     record = training or {}
@@ -199,7 +230,24 @@ def summary_of(model: dict[str, Any], training: dict[str, Any] | None, *, prior:
         "seed": record.get("seed"),
         "protocol": record.get("protocol"),
         "init": record.get("init"),
+        "start": start_of(model, training),
     }
+
+
+def start_of(model: dict[str, Any], training: dict[str, Any] | None) -> str | None:
+    """The start of a run in a word (`models.families.start_name`); None where no record tells it."""
+    from models.families import start_name
+
+    record = training or {}
+    try:
+        return start_name(model["family"], init=record["init"], kappa=record.get("kappa", "free"))
+    except (KeyError, ValueError, TypeError, AttributeError):  # the record may be of another program
+        return None
+
+
+def place_of_start(start: str | None) -> int:
+    """How far a start stands from the paper's: its place in STARTS; what is not known comes last."""
+    return STARTS.index(start) if start in STARTS else len(STARTS)
 
 
 def prior_text(values: dict[str, Any]) -> str:
@@ -208,12 +256,13 @@ def prior_text(values: dict[str, Any]) -> str:
     >>> prior_text({"kind": "hierarchical", "order": 2, "vocab": 5, "eta": [5.0, 5.0], "eta0": 1.0})
     'hierarchical:5'
     """
-    if values["kind"] == "independent":
-        return f"independent:{_listed(values['alpha'])}"
-    if values["kind"] == "hierarchical":
-        eta = values["eta"] if len(set(values["eta"])) > 1 else values["eta"][:1]
-        root = "" if values["eta0"] == 1 else f":{_listed(values['eta0'])}"
-        return f"hierarchical:{_listed(eta)}{root}"
+    with contextlib.suppress(KeyError, TypeError, ValueError):  # the record comes from a file: below it is refused
+        if values["kind"] == "independent":
+            return f"independent:{_listed(values['alpha'])}"
+        if values["kind"] == "hierarchical":
+            eta = values["eta"] if len(set(values["eta"])) > 1 else values["eta"][:1]
+            root = "" if values["eta0"] == 1 else f":{_listed(values['eta0'])}"
+            return f"hierarchical:{_listed(eta)}{root}"
     from interp.chains.descriptions import prior_from_dict
 
     return prior_from_dict(values).text

@@ -52,8 +52,8 @@ class Options(CachedOptions):
 
 def snapshots(options: Options) -> dict[str, list[Path]]:
     """The snapshots of every run, in order of their steps."""
-    folders = sorted(options.histories.glob("*.run/snapshots"))
-    found = {folder.parent.name.removesuffix(".run"): sorted(folder.glob("step_*")) for folder in folders}
+    folders = sorted(options.histories.glob(".*.run/snapshots"))
+    found = {folder.parent.name[1:].removesuffix(".run"): sorted(folder.glob("step_*")) for folder in folders}
     if not found:
         raise ValueError(f"{options.histories} has no runs with snapshots; python -m models.text.run makes them")
     return found
@@ -111,6 +111,8 @@ def history(run: str, paths: list[Path], text: Source, *, batch: int) -> list[di
     rows = []
     for path, circuit, scores in zip(paths, circuits, scans, strict=True):
         record = read_info(path).training or {}
+        if missing := [name for name in ("step", "held_out_loss") if record.get(name) is None]:
+            raise ValueError(f"{path}: the training record has no {missing[0]}")
         row = {
             "run": run,
             "text": text.name,

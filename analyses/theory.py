@@ -5,12 +5,11 @@
     python -m analyses theory --only lemma    the claims whose label contains "lemma"
 
 Models are real HookedTransformers in float64; what they are compared with is written from the paper's definitions,
-loop by loop (`analyses.claims.definitions`). --batch is the number of sequences in each random setting.
+loop by loop (`analyses.theorems.definitions`). --batch is the number of sequences in each random setting.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -22,11 +21,11 @@ from analyses.subject import Study
 
 if TYPE_CHECKING:
     from analyses.cache import Cache
-    from analyses.claims.claim import Claim
+    from analyses.theorems.result import Claim
 
 KIND = "study"
 
-# module of analyses.claims, function, the paper's label; in the paper's order. Names, because the modules need torch:
+# module of analyses.theorems, function, the paper's label; in the paper's order. Names, because the modules need torch:
 # `check_of` imports them.
 CLAIMS = [
     ("estimators", "transformer_estimator", "prop:transformer_estimator"),
@@ -62,9 +61,8 @@ ASK = Ask(cost=4.5)
 
 def study(options: Options, cache: Cache) -> Study:
     """All claims, one row each."""
-    from tqdm import tqdm
-
     from interp.results import provenance
+    from models.progress import progress_bar
 
     only = options.only or ""
     chosen = [entry for entry in CLAIMS if only in entry[2]]
@@ -72,7 +70,7 @@ def study(options: Options, cache: Cache) -> Study:
         labels = ", ".join(dict.fromkeys(label for _, _, label in CLAIMS))
         raise ValueError(f"no claim's label contains {only!r}; there are {labels}")
     claims = []
-    with tqdm(chosen, disable=not sys.stderr.isatty(), leave=False, file=sys.stderr) as bar:
+    with progress_bar(iterable=chosen, leave=False) as bar:
         for module, function, label in bar:
             bar.set_description(label)
             claims.append(check_of(module, function)(options.seed, options.batch))
@@ -93,8 +91,8 @@ def study(options: Options, cache: Cache) -> Study:
 
 def check_of(module: str, function: str) -> Callable[[int, int], Claim]:
     """The function that checks a claim. Its modules are imported by name here, so that the cache sees them."""
-    from analyses.claims import adaptive_beta, backoff, blocks, estimators, gradient, invariance, priors
+    from analyses.theorems import adaptive_beta, backoff, blocks, estimators, gradient, invariance, priors
 
     modules = {one.__name__: one for one in (adaptive_beta, backoff, blocks, estimators, gradient, invariance, priors)}
-    check: Callable[[int, int], Claim] = getattr(modules[f"analyses.claims.{module}"], function)
+    check: Callable[[int, int], Claim] = getattr(modules[f"analyses.theorems.{module}"], function)
     return check

@@ -12,6 +12,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from interp.outside import one_line
+from models.progress import progress_bar
+
 Item = TypeVar("Item")
 
 SECONDS = 1.0  # between two movements of the line
@@ -22,11 +25,9 @@ def watched(items: Sequence[Item], what: str, *, words: Callable[[Item], str]) -
     if not items or sys.stderr is None or not sys.stderr.isatty():
         yield from items
         return
-    from tqdm import tqdm
-
     ended = threading.Event()
     line = "{desc} {n}/{total}, {elapsed}{postfix}"
-    with tqdm(total=len(items), desc=what, file=sys.stderr, leave=False, bar_format=line, dynamic_ncols=True) as bar:
+    with progress_bar(total=len(items), desc=one_line(what), leave=False, bar_format=line) as bar:
 
         def move() -> None:
             while not ended.wait(SECONDS):
@@ -36,7 +37,7 @@ def watched(items: Sequence[Item], what: str, *, words: Callable[[Item], str]) -
         mover.start()
         try:
             for item in items:
-                bar.set_postfix_str(words(item))
+                bar.set_postfix_str(one_line(words(item)))
                 yield item
                 bar.update()
         finally:

@@ -86,7 +86,7 @@ def sweep(engine: str, *, runs: int, workers: int) -> dict[str, float]:
         subprocess.run(command, cwd=ROOT, env=environment, check=True, stderr=subprocess.DEVNULL)
         watch.finished.set()
         watch.join()
-        done = len(list(Path(folder).glob("out/*/*/*/config.json")))
+        done = len(list(Path(folder).glob("out/*/*/*/*/config.json")))
         assert done == runs, f"{done} of {runs} runs finished"
         return {"cpu": sum(watch.seconds.values()), "wall": time.monotonic() - start}
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from figures._circuit import (
-    SPREAD,
     blocks_by_lag,
     bos_offset,
     by_lag,
+    by_start,
     copies_are_distinct,
     kept,
     length_of,
@@ -22,7 +22,7 @@ from figures._circuit import (
     vocab_of,
 )
 from figures.panels import absent, on_one_scale
-from figures.rows import Row
+from figures.rows import Row, start_in
 from interp.plotting import (
     NEGATIVE,
     OVERLAP_COLOURS,
@@ -44,15 +44,17 @@ if TYPE_CHECKING:
 
 FORBIDDEN = 1000.0  # scores and biases of this size are a construction's "always" and "never", not values to compare
 PAGE_FIELDS = ("copy_bias", "match_bias", "match_weight", "copy_pattern", "match_scores", "match_pattern")
+LEANS = 0.05  # of a copy head's last query on BOS: then its own share is written too
 SCORE_RANGE = 8.0  # nats below the best key: e^-8 is 0.0003
 WEIGHT_TICKS = (0.0, 0.05, 0.2, 0.5, 1.0)
 WEIGHT_LABEL = "weight (nats; dash: < 0)"
 DASHES = f"a dash: negative, by {NEGATIVE:.0%} of the scale or more"
 
 
-def title_of(family: str) -> str:
-    """The family's name in two short lines."""
-    return find_family(family).label.replace(", ", ",\n")
+def title_of(family: str, row: Row | None = None) -> str:
+    """The family's name in two short lines; with a row, the start of its training in place of `trained`."""
+    start = None if row is None or find_family(family).analytic else start_in(row)
+    return f"{family},\n{start} start" if start else find_family(family).label.replace(", ", ",\n")
 
 
 def ticks_of(row: Row) -> list[int]:
@@ -72,7 +74,7 @@ def copy_panel(ax: Axes, row: Row, place: int) -> Axes:
 
 def _copy_words(ax: Axes, copy: dict[str, Any]) -> Axes:
     words = [f"head {copy['head']}", f"lag {copy['lag']}: {copy['share']:.2f}"]
-    if copy["bos"] >= SPREAD:  # then the last query differs from the rest
+    if copy["bos"] >= LEANS:  # then the last query differs from the rest
         words.append(f"last: {copy['last']:.2f}")
     ax.text(0.97, 0.96, "\n".join(words), transform=ax.transAxes, ha="right", va="top", fontsize=6)
     return ax
@@ -270,19 +272,32 @@ def score_bar(figure: Figure | SubFigure, panel: Axes, row: Row, **options: Any)
     figure.colorbar(panel.images[0], ax=panel, extend="min" if below else "neither", **options)
 
 
-def families_of(results: dict[str, list[Row]]) -> dict[str, Row]:
-    """The rows of a figure of three families, by family."""
-    return {row["subject"]["family"]: row for row in results["attention"]}
+def columns_of(results: dict[str, list[Row]], families: Sequence[str] = PAPER) -> list[tuple[str, str, Row | None]]:
+    """A column for each model: its family, its title, and its row; a soft start stands beside the hard one."""
+    first, soft = by_start(results)
+    columns: list[tuple[str, str, Row | None]] = []
+    for family in families:
+        row = first.get(family)
+        columns.append((family, title_of(family, row if soft else None), row))
+        if family in soft:
+            columns.append((family, title_of(family, soft[family]), soft[family]))
+    return columns
 
 
-def length_in(found: dict[str, Row], wanted: int) -> int:
+def caption_fields(results: dict[str, list[Row]]) -> dict[str, object]:
+    """What the captions of these figures say of their rows."""
+    rows = [row for rows in results.values() for row in rows]
+    return {"setting": setting(rows), "starts": starts_in_words(rows), "dashes": DASHES, "range": SCORE_RANGE}
+
+
+def length_in(results: dict[str, list[Row]], wanted: int) -> int:
     """The length the figure is of: the one that is there, or the one that was wanted."""
-    return next((length_of(row) for row in found.values()), wanted)
+    return next((length_of(row) for row in results["attention"]), wanted)
 
 
-def first_column(found: dict[str, Row]) -> int:
-    """The first family that is there: its panels have the labels of the vertical axis."""
-    return next((column for column, family in enumerate(PAPER) if family in found), 0)
+def first_column(columns: Sequence[tuple[str, str, Row | None]]) -> int:
+    """The first model that is there: its panels have the labels of the vertical axis."""
+    return next((place for place, (_, _, row) in enumerate(columns) if row is not None), 0)
 
 
 def family_missing(family: str, length: int) -> str:
@@ -372,27 +387,14 @@ def draw_page(row: Row | None, *, title: str, what: str, scores: bool) -> Figure
     return figure
 
 
-def page_caption(row: Row | None, *, model: str, scores: bool) -> str:
+def page_caption(model: str, *, scores: bool) -> str:
     """The caption of `draw_page`."""
-    if row is None:
-        return f"{model}: no results to show."
-    beta = f", beta = {row['beta'][0]:.3g}" if "beta" in row else ""
-    kappa = f", kappa = {row['kappa']:.4g}" if row.get("kappa") is not None else ""
-    forbidden = max(abs(value) for bias in [*row["copy_bias"], row["match_bias"]] for value in bias) >= FORBIDDEN
-    words = [
-        f"{model} ({setting(row)}{beta}{kappa}) on one sequence of the independent prior.",
-        "Top: relative biases of the copy heads, ordered by the lag they attend to, and of the match head"
-        + (" (arrow heads: beyond the scale, with their value)" if forbidden else "")
-        + ", and the match weights, query blocks down and key blocks across in the order of those lags "
-        + f"({DASHES}).",
-        "Middle: attention of the copy heads after the softmax, with each head's mean weight on its lag over the "
-        "queries that have a token there (`last`: of the last query, where BOS takes some), and of the match "
-        "head "
-        + ("before it (red: below all candidates, at early keys or BOS)" if scores else "after it")
-        + "; colours of weights follow their square root, and the red arrow marks the last query.",
-        "Bottom: the last query's match attention, each key coloured by its overlap with the query's context, of which "
-        f"there are {row['kinds'].count('full')} full matches; the legend gives the share of each kind.",
-        "Heads are counted from 0.",
-        starts_in_words([row]),
-    ]
-    return " ".join(words).rstrip()
+    match = "before it (red: below all candidates, at early keys or BOS)" if scores else "after it"
+    return (
+        f"{model} ({{setting}}) on one sequence of the independent prior. Top: relative biases of the copy heads, "
+        "ordered by the lag they attend to, and of the match head (an arrow head: beyond the scale), and the match "
+        "weights, query blocks down and key blocks across ({dashes}). Middle: attention of the copy heads after the "
+        "softmax, with each head's mean weight on its lag (`last`: of the last query, where BOS takes some), and of "
+        f"the match head {match}; colours of weights follow their square root. Bottom: the last query's match "
+        "attention, each key coloured by its overlap; the legend gives the share of each kind. {starts}"
+    )

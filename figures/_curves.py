@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from figures.panels import BAYES_COLOUR
 from figures.rows import Row, matching
-from interp.plotting import INTERVAL
+from interp.results import half_width
 from models.families import find_family
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def plot_curve(ax: Axes, rows: Sequence[Row], field: str, look: Look, *, error: 
     (line,) = ax.plot(lengths, [row[field] for row in rows], label=look.label, **look.style())
     if error is not None:
         for row in rows:
-            reach = INTERVAL * row[error]
+            reach = float(half_width(row[error], n=row["n"]))
             ax.plot([row["length"]] * 2, [row[field] - reach, row[field] + reach], color=look.colour, linewidth=0.6)
     return line
 

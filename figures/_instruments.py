@@ -5,11 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from figures.panels import MissingPanel
 from figures.rows import Row, matching, nearest
-from models.families import find_family
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
 Results = dict[str, list[Row]]
 
 SHOWN_LENGTH = 64  # the length of the paper's figures of mechanism; the nearest one is taken
-# What the instruments are asked for on converged disentangled models. The standard family is held to the same.
-LEAST_R2 = 0.9
-LARGEST_GAP = 0.03
-LEAST_RECOVERED = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,23 +39,6 @@ class Setting:
     def words(self) -> str:
         """One line, for prose."""
         return f"{self.family} ({self.prior} prior, {'with' if self.bos else 'no'} BOS)"
-
-    @property
-    def part(self) -> str:
-        """The part of a claim that speaks of this task: with and without BOS stand for the independent one."""
-        if self.prior == "hierarchical":
-            return "on the hierarchical task"
-        return "with BOS" if self.bos else "without BOS"
-
-    @property
-    def task_part(self) -> str:
-        """The part of a claim that asks the same of the independent task with and without BOS."""
-        return f"on the {self.prior} task"
-
-    @property
-    def trained(self) -> bool:
-        """Whether training could have found something else than the law: only the scalars of a construction move."""
-        return not find_family(self.family).analytic
 
 
 SETTINGS = (
@@ -91,20 +69,14 @@ def shown(rows: Sequence[Row], *, length: int = SHOWN_LENGTH) -> list[tuple[Sett
 def seeds_shown(rows: Sequence[Row], *, length: int = SHOWN_LENGTH) -> list[tuple[Setting, list[Row]]]:
     """The same with the rows of every seed at that length, the one that is shown first."""
     return [
-        (setting, [other for other in all_of(rows, setting) if other["subject"]["length"] == row["subject"]["length"]])
+        (setting, [other for other in rows if _but_seed(other) == _but_seed(row)])
         for setting, row in shown(rows, length=length)
     ]
 
 
-def spread(values: Iterable[float], form: str = ".3f") -> str:
-    """`0.97`, or `0.95 to 0.97` of several seeds.
-
-    >>> spread([0.5]), spread([0.5, 0.25, 0.5], ".2f")
-    ('0.500', '0.25 to 0.50')
-    """
-    found = sorted(values)
-    low, high = (format(value, form) for value in (found[0], found[-1]))
-    return low if low == high else f"{low} to {high}"
+def _but_seed(row: Row) -> dict[str, Any]:
+    """What its checkpoint is, whichever the seed."""
+    return {name: word for name, word in row["subject"].items() if name != "seed"}
 
 
 def only(row: Row, *fields: str) -> Row:
@@ -137,6 +109,16 @@ def seeds_text(rows: Iterable[Row]) -> str:
     if not seeds:
         return "seed not recorded"
     return f"seed{'s' if len(seeds) > 1 else ''} {listed([str(seed) for seed in seeds])}"
+
+
+def setting_fields(rows: Sequence[Row], *, n: str = "n") -> dict[str, object]:
+    """The fields of a caption that say what was measured; `n` is the column that counts the sequences."""
+    return {
+        "lengths": lengths_text(rows),
+        "shape": shape_text(rows),
+        "seeds": seeds_text(rows),
+        "n": rows[0][n] if rows else "no",
+    }
 
 
 def note_missing(ax: Axes, place: float, what: str) -> None:

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from figures.rows import Row
-from figures.verdict import Verdict
 
 Results = dict[str, list[Row]]
 
 HEAD_COLOURS = ("#003566", "#5b99c2", "#52796f", "#ffb703", "#882255", "#7f7f7f", "#b08968", "#9b2226")
-NOTHING = Verdict(word="cannot tell", measured="the study language_model has no such rows")
 
 
 def pick(rows: Sequence[Row], **named: Any) -> list[Row]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from statistics import median
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from figures._curves import length_axis, listed, shape_words
-from figures.known_conditions import OPTIMAL_BETA, OPTIMAL_BETA_WITHOUT_BOS, by_family, largest_box
+from figures._curves import length_axis, shape_words
 from figures.panels import absent, lettered, whisker
 from figures.rows import Row, matching
-from figures.verdict import Check, Verdict, judged
-from interp.plotting import INTERVAL
+from interp.results import half_width
 from models.families import drawing_order, find_family
 
 if TYPE_CHECKING:
@@ -20,18 +17,18 @@ if TYPE_CHECKING:
 
 LABEL = "beyond:beta_kappa_zoo"
 ANALYSES = ("beta_kappa", "optimal")
-CLAIM = (
-    "Question: which beta_1, beta_2 and kappa do trained models arrive at? The paper has a closed form for the "
-    "independent prior (lemma:optimal_beta without BOS; kappa - sum(beta) = ln(alpha |V|) at large beta with BOS, "
-    "prop:add_constant) and leaves the optimum under the hierarchical prior open. Judged here: they arrive at the "
-    "population optimum of soft matching."
+CLAIMS = ("optimum", "optimal_kappa")
+CAPTION = (
+    "Match weights and BOS score in nats over T{shape}. Markers: fits to the match head's scores at the last "
+    "query, 95% intervals clustered by sequence, one marker per seed (seeds and families are shifted sideways a "
+    "little); {failed} of {fits} fits failed and are not drawn. Gold: the population optimum of soft matching, "
+    "with its 95% band. Dashed: beta(t) of lemma:optimal_beta for alpha = 1, which is about the independent prior "
+    "without BOS and is shown under the hierarchical prior for comparison only. Under the independent prior with "
+    "BOS the best beta is infinite, and only kappa - beta_1 - beta_2 is identified; dotted, what "
+    "prop:add_constant says of it."
 )
 
-# Ours: the paper names no tolerance. It changes the weight of a match by at most a sixth (e^0.15 = 1.16), and single
-# runs of the construction, which can do nothing but find the optimum, lie about as far from it.
-NEAR = 0.15
 OPTIMUM_COLOUR = "#ffb703"
-NEAR_COLOUR = "#e0e0e0"
 LEMMA_COLOUR = "#882255"
 FIT_FIELDS = (
     "checkpoint",
@@ -59,20 +56,17 @@ class Panel:
     name: str
     kind: str
     bos: bool
-    part: str  # of the claim
     lemma: bool = False  # whether the closed form is drawn beside it
     known: bool = False  # whether ln(alpha |V|) is
 
 
-# Parts of the claim.
-ON_HIERARCHICAL, ON_INDEPENDENT, WITHOUT_BOS = "for hierarchical + BOS", "for independent + BOS", "without BOS"
 PANELS = (
-    Panel(title="hierarchical, BOS", name="beta_1", kind="hierarchical", bos=True, part=ON_HIERARCHICAL, lemma=True),
-    Panel(title="hierarchical, BOS", name="beta_2", kind="hierarchical", bos=True, part=ON_HIERARCHICAL, lemma=True),
-    Panel(title="hierarchical, BOS", name="kappa", kind="hierarchical", bos=True, part=ON_HIERARCHICAL),
-    Panel(title="independent, no BOS", name="beta_1", kind="independent", bos=False, part=WITHOUT_BOS, lemma=True),
-    Panel(title="independent, no BOS", name="beta_2", kind="independent", bos=False, part=WITHOUT_BOS, lemma=True),
-    Panel(title="independent, BOS", name="combination", kind="independent", bos=True, part=ON_INDEPENDENT, known=True),
+    Panel(title="hierarchical, BOS", name="beta_1", kind="hierarchical", bos=True, lemma=True),
+    Panel(title="hierarchical, BOS", name="beta_2", kind="hierarchical", bos=True, lemma=True),
+    Panel(title="hierarchical, BOS", name="kappa", kind="hierarchical", bos=True),
+    Panel(title="independent, no BOS", name="beta_1", kind="independent", bos=False, lemma=True),
+    Panel(title="independent, no BOS", name="beta_2", kind="independent", bos=False, lemma=True),
+    Panel(title="independent, BOS", name="combination", kind="independent", bos=True, known=True),
 )
 AXIS_NAMES = {
     "beta_1": r"$\beta_1$ (nats)",
@@ -84,11 +78,11 @@ AXIS_NAMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One estimate with its standard error."""
+    """One estimate, and how far its 95% interval reaches to each side."""
 
     length: int
     value: float
-    stderr: float
+    reach: float
     family: str = ""
     seed: int = 0
 
@@ -112,7 +106,8 @@ def optimum_points(panel: Panel, results: dict[str, list[Row]]) -> list[Point]:
             continue
         value, stderr = estimate(row, panel.name)
         if value is not None and stderr is not None:
-            found.append(Point(length=row["length"], value=value, stderr=stderr))
+            reach = float(half_width(stderr, n=row["n"]))
+            found.append(Point(length=row["length"], value=value, reach=reach))
     return sorted(found, key=lambda point: point.length)
 
 
@@ -141,7 +136,7 @@ def trained_points(panel: Panel, results: dict[str, list[Row]]) -> list[Point]:
                 Point(
                     length=words["length"],
                     value=value,
-                    stderr=stderr,
+                    reach=float(half_width(stderr, n=row.get("sequences", row["n"]))),
                     family=words["family"],
                     seed=words["seed"] or 0,
                 )
@@ -189,13 +184,7 @@ def draw_theory(ax: Axes, panel: Panel, best: list[Point], results: dict[str, li
     if best:
         lengths = [point.length for point in best]
         values = [point.value for point in best]
-        reach = [INTERVAL * point.stderr for point in best]
-        low = [value - error for value, error in zip(values, reach, strict=True)]
-        high = [value + error for value, error in zip(values, reach, strict=True)]
-        under, over = ([value + side * NEAR for value in values] for side in (-1, 1))
-        handles[f"optimum ± {NEAR} nats: asked"] = ax.fill_between(
-            lengths, under, over, color=NEAR_COLOUR, linewidth=0, zorder=0, gid="asked"
-        )
+        low, high = ([point.value + side * point.reach for point in best] for side in (-1, 1))
         ax.fill_between(lengths, low, high, color=OPTIMUM_COLOUR, alpha=0.35, linewidth=0)
         (handles["population optimum"],) = ax.plot(lengths, values, color=OPTIMUM_COLOUR, linewidth=1.2)
     rows = [row for row in results["optimal"] if (row["kind"], row["bos"]) == (panel.kind, panel.bos)]
@@ -221,7 +210,7 @@ def draw_points(ax: Axes, points: list[Point], family: str) -> Any:
     return ax.errorbar(
         [point.length * 2 ** (shift + 0.03 * (point.seed % 3 - 1)) for point in points],
         [point.value for point in points],
-        yerr=[INTERVAL * point.stderr for point in points],
+        yerr=[point.reach for point in points],
         linestyle="None",
         marker=find_family(family).marker,
         markersize=3.0,
@@ -231,105 +220,11 @@ def draw_points(ax: Axes, points: list[Point], family: str) -> Any:
     )
 
 
-def caption(results: dict[str, list[Row]]) -> str:
-    """What is to be seen, with the numbers."""
+def fields(results: dict[str, list[Row]]) -> dict[str, object]:
     fits = results["beta_kappa"]
-    failed = [row for row in fits if not row["success"]]
-    best = [row for row in results["optimal"] if row["source"] == "optimum"]
-    lost = [row for row in best if not row["success"]]
-    sequences = sorted({row["sequences"] for row in fits if row["sequences"]})
-    drawn = sorted({row["n"] for row in best if row["n"]})
-    parts = [
-        "Match weights and BOS score in nats over T"
-        + (f" ({shape_words([row['subject'] for row in fits])})" if fits else "")
-        + ". Markers: fits to the match head's scores at the "
-        f"last query of {len(fits)} checkpoints"
-        + (f" on {listed(sequences)} held-out sequences" if sequences else "")
-        + ", 95% intervals clustered by sequence, one marker per seed (seeds and families are shifted sideways a "
-        "little). Gold: the population optimum of soft matching"
-        + (f" on {listed(f'{number:,}' for number in drawn)} sequences" if drawn else "")
-        + ", with its 95% band; grey: as far from it as is allowed. Dashed: beta(t) of lemma:optimal_beta for "
-        "alpha = 1, which is about the independent "
-        "prior without BOS and is shown under the hierarchical prior for comparison only. Under the independent prior "
-        "with BOS the best beta is infinite, and only kappa - beta_1 - beta_2 is identified; dotted, what "
-        "prop:add_constant says of it.",
-    ]
-    if failed:
-        parts.append(f"{len(failed)} of {len(fits)} fits failed and are not drawn ({reasons(failed)}).")
-    if lost:
-        places = listed(f"{row['kind']} T = {row['length']}{' BOS' if row['bos'] else ''}" for row in lost)
-        parts.append(f"The optimum was not found at {places}.")
-    return " ".join(parts)
-
-
-def reasons(rows: list[Row], most: int = 2) -> str:
-    """Which fits failed, by kind and length, and the first reasons."""
-    places = listed(
-        sorted(
-            {
-                f"{row['subject']['family']}, {row['subject']['prior']}{' BOS' if row['subject']['bos'] else ''}, "
-                f"T = {row['subject']['length']}"
-                for row in rows
-            }
-        )
-    )
-    messages = list(dict.fromkeys(row["message"] for row in rows))
-    return f"{places}: {'; '.join(messages[:most])}"
-
-
-def verdict(results: dict[str, list[Row]]) -> Verdict:
-    """Whether trained models are at the optimum, and where they are not, on which side of it."""
-    parts: list[str] = []
-    away: dict[str, float] = {}  # words -> median distance
-    checks: dict[str, bool | Check] = {}
-    for panel in PANELS:
-        best = {point.length: point for point in optimum_points(panel, results)}
-        for family in drawing_order():
-            points = [
-                point for point in trained_points(panel, results) if point.family == family and point.length in best
-            ]
-            gaps = [point.value - best[point.length].value for point in points]
-            if gaps:
-                parts.append(
-                    f"{panel.name} ({panel.title}), {family}: {median(gaps):+.2f}, {min(gaps):+.2f} to {max(gaps):+.2f}"
-                )
-                runs = [{"length": point.length, "gap": abs(gap)} for point, gap in zip(points, gaps, strict=True)]
-                far = [row for row in runs if not is_near(row)]
-                checks[f"{panel.name} ({panel.title}), {family}: every run within {NEAR} nats"] = by_family(
-                    family,
-                    not far,
-                    otherwise=largest_box(runs, is_near, {"length": "T <="}) or ""
-                    if panel.bos
-                    else OPTIMAL_BETA_WITHOUT_BOS,
-                    softmax=OPTIMAL_BETA if "beta" in panel.name else "",
-                    found=f"{len(runs) - len(far)} of {len(runs)} runs, {min(gaps):+.2f} to {max(gaps):+.2f}",
-                    part=panel.part,
-                )
-                if far:
-                    words = f"{panel.name} of {family} models ({panel.title}) {median(gaps):+.2f}"
-                    away[f"{words}, {min(gaps):+.2f} to {max(gaps):+.2f}"] = abs(median(gaps))
-    if not parts:
-        return Verdict(word="cannot tell", measured="no fits beside an optimum")
-    many = f"{len(checks) - len(away)} of {len(checks)}"
-    farthest = f"; farthest: {max(away, key=lambda words: away[words])}" if away else ""
-    judgement = judged(
-        checks,
-        headline=f"Every run is within {NEAR} nats of the optimum in {many} cases (a parameter of a family on a "
-        f"task){farthest} nats (median, and range over runs).",
-        number=f"every run within {NEAR} nats of the optimum in {many} parameters (a tolerance of ours)",
-        measured=f"every run within {NEAR} nats of the optimum (a tolerance of ours) in {many}; trained less "
-        "optimum in nats, median and range over runs: " + "; ".join(parts),
-    )
-    if not away:
-        return judgement
-    why = (
-        f"some run is more than {NEAR} nats (a tolerance of ours) from the optimum (median, and range over runs): "
-        f"{'; '.join(away)}. A model that may use more than beta and kappa need not be at their optimum: its readout "
-        "and positional bias can share the work"
-    )
-    return replace(judgement, why=why)
-
-
-def is_near(run: Row) -> bool:
-    """Whether a run's parameter is at the optimum, by our tolerance."""
-    return bool(run["gap"] <= NEAR)
+    shape = shape_words([row["subject"] for row in fits]) if fits else ""
+    return {
+        "shape": f" ({shape})" if shape else "",
+        "fits": len(fits),
+        "failed": sum(not row["success"] for row in fits),
+    }

@@ -1,98 +1,62 @@
-"""The table of claims: one line each, with its verdict and one number, from the figures that `reproduce` drew.
+"""The claims in the paper's order, a line each, with verdict, start and number, judged on the tables of `reproduce`.
 
-    python -m figures claims                              the table, from results/figures
-    python -m figures claims --write README.md            the table between the two marks in a file
-
-A line stands for a figure; its verdict and its number are the figure's own.
+python -m figures claims                              from results
+python -m figures claims --json                       the same as one JSON object, with every need
+python -m figures claims --write README.md            as a table between the two marks in a file
 """
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analyses.command import OK, BadInput, Entry, Parser, one_line, path
+from analyses.claims import document as claims
+from analyses.command import OK, BadInput, Entry, Parser, one_line, path, show
 from analyses.files import write_file
-from figures.claims import CLAIMS
-from figures.verdict import BRIEF, sentence
-from interp.outside import read_object, read_text
+from analyses.report import json_text
+from interp.outside import read_text
 
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
-HEAD = ("| the claim | verdict | the number |", "|---|---|---|")
+HEAD = ("| | the claim | verdict | the number |", "|---|---|---|---|")
 ENTRY = Entry(
     name="claims",
     marker="",
-    document="The claims with their verdicts, a line each, from the figures in results.",
+    document="The claims with their verdicts, a line each, from the tables in results.",
 )
-# The figures whose claims the table has, the paper's first; the sentences are those of the page (`figures.claims`).
-SHOWN = (
-    "kl_vs_position", "mech_main", "hier_layer1_attn", "hier_layer2_wa", "lag_asymmetry", "identity_blocks",
-    "mech_indep", "smoothing_source", "mass_by_overlap", "pseudo_counts", "beta_kappa_zoo", "open_choices", "causal",
-    "lag_pairs", "direct_path", "leaving_the_law", "conditions",
-)  # fmt: skip
 
 
 def run(argv: Sequence[str]) -> int:
-    """Print the table, or write it into a file."""
+    """Print the claims, or write their table into a file."""
     given = make_parser().parse_args(argv)
-    table = "\n".join(lines(read_records(given.results / "figures")))
-    if given.write is None:
-        print(table)
+    judged = claims.read(given.results)
+    if given.write is not None:
+        write_file(given.write, between_marks(given.write, "\n".join(lines(judged.rows))))
+        show(given.write)
     else:
-        write_file(given.write, between_marks(given.write, table))
-        print(given.write)
+        show(json_text(judged.content()) if given.json else judged.text)
     return OK
 
 
 def make_parser() -> Parser:
-    """Where the figures are, and where the table goes."""
+    """Where the tables are, and where the claims go."""
     parser = Parser(prog="python -m figures claims", description=ENTRY.document)
     parser.add_argument("--results", metavar="DIR", type=path, default=Path("results"), help="default: %(default)s")
     parser.add_argument("--write", metavar="FILE", type=path, help="an existing file with the two marks, as README.md")
+    parser.add_argument("--json", action="store_true", help="one JSON object, with every need")
     return parser
 
 
-def read_records(folder: Path) -> dict[str, dict[str, Any]]:
-    """What the figures of a folder say, by name; those that were not drawn are missing."""
-    found = {}
-    for name in SHOWN:
-        file = folder / f"{name}.json"
-        if file.is_file():
-            found[name] = read_record(file)
-    if not found:
-        raise BadInput(f"no figure in {folder}; python -m figures reproduce draws them")
-    return found
-
-
-def read_record(file: Path) -> dict[str, Any]:
-    """What one figure says: its verdict, in the words of `figures.verdict`."""
-    try:
-        record = read_object(file)
-        verdict = record["verdict"]
-        sentence(verdict)
-        if not isinstance(verdict.get("number") or verdict["headline"], str):
-            raise TypeError
-    except ValueError as error:
-        raise BadInput(one_line(error)) from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise BadInput(f"{file}: no verdict in it; python -m figures reproduce draws it anew") from error
-    return record
-
-
-def lines(records: dict[str, dict[str, Any]]) -> list[str]:
-    """The table in Markdown; a claim whose figure is missing says so."""
-    rows = []
-    for name in SHOWN:
-        if name in records:
-            verdict = records[name]["verdict"]
-            said = sentence(verdict)
-            number = textwrap.shorten(verdict.get("number") or verdict["headline"], BRIEF, placeholder=" …")
-        else:
-            said, number = "cannot tell", "not drawn"
-        rows.append(f"| {_cell(CLAIMS[name].sentence)} (`{name}`) | {_cell(said)} | {_cell(number)} |")
-    return [*HEAD, *rows]
+def lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The claims of the paper as a table in Markdown, and ours that were judged; settings and questions left out."""
+    kept = [row for row in rows if row["topic"] != "setting" and row["verdict"] != "not judged"]
+    return [
+        *HEAD,
+        *(
+            f"| {row['number'] or 'ours'} | {_cell(row['sentence'])} | {_cell(row['says'])} | {_cell(row['found'])} |"
+            for row in kept
+        ),
+    ]
 
 
 def between_marks(file: Path, table: str) -> str:
@@ -107,4 +71,4 @@ def between_marks(file: Path, table: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
+    return one_line(text).replace("|", "\\|").replace("<", "&lt;")

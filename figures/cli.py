@@ -7,18 +7,19 @@
     python -m figures mech_main --protocol paper           the runs of the paper's protocol instead of the main ones
     python -m figures explorer --out results               results/explorer.html: models and estimators, live in a page
     python -m figures reproduce --out results              every analysis, every figure, both pages
-    python -m figures claims --write README.md             the table of claims, from results
+    python -m figures claims --write README.md             the claims with their verdicts, from results
 
 A figure draws results and computes nothing. A module of this package is a figure if it says `LABEL = "fig:..."`. It
-names the analyses whose results it draws in `ANALYSES`, picks the rows it needs in `chosen(results)`, where
-results[analysis] is a list of rows, draws them in `draw(results)`, describes them in `caption(results)`, says in
-`CLAIM` what the paper claims and judges it in `verdict(results)`. Results come from --results DIR, as `python -m
-analyses NAME --out DIR` leaves them; without it the analyses are run on the checkpoints below --checkpoints
-(`analyses.plan`), and what they find is kept in --cache, so that the second run reads it. What is missing is left out,
-with a note in the picture and a warning.
+names the analyses whose results it draws in `ANALYSES` and the claims that it illustrates in `CLAIMS`
+(`analyses.claims` judges them), picks the rows it needs in `chosen(results)`, where results[analysis] is a list of
+rows, and draws them in `draw(results)`. `CAPTION` is a fixed text whose fields `fields(results)` fills in. Results
+come from --results DIR, as `python -m analyses NAME --out DIR` leaves them; without it the analyses are run on the
+checkpoints below --checkpoints (`analyses.plan`), and what they find is kept in --cache, so that the second run reads
+it. What is missing is left out, with a note in the picture and a warning.
 
-Beside each picture lies a JSON file with its caption, claim and verdict, the numbers that were drawn, and where they
-come from. Exit codes: 0 success, 2 bad input (one line on stderr; other figures are still drawn).
+Beside each picture lies a JSON file with its caption and claims, the numbers that were drawn, and where they come
+from. Exit codes: 0 success, 1 a run is unfinished (it is named and left out), 2 bad input (one line on stderr; other
+figures are still drawn).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from pathlib import Path
 from analyses import plan
 from analyses.command import (
     BAD_INPUT,
+    FAILED,
     MAKES_FOLDERS,
     OK,
     BadInput,
@@ -47,13 +49,15 @@ from analyses.command import (
     read_entries,
     say,
     say_loading,
+    show,
     whole_number,
 )
 from analyses.documents import Document
 from analyses.files import check_cache, check_directory, is_result
-from analyses.options import CACHE, ZOO
+from analyses.options import CACHE, UNFINISHED, ZOO
 from analyses.pool import run_jobs
 from analyses.report import page_width
+from analyses.zoo import find_subjects, left_out
 from figures import claims_table, drawing
 from figures.drawing import Drawn
 from figures.rows import BESIDE, analytic, beside, only_beside, with_main
@@ -89,6 +93,7 @@ class Order:
     jobs: int
     overwrite: bool
     protocol: str | None = None
+    unfinished: bool = False
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -130,14 +135,15 @@ def run(argv: list[str]) -> int:
     chosen = list(entries.values()) if name == ALL.name else [entries[name]]
     for entry in chosen:
         drawing.check_figure_target(entry.name, out=order.out, formats=order.formats, overwrite=order.overwrite)
+    unfinished = say_left_out(order)
     documents = documents_for(chosen, order)
     if name != ALL.name and order.protocol is not None:
         check_protocol(name, documents, order.protocol)
     documents = of_protocol(documents, order.protocol)
     unread = say_errors(documents)
     drawn, errors = draw_all(chosen, documents, order)
-    print("\n".join(str(file) for one in drawn for file in one.files))
-    return BAD_INPUT if errors or unread else OK
+    show("\n".join(str(file) for one in drawn for file in one.files))
+    return BAD_INPUT if errors or unread else FAILED if unfinished else OK
 
 
 def explore(order: Order) -> int:
@@ -145,13 +151,15 @@ def explore(order: Order) -> int:
     from figures.explorer import page
 
     page.check_target(order.out / page.FILE, overwrite=order.overwrite)
+    unfinished = say_left_out(order)
     documents = documents_of([page.ANALYSIS], order)
     unread = say_errors(documents)
     document = documents[page.ANALYSIS]
     if isinstance(document, BadInput):
         raise document
-    print(page.write(order.out, document))
-    return BAD_INPUT if unread else OK
+    with drawing.of_given_results(EXPLORER.name, given=order.results is not None):
+        show(page.write(order.out, document))
+    return BAD_INPUT if unread else FAILED if unfinished else OK
 
 
 def listing(entries: dict[str, Entry]) -> str:
@@ -227,6 +235,7 @@ def make_parser(entry: Entry) -> Parser:
         help="draw the runs of this training protocol instead of the main ones (default: the main ones, or, where "
         "there are none below --checkpoints, those that are there)",
     )
+    parser.add_argument("--unfinished", action="store_true", help=UNFINISHED)
     parser.add_argument("--overwrite", action="store_true", help="replace files that are not earlier figures")
     return parser
 
@@ -252,6 +261,7 @@ def read_arguments(entry: Entry, argv: Sequence[str]) -> Order:
         jobs=given.jobs,
         overwrite=given.overwrite,
         protocol=given.protocol,
+        unfinished=given.unfinished,
     )
 
 
@@ -265,10 +275,23 @@ def documents_of(analyses: Sequence[str], order: Order) -> dict[str, Document | 
     names = list(dict.fromkeys(analyses))
     if order.results is not None:
         return read_documents(names, order.results)
-    plan.check_zoo(names, order.checkpoints)
+    plan.check_zoo(names, order.checkpoints, unfinished=order.unfinished)
+    asks = plan.asks_for(names)
     with contextlib.redirect_stdout(sys.stderr):
-        run = plan.run_plan(plan.asks_for(names), zoo=order.checkpoints, cache=order.cache, jobs=order.jobs)
+        run = plan.run_plan(
+            asks, zoo=order.checkpoints, cache=order.cache, jobs=order.jobs, unfinished=order.unfinished
+        )
     return dict(run.documents)
+
+
+def say_left_out(order: Order) -> bool:
+    """Name the unfinished runs below --checkpoints, and end if there are no others; returns whether there are any."""
+    lines = {} if order.unfinished or order.results is not None else left_out([order.checkpoints])
+    for line in lines.values():
+        say(f"failed: {one_line(line)}")
+    if lines and not find_subjects(order.checkpoints):
+        raise SystemExit(FAILED)
+    return bool(lines)
 
 
 def check_protocol(figure: str, documents: Mapping[str, Document | BadInput], protocol: str) -> None:
@@ -332,6 +355,8 @@ def read_document(file: Path, name: str) -> Document:
     rows, origin = content.get("rows"), content.get("provenance")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows) or not isinstance(origin, dict):
         raise BadInput(f"{file}: a result has rows, a list of objects, and provenance, an object")
+    if not all(isinstance(row.get("subject"), (dict, type(None))) for row in rows):
+        raise BadInput(f"{file}: the subject of a row must be an object")
     return Document(analysis=name, rows=rows, provenance=origin)
 
 

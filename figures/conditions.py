@@ -8,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from analyses.condition_answers import CLAIMS, readout_cells, readout_cuts
-from figures._curves import listed
 from figures.panels import absent, lettered
 from figures.rows import Row
-from figures.verdict import Verdict, sentences
 from interp.plotting import MAIN_COLOUR
 
 if TYPE_CHECKING:
@@ -21,27 +18,16 @@ if TYPE_CHECKING:
 
 LABEL = "beyond:conditions"
 ANALYSES = ("conditions",)
-CLAIM = (
-    "The theory has hypotheses: frozen sharp copies, a start that treats symbols alike, a readout that adds votes. "
-    "Each cell of this study frees one part. Which claim of the paper needs which of them? (The paper does not ask.)"
+CLAIMS = ("conditions",)
+CAPTION = (
+    "{runs} runs of the study `conditions` (k = 2, |V| = 5; T = {lengths}, up to three seeds each). A column "
+    "is a cell of the study: what is frozen, and where training starts. A line is what a claim is judged by. Each "
+    "square is filled from below by the share of the cell's runs that meet it; a dot in its place: no claim asks it of "
+    "that prior, or its number cannot be measured there. The theory has hypotheses: frozen sharp copies, a start that "
+    "treats symbols alike, a readout that adds votes. What is met in one cell and not in the next needs what was freed "
+    "between them."
 )
-NAMES = {
-    "frozen": "copies, readout frozen",
-    "frozen_copies": "copies frozen",
-    "hard_start": "free, hard start",
-    "random_start": "free, random start",
-    "symmetrised": "free, symmetric",
-    "zero_start": "free, zero start",
-    "zero_start_symmetrised": "free, zero, symm.",
-    "leaving": "free, 5 x steps",
-    "frozen_copies_no_direct": "copies frozen, no direct path",
-    "frozen_copies_votes": "copies frozen, votes alone",
-    "random_start_no_direct": "free, no direct path",
-    "random_start_votes": "free, votes alone",
-    "standard": "standard family",
-}
 SETTINGS = (("hierarchical", True), ("independent", True), ("independent", False))
-READOUTS = {"probability": "prob.", "logit": "logit"}
 READOUT_WORDS = {"probability": "readout adds votes", "logit": "readout is a softmax"}
 # Cells that are drawn, each with one part freed more than the one before, with what stands above them.
 DRAWN = {
@@ -51,28 +37,23 @@ DRAWN = {
     "random_start": "free, random start",
     "standard": "standard family",
 }
-# Claims by what they are about, in the order of the lines: name in the study -> words of the line.
+# The lines by what they are about: quantity of `analyses.claims` -> words of the line.
 GROUPS = {
     "the weights look like the paper's": {
-        "copy heads are sharp": "copy heads are sharp",
-        "weights say what scores say": r"blocks of $W_A$ are the scores' $\beta$",
-        "W_A is the construction's": r"$W_A$ is the construction's",
-        "beta_1 > beta_2 in weights": r"$\beta_1 > \beta_2$ in the blocks of $W_A$",
+        "copy_mass_last": "copies of lag 1 are sharp",
+        "block_lead": r"$\beta_1 > \beta_2$ in the blocks of $W_A$",
     },
     "the model computes the law": {
-        "scores are the law": "scores follow the law",
-        "law recovers the loss": "law recovers the loss",
-        "aligned pairs carry the score": "only equal lags are compared",
-        "beta of the optimum": r"$\beta$ is the optimum's",
-        "KL of the optimum": "KL is the optimum's",
-        "beta_1 > beta_2 in scores": r"$\beta_1 > \beta_2$ in the scores",
-        "symbols are alike": "all symbols are treated alike",
+        "r2": "scores follow the law",
+        "recovered": "law recovers the loss",
+        "aligned_pairs": "equal lags are compared most",
+        "beta_gap": r"$\beta$ is the optimum's",
+        "score_lead": r"$\beta_1 > \beta_2$ in the scores",
+        "dependence": "all symbols are treated alike",
     },
     "where the prediction comes from": {
-        "partial matches smooth": "partial matches smooth",
-        "attention does the smoothing": "the readout does not smooth",
-        "match head knows all": "match head alone knows",
-        "law of pairs recovers it": "law of all pairs recovers",
+        "partial_cost": "partial matches smooth most",
+        "direct": "match head alone knows",
     },
 }
 MET, NOT_MET, NOT_ASKED = MAIN_COLOUR, "#e3e3e3", "#7f7f7f"
@@ -83,8 +64,8 @@ Results = dict[str, list[Row]]
 
 
 def chosen(results: Results) -> Results:
-    """The annealed runs, and those trained for longer."""
-    kept = [row for row in results["conditions"] if row["protocol"] in ("annealed", "long") and row["cell"] in NAMES]
+    """The annealed runs of the cells that are drawn."""
+    kept = [row for row in results["conditions"] if row["protocol"] == "annealed" and row["cell"] in DRAWN]
     return {"conditions": kept}
 
 
@@ -103,8 +84,8 @@ def columns_of(rows: Sequence[Row]) -> list[tuple[float, str, str]]:
 
 
 def lines_of(rows: Sequence[Row]) -> tuple[dict[str, float], dict[str, float]]:
-    """The height of each claim's line, downwards, and of each group's name (claims asked of a run)."""
-    asked = {name for row in rows for name, (_, runs) in row["claims"].items() if runs}
+    """The height of each line, downwards, and of each group's name."""
+    asked = {name for row in rows for name, (_, runs) in row["met"].items() if runs}
     lines: dict[str, float] = {}
     heads: dict[str, float] = {}
     height = 0.0
@@ -122,8 +103,8 @@ def lines_of(rows: Sequence[Row]) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def counted(rows: Sequence[Row], cell: str, readout: str, claim: str) -> tuple[int, int]:
-    """In how many runs of a cell a claim is met, over all lengths and seeds, and of how many."""
-    counts = [row["claims"][claim] for row in rows if (row["cell"], row["readout"]) == (cell, readout)]
+    """In how many runs of a cell a quantity is met, over all lengths and seeds, and of how many."""
+    counts = [row["met"][claim] for row in rows if (row["cell"], row["readout"]) == (cell, readout)]
     return sum(met for met, _ in counts), sum(asked for _, asked in counts)
 
 
@@ -131,7 +112,7 @@ def draw(results: Results) -> Figure:
     """A matrix for each setting: claims down, cells across."""
     import matplotlib.pyplot as plt
 
-    rows = [row for row in results["conditions"] if row["cell"] in DRAWN]
+    rows = results["conditions"]
     if not rows:
         figure, ax = plt.subplots(figsize=(6.3, 2.0))
         absent(ax, "runs of the study conditions")
@@ -162,7 +143,7 @@ def draw(results: Results) -> Figure:
 def draw_matrix(
     ax: Axes, rows: Sequence[Row], places: Sequence[tuple[float, str, str]], lines: Mapping[str, float]
 ) -> None:
-    """A square for each claim and cell, filled from below by the share of runs that meet the claim."""
+    """A square for each claim and cell, filled from below by the share of runs that meet it."""
     from matplotlib.patches import Rectangle
 
     for place, cell, readout in places:
@@ -200,84 +181,16 @@ def legend() -> list[Any]:
     from matplotlib.patches import Patch
 
     return [
-        Patch(facecolor=MET, label="every run meets the claim (filled in part: that share of them)"),
+        Patch(facecolor=MET, label="every run meets it (filled in part: that share of them)"),
         Patch(facecolor=NOT_MET, label="no run meets it"),
         Line2D([], [], color=NOT_ASKED, marker=".", markersize=3.5, linestyle="none", label="not asked"),
     ]
 
 
-def caption(results: Results) -> str:
-    """What is to be seen, with the numbers."""
+def fields(results: Results) -> dict[str, object]:
     rows = results["conditions"]
-    if not rows:
-        return "Which condition each claim needs: no run of the study was there to be measured."
     lengths = sorted({row["length"] for row in rows})
-    runs = sum(row["seeds"] for row in rows)
-    drawn = [row for row in rows if row["cell"] in DRAWN]
-    beside = sorted({row["cell"] for row in rows} - set(DRAWN))
-    others = f" The other cells ({', '.join(beside)}) are in the numbers below." if beside else ""
-    asked = {claim.name: claim.required for claim in CLAIMS}
-    required = "; ".join(
-        f"{plain(words)}: {asked[name]}" for claims in GROUPS.values() for name, words in claims.items()
-    )
-    return (
-        f"{sum(row['seeds'] for row in drawn)} of {runs} runs of the study `conditions` (k = 2, |V| = 5; T = "
-        f"{listed(lengths)}, up to three seeds each). A column is a cell of the study: what is frozen, and where "
-        f"training starts. A line is a claim. Each square is filled from below by the share of the cell's runs that "
-        f"meet the claim; a dot in its place: the claim is not about that prior, or its number cannot be "
-        f"measured there. What is asked of a run: {required}.{others}"
-    )
-
-
-def plain(words: str) -> str:
-    """Words of a line without the marks of mathematical type."""
-    return words.replace("$", "").replace("\\", "")
-
-
-def verdict(results: Results) -> Verdict:
-    """No claim of the paper: where each of its claims holds."""
-    rows = results["conditions"]
-    if not rows:
-        return Verdict(word="cannot tell", measured="no run of the study was measured")
-    measured = [f"{name}: {where}" for name in rows[0]["claims"] if (where := counts_text(rows, name))]
-    return Verdict(
-        word="beyond the paper",
-        measured="; ".join([*measured, *readout_cells(list(rows))]),
-        **headline(rows),
-        why=sentences(
-            [
-                "Runs that meet the claim, of those asked, by cell: what holds in one cell and not in the next needs "
-                "what was freed between them",
-                *readout_cuts(list(rows)),
-            ]
-        ),
-    )
-
-
-def counts_text(rows: Sequence[Row], claim: str) -> str:
-    """Cell by cell, in how many runs a claim is met."""
-    found: dict[tuple[str, str], list[int]] = {}
-    for row in rows:
-        met, asked = row["claims"][claim]
-        count = found.setdefault((row["cell"], row["readout"]), [0, 0])
-        count[0] += met
-        count[1] += asked
-    return ", ".join(
-        f"{cell} {READOUTS[readout]} {met}/{asked}" for (cell, readout), (met, asked) in found.items() if asked
-    )
-
-
-def headline(rows: Sequence[Row]) -> dict[str, Any]:
-    """The claim that turns on one condition alone: a sentence, and its number."""
-    words = []
-    for cell, runs in (("frozen", "with copies and readout frozen"), ("random_start", "with all parts free")):
-        counts = [row["claims"]["beta_1 > beta_2 in weights"] for row in rows
-                  if (row["cell"], row["readout"]) == (cell, "probability")]  # fmt: skip
-        if asked := sum(count[1] for count in counts):
-            words.append(f"{sum(count[0] for count in counts)} of {asked} runs {runs}")
-    if not words:
-        return {}
     return {
-        "headline": f"beta_1 > beta_2 in the weights holds in {' and in '.join(words)}.",
-        "number": f"beta_1 > beta_2 in the weights: {', '.join(words)}",
+        "runs": sum(row["seeds"] for row in rows) or "No",
+        "lengths": " to ".join(map(str, dict.fromkeys([*lengths[:1], *lengths[-1:]]))) or "any",
     }

@@ -8,24 +8,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from figures._instruments import (
-    SETTINGS,
-    Results,
-    all_of,
-    lengths_text,
-    listed,
-    note_missing,
-    one_of,
-    only,
-    seeds_text,
-    shape_text,
-    shown,
-    spread,
-)
-from figures.known_conditions import NO_DIRECT_PATH, by_family
+from figures._instruments import SETTINGS, Results, all_of, note_missing, one_of, only, setting_fields, shown
 from figures.panels import absent, lettered, whisker
 from figures.rows import Row
-from figures.verdict import Check, Verdict, judged, sentences
 from interp.plotting import CONTROL_COLOUR, lag_names
 from models.families import find_family
 
@@ -35,9 +20,16 @@ if TYPE_CHECKING:
 
 LABEL = "beyond:direct_path"
 ANALYSES = ("direct_path", "lag_pairs")
-CLAIM = (
-    "In the paper's circuit all that is known of the next token comes through the match head, in constructions and "
-    "trained transformers alike: silenced, a model must predict the uniform law."
+CLAIMS = ("nothing_beside",)
+CAPTION = (
+    "Models whose match head is silenced at the last query: all its attention on BOS, or on nothing where there "
+    "is no BOS ({lengths}, {shape}, {seeds}; n = {n} held-out sequences). (a) KL(truth || prediction) of the "
+    "uniform law (tick), of the silenced (circle) and of the whole model (diamond), a line for each seed. (b) "
+    "Weight that the match scores give to a key whose own token x_s equals the query's x_t, x_(t-1), x_(t-2), "
+    "first seed; bars: one standard error; the paper's law has none. (c) Of the silenced model that gains most "
+    "over the uniform law: share of the variance of its centred log-probabilities that is explained by the "
+    "frequency of a symbol in the sequence, by whether it is one of the last k + 1 tokens, by both, and, as "
+    "control, by both of another sequence."
 )
 
 DARK = "#404040"
@@ -186,89 +178,5 @@ def draw_shares(ax: Axes, rows: list[Row]) -> None:
     ax.set_title(f"{setting.family},\nsilenced: explained by", loc="left")
 
 
-def caption(results: Results) -> str:
-    """What is to be seen, with the numbers."""
-    rows = [row for _, row in shown(results["direct_path"])]
-    if not rows:
-        return "The direct path: no model was there to be silenced."
-    others = [setting.words for setting, row in shown(results["direct_path"]) if row["verdict"] != "nothing"]
-    left = (
-        f"(c) Of the silenced model that gains most over the uniform law: share of the variance of its centred "
-        f"log-probabilities that is explained by the frequency of a symbol in the sequence, by whether it is one of "
-        f"the last k + 1 tokens, by both, and, as control, by both of another sequence. Silenced models that gain: "
-        f"{listed(others)}."
-        if others
-        else "(c) No silenced model gains over the uniform law."
-    )
-    return (
-        f"Models whose match head is silenced at the last query: all its attention on BOS, or on nothing where there "
-        f"is no BOS ({lengths_text(rows)}, {shape_text(rows)}, {seeds_text(results['direct_path'])}; n = "
-        f"{rows[0]['n']} held-out sequences). (a) KL(truth || prediction) of the uniform law (tick), of the silenced "
-        f"(circle) and of the whole model (diamond), a line for each seed. (b) Weight that the match scores give to a "
-        f"key whose own token x_s equals the query's x_t, x_(t-1), x_(t-2), first seed; bars: one standard error; the "
-        f"paper's law has none. {left}"
-    )
-
-
-def verdict(results: Results) -> Verdict:
-    """Silenced, a model should know nothing."""
-    checks: dict[str, bool | Check] = {}
-    measured, reasons = [], []
-    for setting in SETTINGS:
-        rows = [row for row in all_of(results["direct_path"], setting) if row["success"]]
-        if not rows:
-            continue
-        gains = [f"{row['gain']:+.3f} ± {row['gain_stderr']:.3f}" for row in rows]
-        checks[f"{setting.words}: nothing is left without the match head"] = by_family(
-            setting.family,
-            all(row["verdict"] == "nothing" for row in rows),
-            softmax=NO_DIRECT_PATH,
-            found=f"{listed(gains)} nats",
-            part=setting.task_part,
-        )
-        measured.append(f"{setting.words}: gain over the uniform law {listed(gains)} nats")
-        counting = [row for row in rows if row["verdict"] == "counts tokens"]
-        if counting:
-            reasons.append(
-                f"{setting.words}: the rest of the model counts tokens ({counts_in_words(counting)}): an estimate of "
-                f"order 0 that bypasses the matching, brought by copy heads that spread their attention"
-            )
-    told = "; ".join(measured) or "no model was silenced"
-    parts = []
-    for family in dict.fromkeys(row["subject"]["family"] for row in results["direct_path"]):
-        known = [row["gain"] for row in results["direct_path"] if row["subject"]["family"] == family and row["success"]]
-        parts += [f"{family} {spread(known, '+z.2f')}"] if known else []
-    number = f"nats known without the match head: {', '.join(parts)}" if parts else ""
-    return judged(
-        checks, measured=told, headline=headline(results["direct_path"]), number=number, why=sentences(reasons)
-    )
-
-
-def counts_in_words(rows: list[Row]) -> str:
-    """What explains the silenced models' log-probabilities: counts of the sequence, and those with the last tokens."""
-    alone, both = (spread([row[field] for row in rows], ".2f") for field in ("r2_frequency", "r2"))
-    return f"R2 {alone} by frequency alone, {both} with the last tokens"
-
-
-def headline(rows: list[Row]) -> str:
-    """Which families know something without the match head, and how much."""
-    told: dict[str, list[Row]] = {}
-    for row in rows:
-        if row["success"]:
-            told.setdefault(row["subject"]["family"], []).append(row)
-    knowing = {family: [row for row in group if row["verdict"] != "nothing"] for family, group in told.items()}
-    parts = [
-        f"{family} models still gain {spread([row['gain'] for row in group], '.2f')} nats over the uniform law"
-        + (
-            f" by counting tokens ({counts_in_words(group)})"
-            if all(row["verdict"] == "counts tokens" for row in group)
-            else ""
-        )
-        for family, group in knowing.items()
-        if group
-    ]
-    empty = [family for family, group in knowing.items() if not group]
-    if empty:
-        most = max(row["gain"] for family in empty for row in told[family])
-        parts.append(f"{listed(empty)} models know nothing (at most {most:z.2f} nats)")
-    return f"Without the match head {'; '.join(parts)}." if parts else ""
+def fields(results: Results) -> dict[str, object]:
+    return setting_fields([row for _, row in shown(results["direct_path"])])

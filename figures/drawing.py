@@ -1,6 +1,6 @@
 """Draws a figure from rows of results, and writes its files.
 
-Beside each picture lies a JSON file (its sidecar) with caption, claim and verdict, the numbers that were drawn, where
+Beside each picture lies a JSON file (its sidecar) with caption and claims, the numbers that were drawn, where
 they come from, and a digest of all that shapes the picture: a figure whose digest has not changed is not drawn again.
 """
 
@@ -135,9 +135,8 @@ def draw(drawing: Drawing) -> Drawn:
     record = {
         "figure": drawing.figure,
         "label": drawing.label,
-        "caption": " ".join(filter(None, (module.caption(results), protocol_note(results)))),
-        "claim": module.CLAIM,
-        "verdict": vars(module.verdict(results)),
+        "caption": " ".join(filter(None, (caption_of(module, results), protocol_note(results)))),
+        "claims": list(module.CLAIMS),
         "missing": missing,
         "digest": picture_digest(drawing),
         "provenance": drawing.provenance,
@@ -148,6 +147,11 @@ def draw(drawing: Drawing) -> Drawn:
     write_file(drawing.sidecar, json_text(record) + "\n")
     files = (*drawing.pictures, drawing.sidecar)
     return Drawn(files=files, record=record, png=contents.get("png"), new=True)
+
+
+def caption_of(module: Any, results: dict[str, Any]) -> str:
+    """The figure's fixed caption with its fields filled in."""
+    return str(module.CAPTION.format(**(module.fields(results) if hasattr(module, "fields") else {})))
 
 
 def draw_given(drawing: Drawing) -> Drawn | BadInput:

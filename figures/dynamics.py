@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from figures._instruments import SHOWN_LENGTH, Results, lengths_text, listed, only, shape_text
+from figures._instruments import SHOWN_LENGTH, Results, only, setting_fields
 from figures.panels import absent
 from figures.rows import Row, beside, nearest
-from figures.verdict import Verdict, sentences
 from interp.plotting import LAG_COLOURS, OVERLAP_COLOURS, OVERLAP_NAMES
-from models.families import find_family
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,9 +19,16 @@ if TYPE_CHECKING:
 
 LABEL = "beyond:dynamics"
 ANALYSES = ("dynamics",)
-CLAIM = (
-    "The paper shows trained models only. The question here: in which order do the parts of the circuit form, and does "
-    "the loss fall when they do?"
+CLAIMS = ("dynamics",)
+CAPTION = (
+    "The circuit over training, {lengths}, {shape}, {seeds}. From top: KL(truth || prediction) with one standard "
+    "error over n = {n} held-out sequences; attention of the best copy head on each lag, averaged over positions "
+    "(it can be less at the last query); beta and kappa fitted to the match scores, empty where the scores are no "
+    "law of matches; attention mass of the match head at the last query. The step axis is logarithmic beyond the "
+    "first snapshot, step 0 at its left end. A dotted line marks where a part has formed: from there on it stays "
+    "within a tenth of its whole change of its last value; what overshoots has formed only when it is back. One "
+    "run each: no spread over seeds is known. A construction starts with its copies in place; only beta and kappa "
+    "move."
 )
 
 MOST_RUNS = 4
@@ -193,110 +198,5 @@ def title_of(row: Row) -> str:
     return f"{subject['family']}\n{paper}{subject['prior']}, {bos}, T = {subject['length']}"
 
 
-def words_of(row: Row) -> str:
-    return title_of(row).replace("\n", ", ")
-
-
-def caption(results: Results) -> str:
-    """What is to be seen, with the numbers."""
-    found = runs(results["dynamics"])
-    if not found:
-        return "Formation of the circuit: no run with snapshots was there to be measured."
-    counts = listed([f"{len(row['rows'])} snapshots ({words_of(row)})" for row in found])
-    gaps = sum(not one["fit"] for row in found for one in row["rows"])
-    return (
-        f"The circuit over training, {lengths_text(found)}, {shape_text(found)}, seed "
-        f"{listed(sorted({str(row['subject']['seed']) for row in found}))}; {counts}. From top: KL(truth || "
-        f"prediction) with one standard error over n = {found[0]['n']} held-out sequences; attention of the best copy "
-        f"head on each lag, averaged over positions (it can be less at the last query); beta and kappa fitted to the "
-        f"match scores, empty where the scores are no law of matches yet ({gaps} snapshots); attention mass of the "
-        f"match head at the last query. The step axis is logarithmic beyond the first snapshot, step 0 at its left "
-        f"end. A dotted line marks where a part has formed: from there on it stays within a tenth of its whole change "
-        f"of its last value; what overshoots has formed only when it is back. One run each: no spread over seeds is "
-        f"known. A construction starts with its copies in place; only beta and kappa move."
-    )
-
-
-def verdict(results: Results) -> Verdict:
-    """No claim of the paper: what forms when."""
-    found = [row for row in runs(results["dynamics"]) if row["success"]]
-    if not found:
-        return Verdict(word="cannot tell", measured="no run with snapshots was measured")
-    return Verdict(
-        word="beyond the paper",
-        **headline(found),
-        measured="; ".join(f"{words_of(row)}: {formed_text(row)}" for row in found),
-        why=sentences(order_text(row) for row in found if not find_family(row["subject"]["family"]).analytic),
-    )
-
-
-def formed_text(row: Row) -> str:
-    """When each part has settled; the last snapshot cannot tell that it has."""
-    last = row["rows"][-1]["step"]
-    settled = [f"{part} by step {step:,}" for part, step in row["formed"].items() if step is not None and step < last]
-    moving = [part for part, step in row["formed"].items() if step is None or step >= last]
-    text = f"settled: {', '.join(settled) or 'nothing'}"
-    text += f"; still moving at step {last:,}: {', '.join(moving)}" if moving else ""
-    return f"{text}; KL {row['rows'][0]['kl']:.3f} to {row['rows'][-1]['kl']:.3f} nats"
-
-
-def curves(row: Row) -> dict[str, list[float | None]]:
-    """Copies, betas and kappa over the snapshots."""
-    rows = row["rows"]
-    found = {f"copy lag {lag + 1}": [one["copy"][lag] for one in rows] for lag in range(len(rows[0]["copy"]))}
-    found |= {f"beta_{lag + 1}": [one["beta"][lag] for one in rows] for lag in range(len(rows[0]["beta"]))}
-    return found | ({"kappa": [one["kappa"] for one in rows]} if row["subject"]["bos"] else {})
-
-
-def half_way(row: Row) -> dict[int, list[str]]:
-    """Step -> the parts that reach half of their last value there first.
-
-    What has half of it at step 0 did not form in training and is left out.
-    """
-    found: dict[int, list[str]] = {}
-    for part, values in curves(row).items():
-        last = values[-1]
-        if last is None or last <= 0:
-            continue
-        first = next(place for place, value in enumerate(values) if value is not None and value >= last / 2)
-        if (step := row["rows"][first]["step"]) > 0:
-            found.setdefault(step, []).append(part)
-    return dict(sorted(found.items()))
-
-
-def there_at_the_start(row: Row) -> list[str]:
-    """The parts that have half of their last value at step 0."""
-    found = []
-    for part, values in curves(row).items():
-        first, last = values[0], values[-1]
-        if row["rows"][0]["step"] == 0 and first is not None and last is not None and first >= last / 2 > 0:
-            found.append(part)
-    return found
-
-
-def order_text(row: Row) -> str:
-    """The parts in the order in which they came."""
-    parts = [f"{listed(names)} at step {step:,}" for step, names in half_way(row).items()]
-    start = there_at_the_start(row)
-    given = f" ({listed(start)} did not form in training: half or more is there at step 0)" if start else ""
-    return f"In {words_of(row)}, half of the last value is first reached by {', then '.join(parts) or 'nothing'}{given}"
-
-
-def headline(found: list[Row]) -> dict[str, Any]:
-    """The first and the last part to reach half of its value in each trained run: a sentence and the number."""
-    parts, numbers = [], []
-    for row in found:
-        reached = half_way(row)
-        if find_family(row["subject"]["family"]).analytic or row["subject"]["protocol"] == "paper" or len(reached) < 2:
-            continue
-        (first, early), *_, (last, late) = reached.items()
-        parts.append(
-            f"{row['subject']['family']}: {listed(early)} by step {first:,}, {listed(late)} last, by step {last:,}"
-        )
-        numbers.append(f"{row['subject']['family']} {early[0]} {first:,}, {late[-1]} {last:,}")
-    if not parts:
-        return {}
-    return {
-        "headline": f"Parts of the circuit reach half of their last value in this order: {'; '.join(parts)}.",
-        "number": f"step of the first and last part: {'; '.join(numbers)}",
-    }
+def fields(results: Results) -> dict[str, object]:
+    return setting_fields(runs(results["dynamics"]))

@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING
 from figures._curves import (
     LOOKS,
     by_length,
-    concentration,
-    counted,
     curve,
     family_shift,
     length_axis,
-    listed,
     models,
     of_kind,
     plot_curve,
@@ -29,8 +26,7 @@ from figures._curves import (
 )
 from figures.panels import absent, lettered, whisker
 from figures.rows import Row
-from figures.verdict import Verdict
-from interp.plotting import INTERVAL
+from interp.results import half_width
 from models.families import drawing_order, find_family
 
 if TYPE_CHECKING:
@@ -39,9 +35,17 @@ if TYPE_CHECKING:
 
 LABEL = "beyond:excess_over_bayes"
 ANALYSES = ("kl_curves",)
-CLAIM = (
-    "Question: under the hierarchical prior, how much is left between soft matching, as constructed or as trained, and "
-    "the best that any predictor can do, and how do classical smoothers compare?"
+CLAIMS = ("excess",)
+CAPTION = (
+    "Excess of KL(truth || prediction) over the Bayes predictor at the last of T tokens under the hierarchical "
+    "prior ({shape}), as a share of the Bayes predictor's own KL, on sequences that all predictors share. The "
+    "best soft matching, broad and gold, stands in each panel: (a) models trained with BOS, (b) constructions, "
+    "(c) estimators of the full context alone, (d) classical smoothers that use shorter contexts; (b) to (d) "
+    "share one scale. Bars are 95% intervals of paired differences; trained models have a marker for each seed "
+    "and a line through the medians. `Best` are the parameters of least population KL at that T, found on other "
+    "sequences; Jelinek-Mercer weights and alpha are tuned in the same way. Infinite KLs are floored, which "
+    "shapes maximum likelihood, Katz and beta = 100 without BOS. With BOS beta = 100 is add-1: one curve in (b) "
+    "and (c)."
 )
 
 REFERENCE = "optimal, BOS"  # stands in every panel, to compare with
@@ -73,7 +77,6 @@ FAMILY_NAMES = {"construction": "trained constr."}
 ASIDE = 0.4  # of the step that sets families apart in narrow panels
 LABEL_GAP = 0.052  # between labels at the right, as a share of the axis' height
 GOLD, GOLD_TEXT = LOOKS[REFERENCE].colour, "#8a6000"  # the line's gold is too light to read
-SIGMAS = 3.0  # a difference that is no chance
 LEAST = 1e-4  # nats or share: below it a logarithmic axis shows noise
 
 
@@ -122,7 +125,10 @@ def scales(axes: Sequence[Axes], rows: list[Row]) -> None:
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
     trained = [row["excess_share"] for family in drawing_order() for row in models(rows, family=family)]
-    best = [row["excess_share"] + INTERVAL * row["excess_share_stderr"] for row in curve(rows, REFERENCE)]
+    best = [
+        row["excess_share"] + float(half_width(row["excess_share_stderr"], n=row["n"]))
+        for row in curve(rows, REFERENCE)
+    ]
     axes[0].set_ylim(min([0.0, *trained]), 1.1 * max([*trained, *best, LEAST]))
     axes[0].yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes[0].yaxis.set_major_formatter(
@@ -193,79 +199,5 @@ def name_ends(ax: Axes, ends: list[End], *, gap: float = LABEL_GAP, room: float 
         ax.text(1.0 + 0.1 * room, height, label, transform=ax.transAxes, va="center", color=dark, fontsize=6.2)
 
 
-def caption(results: dict[str, list[Row]]) -> str:
-    """What is to be seen, with the numbers."""
-    rows = results["kl_curves"]
-    if not rows:
-        return "Excess over the Bayes predictor under the hierarchical prior: no results."
-    sizes = sorted({row["n"] for row in rows})
-    bayes = curve(rows, "bayes")
-    groups = [group for family in drawing_order() for group in by_length(models(rows, family=family)).values()]
-    first, last = bayes[0], bayes[-1]
-    return (
-        "Excess of KL(truth || prediction) over the Bayes predictor at the last of T tokens under the hierarchical "
-        f"prior ({shape_words(rows)}, eta = {concentration(rows, 'hierarchical')} at each level), on "
-        f"{listed(f'{size:,}' for size in sizes)} sequences per T that all predictors share, as a share of the Bayes "
-        f"predictor's own KL, which falls from {first['kl']:.3f} nats at T = {first['length']} to "
-        f"{last['kl']:.4f} at T = {last['length']} (Monte Carlo error of its law at most "
-        f"{max(row['monte_carlo_error'] for row in bayes):.2g}). The panels (b) to (d) share one scale; the best "
-        "soft matching, broad and gold, stands in each: (a) models trained with BOS, (b) constructions, (c) estimators "
-        "of the full context alone, (d) classical smoothers that use shorter contexts. Bars are 95% intervals "
-        "from paired "
-        "differences; "
-        f"trained models have a marker for each seed ({counted(groups)} per length) and a line through the medians, "
-        "and families are set apart sideways. `Best` are the parameters of least population KL at that T, found on "
-        "other sequences; Jelinek-Mercer weights are tuned in the same way; add-alpha, Katz, Witten-Bell, Kneser-Ney "
-        f"and context tree weighting have nothing to tune. Infinite KLs are floored at {first['floor']:g}: this shapes "
-        "maximum likelihood, Katz and beta = 100 without BOS. With BOS beta = 100 is add-1: one curve in (b) and (c)."
-    )
-
-
-def verdict(results: dict[str, list[Row]]) -> Verdict:
-    """What is left, and for whom."""
-    rows = results["kl_curves"]
-    parts = []
-    for name, label in ((REFERENCE, "best soft matching"), ("add-0.5", "add-0.5")):
-        if found := curve(rows, name):
-            parts.append(f"{label} {span(found)}")
-    for family in drawing_order():
-        if found := models(rows, family=family):
-            parts.append(f"{find_family(family).trained_label.partition(' (')[0]} {span(found)}")
-    if best := nearest_classical(rows):
-        parts.append(f"nearest classical: {best['predictor']} at T = {best['length']}, {best['excess_share']:+.0%}")
-    if not parts:
-        return Verdict(word="cannot tell", measured="no KL curves of the hierarchical prior")
-    last = curve(rows, REFERENCE)[-1:]
-    stays = any(row["excess"] > SIGMAS * row["excess_stderr"] for row in last)
-    return Verdict(
-        word="beyond the paper",
-        measured="over Bayes: " + "; ".join(parts),
-        headline=headline(rows),
-        number=f"best soft matching over Bayes: {span(curve(rows, REFERENCE))}" if last else "",
-        why=f"even the best soft matching is not the Bayes predictor at T = {last[0]['length']}: what it leaves is "
-        f"{last[0]['excess'] / last[0]['excess_stderr']:.0f} standard errors from nothing"
-        if stays
-        else "",
-    )
-
-
-def nearest_classical(rows: list[Row]) -> Row | None:
-    """The classical smoother and the length at which one comes nearest to Bayes."""
-    classical = [row for row in rows if row["group"] == "classical"]
-    return min(classical, key=lambda row: row["excess_share"], default=None)
-
-
-def headline(rows: list[Row]) -> str:
-    """How far above Bayes the best soft matching and the best of the classical smoothers lie."""
-    best, soft = nearest_classical(rows), curve(rows, REFERENCE)
-    parts = [f"The best soft matching has {span(soft)} of KL over the Bayes predictor"] if soft else []
-    if best is not None:
-        parts.append(f"no classical smoother has less than {best['excess_share']:+.0%} ({best['predictor']})")
-    return f"{'; '.join(parts)}." if parts else ""
-
-
-def span(rows: list[Row]) -> str:
-    """The share at the shortest and at the longest length."""
-    groups = list(by_length(rows).items())
-    ends = [groups[0], groups[-1]] if len(groups) > 1 else groups
-    return " to ".join(f"{median(row['excess_share'] for row in group):+.1%} (T = {length})" for length, group in ends)
+def fields(results: dict[str, list[Row]]) -> dict[str, object]:
+    return {"shape": shape_words(results["kl_curves"])}

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from figures._instruments import LEAST_RECOVERED
 from figures.panels import absent
 from figures.rows import Row
-from figures.verdict import Verdict
-from interp.plotting import INTERVAL, MAIN_COLOUR
+from interp.plotting import MAIN_COLOUR
+from interp.results import half_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,9 +18,14 @@ if TYPE_CHECKING:
 
 LABEL = "beyond:four_heads"
 ANALYSES = ("four_heads",)
-CLAIM = (
-    "In a plain next-token model with several match heads (the paper's circuit has one), does the law in all of them "
-    "do what they do together, and would one of them be enough?"
+CLAIMS = ("four_heads",)
+CAPTION = (
+    "A plain next-token model that this suite did not make, without BOS (its first token stands in for it), whose "
+    "match heads are edited at every query of held-out sequences. Dots: the share of what ablating all of them "
+    "costs that an edit recovers, with 95% intervals over sequences. Above the line all heads together: attention "
+    "replaced by the fitted law, by hard matching, by even attention. Below it one head alone, the others "
+    "ablated, as it is and with its law. Open: the same weights at random keys; an arrow head lies left of the "
+    "axis, its value beside it; even attention and heads as they are have none."
 )
 
 CONTROL_EDGE = "#8c8c8c"
@@ -76,8 +80,8 @@ def draw_edits(ax: Axes, found: list[tuple[str, Row]]) -> None:
     least = -0.3
     for place, (_, row) in enumerate(found):
         ax.errorbar(
-            row["recovered"], place, xerr=INTERVAL * row["recovered_stderr"], fmt="o", color=MAIN_COLOUR, markersize=4,
-            elinewidth=0.8, zorder=3, gid=row["edit"],
+            row["recovered"], place, xerr=half_width(row["recovered_stderr"], n=row["n"]), fmt="o", color=MAIN_COLOUR,
+            markersize=4, elinewidth=0.8, zorder=3, gid=row["edit"],
         )  # fmt: skip
         control = row["control_recovered"]
         if control is not None:
@@ -100,42 +104,3 @@ def draw_edits(ax: Axes, found: list[tuple[str, Row]]) -> None:
     ax.set_yticks(range(len(found)), [name for name, _ in found])
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel("share recovered of what ablating all match heads costs")
-
-
-def caption(results: dict[str, list[Row]]) -> str:
-    """What is to be seen, with the numbers."""
-    rows = results["four_heads"]
-    if not rows:
-        return "A model with several match heads: no results."
-    first, ablated = rows[0], edit_of(rows, "ablated")
-    cost = f"; {ablated['change']:.3f} ± {ablated['stderr']:.3f} nats" if ablated is not None else ""
-    return (
-        f"A plain next-token model that this suite did not make ({first['model']}, without BOS; its first token stands "
-        f"in for it), match heads {first['heads']} edited at {first['queries']} queries of n = {first['n']} held-out "
-        f"sequences. Dots: the share of what ablating all of them costs{cost} that an edit recovers, with 95% "
-        f"intervals over sequences. Above the line all heads together: attention replaced by the fitted law, by hard "
-        f"matching, by even attention. Below it one head alone, the others ablated, as it is and with its law. Open: "
-        f"the same weights at random keys; an arrow head lies left of the axis, its value beside it; even attention "
-        f"and heads as they are have none."
-    )
-
-
-def verdict(results: dict[str, list[Row]]) -> Verdict:
-    """No claim of the paper: what the law and single heads recover."""
-    rows = [row for row in results["four_heads"] if row["success"]]
-    law = edit_of(rows, "law")
-    if law is None:
-        return Verdict(word="cannot tell", measured="no edit of the four-head model")
-    recovered = f"{law['recovered']:.2f} ± {law['recovered_stderr']:.2f}"
-    most = max((row["recovered"] for row in alone(rows, "only")), default=None)
-    single = "" if most is None else f", one head alone at most {most:.2f}"
-    told = "; ".join(f"{row['edit']} {row['recovered']:.2f} ± {row['recovered_stderr']:.2f}" for row in rows)
-    short = law["recovered"] + 2 * law["recovered_stderr"] < LEAST_RECOVERED
-    return Verdict(
-        word="beyond the paper",
-        measured=f"recovered: {told}; control of the law {law['control_recovered']:.2f}",
-        headline=f"The law in all match heads recovers {recovered} of what they do{single} (control "
-        f"{law['control_recovered']:.2f}).",
-        number=f"the law in all match heads recovers {recovered}{single} (control {law['control_recovered']:.2f})",
-        why=f"the suite's own models are asked for {LEAST_RECOVERED}, and this one falls short of it" if short else "",
-    )

@@ -9,11 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from figures._curves import listed, shape_words
-from figures.known_conditions import LAG_1_LEADS
 from figures.panels import absent, lettered
-from figures.rows import Row, lengths_of, matching
-from figures.verdict import Check, Verdict, judged
-from interp.plotting import INTERVAL
+from figures.rows import Row, lengths_of, matching, start_in
+from interp.results import half_width
 from models.families import drawing_order, find_family
 
 if TYPE_CHECKING:
@@ -22,18 +20,38 @@ if TYPE_CHECKING:
 
 LABEL = "beyond:lag_asymmetry"
 ANALYSES = ("lag_asymmetry",)
-CLAIM = (
-    "Under the hierarchical prior the lag-1 block of the match weights is larger than the lag-2 block, beta_1 > "
-    "beta_2, because contexts that share their most recent token share a parent. (The paper reads this off the weight "
-    "blocks; the figure also asks what the scores say, and what happens under the independent prior, where lags are "
-    "alike.)"
+CLAIMS = ("lag_1_leads", "score_lead", "every_block_order")
+CAPTION = (
+    "Match weights of lag 1 against lag 2, a marker for each of {models} checkpoints of T = {lengths} ({shape}). "
+    "Left, the effective betas, fitted to the match scores (95% intervals of beta_1 - beta_2: at most {error:.2g}). "
+    "Right, the identity coefficients of the weight blocks, which the standard family does not have. Below the "
+    "diagonal the most recent token weighs more. A run whose scores follow no law is on the right only, and named "
+    "there. {starts}"
 )
-CLAIMED = ("hierarchical", "independent")  # the priors that the claim is about; others are drawn after them
+STARTS = "Above, models from hard copies; below, from other starts; constructions in both."
+COLUMNS = (
+    (("beta_1", "beta_2"), "effective (from the scores)", r"$\beta_1$ (nats)", r"$\beta_2$ (nats)"),
+    (("raw_1", "raw_2"), "raw weight blocks", "lag-1 block (nats)", "lag-2 block (nats)"),
+)
+CLAIMED = ("hierarchical", "independent")  # the priors of the paper; others are drawn after them
 
 
 def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """All checkpoints but those of runs beside the main ones."""
-    return {"lag_asymmetry": matching(results["lag_asymmetry"])}
+    """All checkpoints but those of runs beside the main ones: from hard copies, and of one other start."""
+    hard = [row for row in results["lag_asymmetry"] if start_in(row) == "hard"]
+    rest = [row for row in results["lag_asymmetry"] if start_in(row) != "hard"]
+    return {"lag_asymmetry": [*matching(hard), *matching(rest)]}
+
+
+def by_start(rows: list[Row]) -> dict[str, list[Row]]:
+    """The rows by the words of their start, the paper's first; no words where one start is there."""
+    analytic = [row for row in rows if find_family(row["family"]).analytic]
+    hard = [row for row in rows if start_in(row) == "hard"]
+    rest = [row for row in rows if row not in analytic and row not in hard]
+    if not hard or not rest:
+        return {"": rows}
+    other = "soft start" if all(start_in(row) == "soft" for row in rest) else "other starts"
+    return {", hard start": [*analytic, *hard], f", {other}": [*analytic, *rest]}
 
 
 def drawable(rows: list[Row], kind: str, fields: tuple[str, str]) -> list[Row]:
@@ -48,53 +66,57 @@ def kinds_of(rows: list[Row]) -> list[str]:
 
 
 def draw(results: dict[str, list[Row]]) -> Figure:
-    """Scores on the left, blocks on the right, on one scale; below the diagonal beta_1 is the larger one."""
+    """Scores on the left, blocks on the right, a row for each start, on one scale; the diagonal is beta_1 = beta_2."""
     import matplotlib.pyplot as plt
 
-    rows = results["lag_asymmetry"]
-    figure, axes = plt.subplots(1, 2, figsize=(6.3, 3.3))
-    handles: dict[str, Any] = {}
-    columns = (
-        (("beta_1", "beta_2"), r"effective (from the scores)", r"$\beta_1$ (nats)", r"$\beta_2$ (nats)"),
-        (("raw_1", "raw_2"), "raw weight blocks", "lag-1 block (nats)", "lag-2 block (nats)"),
-    )
+    starts = by_start(results["lag_asymmetry"])
+    figure, grid = plt.subplots(len(starts), 2, figsize=(6.3, 0.6 + 2.7 * len(starts)), squeeze=False)
     values = [
         row[field]
-        for fields, *_ in columns
+        for rows in starts.values()
+        for fields, *_ in COLUMNS
         for kind in kinds_of(rows)
         for row in drawable(rows, kind, fields)
         for field in fields
     ]
-    low, high = min(0.0, *values, 0.0), 1.08 * max(values, default=1.0)  # one scale: readings are compared
-    for ax, (fields, title, across, up) in zip(axes, columns, strict=True):
-        ax.set_title(title, loc="left")
-        shown = [row for kind in kinds_of(rows) for row in drawable(rows, kind, fields)]
-        if not shown:
-            absent(ax, f"{title},\nlag asymmetry")
-            continue
-        for kind in kinds_of(rows):
-            for family in reversed(drawing_order()):  # constructions below: trained models lie on them
-                for bos in (True, False):
-                    mine = [row for row in drawable(rows, kind, fields) if row["family"] == family]
-                    mine = [row for row in mine if row["subject"]["bos"] == bos]
-                    if mine:
-                        words = f"{find_family(family).label}, {kind}, {'BOS' if bos else 'no BOS'}"
-                        handles[words] = scatter(ax, mine, fields, kind=kind, family=family)
-        for row in shown:
-            if not row["fit"]:
-                name_run(ax, row, fields)
-        (handles["equal"],) = ax.plot(
-            [low, high], [low, high], color="#7f7f7f", linewidth=0.6, linestyle="--", zorder=0
-        )
-        ax.set_xlim(low, high)
-        ax.set_ylim(low, high)
-        ax.set_aspect("equal")
-        ax.set_xlabel(across)
-        ax.set_ylabel(up)
-    lettered(axes)
+    limits = min(0.0, *values, 0.0), 1.08 * max(values, default=1.0)  # one scale: readings are compared
+    handles: dict[str, Any] = {}
+    for place, (start, rows) in enumerate(starts.items()):
+        for ax, (fields, title, across, up) in zip(grid[place], COLUMNS, strict=True):
+            ax.set_title(f"{title}{start}", loc="left")
+            if not draw_panel(ax, rows, fields, handles=handles, limits=limits):
+                absent(ax, f"{title},\nlag asymmetry")
+                continue
+            ax.set_xlabel(across if place == len(grid) - 1 else "")
+            ax.set_ylabel(up)
+    lettered(grid.flat)
     if handles:
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=2)
     return figure
+
+
+def draw_panel(
+    ax: Axes, rows: list[Row], fields: tuple[str, str], *, handles: dict[str, Any], limits: tuple[float, float]
+) -> bool:
+    """One reading of the models of one start, into `handles` what the legend says; whether there is anything."""
+    if not any(drawable(rows, kind, fields) for kind in kinds_of(rows)):
+        return False
+    for kind in kinds_of(rows):
+        for family in reversed(drawing_order()):  # constructions below: trained models lie on them
+            for bos in (True, False):
+                mine = [row for row in drawable(rows, kind, fields) if row["family"] == family]
+                mine = [row for row in mine if row["subject"]["bos"] == bos]
+                if mine:
+                    words = f"{find_family(family).label}, {kind}, {'BOS' if bos else 'no BOS'}"
+                    handles[words] = scatter(ax, mine, fields, kind=kind, family=family)
+        for row in drawable(rows, kind, fields):
+            if not row["fit"]:
+                name_run(ax, row, fields)
+    (handles["equal"],) = ax.plot(limits, limits, color="#7f7f7f", linewidth=0.6, linestyle="--", zorder=0)
+    ax.set_xlim(limits)
+    ax.set_ylim(limits)
+    ax.set_aspect("equal")
+    return True
 
 
 def scatter(ax: Axes, rows: list[Row], fields: tuple[str, str], *, kind: str, family: str) -> Any:
@@ -127,78 +149,14 @@ def run_words(row: Row) -> str:
     return f"T = {row['length']}" + ("" if seed is None else f", seed {seed}")
 
 
-def caption(results: dict[str, list[Row]]) -> str:
-    """What is to be seen, with the numbers."""
+def fields(results: dict[str, list[Row]]) -> dict[str, object]:
     rows = results["lag_asymmetry"]
-    told = [row for row in rows if row["fit"]]
-    if not rows:
-        return "Effective beta_1 against beta_2, beside the raw weight blocks: no results."
-    errors = [INTERVAL * row["stderr"] for row in told if row["stderr"] is not None]
-    parts = [
-        f"Match weights of lag 1 against lag 2, a marker for each of {len(rows)} checkpoints of T = "
-        f"{listed(lengths_of(rows))} ({shape_words([row['subject'] for row in rows])}). Left, the effective betas, "
-        "fitted to the match scores"
-        + (
-            f" (95% intervals of beta_1 - beta_2 at most {max(errors):.2g}, smaller than the markers)."
-            if errors
-            else "."
-        )
-        + " Right, the identity coefficients of the weight blocks, which the standard family does not have. Below the "
-        "diagonal the most recent token weighs more."
-    ]
-    if len(told) < len(rows):
-        lost = sorted({f"{row['family']}, {row['prior']}, {run_words(row)}" for row in rows if not row["fit"]})
-        parts.append(
-            f"Without a law to fit, and so on the right only and named there: {len(rows) - len(told)} "
-            f"({'; '.join(lost)})."
-        )
-    return " ".join(parts)
-
-
-def verdict(results: dict[str, list[Row]]) -> Verdict:
-    """The order of the lags under either prior, by scores and by blocks."""
-    rows = results["lag_asymmetry"]
-    checks: dict[str, bool | Check] = {}
-    measured, number, said = [], "", []
-    told = drawable(rows, "hierarchical", ("beta_1", "beta_2"))
-    if told:
-        larger = sum(row["asymmetric"] == "beta_1" for row in told)
-        checks["the scores of every hierarchical model show beta_1 > beta_2"] = Check(
-            passed=larger == len(told), found=f"{larger} of {len(told)}", part="in the scores"
-        )
-        measured.append(f"hierarchical, from the scores: beta_1 larger in {larger} of {len(told)} ({gaps(told)})")
-        number = f"in the scores: {larger} of {len(told)}"
-        said.append(f"the scores show a larger weight at lag 1 in {larger} of {len(told)} models")
-    raw = drawable(rows, "hierarchical", ("raw_1", "raw_2"))
-    if raw:
-        larger = sum(row["raw_1"] > row["raw_2"] for row in raw)
-        checks["the weight blocks of every hierarchical model show beta_1 > beta_2"] = Check(
-            passed=larger == len(raw), found=f"{larger} of {len(raw)}", where=LAG_1_LEADS, part="in the weight blocks"
-        )
-        parts, counts = [], []
-        for family in dict.fromkeys(row["family"] for row in raw):
-            mine = [row for row in raw if row["family"] == family]
-            many = f"{sum(row['raw_1'] > row['raw_2'] for row in mine)} of {len(mine)}"
-            parts.append(f"{family} {many}")
-            counts.append(f"{many} {family}")
-        measured.append(f"from the blocks: {', '.join(parts)}")
-        number = f"{number}; in the blocks: {', '.join(parts)}"
-        said.append(f"the weight blocks show it in {' and '.join(counts)} models")
-    alike = drawable(rows, "independent", ("beta_1", "beta_2"))
-    if alike:
-        measured.append(f"independent, from the scores: {gaps(alike)}")
-    return judged(
-        checks,
-        measured="; ".join(measured) or "no checkpoints",
-        headline=f"Under the hierarchical prior {'; '.join(said)}." if said else "",
-        number=number.removeprefix("; "),
-        why="Where the two readings differ, attention follows the scores: a block says nothing of how pure its copy is"
-        if raw and any(row["raw_1"] <= row["raw_2"] for row in raw)
-        else "",
-    )
-
-
-def gaps(rows: list[Row]) -> str:
-    """The smallest and the largest difference."""
-    found = sorted(row["difference"] for row in rows)
-    return f"beta_1 - beta_2 from {found[0]:+.2f} to {found[-1]:+.2f}"
+    return {
+        "models": len(rows),
+        "lengths": listed(lengths_of(rows)) if rows else "none",
+        "shape": shape_words([row["subject"] for row in rows]) if rows else "none is there",
+        "error": max(
+            (float(half_width(row["stderr"], n=None)) for row in rows if row["stderr"] is not None), default=0.0
+        ),
+        "starts": STARTS if len(by_start(rows)) > 1 else "",
+    }

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from figures._language import NOTHING, Results, listed, pick, pm
+from figures._language import Results, pick
 from figures.panels import absent, lettered, whisker
 from figures.rows import Row
-from figures.verdict import Check, Verdict, judged
 from interp.plotting import CONTROL_COLOUR, MAIN_COLOUR, grouped_bars
+from interp.results import half_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,9 +16,14 @@ if TYPE_CHECKING:
 
 LABEL = "beyond:language_causal"
 ANALYSES = ("language_model",)
-CLAIM = (
-    "Question: do the matching heads cause the language model's in-context predictions, on repeated tokens, on chains "
-    "and on natural text, and does the law, fitted on other sequences, do the same in their place?"
+CLAIMS = ("language_ablation", "language_law")
+CAPTION = (
+    "Match heads edited together. (a) Loss of the second copy of random tokens. Controls: as many other heads of "
+    "the same layers (ablated), the same weights on shuffled keys (law, hard, grouped). The law is fitted on "
+    "other repeats, without a positional term; `fitted with position` with one, `one law for all` to all heads "
+    "together, `law of chains` on chains. (b) The same on chains. (c) On Alice's Adventures in Wonderland: how "
+    "much lower the loss of the second half of a window is after its own first half than after another window's, "
+    "at contexts of two tokens that repeat from the first half and at all others. 95% intervals over sequences."
 )
 EDIT_NAMES = {
     "ablated": "heads ablated",
@@ -28,9 +33,6 @@ EDIT_NAMES = {
     "grouped": "grouped by mask",
     "hard": "hard matching",
 }
-COST, CONTROL_COST = 5.0, 1.0  # nats on the second copy
-RECOVERED, CONTROL_RECOVERED = 0.9, 0.2
-SIGMAS = 3.0  # a loss that is no chance
 
 
 def chosen(results: Results) -> Results:
@@ -82,7 +84,10 @@ def draw_edits(ax: Axes, rows: list[Row], edits: list[str]) -> None:
         ax,
         [EDIT_NAMES.get(edit, edit) for edit in edits],
         {"edit": column("change"), "its control": column("control_change")},
-        stderrs={"edit": column("stderr"), "its control": column("control_stderr")},
+        reach={
+            "edit": half_width(column("stderr"), n=rows[0]["n"]),
+            "its control": half_width(column("control_stderr"), n=rows[0]["n"]),
+        },
         colours={"edit": MAIN_COLOUR, "its control": CONTROL_COLOUR},
         across=True,
     )
@@ -104,8 +109,8 @@ def draw_gains(ax: Axes, rows: list[Row]) -> None:
         ax,
         [f"without\n{kind.replace(' ', chr(10))}" if kind != "nothing" else "whole\nmodel" for kind in kinds],
         {place: np.array([row["gain"] for row in pick(rows, positions=place)]) for place in ("repeated", "new")},
-        stderrs={
-            place: np.array([row["gain_stderr"] for row in pick(rows, positions=place)])
+        reach={
+            place: half_width([row["gain_stderr"] for row in pick(rows, positions=place)], n=None)
             for place in ("repeated", "new")
         },
         colours={"repeated": MAIN_COLOUR, "new": "#5b99c2"},
@@ -114,112 +119,3 @@ def draw_gains(ax: Axes, rows: list[Row]) -> None:
     ax.set_xlim(0.0, None)
     ax.set_xlabel("in-context gain (nats)")
     ax.set_title("text", loc="left")
-
-
-def caption(results: Results) -> str:
-    """What is to be seen."""
-    rows = results["language_model"]
-    repeats, chains, gains = (pick(rows, on="repeats"), pick(rows, on="chains"), pick(rows, part="text"))
-    if not repeats:
-        return "Edits of a language model's matching heads: no results."
-    parts = [
-        f"Heads {listed(repeats[0]['heads'])} edited together. (a) Loss of the second copy of random tokens "
-        f"({repeats[0]['n']} sequences; {pm(repeats[0]['loss_before'], repeats[0]['loss_before_stderr'])} nats without "
-        f"edits). Controls: as many other heads of the same layers (ablated), the same weights on shuffled keys (law, "
-        f"hard, grouped). The law is fitted on other repeats, without a positional term; `fitted with position` with "
-        f"one, `one law for all` to all heads together, `law of chains` on chains."
-    ]
-    if chains:
-        parts.append(
-            f"(b) The same on chains ({chains[0]['n']} sequences; "
-            f"{pm(chains[0]['loss_before'], chains[0]['loss_before_stderr'])} nats without edits)."
-        )
-    if gains:
-        parts.append(
-            f"(c) On Alice's Adventures in Wonderland: how much lower the loss of the second half of a window is after "
-            f"its own first half than after another window's, at contexts of two tokens that repeat from the first "
-            f"half ({gains[0]['tokens']} tokens) and at all others."
-        )
-    return " ".join([*parts, "95% intervals over sequences."])
-
-
-def verdict(results: Results) -> Verdict:
-    """Ablation, replacement, and their controls on repeated tokens; whether the heads are missed elsewhere."""
-    rows = results["language_model"]
-    edits = {row["edit"]: row for row in pick(rows, on="repeats")}
-    if not {"ablated", "law"} <= set(edits):
-        return NOTHING
-    ablated, law = edits["ablated"], edits["law"]
-    told = [
-        f"repeats: ablated {pm(ablated['change'], ablated['stderr'])}, other heads at most "
-        f"{ablated['worst_control']:.2f}",
-        f"the law recovers {pm(law['recovered'], law['recovered_stderr'])}, on shuffled keys "
-        f"{law['control_recovered']:.2f}",
-    ]
-    if "law of chains" in edits:
-        other = edits["law of chains"]
-        told.append(f"the law of chains recovers {pm(other['recovered'], other['recovered_stderr'])}")
-    for row in pick(rows, on="chains"):
-        if row["edit"] in ("ablated", "law"):
-            told.append(
-                f"chains, {row['edit']}: {pm(row['change'], row['stderr'], 3)} (control {row['control_change']:.3f})"
-            )
-    for row in pick(rows, part="text", positions="repeated"):
-        if row["without"] != "nothing":
-            told.append(f"text, without {row['without']}: {pm(row['carried'], row['carried_stderr'])} of the gain lost")
-    return judged(
-        checks_on_repeats(ablated, law) | checks_elsewhere(rows),
-        measured="; ".join(told),
-        headline=f"On repeated tokens the heads are worth {pm(ablated['change'], ablated['stderr'])} nats, and the law "
-        f"in their place recovers {pm(law['recovered'], law['recovered_stderr'])} of it{missed_in_words(rows)}.",
-        number=f"heads worth {pm(ablated['change'], ablated['stderr'])} nats on repeats"
-        + "".join(f", {pm(lost, error)}{unit} on {place}" for place, (lost, error, unit) in missed(rows).items()),
-    )
-
-
-def checks_on_repeats(ablated: Row, law: Row) -> dict[str, bool | Check]:
-    """What is asked of the heads and of the law where tokens repeat, with controls."""
-    part = "on repeated tokens"
-    return {
-        f"ablating the heads costs at least {COST:g} nats on the second copy": Check(
-            passed=ablated["change"] >= COST, found=f"{ablated['change']:.2f}", part=part
-        ),
-        f"ablating other heads costs at most {CONTROL_COST:g} nats": Check(
-            passed=ablated["worst_control"] <= CONTROL_COST, found=f"{ablated['worst_control']:.2f}", part=part
-        ),
-        f"the law in the heads' place recovers at least {RECOVERED} of that": Check(
-            passed=law["recovered"] >= RECOVERED,
-            found=pm(law["recovered"], law["recovered_stderr"])
-            + ("; more than the heads do, which first have to notice the repeat" if law["recovered"] > 1 else ""),
-            part=part,
-        ),
-        f"the law on shuffled keys recovers at most {CONTROL_RECOVERED}": Check(
-            passed=law["control_recovered"] <= CONTROL_RECOVERED, found=f"{law['control_recovered']:.2f}", part=part
-        ),
-    }
-
-
-def missed(rows: list[Row]) -> dict[str, tuple[float, float, str]]:
-    """What is lost without the heads on chains and on text, its standard error, and of what it is."""
-    found = {}
-    for row in pick(rows, on="chains", edit="ablated"):
-        found["chains"] = (row["change"], row["stderr"], " nats")
-    for row in pick(rows, part="text", positions="repeated", without="matching heads"):
-        found["natural text"] = (row["carried"], row["carried_stderr"], " of the gain")
-    return found
-
-
-def checks_elsewhere(rows: list[Row]) -> dict[str, bool | Check]:
-    """Whether the heads are missed on chains and on text at all."""
-    return {
-        f"{place}: more than {SIGMAS:g} standard errors are lost without the heads": Check(
-            passed=lost > SIGMAS * error, found=f"{pm(lost, error)}{unit}", part=f"on {place}"
-        )
-        for place, (lost, error, unit) in missed(rows).items()
-    }
-
-
-def missed_in_words(rows: list[Row]) -> str:
-    """The same for a sentence; empty where nothing was measured there."""
-    parts = [f"{pm(lost, error)}{unit} on {place}" for place, (lost, error, unit) in missed(rows).items()]
-    return f"; without the heads {' and '.join(parts)}" if parts else ""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from figures._instruments import spread
-from figures._language import HEAD_COLOURS, NOTHING, Results, listed, pick, pm
+from figures._language import HEAD_COLOURS, Results, pick
 from figures.panels import absent, lettered, whisker
 from figures.rows import Row
-from figures.verdict import Check, Verdict, judged
-from interp.plotting import CONTROL_COLOUR, INTERVAL, LAG_COLOURS, MAIN_COLOUR, head_heatmap
+from interp.plotting import CONTROL_COLOUR, LAG_COLOURS, MAIN_COLOUR, head_heatmap
+from interp.results import half_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,14 +16,16 @@ if TYPE_CHECKING:
 
 LABEL = "beyond:language_heads"
 ANALYSES = ("language_model",)
-CLAIM = (
-    "Question: does a pretrained language model have heads whose scores are explained by matches of the context, are "
-    "they its classical induction heads, and what are their betas on in-context Markov chains?"
+CLAIMS = ("language_ablation", "language_law")
+CAPTION = (
+    "In-context chains of order 2 on five words, an alphabet for each sequence. (a) Of what position leaves of "
+    "each head's scores, the share that matches explain; framed in yellow the heads that are studied, with a "
+    "number the heads that look at that lag. (b) The same against the attention on the key after the query's "
+    "earlier occurrence in repeated random tokens; grey: with the masks of another sequence. (c) Additive law of "
+    "the attention, with 95% intervals."
 )
-CONTROL_LIMIT = 0.01  # of r2_match with another sequence's masks
 MATCH_FRAME = "#ffb703"
 NAMED = 0.5  # of the least R2 of a head that matches: from here on a head has its name beside it
-APART = 3.0  # standard errors between two halves
 
 
 def chosen(results: Results) -> Results:
@@ -144,7 +145,7 @@ def draw_betas(ax: Axes, laws: list[Row]) -> None:
         ax.errorbar(
             [place + 0.12 * lag for place in range(len(laws))],
             [row["beta"][lag] for row in laws],
-            yerr=[INTERVAL * row["beta_stderr"][lag] for row in laws],
+            yerr=[half_width(row["beta_stderr"][lag], n=row["n"]) for row in laws],
             linestyle="none",
             marker="o",
             markersize=3,
@@ -154,7 +155,7 @@ def draw_betas(ax: Axes, laws: list[Row]) -> None:
     ax.errorbar(
         [place - 0.12 for place in range(len(laws))],
         [row["kappa"] for row in laws],
-        yerr=[INTERVAL * row["kappa_stderr"] for row in laws],
+        yerr=[half_width(row["kappa_stderr"], n=row["n"]) for row in laws],
         linestyle="none",
         marker="s",
         markersize=3,
@@ -167,66 +168,3 @@ def draw_betas(ax: Axes, laws: list[Row]) -> None:
     ax.set_ylabel("nats above an empty match")
     ax.set_title("law of heads that match", loc="left")
     ax.legend(loc="best")
-
-
-def caption(results: Results) -> str:
-    """What is to be seen, with the numbers."""
-    rows = results["language_model"]
-    laws = pick(rows, kind="law")
-    if not laws:
-        return "Heads of a language model: no results."
-    gaps = listed([f"{row['name']} {row['query_gap']:.2f}" for row in laws])
-    kinds = listed([f"{row['name']} {row['law_best']}{'' if row['law_told'] else ' (not told)'}" for row in laws])
-    return (
-        f"In-context chains of order 2 on five words, an alphabet for each sequence. (a) Of what position leaves of "
-        f"each head's scores, the share that matches explain; framed in yellow the heads that are studied, with a "
-        f"number the heads that look at that lag. (b) The same against the attention on the key after the query's "
-        f"earlier occurrence in repeated random tokens; grey: with the masks of another sequence. (c) Additive law of "
-        f"the attention on {laws[0]['n']} chains, 95% intervals. One set of parameters for all queries is off by a "
-        f"mean total variation of {gaps} query by query. Best law on held-out chains: {kinds}."
-    )
-
-
-def verdict(results: Results) -> Verdict:
-    """The controls of the scan, and the betas."""
-    rows = results["language_model"]
-    heads, laws, random = pick(rows, kind="head"), pick(rows, kind="law"), pick(rows, part="random")
-    if not heads or not laws:
-        return NOTHING
-    control = max(row["control_r2_match"] or 0.0 for row in heads)
-    apart = max(one or 0.0 for row in laws for one in row["halves_apart"])
-    matching = sum(row["matching"] for row in random)
-    checks = {
-        f"with another sequence's masks every head is below {CONTROL_LIMIT}": Check(
-            passed=control < CONTROL_LIMIT, found=f"{control:.4f}"
-        ),
-        f"betas of two halves agree within {APART:g} standard errors": Check(
-            passed=apart < APART, found=f"{apart:.1f}"
-        ),
-        "random weights give no matching head": Check(passed=not matching, found=f"{matching} heads"),
-    }
-    betas = listed(
-        [
-            f"{row['name']} ({pm(row['beta'][0], row['beta_stderr'][0])}, {pm(row['beta'][1], row['beta_stderr'][1])})"
-            for row in laws
-        ]
-    )
-    judgement = judged(
-        checks,
-        headline=f"Controls of {len(laws)} heads: other masks explain at most {control:.4f}, and betas of two halves "
-        f"are at most {apart:.1f} standard errors apart.",
-        number=f"other masks at most {control:.4f}; halves at most {apart:.1f} s.e. apart; {matching} random heads",
-        measured=f"betas {betas}; other masks at most {control:.4f}; halves at most {apart:.1f} s.e. apart",
-    )
-    if judgement.word != "holds":
-        return judgement
-    firsts, seconds = ([row["beta"][lag] for row in laws] for lag in (0, 1))
-    return Verdict(
-        word="beyond the paper",
-        measured=judgement.measured,
-        headline=f"{len(laws)} heads match, mostly on one token: beta_1 is {spread(firsts, '.1f')} nats and beta_2 "
-        f"{spread(seconds, '.1f')}.",
-        number=f"{len(laws)} heads match: beta_1 {spread(firsts, '.1f')}, beta_2 {spread(seconds, '.1f')} nats",
-        why="these heads match mostly on one token: beta_2 is small beside beta_1, so that on chains of order 2 they "
-        "compute a bigram estimate with pseudo-counts rather than one of order 2",
-    )

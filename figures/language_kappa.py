@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from figures._language import HEAD_COLOURS, NOTHING, Results, keep, pick, pm
+from figures._language import HEAD_COLOURS, Results, keep, pick
 from figures.panels import absent, lettered, on_one_scale, whisker
 from figures.rows import Row
-from figures.verdict import Verdict
-from interp.plotting import INTERVAL
+from interp.results import half_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,9 +15,13 @@ if TYPE_CHECKING:
 
 LABEL = "beyond:language_kappa"
 ANALYSES = ("language_model",)
-CLAIM = (
-    "Question: BOS with score kappa is a number of pseudo-counts. Does a language model's head keep that number as the "
-    "context grows, and what stands in for BOS where there is none?"
+CLAIMS = ("language_kappa",)
+CAPTION = (
+    "Additive law of the attention, without a positional term, fitted within bands of query positions of long "
+    "chains; bars: 95% intervals; heads are set apart sideways. (a) The score of BOS above that of a key that "
+    "matches nowhere; where such keys get next to no attention it is told badly. (b) The score of BOS against a "
+    "full match. (c) Observed attention on BOS. With a constant number of pseudo-counts kappa would not depend on "
+    "the position."
 )
 HEAD_MARKERS = "os^DvPX*"
 PANELS = (
@@ -63,7 +66,7 @@ def draw_lines(ax: Axes, rows: list[Row], name: str) -> None:
         ax.errorbar(
             [aside * (row["from"] * row["to"]) ** 0.5 for row in mine],
             [row[name] for row in mine],
-            yerr=[INTERVAL * (row[f"{name}_stderr"] or 0.0) for row in mine],
+            yerr=[half_width(row[f"{name}_stderr"] or 0.0, n=row["n"]) for row in mine],
             color=HEAD_COLOURS[place % len(HEAD_COLOURS)],
             marker=HEAD_MARKERS[place % len(HEAD_MARKERS)],
             markersize=3,
@@ -74,53 +77,3 @@ def draw_lines(ax: Axes, rows: list[Row], name: str) -> None:
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set_xlabel("position of the query")
-
-
-def caption(results: Results) -> str:
-    """What is to be seen."""
-    rows = pick(results["language_model"], kind="band")
-    if not rows:
-        return "The sink of a language model: no results."
-    return (
-        f"Additive law of the attention, without a positional term, fitted within bands of query positions of "
-        f"{rows[0]['n']} long chains; bars: 95% intervals; heads are set apart sideways. (a) The "
-        "score of BOS above that of a key that matches nowhere; "
-        "where such keys get next to no attention it is told badly. (b) The score of BOS against a full match. "
-        "(c) Observed attention on BOS. With a constant number of pseudo-counts kappa would not depend on the position."
-    )
-
-
-def verdict(results: Results) -> Verdict:
-    """How kappa moves, and what happens without BOS."""
-    rows, without = (pick(results["language_model"], kind=kind) for kind in ("band", "without"))
-    if not rows:
-        return NOTHING
-    told, risen = [], []
-    for head in dict.fromkeys(row["name"] for row in rows):
-        mine = [row for row in pick(rows, name=head) if row["kappa"] is not None]
-        if len(mine) < 2:
-            continue
-        first, last = mine[0], mine[-1]
-        told.append(
-            f"{head}: kappa {pm(first['kappa'], first['kappa_stderr'])} at {first['from']} to {first['to']}, "
-            f"{pm(last['kappa'], last['kappa_stderr'])} at {last['from']} to {last['to']}"
-        )
-        spread = (first["kappa_stderr"] ** 2 + last["kappa_stderr"] ** 2) ** 0.5
-        risen.append((last["kappa"] - first["kappa"]) / spread)
-    for row in without:
-        if not row["bos"]:
-            told.append(
-                f"{row['name']} without BOS: {pm(row['first_key'], row['first_key_stderr'])} of the attention on the "
-                f"first token"
-            )
-    up = sum(one > 3 for one in risen)
-    return Verdict(
-        word="beyond the paper",
-        measured="; ".join(told),
-        headline=f"kappa rises with the position in {up} of {len(risen)} heads (by more than 3 standard errors).",
-        number=f"kappa rises with the position in {up} of {len(risen)} heads (by more than 3 standard errors)",
-        why="a sink whose score grows with the context keeps its share of the attention: the head's pseudo-counts are "
-        "a share of the context, not a number"
-        if up == len(risen)
-        else "",
-    )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from figures._language import NOTHING, Results, keep, pick, pm
+from figures._language import Results, keep, pick
 from figures.panels import BAYES_COLOUR, absent, lettered, on_one_scale, whisker
 from figures.rows import Row
-from figures.verdict import Verdict
-from interp.plotting import INTERVAL, LAG_COLOURS
+from interp.plotting import LAG_COLOURS
+from interp.results import interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,9 +16,14 @@ if TYPE_CHECKING:
 
 LABEL = "beyond:language_kl"
 ANALYSES = ("language_model",)
-CLAIM = (
-    "Question: on Markov chains written in words, how near do a language model's predictions come to the truth as the "
-    "context grows, and which estimator are they nearest to?"
+CLAIMS = ("language_kl",)
+CAPTION = (
+    "Chains of order 2 over five symbols (hierarchical prior), written in nouns of the model's vocabulary, each "
+    "under several random alphabets; means over chains. (a, b) KL(truth || prediction) of the model over the "
+    "alphabet and of estimators, on one scale, at the positions at which Bayes was computed; shaded: 95% "
+    "intervals of the model and of Bayes. Estimators with parameters are tuned on other chains, one set for all "
+    "positions. (c) beta and kappa with which soft matching comes nearest to the model within bands of positions; "
+    "bars end at the values of the two halves of the chains."
 )
 LOOKS: dict[str, tuple[str, str, Any]] = {
     "model": ("the language model", "#003566", "-"),
@@ -92,8 +97,7 @@ def draw_curves(ax: Axes, rows: list[Row], known: list[int] | None) -> None:
         places, values, errors = ([point[index] for point in points] for index in range(3))
         ax.plot(places, values, color=colour, linestyle=line, linewidth=1.2, label=name)
         if row["predictor"] in ("model", "bayes"):
-            low = [value - INTERVAL * error for value, error in zip(values, errors, strict=True)]
-            high = [value + INTERVAL * error for value, error in zip(values, errors, strict=True)]
+            low, high = interval(values, errors, n=row["n"])
             ax.fill_between(
                 places, low, high, color=colour, alpha=0.15, linewidth=0,
                 label=f"band: 95% interval ({name.removeprefix('the ')})",
@@ -130,50 +134,3 @@ def draw_nearest(ax: Axes, rows: list[Row]) -> None:
     ax.set_ylabel("nats")
     ax.set_title("nearest soft matching", loc="left")
     ax.legend(loc="upper left")
-
-
-def caption(results: Results) -> str:
-    """What is to be seen, with the numbers."""
-    rows = results["language_model"]
-    names = pick(rows, kind="names")
-    if not names:
-        return "In-context predictions of a language model: no results."
-    (name,) = names
-    return (
-        f"Chains of order 2 over five symbols (hierarchical prior), written in nouns of the model's vocabulary: "
-        f"{name['n']} chains, each under {name['alphabets']} random alphabets; means over chains. (a, b) "
-        f"KL(truth || law) of the model's law over the alphabet and of estimators, on one scale, at the positions at "
-        f"which Bayes was computed; shaded: 95% intervals of the model and of Bayes. Estimators with parameters "
-        f"are tuned on other chains, one "
-        f"set for all positions. (c) beta and kappa with which soft matching comes nearest to the model within bands "
-        f"of positions; bars end at the values of the two halves of the chains. After 64 tokens the alphabet has "
-        f"{name['late_alphabet_mass']:.3f} of the model's probability; the choice of names makes "
-        f"{pm(name['share'], name['share_stderr'])} of the variance of its log-probabilities."
-    )
-
-
-def verdict(results: Results) -> Verdict:
-    """What the model reaches late in the context."""
-    rows = {row["predictor"]: row for row in pick(results["language_model"], kind="kl")}
-    if not rows:
-        return NOTHING
-    told = "; ".join(f"{LOOKS[name][0]} {pm(row['late_kl'], row['late_stderr'], 3)}" for name, row in rows.items())
-    near = pick(results["language_model"], kind="nearest", predictor="soft matching")
-    last = near[-1]["parameters"] if near else None
-    why = ""
-    if last is not None:
-        beta = ", ".join(f"{value:.2f}" for value in last["beta"])
-        far = pm(near[-1]["from_model"], near[-1]["from_model_stderr"], 3)
-        why = (
-            f"late in the context the nearest soft matching has beta ({beta}) and kappa {last['kappa']:.2f}; it is "
-            f"{far} nats from the model"
-        )
-    late = {name: pm(rows[name]["late_kl"], rows[name]["late_stderr"]) for name in ("model", "uniform", "bayes")}
-    return Verdict(
-        word="beyond the paper",
-        measured=f"KL after 65 to 96 tokens: {told}",
-        headline=f"After 65 to 96 tokens the model's law is {late['model']} nats from the truth, the uniform law "
-        f"{late['uniform']} and that of Bayes {late['bayes']}.",
-        number=f"KL after 65 to 96 tokens: model {late['model']}, uniform law {late['uniform']}, Bayes {late['bayes']}",
-        why=why,
-    )

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from figures._instruments import LEAST_R2, Results, listed, only, shape_text, spread
+from figures._instruments import Results, only, setting_fields
 from figures.dynamics import step_axis
 from figures.panels import BAYES_COLOUR, absent, lettered, whisker
 from figures.rows import Row, lengths_of, matching
-from figures.verdict import Verdict
 from interp.plotting import LAG_COLOURS
 
 if TYPE_CHECKING:
@@ -20,9 +19,18 @@ if TYPE_CHECKING:
 
 LABEL = "beyond:leaving_the_law"
 ANALYSES = ("dynamics", "vote_weight", "beta_kappa")
-CLAIM = (
-    "The paper finds soft matching in models without BOS. The question here: is that where training ends, and if "
-    "not, what comes after it?"
+CLAIMS = ("leaving_the_law",)
+CAPTION = (
+    "Disentangled models on the independent prior without BOS ({lengths}, {shape}, {seeds}). (a) Share of the "
+    "variance of the match scores that matches explain, at the snapshots of the runs that kept them (early in "
+    "training it is small, too). (b) KL(truth || prediction) at the same snapshots, without the steep start; the "
+    "standard error of a point is not the error of a difference of two. (c) How much the votes of the attention "
+    "weigh against the uniform law, by the number of full matches, one line per seed (n = {n} sequences; bars are "
+    "one standard error), beside what counts give, which is Bayes. (d) What each symbol adds to the level that "
+    "the readout gives every successor, from the query's token x_(t-r+1) and from the attended keys' token "
+    "x_(j-r), centred: on the line both cancel where the tokens match. Points coincide where the readout cannot "
+    "tell symbols apart. Where it can, the match scores differ by symbol, too, and the fit of matches in (a) "
+    "fails."
 )
 
 MODELS: dict[str | None, tuple[str, str, str]] = {
@@ -74,10 +82,7 @@ def draw(results: Results) -> Figure:
         for name, colour, marker in MODELS.values()
     ]
     handles += [Line2D([], [], color="#7f7f7f", linestyle=line, label=f"T = {T}") for T, line in lines.items()]
-    handles += [
-        Line2D([], [], color="#7f7f7f", linestyle=":", linewidth=0.6, label=f"(a) {LEAST_R2}"),
-        whisker("(c) ± one standard error"),
-    ]
+    handles.append(whisker("(c) ± one standard error"))
     figure.legend(handles=handles, loc="outside upper center", ncols=4, columnspacing=1.2)
     return figure
 
@@ -110,7 +115,6 @@ def draw_history(ax: Axes, histories: list[Row], quantity: str, *, lines: dict[i
                 linewidth=0.9,
             )
     if share:
-        ax.axhline(LEAST_R2, color="#7f7f7f", linewidth=0.6, linestyle=":")
         ax.set_ylim(-0.03, 1.03)
         ax.set_ylabel("share of the scores' variance")
         ax.set_title("explained by matches", loc="left")
@@ -201,83 +205,5 @@ def draw_sides(ax: Axes, rows: list[Row]) -> None:
     ax.legend(loc="lower left")
 
 
-def caption(results: Results) -> str:
-    """What is to be seen, with the numbers."""
-    votes = results["vote_weight"]
-    if not votes:
-        return "Models without BOS trained for longer: no model was there to be measured."
-    histories = results["dynamics"]
-    number = f"{histories[0]['n']}" if histories else "no"
-    return (
-        f"Disentangled models on the independent prior without BOS ({shape_text(votes)}). (a) Share of the variance of "
-        f"the match scores that matches explain, at the snapshots of the runs that kept them ({number} held-out "
-        f"sequences; dotted: {LEAST_R2}; early in training it is small, too). (b) KL(truth || prediction) at the "
-        f"same snapshots, from step {FIRST_STEP} on, on the same sequences: one standard error of a "
-        f"point is at most {largest_error(histories):.2g} nats, which is not the error of a difference of two. "
-        f"(c) How much the votes of the attention weigh against the uniform law, by the number of full matches, "
-        f"one line per seed (n = {votes[0]['n']}; bars "
-        f"are one standard error), beside what counts give, which is Bayes. (d) What each symbol adds to the level "
-        f"that the readout gives every successor, from the query's token x_(t-r+1) and from the attended keys' token "
-        f"x_(j-r), centred: on the line both cancel where the tokens match. Points coincide where the readout cannot "
-        f"tell symbols apart. The match scores then differ by symbol, too, and the fit of matches in (a) fails."
-    )
-
-
-def verdict(results: Results) -> Verdict:
-    """No claim of the paper: what models without BOS become."""
-    votes, fits = results["vote_weight"], results["beta_kappa"]
-    told, surprises = [], []
-    for length in sorted({row["subject"]["length"] for row in fits}):
-        parts = []
-        for protocol, (name, _, _) in MODELS.items():
-            shares = [row["r2"] for row in without_bos(fits, protocol, length=length) if row["r2"] is not None]
-            if shares:
-                parts.append(f"{name}: {listed([f'{share:.3f}' for share in shares])}")
-        told.append(f"T = {length}, R2 of the law: {'; '.join(parts)}")
-    long = [row for row in without_bos(votes, "long") if row["success"]]
-    for row in long:
-        subject = row["subject"]
-        cost = "not told" if row["held"] is None else f"{row['held']:+.4f} ± {row['held_stderr']:.4f} nats"
-        told.append(f"T = {subject['length']}, seed {subject['seed']}, long: {row['verdict']}; level held {cost}")
-    off = {row["checkpoint"] for row in fits if row["r2"] is not None and row["r2"] < LEAST_R2}
-    left = [row for row in long if row["verdict"] == "level follows the evidence" and row["checkpoint"] in off]
-    if left:
-        lengths = listed([f"T = {length}" for length in sorted({row["subject"]["length"] for row in left})])
-        who, leave = ("1 model", "leaves") if len(left) == 1 else (f"{len(left)} models", "leave")
-        surprises.append(
-            f"{who} trained five times as long ({lengths}) {leave} the law: the readout compares the query's tokens "
-            f"with those of the attended keys and gives the votes less weight where they differ, as counts would, as "
-            f"far as it can tell the symbols apart. A model that treats all symbols alike cannot, so the symmetric "
-            f"solution of the paper is a stage of this training and not its end"
-        )
-    if paper := shares_of(fits, "paper", sorted({row["subject"]["length"] for row in fits})):
-        surprises.append(f"Under the paper's protocol models stay at the law: R2 {spread(paper, '.2f')}")
-    if not told:
-        return Verdict(word="cannot tell", measured="no model without BOS was measured")
-    return Verdict(word="beyond the paper", measured=". ".join(told), why=". ".join(surprises), **headline(fits))
-
-
-def headline(fits: list[Row]) -> dict[str, Any]:
-    """Where five times the steps leave the law, and where they do not: a sentence; the first of it is the number."""
-    left: dict[bool, list[int]] = {True: [], False: []}
-    for length in sorted({row["subject"]["length"] for row in without_bos(fits, "long") if row["r2"] is not None}):
-        left[min(shares_of(fits, "long", [length])) < LEAST_R2].append(length)
-    parts, numbers = [], []
-    for lengths in left.values():
-        usual, longer = (shares_of(fits, protocol, lengths) for protocol in (None, "long"))
-        if usual and longer:
-            at, before, after = listed([str(length) for length in lengths]), spread(usual, ".2f"), spread(longer, ".2f")
-            parts.append(f"{before} of the scores, and {after} after five times the steps, at T = {at}")
-            numbers.append(f"R2 of the law at T = {at}: {before}, after five times the steps {after}")
-    if not parts:
-        return {}
-    return {
-        "headline": f"Without BOS the law explains {'; '.join(parts)}.",
-        "number": numbers[0],
-    }
-
-
-def shares_of(fits: list[Row], protocol: str | None, lengths: list[int]) -> list[float]:
-    """What the law explains in the runs of a protocol at some lengths."""
-    rows = without_bos(fits, protocol)
-    return [row["r2"] for row in rows if row["r2"] is not None and row["subject"]["length"] in lengths]
+def fields(results: Results) -> dict[str, object]:
+    return setting_fields(results["vote_weight"])

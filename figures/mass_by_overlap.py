@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from figures._instruments import (
-    LARGEST_GAP,
     SETTINGS,
     Results,
     Setting,
@@ -18,11 +17,8 @@ from figures._instruments import (
     only,
     shape_text,
 )
-from figures.known_conditions import copying, where_heads_copy
 from figures.panels import PRIORS_IN_SHORT, absent, lettered
 from figures.rows import Row, lengths_of
-from figures.verdict import Check, Verdict, judged
-from interp.instruments.beta_kappa import MIN_R2
 from interp.plotting import OVERLAP_COLOURS, OVERLAP_NAMES
 from models.families import find_family
 
@@ -31,17 +27,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LABEL = "beyond:mass_by_overlap"
-ANALYSES = ("overlap_mass", "copy_heads")
-CLAIM = (
-    "The match head gives each candidate key a weight that depends on its match mask alone, so that a mask receives "
-    "N_M e^{|beta|_M} / Z (eq:transformer_estimator). Trained models spread their attention over full and partial "
-    "matches on the hierarchical task even with BOS, and on the independent task without BOS; on the independent task "
-    "with BOS they attend to full matches and BOS only (fig:mech_indep, fig:mech_main)."
+ANALYSES = ("overlap_mass",)
+CLAIMS = ("follows_law", "partial_with_bos", "scores_are_the_law")
+CAPTION = (
+    "Attention mass of the match head at the last query by what the key is, against training length ({lengths}, "
+    "{shape}). Dots: observed; rings: N_M e^{{|beta|_M}} / Z (BOS: e^kappa / Z) with each model's own fitted beta and "
+    "kappa; early keys, which lack a full context, get nothing by it. Each point is the mean over n = {n} held-out "
+    "sequences of one model; seeds stand side by side; standard errors are at most {error:.3f}. Last panel: the "
+    "largest difference between observed and predicted mass over the kinds, for each model, settings side by side. "
+    "Models: {counts}. Left out, because no law fits their scores: {failed}."
 )
-
-SPREAD = 0.05  # partial matches with less than a twentieth of the attention would not count as spreading
-# The longest that the paper shows attention of. With more data full matches take over, in the law itself too.
-SPREAD_UP_TO = 128
 FIELDS = (
     "by_overlap",
     "bos",
@@ -63,10 +58,7 @@ LEFT_OUT_OF_THE_LAW = "early"  # keys without a full context: the law gives them
 def chosen(results: Results) -> Results:
     """Every model of the zoo, but those of runs beside the main ones."""
     rows = results["overlap_mass"]
-    return {
-        "overlap_mass": [only(row, *FIELDS) for setting in SETTINGS for row in all_of(rows, setting)],
-        "copy_heads": copying(results.get("copy_heads", ())),
-    }
+    return {"overlap_mass": [only(row, *FIELDS) for setting in SETTINGS for row in all_of(rows, setting)]}
 
 
 def masses(row: Row, *, predicted: bool) -> dict[str, float]:
@@ -158,12 +150,11 @@ def draw_gaps(ax: Axes, rows: list[Row]) -> bool:
                 fillstyle={"independent": "none", "hierarchical": "full"}[setting.prior],
                 label=gap_name(setting),
             )
-    ax.axhline(LARGEST_GAP, color="#000000", linewidth=0.8, linestyle="--")
     ax.set_yscale("log")
     ax.set_ylim(0.5e-5, 30)
     ax.set_yticks([1e-5, 1e-4, 1e-3, 1e-2, 1e-1], ["≤$10^{-5}$", "$10^{-4}$", "$10^{-3}$", "$10^{-2}$", "$10^{-1}$"])
     ax.minorticks_off()
-    ax.set_title(f"largest gap to the law\n(dashed: allowed, {LARGEST_GAP})")
+    ax.set_title("largest gap to the law")
     ax.legend(loc="upper right", fontsize=6, handletextpad=0.1, borderaxespad=0.0, labelspacing=0.2)
     return True
 
@@ -183,117 +174,19 @@ def length_axis(ax: Axes, lengths: list[int]) -> None:
     ax.set_xlabel("training length $T$")
 
 
-def caption(results: Results) -> str:
-    """What is to be seen, with the numbers."""
+def fields(results: Results) -> dict[str, Any]:
     rows = results["overlap_mass"]
-    if not rows:
-        return "Attention mass by overlap: no model was there to be measured."
-    fitted, failed = split(rows)
-    counts = listed([f"{len(all_of(fitted, setting))} {setting.words}" for setting in SETTINGS])
-    left = ""
-    if failed:
-        left = f" Left out, because no law fits their scores: {listed([name_of(row) for row in failed])}."
-    return (
-        f"Attention mass of the match head at the last query by what the key is, against training length "
-        f"({lengths_text(rows)}, {shape_text(rows)}). Dots: observed; rings: N_M e^{{|beta|_M}} / Z (BOS: e^kappa / Z) "
-        f"with each model's own fitted beta and kappa; early keys, which lack a full context, get nothing by it. "
-        f"Each point is the mean over n = {rows[0]['n']} held-out sequences of one model; seeds stand side by side; "
-        f"standard errors are at most {largest_error(fitted):.3f}. Last panel: the largest "
-        f"difference between observed and predicted mass over the kinds, for each model, settings side by side. "
-        f"Models: {counts}.{left}"
-    )
-
-
-def largest_error(rows: list[Row]) -> float:
-    return max((error for row in rows for error in row["stderr_by_group"]), default=0.0)
-
-
-def split(rows: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Models with a law to compare with, and without."""
-    return [row for row in rows if row["success"]], [row for row in rows if not row["success"]]
+    fitted = [row for row in rows if row["success"]]
+    return {
+        "lengths": lengths_text(rows),
+        "shape": shape_text(rows),
+        "n": rows[0]["n"] if rows else 0,
+        "error": max((error for row in fitted for error in row["stderr_by_group"]), default=0.0),
+        "counts": listed([f"{len(all_of(fitted, setting))} {setting.words}" for setting in SETTINGS]),
+        "failed": listed([name_of(row) for row in rows if not row["success"]]) or "none",
+    }
 
 
 def name_of(row: Row) -> str:
     """The checkpoint by the last parts of its path."""
-    return "/".join(row["checkpoint"].replace("\\", "/").split("/")[-3:])
-
-
-def verdict(results: Results) -> Verdict:
-    """Trained models: the law gives the masses, and they are where the paper says."""
-    checks: dict[str, bool | Check] = {}
-    measured: list[str] = []
-    thin: list[str] = []
-    for setting in SETTINGS:
-        fitted, failed = split(all_of(results["overlap_mass"], setting))
-        if not setting.trained or not (fitted or failed):
-            continue
-        total = len(fitted) + len(failed)
-        checks[f"{setting.words}: soft matching explains at least {MIN_R2:.0%} of every model's scores"] = Check(
-            passed=not failed,
-            found=f"in {len(fitted)} of {total}"
-            + (f", not in {listed([name_of(row) for row in failed])}" * bool(failed)),
-            where=where_heads_copy(
-                [*fitted, *failed], results.get("copy_heads", []), met=lambda row: bool(row["success"]), name=name_of
-            )
-            or "",
-            part=setting.part,
-        )
-        if not fitted:
-            measured.append(f"{setting.words}: no law fits any of {len(failed)} models")
-            continue
-        beyond = [row for row in fitted if row["largest_gap"] > LARGEST_GAP]
-        gap = max(row["largest_gap"] for row in fitted)
-        checks[f"{setting.words}: mass within {LARGEST_GAP} of the law"] = Check(
-            passed=not beyond, found=f"largest gap {gap:.3f}, {len(beyond)} of {len(fitted)} beyond", part=setting.part
-        )
-        partial = [masses(row, predicted=False)["partial"] for row in fitted]
-        if setting.prior == "independent" and setting.bos:
-            elsewhere = [1 - row["bos"] - masses(row, predicted=False)["full"] for row in fitted]
-            checks[f"{setting.words}: less than {SPREAD} off full matches and BOS"] = Check(
-                passed=max(elsewhere) < SPREAD, found=f"{max(elsewhere):.3f} at most", part=setting.part
-            )
-            where = f"mass off full matches and BOS {min(elsewhere):.3f} to {max(elsewhere):.3f}"
-        else:
-            by_row = list(zip(partial, fitted, strict=True))
-            near = [mass for mass, row in by_row if row["subject"]["length"] <= SPREAD_UP_TO]
-            if near:
-                name = f"{setting.words}: at least {SPREAD} on partial matches up to T = {SPREAD_UP_TO}"
-                checks[name] = Check(passed=min(near) >= SPREAD, found=f"{min(near):.2f} at least", part=setting.part)
-            thin += [
-                f"{mass:.3f} at T = {row['subject']['length']}"
-                for mass, row in by_row
-                if mass < SPREAD and row["subject"]["length"] > SPREAD_UP_TO
-            ]
-            where = f"mass on partial matches {min(partial):.2f} to {max(partial):.2f} ({lengths_text(fitted)})"
-        measured.append(f"{setting.words}, {len(fitted)} models: largest gap {gap:.3f}, {where}")
-    gaps = gaps_by_family(results["overlap_mass"])
-    return judged(
-        checks,
-        measured="; ".join(measured) or "no trained model was measured",
-        headline=f"Attention by overlap is the law's to within {gaps} of all attention." if gaps else "",
-        number=f"largest gap to the law: {gaps}" if gaps else "",
-        why=reasons(thin),
-    )
-
-
-def reasons(thin: list[str]) -> str:
-    """Up to which length partial matches are asked for, and which longer models give them little."""
-    why = (
-        "beta and kappa are fitted to each model's own scores. Spreading is judged up to "
-        f"T = {SPREAD_UP_TO}, the longest that the paper shows attention of; runs of five times the steps are judged "
-        "in `leaving_the_law`"
-    )
-    if thin:
-        why += f". Beyond it partial matches get less than {SPREAD} in {len(thin)} models: {listed(thin)}"
-    return why
-
-
-def gaps_by_family(rows: list[Row]) -> str:
-    """The largest gap between observed and predicted mass, and in how many models there is a law to compare with."""
-    parts = []
-    for family in dict.fromkeys(setting.family for setting in SETTINGS if setting.trained):
-        fitted, failed = split([row for row in rows if row["subject"]["family"] == family])
-        if fitted:
-            without = f", no law in {len(failed)}" if failed else ""
-            parts.append(f"{max(row['largest_gap'] for row in fitted):.3f} ({len(fitted)} {family} models{without})")
-    return listed(parts)
+    return "/".join(row["checkpoint"].replace("\\", "/").split("/")[-4:])

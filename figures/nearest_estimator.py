@@ -5,25 +5,11 @@ Draws the rows of `python -m analyses nearest_estimator`.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
-from figures._instruments import (
-    SETTINGS,
-    Results,
-    Setting,
-    lengths_text,
-    listed,
-    only,
-    seeds_shown,
-    seeds_text,
-    shape_text,
-    spread,
-)
+from figures._instruments import SETTINGS, Results, only, seeds_shown, setting_fields
 from figures.panels import absent, lettered
 from figures.rows import Row
-from figures.verdict import Verdict
 from interp.plotting import MAIN_COLOUR
 
 if TYPE_CHECKING:
@@ -32,9 +18,14 @@ if TYPE_CHECKING:
 
 LABEL = "beyond:nearest_estimator"
 ANALYSES = ("nearest_estimator",)
-CLAIM = (
-    "Question: of soft matching and the classical smoothers, each at the parameters that come nearest to it, which one "
-    "does a trained model predict like?"
+CLAIMS = ("nearest",)
+CAPTION = (
+    "KL(model || estimator) after the last token, n = {n} sequences ({shape}, {lengths}; {seeds}, a marker for "
+    "each). `best`: parameters tuned to the model's predictions on one half of the sequences and judged on the "
+    "other. `of the scores`: beta and kappa fitted to the match scores. Without BOS the attention can add no "
+    "pseudo-counts; soft matching with them shows what the readout adds. Shaded: the nearest estimator of a seed; "
+    "its rivals can be nearly as near. KL has a floor, which shapes that of estimators that give a symbol no "
+    "mass."
 )
 
 SOFT = {
@@ -42,7 +33,6 @@ SOFT = {
     "soft_matching_best": "soft matching, best",
     "soft_matching_best_bos": "the same with pseudo-counts",
 }
-WITH_ADDED = "soft matching with added pseudo-counts"
 ADDED = "soft_matching_best_bos"  # what a model without BOS cannot make with its attention
 CLASSICAL = {
     "add_alpha_best": r"add-$\alpha$, best $\alpha$",
@@ -56,9 +46,8 @@ CLASSICAL = {
 NAMES = SOFT | CLASSICAL
 CLASSICAL_COLOUR = "#7f7f7f"
 NEAR_COLOUR = "#fff0c2"
-LEAST = 1e-5  # nats: what lies there or below is drawn at the left edge, and estimators so near each other are equal
+LEAST = 1e-5  # nats: what lies there or below is drawn at the left edge
 MOST = 10.0
-ERRORS = 2  # standard errors of a paired difference within which two estimators are equally near
 FIELDS = ("nearest", "estimators", "floor", "n", "success", "message")
 
 
@@ -100,7 +89,7 @@ def known_names(rows: list[Row]) -> list[str]:
 
 def draw_distances(ax: Axes, rows: list[Row], names: list[str]) -> None:
     """The KL of every seed, a band behind the estimators that are nearest."""
-    near = {name for row in rows for name in nearest_of(row)}
+    near = {row["nearest"] for row in rows}
     for place, name in enumerate(names):
         values = [one["kl"] for row in rows for one in row["estimators"] if one["estimator"] == name]
         if not values:
@@ -145,82 +134,5 @@ def legend() -> list[Any]:
     ]
 
 
-def nearest_of(row: Row) -> list[str]:
-    """The nearest estimator, and those that cannot be told from it."""
-    return [
-        one["estimator"]
-        for one in row["estimators"]
-        if one["behind"] <= max(LEAST, ERRORS * one["behind_stderr"]) and one["estimator"] in NAMES
-    ]
-
-
-def kind_of(row: Row) -> str:
-    """What the nearest estimators of a model are."""
-    near = nearest_of(row)
-    made = any(name in SOFT and name != ADDED for name in near)
-    if made and any(name in CLASSICAL for name in near):
-        return "soft matching and add-alpha alike"
-    if made:
-        return "soft matching"
-    return WITH_ADDED if ADDED in near else NAMES[near[0]]
-
-
-def distance(row: Row, names: Container[str]) -> float:
-    """The least KL of these estimators; infinite where none of them was compared."""
-    return min((float(one["kl"]) for one in row["estimators"] if one["estimator"] in names), default=math.inf)
-
-
-def caption(results: Results) -> str:
-    """What is to be seen, with the numbers."""
-    rows = results["nearest_estimator"]
-    if not rows:
-        return "The nearest estimator: no model was there to be compared."
-    floored = max((one for row in rows for one in row["estimators"]), key=lambda one: one["floored"])
-    return (
-        f"KL(model || estimator) after the last token, n = {rows[0]['n']} sequences ({shape_text(rows)}, "
-        f"{lengths_text(rows)}; {seeds_text(rows)}, a marker for each). `best`: parameters tuned to the model's "
-        f"predictions on one half of the sequences and judged on the other. `of the scores`: beta and kappa fitted to "
-        f"the match scores. Without BOS the attention can add no pseudo-counts; soft matching with them shows what the "
-        f"readout adds. Shaded: the nearest estimator of a seed, and those within {ERRORS} standard errors of the "
-        f"paired difference, or {LEAST:.5f} nats. Laws are raised to {rows[0]['floor']:g}, which mattered most for "
-        f"{NAMES[floored['estimator']]} (in up to {floored['floored']:.0%} of the sequences)."
-    )
-
-
-def verdict(results: Results) -> Verdict:
-    """No claim of the paper: what is nearest, in how many models, and by how much."""
-    groups = [(setting, rows) for setting, rows in seeds_shown(results["nearest_estimator"]) if rows]
-    if not groups:
-        return Verdict(word="cannot tell", measured="no model was compared")
-    trained = [(setting, rows) for setting, rows in groups if setting.trained] or groups
-    models = [row for _, rows in trained for row in rows]
-    made = [row for row in models if kind_of(row).startswith("soft matching") and kind_of(row) != WITH_ADDED]
-    added = [row for row in models if kind_of(row) == WITH_ADDED]
-    tied = [row for row in made if kind_of(row) != "soft matching"]
-    words = [f"soft matching is the nearest estimator of {len(made)} of {len(models)} trained models"]
-    if made:
-        words[0] += f" (KL {spread([distance(row, SOFT) for row in made], '.2g')} nats)"
-    if added:
-        words.append(f"{len(added)} more need pseudo-counts that their attention cannot make")
-    told = "; ".join(words)
-    return Verdict(
-        word="beyond the paper",
-        measured="; ".join(setting_text(setting, rows) for setting, rows in groups),
-        headline=f"{told[0].upper()}{told[1:]}.",
-        number=f"nearest: soft matching in {len(made)} of {len(models)} trained models (in {len(tied)} with add-alpha "
-        f"alike), with pseudo-counts added in {len(added)}",
-    )
-
-
-def setting_text(setting: Setting, rows: list[Row]) -> str:
-    """What is nearest in a setting, and how far the nearest soft and classical estimators are."""
-    kinds = listed(list(dict.fromkeys(kind_of(row) for row in rows)))
-    parts = {"soft matching": [name for name in SOFT if name != ADDED], "classical": list(CLASSICAL)}
-    if all(distance(row, [ADDED]) < math.inf for row in rows):
-        parts["soft matching with added pseudo-counts"] = [ADDED]
-    told = ", ".join(
-        f"{words} {spread([distance(row, names) for row in rows], '.2g')}" for words, names in parts.items()
-    )
-    return (
-        f"{setting.words}, {len(rows)} model{'s' if len(rows) > 1 else ''}: nearest is {kinds} (least KL: {told} nats)"
-    )
+def fields(results: Results) -> dict[str, object]:
+    return setting_fields(results["nearest_estimator"])

@@ -9,19 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from figures import _attention as panels
-from figures import _circuit as circuit
 from figures.rows import Row
-from figures.verdict import Check, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LABEL = "fig:app2_nobos_con_fixed_attn"
 ANALYSES = ("construction_attention",)
-CLAIM = (
-    "Without BOS and at large beta the construction's copy heads take lags 1 and 2, its match weights are two shifted "
-    "identity blocks, and its attention concentrates on exact matches of the context."
-)
+CLAIMS = ("appendix_constructions",)
+CAPTION = panels.page_caption("The construction without BOS at a large beta", scores=False)
 CONSTRUCTION = "hard"
 
 
@@ -39,27 +35,4 @@ def draw(results: dict[str, list[Row]]) -> Figure:
     )
 
 
-def caption(results: dict[str, list[Row]]) -> str:
-    row = panels.page_row(results)
-    return panels.page_caption(row, model="The construction without BOS at fixed large beta", scores=False)
-
-
-def verdict(results: dict[str, list[Row]]) -> Verdict:
-    row = panels.page_row(results)
-    if row is None:
-        return circuit.verdict_of({}, measured=())
-    checks = circuit.construction_checks(row) | {
-        "all on full matches": Check(passed=row["mass"]["full"] >= circuit.HARD, found=circuit.masses_in_words(row)),
-    }
-    measured = [
-        circuit.copies_in_words(row),
-        f"beta = {row['beta'][0]:g}",
-        f"last query: {circuit.masses_in_words(row)} on {row['kinds'].count('full')} full matches",
-    ]
-    full, beta = row["mass"]["full"], row["beta"][0]
-    return circuit.verdict_of(
-        checks,
-        measured=measured,
-        headline=f"At beta = {beta:g} full matches have {full:.3f} of the last query's attention (one sequence).",
-        number=f"attention on full matches {full:.3f} at beta = {beta:g} (one sequence)",
-    )
+fields = panels.caption_fields

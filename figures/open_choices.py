@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from figures._curves import LOOKS, length_axis, listed
+from figures._curves import LOOKS, length_axis
 from figures.panels import absent, lettered, whisker
 from figures.rows import Row
-from figures.verdict import Check, Verdict, judged
-from interp.plotting import INTERVAL
+from interp.results import half_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,15 +18,16 @@ if TYPE_CHECKING:
 
 LABEL = "beyond:open_choices"
 ANALYSES = ("open_choices",)
-CLAIM = (
-    "Under the hierarchical prior with eta_1 = eta_2 = 5 soft matching beats every fixed add-alpha, with beta_1 > "
-    "beta_2, and a construction with only two trainable scalars matches the trained transformers. The paper gives no "
-    "eta_0, and does not say where training beta_1 and beta_2 alone leaves kappa: do these claims hang on either?"
+CLAIMS = ("eta_0", "eta_0_range", "two_scalars")
+CAPTION = (
+    "Hierarchical prior with BOS, eta = 5 at every level; soft matching at its population optimum. (a) KL of the "
+    "best soft matching and of the best add-alpha, tuned for each point, over the Bayes predictor as a share of "
+    "its KL, over eta_0 of the root (the suite's own choice is 1), with 95% intervals. (b) beta_1, beta_2 and "
+    "kappa of that soft matching. (c) KL over that with a free kappa on the same sequences, when kappa follows "
+    "the betas (tied: the formula of prop:add_constant with alpha = 1; no bias: delta_2 = 0 on BOS), or without "
+    "BOS, where the KL needs its floor."
 )
 
-ON_ETA = "for eta_0"  # this part of the claim
-SIGMAS = 3.0
-ALIKE = 0.05  # of KL: what figure kl_vs_position calls the same
 READINGS = {  # reading of kappa -> name, colour and marker
     "tied(1)": (r"$\kappa = \beta_1 + \beta_2 + \ln|V|$: tied", "#003566", "o"),
     "fixed(0)": (r"$\kappa = (\beta_1 + \beta_2)/|V|$: no bias", "#5b99c2", "s"),
@@ -86,8 +86,8 @@ def draw_excess(ax: Axes, rows: list[Row]) -> None:
         for field, colour, name, marker in looks:
             ax.errorbar(
                 [row["eta0"] for row in group], [row[field] for row in group],
-                yerr=[INTERVAL * row[f"{field}_stderr"] for row in group], color=colour, linestyle=line, marker=marker,
-                markersize=2.5, elinewidth=0.6, label=f"{name}, T = {length}",
+                yerr=[half_width(row[f"{field}_stderr"], n=row["n"]) for row in group], color=colour, linestyle=line,
+                marker=marker, markersize=2.5, elinewidth=0.6, label=f"{name}, T = {length}",
             )  # fmt: skip
     eta0_axis(ax, rows)
     ax.set_yscale("log")
@@ -144,85 +144,3 @@ def draw_readings(ax: Axes, rows: list[Row]) -> None:
     ax.set_ylabel(r"KL over that of a free $\kappa$")
     ax.set_title(r"readings of $\kappa$", loc="left")
     ax.legend(**BELOW)
-
-
-def caption(results: dict[str, list[Row]]) -> str:
-    """What is to be seen, with the numbers."""
-    swept, readings = of_question(results, "eta0"), of_question(results, "kappa")
-    if not swept and not readings:
-        return "Choices that the paper leaves open: no results."
-    parts = ["Hierarchical prior with BOS, eta = 5 at every level; soft matching at its population optimum."]
-    if swept:
-        alphas = [row["alpha"] for row in swept]
-        parts.append(
-            f"(a) KL of the best soft matching and of the best add-alpha (alpha tuned for each point, "
-            f"{min(alphas):.2f} to {max(alphas):.2f}) over the Bayes predictor, as a share of its KL, over eta_0 of "
-            f"the root (the suite's own choice is 1), with 95% intervals. (b) beta_1, beta_2 and kappa of that "
-            f"soft matching."
-        )
-    if readings:
-        free = sorted((row for row in readings if row["reading"] == "free"), key=lambda row: row["length"])
-        implied = ", ".join(f"{row['implied_alpha']:.2f}" for row in free)
-        parts.append(
-            "(c) The best betas when kappa follows them (tied: the formula of prop:add_constant with alpha = 1; no "
-            "bias: delta_2 = 0 on BOS), or without BOS, where KL needs its floor: KL over that with a free "
-            "kappa on the same sequences. A free kappa is the tied one with the best "
-            f"pseudo-count in place of 1: {implied} at T = {listed(row['length'] for row in free)}."
-        )
-    return " ".join(parts)
-
-
-def verdict(results: dict[str, list[Row]]) -> Verdict:
-    """Whether the claims stand at every eta_0 and under each reading."""
-    swept, readings = of_question(results, "eta0"), of_question(results, "kappa")
-    checks: dict[str, bool | Check] = {}
-    measured = []
-    if swept:
-        ahead = [row for row in swept if row["below_add_alpha"] > SIGMAS * row["below_add_alpha_stderr"]]
-        checks["at every eta_0 soft matching beats the best add-alpha"] = Check(
-            passed=len(ahead) == len(swept),
-            found=f"{len(ahead)} of {len(swept)} settings",
-            part=ON_ETA,
-        )
-        gaps = [row["beta"][0] - row["beta"][-1] for row in swept]
-        checks["at every eta_0 beta_1 > beta_2"] = Check(
-            passed=min(gaps) > 0, found=f"beta_1 - beta_2 {min(gaps):.2f} to {max(gaps):.2f}", part=ON_ETA
-        )
-        gains = [row["below_add_alpha"] / (row["kl"] + row["below_add_alpha"]) for row in swept]
-        shares = [row["excess_share"] for row in swept]
-        etas = [row["eta0"] for row in swept]
-        measured.append(
-            f"eta_0 from {min(etas):g} to {max(etas):g}: KL {min(gains):.0%} to {max(gains):.0%} below the best "
-            f"add-alpha, {min(shares):+.1%} to {max(shares):+.1%} over Bayes, beta_1 - beta_2 {min(gaps):.2f} to "
-            f"{max(gaps):.2f}"
-        )
-    for reading in ("tied(1)", "fixed(0)"):
-        mine = {row["length"]: row["over_free_share"] for row in readings if row["reading"] == reading}
-        if mine:
-            checks[f"with kappa {reading} the construction is within {ALIKE:.0%} of a free kappa"] = Check(
-                passed=max(mine.values()) <= ALIKE,
-                found=f"{min(mine.values()):.1%} to {max(mine.values()):.1%} over it",
-                part="for kappa",
-            )
-            measured.append(
-                f"kappa {reading}: KL {min(mine.values()):+.1%} to {max(mine.values()):+.1%} over a free kappa"
-            )
-    return judged(checks, measured="; ".join(measured) or "no results", **headline(swept, readings))
-
-
-def headline(swept: list[Row], readings: list[Row]) -> dict[str, str]:
-    """What each choice costs: a sentence and the number."""
-    parts, numbers = [], []
-    if swept:
-        gains = [row["below_add_alpha"] / (row["kl"] + row["below_add_alpha"]) for row in swept]
-        etas = [row["eta0"] for row in swept]
-        told = f"KL {min(gains):.0%} to {max(gains):.0%} below the best add-alpha"
-        parts.append(f"at every eta_0 from {min(etas):g} to {max(etas):g} soft matching has a {told}'s")
-        numbers.append(f"eta_0 {min(etas):g} to {max(etas):g}: {told}")
-    tied = [row["over_free_share"] for row in readings if row["reading"] == "tied(1)"]
-    if tied:
-        cost = f"{min(tied):+.0%} to {max(tied):+.0%} KL"
-        parts.append(f"a kappa tied to beta as in prop:add_constant costs {cost}")
-        numbers.append(f"kappa tied: {cost}")
-    words = "; ".join(parts)
-    return {"headline": f"{words[:1].upper()}{words[1:]}.", "number": "; ".join(numbers)} if parts else {}

@@ -6,29 +6,36 @@ One file, `index.html`: pictures, style and the script that filters and sorts ar
 from __future__ import annotations
 
 import base64
-import html
 import io
-import textwrap
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from analyses import answers
-from analyses.command import BadInput, listed
+from analyses.claims import document as claims
+from analyses.command import BadInput
 from analyses.documents import Document
 from analyses.files import write_file
 from analyses.shipped import FOLDER, shipped_document
-from figures.claims import TOPICS, claim_of
 from figures.drawing import Drawn
 from figures.explorer import page as explorer
-from figures.first_screen import WORD_CLASSES, answer, board, counted, glossary, links
-from figures.verdict import FAILED, capital, sentence
+from figures.templates import render
 
 FILE = "index.html"
 MARK = '<meta name="generator" content="interp: python -m figures reproduce">'
 ASSETS = Path(__file__).parent / "page_assets"
-REASON = "what was required and not found"
-BRIEF = 160  # characters of the one number in the terminal's list; the page has all of it
+SETTING = "setting"  # the topic of what the paper says of its own experiments
+WORD_CLASSES = {
+    "does not hold": "bad", "holds where": "part", "cannot tell": "none", "holds": "good", "not judged": "ours",
+}  # fmt: skip
+COUNTED = {  # of one, and of several
+    "does not hold": ("does not hold", "do not hold"),
+    "holds where": ("holds under a condition", "hold under a condition"),
+    "cannot tell": ("cannot be told", "cannot be told"),
+    "holds": ("holds", "hold"),
+    "not judged": ("is measured only", "are measured only"),
+}
 MOST_PARTS = 5  # analyses whose time the page states
 THUMBNAIL_WIDTH = 416  # twice the width of its place, for fine screens
 PAPER_ORDER = (
@@ -50,202 +57,61 @@ def write(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Document], 
     return file
 
 
-def verdict_table(records: Sequence[dict[str, Any]]) -> str:
-    """The verdicts for a terminal: each figure with its verdict and one number, then what failed and why."""
-    in_order = sorted(records, key=_order)
-    widest = max((len(record["figure"]) for record in in_order), default=0)
-    lines = ["verdicts, each with its number:", ""]
-    for record in in_order:
-        verdict = record["verdict"]
-        number = textwrap.shorten(verdict.get("number") or verdict["headline"], BRIEF, placeholder=" …")
-        lines += [listed(record["figure"], sentence(verdict), names=widest), listed("", number, names=widest)]
-    failed = [record for record in in_order if record["verdict"]["word"] in FAILED]
-    if failed:
-        lines += ["", f"{REASON}:"]
-    for record in failed:
-        lines += ["", record["figure"], *(listed(*part, names=8) for part in shortfalls(record["verdict"]))]
-    return "\n".join(line.rstrip() for line in lines)
+def answer(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many claims have each verdict: a sentence.
+
+    >>> answer([{"verdict": "holds"}, {"verdict": "holds"}, {"verdict": "does not hold"}])
+    'Of 3 claims, 1 does not hold; 2 hold.'
+    """
+    counts = Counter(row["verdict"] for row in rows)
+    parts = [f"{counts[word]} {COUNTED[word][counts[word] > 1]}" for word in WORD_CLASSES if counts[word]]
+    return f"Of {len(rows)} claims, {'; '.join(parts)}."
 
 
-def shortfalls(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Each requirement that was not met with what was found and where it holds, and why; each part with its name."""
-    parts = []
-    for check in verdict.get("checks", ()):
-        if not check["met"]:
-            said = [("required", check["required"]), ("found", check["found"]), ("holds", check["where"])]
-            parts += [(name, f"where {words}" if name == "holds" else words) for name, words in said if words]
-    if not parts:
-        return [("", reason(verdict))]
-    return [*parts, ("why", verdict["why"])] if verdict["why"] else parts
-
-
-def reason(verdict: Mapping[str, str]) -> str:
-    """What was required and not found, and why, as one text; where nothing of that is said, the one number."""
-    failed = verdict["word"] in FAILED
-    parts = [f"required: {verdict['required']}"] if failed and verdict["required"] else []
-    parts += [f"found: {verdict['found']}"] if failed and verdict["found"] else []
-    parts += [verdict["why"]] if verdict["why"] else []
-    return ". ".join(parts) or textwrap.shorten(verdict["headline"], BRIEF, placeholder=" …")
+def of_the_paper(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The paper's claims: not its settings, nor what we ask."""
+    return [row for row in rows if not row["ours"] and row["topic"] != SETTING]
 
 
 def page(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Document], timing: Mapping[str, Any]) -> str:
     """The whole page."""
-    claims = [one for one in drawn if not claim_of(one.record).ours]
-    findings = [one for one in drawn if claim_of(one.record).ours]
+    rows = documents[claims.NAME].rows
+    theirs = of_the_paper(rows)
     origins = [document.provenance for document in documents.values() if document.provenance]
-    theory = documents["theory"].rows if "theory" in documents else []
-    shipped = shipped_among(documents)
-    body = [
-        "<h1>Do induction heads interpolate n-grams? What holds in the models shipped here</h1>",
-        '<p class="answer">The paper says: an induction head is a smoothed n-gram estimator. Each of its claims was '
-        f"tested here. <b>{answer([one.record for one in claims])}</b></p>",
-        board(claims),
-        _explorer_words(out, documents),
-        glossary(),
-        '<section aria-labelledby="claims">',
-        '<h2 id="claims">The paper\'s claims</h2>',
-        _filters(drawn),
-        *(_group(word, claims) for word in WORD_CLASSES),
-        "</section>",
-        '<section aria-labelledby="findings">',
-        '<h2 id="findings">Beyond the paper: what was asked here, and found</h2>',
-        _rows(findings, level=3),
-        "</section>",
-        '<section aria-labelledby="figures">',
-        '<h2 id="figures">The figures</h2>',
-        *(_section(out, one, shipped=shipped) for one in (*claims, *findings)),
-        "</section>",
-        '<section aria-labelledby="theory"><h2 id="theory">The theory, claim by claim</h2>',
-        _theory(theory),
-        "</section>",
-        '<section aria-labelledby="tables"><h2 id="tables">Tables</h2>',
-        _tables(out, documents),
-        f"<p>{html.escape(time_words(timing))}</p>",
-        "</section>",
-        f"<footer>{html.escape(_origin(origins[0] if origins else {}))}</footer>",
-    ]
-    return _framed("\n".join(body), _contents(claims, findings))
-
-
-def _framed(body: str, contents: str) -> str:
-    style, script = (ASSETS / "style.css").read_text(), (ASSETS / "page.js").read_text()
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta name="color-scheme" content="light dark">\n{MARK}\n<title>interp: results</title>\n'
-        f'<link rel="icon" href="data:,">\n<style>\n{style}</style>\n</head>\n<body>\n'
-        f'<a class="skip" href="#claims">to the claims</a>\n<div class="layout">\n{contents}\n<main>\n{body}\n</main>\n'
-        f"</div>\n<script>\n{script}</script>\n</body>\n</html>\n"
+    figures: dict[str, list[Drawn]] = {}
+    for one in drawn:
+        for claim in one.record["claims"]:
+            figures.setdefault(claim, []).append(one)
+    live = explorer.ANALYSIS in documents and (out / explorer.FILE).is_file()
+    return render(
+        "page_assets/page.html",
+        mark=MARK,
+        style=(ASSETS / "style.css").read_text(),
+        script=(ASSETS / "page.js").read_text(),
+        title="interp: results",
+        drawn=drawn,
+        figures=figures,
+        by_id={row["claim"]: row for row in rows},
+        theirs=theirs,
+        settings=[row for row in rows if row["topic"] == SETTING],
+        ours=[row for row in rows if row["ours"]],
+        groups={word: mine for word in WORD_CLASSES if (mine := [row for row in theirs if row["verdict"] == word])},
+        answer=answer(theirs),
+        shares=claims.SHARES,
+        explorer=explorer.FILE if live else None,
+        shipped=shipped_among(documents),
+        theory=documents["theory"].rows if "theory" in documents else [],
+        documents=documents,
+        time=time_words(timing),
+        origin=_origin(origins[0] if origins else {}),
+        is_there=lambda file: (out / file).is_file(),
+        files_of=lambda record: _files(out, record),
+        tables_of=lambda name: _existing(out, (f"{name}.csv", f"{name}_tidy.csv", f"{name}.json")),
+        picture=_picture,
+        thumbnail=_thumbnail,
+        COUNTED=COUNTED,
+        WORD_CLASSES=WORD_CLASSES,
     )
-
-
-def _group_id(word: str) -> str:
-    return f"claims-{word.replace(',', '').replace(' ', '-')}"
-
-
-def _group(word: str, claims: Sequence[Drawn]) -> str:
-    """The claims with one verdict."""
-    mine = [one for one in claims if one.record["verdict"]["word"] == word]
-    if not mine:
-        return ""
-    return (
-        f'<section class="group" aria-labelledby="{_group_id(word)}"><h3 id="{_group_id(word)}">'
-        f'<span class="word {WORD_CLASSES[word]}">{len(mine)}</span> {counted(word, len(mine))}</h3>'
-        f"{_rows(mine, level=4)}</section>"
-    )
-
-
-def _contents(claims: Sequence[Drawn], findings: Sequence[Drawn]) -> str:
-    in_order = [one for word in WORD_CLASSES for one in claims if one.record["verdict"]["word"] == word]
-    return (
-        '<nav aria-label="contents"><details open><summary>Contents</summary><ul>'
-        f'<li><a href="#claims">The paper\'s claims</a><ul class="by-verdict">{links(in_order)}</ul></li>'
-        f'<li><a href="#findings">Beyond the paper</a><ul class="by-verdict">{links(findings)}</ul></li>'
-        '<li><a href="#figures">The figures</a></li>'
-        '<li><a href="#theory">The theory</a></li><li><a href="#tables">Tables</a></li></ul></details></nav>'
-    )
-
-
-def _explorer_words(out: Path, documents: Mapping[str, Document]) -> str:
-    if explorer.ANALYSIS not in documents or not (out / explorer.FILE).is_file():
-        return ""
-    return (
-        f'<p><a href="{explorer.FILE}">Open the explorer</a> to run these models in the browser: point at a query, and '
-        "move beta and kappa.</p>"
-    )
-
-
-def _filters(drawn: Sequence[Drawn]) -> str:
-    said = {one.record["verdict"]["word"] for one in drawn}
-    topics = {claim_of(one.record).topic for one in drawn}
-
-    def options(names: Iterable[str]) -> str:
-        return '<option value="">all</option>' + "".join(f"<option>{name}</option>" for name in names)
-
-    return (
-        '<div class="filters" hidden><label for="by-verdict">verdict <select id="by-verdict">'
-        f"{options(word for word in WORD_CLASSES if word in said)}</select></label>"
-        '<label for="by-topic">about <select id="by-topic">'
-        f"{options(topic for topic in TOPICS if topic in topics)}</select></label>"
-        '<span id="shown" role="status"></span></div>'
-    )
-
-
-def _rows(drawn: Sequence[Drawn], *, level: int) -> str:
-    lines = "".join(_row(one, level=level) for one in drawn)
-    return f'<ul class="rows">{lines}</ul>' if drawn else "<p>None drawn.</p>"
-
-
-def _row(one: Drawn, *, level: int) -> str:
-    """A claim in words, its verdict, the one number, its picture in small, and what was required and found."""
-    record, verdict = one.record, one.record["verdict"]
-    claim, name = claim_of(record), record["figure"]
-    number = verdict.get("number") or verdict["headline"]
-    why = f'<p class="soft">{html.escape(capital(verdict["why"]))}.</p>' if verdict["why"] else ""
-    return (
-        f'<li class="row {WORD_CLASSES[verdict["word"]]}-row" data-verdict="{verdict["word"]}" '
-        f'data-topic="{claim.topic}"><a class="thumbnail" href="#{name}" tabindex="-1" aria-hidden="true">'
-        f'<img alt="" src="{_thumbnail(one.png)}"></a>'
-        f'<div><h{level}><a href="#{name}">{html.escape(claim.sentence)}</a></h{level}><p>{_word(verdict)}</p></div>'
-        f'<p class="number">{html.escape(capital(number))}</p>'
-        f"<details><summary>{_checks_in_short(verdict)}</summary>{_checks(verdict)}{why}</details></li>"
-    )
-
-
-def _checks_in_short(verdict: Mapping[str, Any]) -> str:
-    checks = verdict.get("checks", ())
-    met = sum(check["met"] for check in checks)
-    if not checks:
-        return "what was found"
-    known = sum(bool(check.get("where")) for check in checks)
-    return f"required and found: {met} of {len(checks)} met" + (f", {known} more under the condition" if known else "")
-
-
-def _checks(verdict: Mapping[str, Any]) -> str:
-    """Every requirement with what was found; where none was stated, what the verdict says of them as a whole."""
-    checks = verdict.get("checks", ())
-    if not checks:
-        facts = [(term, verdict[term]) for term in ("required", "found") if verdict[term]]
-        facts = facts or [("found", verdict["headline"])]
-        lines = "".join(f"<dt>{term}</dt><dd>{html.escape(text)}</dd>" for term, text in facts)
-        return f'<dl class="facts">{lines}</dl>'
-    lines = "".join(
-        f'<li class="{"met" if check["met"] else "unmet"}"><b>{"met" if check["met"] else "not met"}</b>'
-        f"<span>required: {html.escape(check['required'])}</span>"
-        + (f"<span>found: {html.escape(check['found'])}</span>" if check["found"] else "")
-        + _where(check)
-        + "</li>"
-        for check in sorted(checks, key=lambda check: bool(check["met"]))
-    )
-    return f'<ul class="checks">{lines}</ul>'
-
-
-def _where(check: Mapping[str, Any]) -> str:
-    """Under which condition a requirement is met, and what that rests on; empty where it is met, or none is known."""
-    if not check.get("where"):
-        return ""
-    evidence = f" ({check['evidence']})" if check.get("evidence") else ""
-    return f'<span class="where">met where {html.escape(check["where"] + evidence)}</span>'
 
 
 def _thumbnail(png: bytes | None) -> str:
@@ -284,13 +150,6 @@ def _place(label: str) -> int:
     return places[0] if places else len(PAPER_ORDER)
 
 
-def _word(verdict: Mapping[str, str]) -> str:
-    """The verdict's sentence, its first words set off."""
-    said, word = sentence(verdict), verdict["word"]
-    first = word if said.startswith(word) else word.removesuffix(" where")
-    return f'<span class="word {WORD_CLASSES[word]}">{first}</span>{html.escape(said.removeprefix(first))}'
-
-
 def shipped_among(documents: Mapping[str, Document]) -> dict[str, str]:
     """The analyses that were read from the repository rather than made from --checkpoints: what to say of each."""
     found = {}
@@ -304,84 +163,21 @@ def shipped_among(documents: Mapping[str, Document]) -> dict[str, str]:
     return found
 
 
-def _section(out: Path, drawn: Drawn, *, shipped: Mapping[str, str]) -> str:
-    """A figure: the claim in full, what was found, the picture; then every requirement and number, files, command."""
-    record = drawn.record
-    name, verdict, claim = record["figure"], record["verdict"], claim_of(record)
-    asked = "question" if claim.ours else "the paper"
-    why = f" {capital(verdict['why'])}." if verdict["why"] else ""
-    found = capital(verdict["headline"]).rstrip(".") + f".{why}"
-    facts = [
-        (asked, html.escape(record["claim"].removeprefix("Question: "))),
-        ("verdict", _word(verdict)),
-        ("found", html.escape(found)),
-    ]
-    folded = [(_checks_in_short(verdict), _checks(verdict))] if verdict.get("checks") else []
-    folded.append(("all numbers", f"<p>{html.escape(capital(verdict['measured']))}</p>"))
-    details = "".join(f"<details><summary>{title}</summary>{text}</details>" for title, text in folded)
-    missing = "".join(f'<p class="missing">{html.escape(note)}</p>' for note in record["missing"])
-    known = [shipped[analysis] for analysis in record["provenance"] if analysis in shipped]
-    missing += "".join(f'<p class="soft">{html.escape(words)}</p>' for words in known)
-    finding = f"{claim.sentence} {capital(sentence(verdict))}: {verdict['headline']}"
-    return (
-        f'<article class="figure" id="{name}">\n<h3>{html.escape(claim.sentence)}</h3>\n'
-        f'<dl class="facts">{"".join(f"<dt>{term}</dt><dd>{text}</dd>" for term, text in facts)}</dl>\n'
-        f"{_picture(out, name, finding, drawn.png)}\n"
-        f'{missing}<p class="soft">{html.escape(record["caption"])}</p>\n{details}\n'
-        f'<p class="soft"><code>python -m figures {name}</code> · <code>{html.escape(record["label"])}</code> · '
-        f"{_files(out, record)}</p>\n</article>"
-    )
+def _picture(png: bytes | None) -> str:
+    """The picture, as an address."""
+    return f"data:image/png;base64,{base64.b64encode(png or b'').decode()}"
 
 
-def _picture(out: Path, name: str, finding: str, png: bytes | None) -> str:
-    """The picture inside the page; a click opens it in full size, which a narrow screen needs."""
-    data = base64.b64encode(png or b"").decode()
-    shown = f'<img alt="{html.escape(finding)}" src="data:image/png;base64,{data}">'
-    file = f"figures/{name}.png"
-    return f'<a href="{file}" title="open in full size">{shown}</a>' if (out / file).is_file() else shown
-
-
-def _files(out: Path, record: Mapping[str, Any]) -> str:
-    """Links to the picture in print, to the numbers drawn, and to the tables behind them."""
+def _files(out: Path, record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The picture in print, the numbers drawn, and the tables behind them: address and name."""
     name = record["figure"]
-    wanted = [(f"figures/{name}.pdf", "PDF"), (f"figures/{name}.svg", "SVG"), (f"figures/{name}.json", "numbers drawn")]
-    wanted += [(f"{analysis}.csv", f"{analysis}.csv") for analysis in record["provenance"]]
-    return " · ".join(f'<a href="{file}">{text}</a>' for file, text in wanted if (out / file).is_file())
+    wanted = {f"figures/{name}.pdf": "PDF", f"figures/{name}.svg": "SVG", f"figures/{name}.json": "numbers drawn"}
+    wanted |= {f"{analysis}.csv": f"{analysis}.csv" for analysis in record["provenance"]}
+    return [(file, wanted[file]) for file in _existing(out, wanted)]
 
 
-def _theory(rows: Sequence[dict[str, Any]]) -> str:
-    if not rows:
-        return "<p>Not run.</p>"
-    lines = "".join(
-        f"<tr><td><code>{html.escape(row['label'])}</code></td><td>{html.escape(row['claim'])}</td>"
-        f"<td>{row['cases']}</td><td>{_number(row['error'])}</td>"
-        f"<td>{_word({'word': 'holds' if row['holds'] else 'does not hold'})}</td>"
-        f"<td>{html.escape(row.get('note') or '')}</td></tr>"
-        for row in rows
-    )
-    return _table(("label", "claim", "cases", "largest error", "verdict", "note"), lines, name="checks of the theory")
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1e}"
-
-
-def _tables(out: Path, documents: Mapping[str, Document]) -> str:
-    lines = []
-    for name, document in documents.items():
-        files = [file for file in (f"{name}.csv", f"{name}_tidy.csv", f"{name}.json") if (out / file).is_file()]
-        links = " · ".join(f'<a href="{file}">{file}</a>' for file in files)
-        lines.append(f"<tr><td>{name}</td><td>{len(document.rows)}</td><td>{links}</td></tr>")
-    return _table(("analysis", "rows", "files"), "".join(lines), name="tables of the analyses")
-
-
-def _table(columns: Sequence[str], lines: str, *, name: str) -> str:
-    """A table that scrolls by itself where the window is narrow; the script makes its heads sort it."""
-    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
-    return (
-        f'<div class="wide" tabindex="0" role="group" aria-label="{name}"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{lines}</tbody></table></div>"
-    )
+def _existing(out: Path, files: Iterable[str]) -> list[str]:
+    return [file for file in files if (out / file).is_file()]
 
 
 def _origin(provenance: Mapping[str, Any]) -> str:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from figures._curves import LOOKS, Look, shape_words
 from figures.panels import absent, lettered, whisker
-from figures.rows import Row, beside
-from figures.verdict import Verdict
-from interp.plotting import INTERVAL
+from figures.rows import Row, beside, of_one_start
+from interp.results import half_width
 from models.families import find_family
 
 if TYPE_CHECKING:
@@ -17,9 +16,14 @@ if TYPE_CHECKING:
 
 LABEL = "beyond:regret_by_context"
 ANALYSES = ("regret",)
-CLAIM = (
-    "Question: in which sequences do soft matching and trained models lose against the Bayes predictor under the "
-    "hierarchical prior: after new contexts or after known ones, where the true law is sharp or flat, early or late?"
+CLAIMS = ("by_context",)
+CAPTION = (
+    "Mean excess of KL over the Bayes predictor within bins of the same sequences ({shape}), with 95% intervals "
+    "of paired differences; percentages are the bins' shares of the sequences. (a) By how often the last context "
+    "has occurred before. (b) By the entropy of the true distribution: the Bayes predictor is best on average, "
+    "not for chains picked by their entropy, so excesses may be negative here. (c) By the position of the "
+    "prediction, in as many shorter sequences. Trained models (first seed) are measured at their own length only. "
+    "The vertical axis is linear within 0.01 nats of 0 and logarithmic beyond."
 )
 
 PANELS = (
@@ -56,9 +60,8 @@ def looks(rows: list[Row]) -> dict[str, Look]:
 
 
 def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """All rows but those of runs beside the main ones."""
-    kept = [row for row in results["regret"] if beside(row["subject"]) is None]
-    return {"regret": kept}
+    """Runs of one start for each family, and none beside the main ones."""
+    return {"regret": of_one_start([row for row in results["regret"] if beside(row["subject"]) is None])}
 
 
 def bins_of(rows: list[Row], by: str) -> list[str]:
@@ -107,61 +110,9 @@ def draw_bins(ax: Axes, rows: list[Row], look: Look, labels: list[str], *, shift
     """A curve over the bins with 95% bars."""
     places = [labels.index(row["bin"]) + shift for row in rows]
     values = [row["excess"] for row in rows]
-    reach = [INTERVAL * row["excess_stderr"] for row in rows]
+    reach = [half_width(row["excess_stderr"], n=row["n"]) for row in rows]
     return ax.errorbar(places, values, yerr=reach, elinewidth=0.6, **{**look.style(), "markersize": 2.6})
 
 
-def caption(results: dict[str, list[Row]]) -> str:
-    """What is to be seen, with the numbers."""
-    rows = results["regret"]
-    if not rows:
-        return "Where the excess over Bayes comes from: no results."
-    total = sum(row["n"] for row in rows if row["by"] == "seen" and row["predictor"] == "bayes")
-    length = max((int(row["bin"]) for row in rows if row["by"] == "position"), default=0)
-    return (
-        f"Mean excess of KL over the Bayes predictor within bins of the same {total:,} sequences of T = {length} "
-        f"tokens (prior {rows[0]['prior']}, {shape_words(rows)}), with 95% intervals from paired differences; "
-        "percentages are the bins' shares of the sequences. (a) By how often the last context has occurred before. "
-        "(b) By the entropy of the true law: the Bayes predictor is best on average over laws, not for laws picked by "
-        "their entropy, so excesses may be negative here. (c) By the position of the prediction, in as many shorter "
-        "sequences. Trained models (first seed) are measured at their own length only. The vertical axis is linear "
-        f"within {LINEAR:g} nats of 0 and logarithmic beyond."
-    )
-
-
-def verdict(results: dict[str, list[Row]]) -> Verdict:
-    """Which counts the excess comes from."""
-    rows = results["regret"]
-    parts = []
-    for name, look in looks(rows).items():
-        mine = [row for row in rows if row["predictor"] == name and row["by"] == "seen"]
-        shares = [f"{row['contribution_share']:.0%} seen {row['bin']}" for row in mine if row["contribution_share"]]
-        if shares:
-            parts.append(
-                f"{name if name in ('soft matching', *LOOKS) else look.label.partition(' (')[0]}: {', '.join(shares)}"
-            )
-    if not parts:
-        return Verdict(word="cannot tell", measured="no regret by context")
-    return Verdict(
-        word="beyond the paper",
-        **headline(rows),
-        measured="parts of the whole excess by earlier occurrences of the context: " + "; ".join(parts),
-    )
-
-
-def headline(rows: list[Row]) -> dict[str, Any]:
-    """The counts of the context from which most of soft matching's excess comes: a sentence and the number."""
-    mine = [row for row in rows if row["predictor"] == "soft matching" and row["by"] == "seen"]
-    told = [row for row in mine if row["contribution_share"] is not None]
-    if not told:
-        return {}
-    most = max(told, key=lambda row: row["contribution_share"])
-    bins = bins_of(rows, "seen")
-    before = bins[bins.index(most["bin"]) - 1].rpartition("-")[2]
-    times = f"more than {before} times" if most["bin"] == "more" else f"{most['bin']} times"
-    part, share = f"{most['contribution_share']:.0%}", f"{most['share']:.0%}"
-    return {
-        "headline": f"{part} of soft matching's excess over Bayes comes from the {share} of sequences whose last "
-        f"context was seen {times} before ({most['excess']:.4f} ± {most['excess_stderr']:.4f} nats there).",
-        "number": f"{part} of the excess after contexts seen {times}, in {share} of the sequences",
-    }
+def fields(results: dict[str, list[Row]]) -> dict[str, object]:
+    return {"shape": shape_words(results["regret"])}

@@ -14,12 +14,12 @@ import time
 from typing import Any
 
 from analyses import plan
-from analyses.command import BAD_INPUT, FAILED, OK, Entry, say
+from analyses.claims import document as claims
+from analyses.command import BAD_INPUT, FAILED, OK, Entry, say, show
+from analyses.documents import Document
 from analyses.files import check_document_target, write_file
 from figures import cli, drawing, page
-from figures.claims import claim_of
 from figures.explorer import page as explorer
-from figures.first_screen import answer
 
 TIMING_FILE = "timing.json"
 
@@ -28,8 +28,9 @@ def reproduce(entries: dict[str, Entry], order: cli.Order) -> int:
     """Run the analyses, write their tables, draw the figures, write the page; returns the exit code."""
     start = time.monotonic()
     asks = plan.shipped_asks()
-    plan.check_zoo(asks, order.checkpoints)
-    for name in asks:
+    unfinished = cli.say_left_out(order)
+    plan.check_zoo(asks, order.checkpoints, unfinished=order.unfinished)
+    for name in (*asks, claims.NAME):
         check_document_target(order.out / f"{name}.json", key="analysis", name=name, overwrite=order.overwrite)
     page.check_target(order.out / page.FILE, overwrite=order.overwrite)
     explorer.check_target(order.out / explorer.FILE, overwrite=order.overwrite)
@@ -43,8 +44,11 @@ def reproduce(entries: dict[str, Entry], order: cli.Order) -> int:
 
     say(f"== analyses, of the checkpoints below {order.checkpoints}")
     with contextlib.redirect_stdout(sys.stderr):
-        run = plan.run_plan(asks, zoo=order.checkpoints, cache=order.cache, jobs=order.jobs)
-    for document in run.documents.values():
+        run = plan.run_plan(
+            asks, zoo=order.checkpoints, cache=order.cache, jobs=order.jobs, unfinished=order.unfinished
+        )
+    documents = {**run.documents, claims.NAME: claims.document(run.documents)}
+    for document in documents.values():
         document.write(order.out)
     analysed = time.monotonic()
 
@@ -53,18 +57,18 @@ def reproduce(entries: dict[str, Entry], order: cli.Order) -> int:
     end = time.monotonic()
     timing = timing_of(run, analyses=analysed - start, figures=end - analysed, jobs=order.jobs)
     write_file(order.out / TIMING_FILE, json.dumps(timing, indent=1) + "\n")
-    if explorer.ANALYSIS in run.documents:
-        explorer.write(order.out, run.documents[explorer.ANALYSIS], back=page.FILE)
-    written = page.write(order.out, drawn, run.documents, timing)
-    failures = [f"{name}: {line}" for name, document in run.documents.items() for line in document.failures]
+    if isinstance(live := run.documents.get(explorer.ANALYSIS), Document):
+        explorer.write(order.out, live, back=page.FILE)
+    written = page.write(order.out, drawn, documents, timing)
+    failures = [f"{name}: {line}" for name, document in documents.items() for line in document.failures]
     for line in failures:
         say(f"failed: {line}")
-    print(page.verdict_table([one.record for one in drawn]))
-    print(f"\n{answer([one.record for one in drawn if not claim_of(one.record).ours])}")
-    print(f"{written}: {len(entries)} figures, {len(run.documents)} analyses, {time.monotonic() - start:.0f} s.")
+    show(documents[claims.NAME].text)
+    show(f"\n{page.answer(page.of_the_paper(documents[claims.NAME].rows))}")
+    show(f"{written}: {len(entries)} figures, {len(run.documents)} analyses, {time.monotonic() - start:.0f} s.")
     if undrawn or any(document.errors for document in run.documents.values()):
         return BAD_INPUT
-    return FAILED if failures else OK
+    return FAILED if failures or unfinished else OK
 
 
 def timing_of(run: plan.Run, *, analyses: float, figures: float, jobs: int) -> dict[str, Any]:

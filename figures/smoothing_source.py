@@ -7,23 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from figures._instruments import (
-    SETTINGS,
-    Results,
-    Setting,
-    lengths_text,
-    note_missing,
-    only,
-    seeds_shown,
-    seeds_text,
-    shape_text,
-    shown,
-    spread,
-)
-from figures.known_conditions import SMOOTHING_BY_ATTENTION
+from figures._instruments import SETTINGS, Results, Setting, note_missing, only, seeds_shown, setting_fields, shown
 from figures.panels import absent, lettered, whisker
 from figures.rows import Row
-from figures.verdict import Check, Verdict, judged, sentences
 from interp.plotting import SOURCE_COLOURS, SOURCE_NAMES
 
 if TYPE_CHECKING:
@@ -32,10 +18,16 @@ if TYPE_CHECKING:
 
 LABEL = "beyond:smoothing_source"
 ANALYSES = ("smoothing_source",)
-CLAIM = (
-    "Without BOS a finite beta smooths by spreading attention over partial matches; with BOS on the independent task "
-    "the pseudo-count of BOS does it; on the hierarchical task partial matches do it even with BOS (fig:mech_indep, "
-    "fig:mech_main). The paper does not speak of the readout W_O, through which a constant can pass as well."
+CLAIMS = ("partial_smooths", "bos_smooths")
+CAPTION = (
+    "How much of the smoothing comes from partial matches (finite beta), BOS (kappa) and the readout W_O: bars "
+    "are the first seed of each setting, circles the others ({lengths}, {shape}, {seeds}; n = {n} held-out "
+    "sequences). (a) Rise of KL(truth || prediction) when one source is switched off and the others stay; linear "
+    "up to 0.01 nats and logarithmic above; bars are one standard error over sequences (paired). (b) Each "
+    "source's part (Shapley value) in the rise from all on to all off; sources stand in for each other, so a part "
+    "can be large though the source is not missed alone. (c) The share of the uniform law that the readout mixes "
+    "in, by regression of the prediction on the match head's output. KL has a floor, which shapes the rise with "
+    "everything off. The readout of the standard family cannot be taken apart."
 )
 
 SOURCES = {source: (name, SOURCE_COLOURS[source]) for source, name in SOURCE_NAMES.items()}
@@ -189,107 +181,5 @@ def share(row: Row, source: str) -> dict[str, Any] | None:
     return next((one for one in row["shares"] if one["source"] == source and one["applies"]), None)
 
 
-def caption(results: Results) -> str:
-    """What is to be seen, with the numbers."""
-    rows = results["smoothing_source"]
-    if not rows:
-        return "Sources of smoothing: no model was there to be measured."
-    needed = listed_floors(rows)
-    return (
-        f"How much of the smoothing comes from partial matches (finite beta), BOS (kappa) and the readout W_O: bars "
-        f"are the first seed of each setting, circles the others ({lengths_text(rows)}, {shape_text(rows)}, "
-        f"{seeds_text(rows)}; n = {rows[0]['n']} held-out sequences). (a) Rise of KL(truth || prediction) when "
-        f"one source is switched off and the others "
-        f"stay; the scale is linear up to {LINEAR_BELOW} nats and logarithmic above, bars are one standard error over "
-        f"sequences (paired). (b) Each source's part (Shapley value) in the rise from all on to all off; sources stand "
-        f"in for each other, so a part can be large though the source is not missed alone. (c) The share of the "
-        f"uniform law that the readout mixes in, by regression of the prediction on the match head's output. With "
-        f"everything off the floor of KL ({rows[0]['floor']:g}) is needed in {needed} of sequences, with one source "
-        f"off in at most {floored_alone(rows):.0%}; where it is needed, the rise depends on it. The readout of the "
-        f"standard family cannot be taken apart."
-    )
-
-
-def listed_floors(rows: list[Row]) -> str:
-    shares = [row["switched"][-1]["floored"] for row in rows]
-    return f"{min(shares):.0%} to {max(shares):.0%}" if len(shares) > 1 else f"{shares[0]:.0%}"
-
-
-def floored_alone(rows: list[Row]) -> float:
-    return max(one["floored"] for row in rows for one in row["switched"] if one["off"] in SOURCES)
-
-
-def verdict(results: Results) -> Verdict:
-    """Whether the source that the paper names is the one that is missed most."""
-    checks: dict[str, bool | Check] = {}
-    measured, surprises, number = [], [], ""
-    for setting, rows in seeds_shown(results["smoothing_source"]):
-        row = rows[0]
-        every = [costs_of(one) for one in rows]
-        costs = every[0]
-        named = "bos" if setting.prior == "independent" and setting.bos else "partial"
-        most = max(costs, key=lambda source: costs[source])
-        checks[f"{setting.words}: the largest cost is that of switching off {SOURCES[named][0]}"] = Check(
-            passed=all(max(one, key=lambda source: one[source]) == named for one in every),
-            found=", ".join(f"{SOURCES[source][0]} {rise_text(cost)}" for source, cost in ranked(costs)) + " nats",
-            where=SMOOTHING_BY_ATTENTION if most == "readout" else "",
-            part="with BOS" if setting.bos else "without BOS",
-        )
-        words = ", ".join(f"{SOURCES[source][0]} {rises_text([one[source] for one in every])}" for source in costs)
-        uniform = [one["readout_uniform"] for one in rows if one["readout_uniform"] is not None]
-        words += f", uniform share of the readout {spread(uniform, '.1%')}" if uniform else ""
-        if not setting.bos:
-            number = (
-                f"without BOS, KL rises by {rise_text(costs['readout'])} nats with the readout's part off, by "
-                f"{rise_text(costs['partial'])} with partial matches off"
-            )
-            words += f"; {parts_text(row)}" + (f" (seed {row['subject']['seed']})" if len(rows) > 1 else "")
-        measured.append(f"{setting.words}{f' ({len(rows)} seeds)' if len(rows) > 1 else ''}: {words}")
-        if most == "readout":
-            surprises.append(
-                f"{setting.words}: switched off alone, the readout, of which the paper does not speak, costs "
-                f"{rise_text(costs['readout'])} nats and partial matches {rise_text(costs['partial'])}; "
-                f"{parts_text(row)}"
-            )
-    told = "; ".join(measured)
-    return judged(
-        checks,
-        measured=f"rise of KL when switched off alone, in nats: {told}" if told else "no model was measured",
-        headline=f"{number[:1].upper()}{number[1:]}." if number else "",
-        number=number,
-        why=sentences(surprises),
-    )
-
-
-def costs_of(row: Row) -> dict[str, float]:
-    """The rise of KL when each source is switched off alone, as far as it applies."""
-    return {source: one["change"] for source in SOURCES if (one := switched(row, source)) is not None}
-
-
-def ranked(costs: dict[str, float]) -> list[tuple[str, float]]:
-    """The sources, the most costly first."""
-    return sorted(costs.items(), key=lambda one: -one[1])
-
-
-def rises_text(changes: list[float]) -> str:
-    """One signed number, or the least and the largest of several seeds."""
-    words = [rise_text(change) for change in sorted(changes)]
-    return words[0] if words[0] == words[-1] else f"{words[0]} to {words[-1]}"
-
-
-def shares_text(row: Row) -> str:
-    """Each source's part in the whole rise."""
-    return ", ".join(
-        f"{SOURCES[source][0]} {part['share']:.0%}"
-        for source in SOURCES
-        if (part := share(row, source)) is not None and part["share"] is not None
-    )
-
-
-def parts_text(row: Row) -> str:
-    """Each source's part in the whole rise, and how far that split hangs on the floor."""
-    whole = row["switched"][-1]
-    return (
-        f"parts (Shapley) in the whole rise of {whole['change']:.2f} nats: {shares_text(row)}, a split that depends on "
-        f"the floor of KL, which is needed in {whole['floored']:.0%} of sequences with everything off"
-    )
+def fields(results: Results) -> dict[str, object]:
+    return setting_fields(results["smoothing_source"])

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from figures._instruments import listed
-from figures._language import NOTHING, Results, pm
+from figures._language import Results
 from figures.panels import absent, lettered, on_one_scale, whisker
 from figures.rows import Row
-from figures.verdict import Verdict
-from interp.plotting import INTERVAL, MAIN_COLOUR
+from interp.plotting import MAIN_COLOUR
+from interp.results import half_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,13 +17,14 @@ if TYPE_CHECKING:
 
 LABEL = "beyond:text_training"
 ANALYSES = ("text_training",)
-CLAIM = (
-    "Question: when a small language model is trained on natural text, do beta and kappa of its matching head appear "
-    "together with the drop of the loss on repeated text?"
+CLAIMS = ("text_training",)
+CAPTION = (
+    "Models of two layers along their training on text; passages of held-out text, each twice in its sequence; "
+    "bars: 95% intervals over passages. (a) By how much the second copy of a passage is predicted better than the "
+    "first. (b) Attention of the head that ends with the highest score, on keys that follow the query's token, as "
+    "a multiple of what even attention has there. (c, d) beta and kappa of the additive law, fitted to that "
+    "head's attention."
 )
-SURE = 3.0  # standard errors
-GAIN = 0.1  # nats per token
-EXPLAINED = 0.25  # of the head's nats: what makes a head match
 LOOKS: tuple[dict[str, Any], ...] = (
     {"color": MAIN_COLOUR, "marker": "o"},
     {"color": "#5b99c2", "marker": "s"},
@@ -62,7 +62,6 @@ def draw(results: Results) -> Figure:
         if len(rows[0]["beta"]) > 1:
             line(beta, rows, lambda row: (row["beta"][1], row["beta_stderr"][1]), {**look, **SECOND_LAG})
         line(kappa, rows, lambda row: (row["kappa"], row["kappa_stderr"]), look)
-    gain.axhline(GAIN, color="#555555", linewidth=0.8, linestyle="--", gid="asked")
     gain.set_title("gain: loss of the first copy less that of the second", loc="left")
     attention.set_title("attention on matches, even attention = 1", loc="left")
     attention.set_ylabel("times even attention")
@@ -87,7 +86,7 @@ def draw(results: Results) -> Figure:
 
 
 def legend(runs: dict[str, list[Row]]) -> list[Any]:
-    """Runs, the gain that is asked for, and the intervals."""
+    """Runs, and the intervals."""
     from matplotlib.lines import Line2D
 
     found = [
@@ -96,7 +95,6 @@ def legend(runs: dict[str, list[Row]]) -> list[Any]:
     ]
     return [
         *found,
-        Line2D([], [], color="#555555", linewidth=0.8, linestyle="--", label=f"asked: {GAIN} nats"),
         whisker("95% interval over passages"),
     ]
 
@@ -113,106 +111,16 @@ def line(
     ax: Axes, rows: list[Row], number: Callable[[Row], Any], look: dict[str, Any], *, label: str | None = None
 ) -> None:
     """One number of every snapshot with its standard error, drawn as a 95% interval."""
-    mine = [(row["step"], *number(row)) for row in rows]
-    known = [(step, value, INTERVAL * (error or 0.0)) for step, value, error in mine if value is not None]
+    mine = [(row["step"], *number(row), row["n"]) for row in rows]
+    reach = (half_width(error or 0.0, n=n) for _, _, error, n in mine)
+    known = [(step, value, side) for (step, value, _, _), side in zip(mine, reach, strict=True) if value is not None]
     if not known:
         return
     steps, values, errors = zip(*known, strict=True)
     ax.errorbar(steps, values, yerr=errors, markersize=3, linewidth=1.0, elinewidth=0.6, label=label, **look)
 
 
-def caption(results: Results) -> str:
-    """What is to be seen."""
-    rows = results["text_training"]
-    if not rows:
-        return "Models along their training on text: no results."
-    told = "; ".join(f"{name}: {made_of(mine[0])}" for name, mine in runs_of(rows).items())
-    explained = max(row["nats_explained"] or 0.0 for row in rows)
-    return (
-        f"Models of two layers along their training on text ({told}). {rows[0]['n']} passages of held-out text, each "
-        f"twice in its sequence; bars: 95% intervals over passages. (a) By how much the second copy of a passage is "
-        f"predicted better than the first; dashed: {GAIN} nats, from which on it counts as a gain. (b) Attention of "
-        f"the head that ends with the highest score, on keys that follow the query's token, as a multiple of what even "
-        f"attention has there. (c, d) beta and kappa of the additive law, fitted to that head's attention; matches "
-        f"explain at most {explained:.1%} of its nats, and from {EXPLAINED:.0%} on count as a law."
-    )
-
-
-def made_of(row: Row) -> str:
-    """What a run was trained on."""
-    text = {
-        "alice": "characters of Alice's Adventures in Wonderland",
-        "asv": "byte pairs of the American Standard Version",
-    }[row["text"]]
-    return f"{text}, {row['repeated']:.0%} of the windows with a passage twice" if row["repeated"] else text
-
-
 def in_short(row: Row) -> str:
     """The same in a few words, for the legend."""
     text = {"alice": "a book, in characters", "asv": "the Bible, in byte pairs"}[row["text"]]
     return f"{text}, {row['repeated']:.0%} with a repeat" if row["repeated"] else text
-
-
-def first_step(rows: list[Row], holds: Any) -> int | None:
-    """The first step from which it holds to the end."""
-    found = None
-    for row in reversed(rows):
-        if not holds(row):
-            break
-        found = row["step"]
-    return found
-
-
-def verdict(results: Results) -> Verdict:
-    """When the gain on repeats, and when beta, are there to stay, in each run."""
-    runs = runs_of(results["text_training"])
-    if not runs:
-        return NOTHING
-    told = [words(name, rows) for name, rows in runs.items()]
-    heads = [f"{name}: {since('gain', gain_step(rows))}, {since('law', law_step(rows))}" for name, rows in runs.items()]
-    gained, lawful = ([name for name, rows in runs.items() if step(rows) is not None] for step in (gain_step, law_step))
-    ends = listed([f"{rows[-1]['step']:,}" for rows in runs.values()])
-    most = max(rows[-1]["gain"] for rows in runs.values())
-    return Verdict(
-        word="beyond the paper",
-        measured="; ".join(told),
-        headline=f"When training ends, after {ends} steps, repeats are predicted better by {GAIN} nats in "
-        f"{len(gained)} of {len(runs)} runs (at most {most:.2f}), and a head follows the law in {len(lawful)} "
-        f"({'; '.join(heads)}).",
-        number=f"repeats predicted better by {GAIN} nats in {len(gained)} of {len(runs)} runs (at most {most:.2f}), "
-        f"law in {len(lawful)}; steps: {ends}",
-    )
-
-
-def since(what: str, step: int | None) -> str:
-    """From when on it is there."""
-    return f"no {what}" if step is None else f"{what} from step {step}"
-
-
-def gain_step(rows: list[Row]) -> int | None:
-    """From when on the second copy is predicted better than the first by a tenth of a nat and three errors."""
-    return first_step(rows, lambda row: row["gain"] > max(GAIN, SURE * row["gain_stderr"]))
-
-
-def law_step(rows: list[Row]) -> int | None:
-    """From when on matches explain a quarter of the head's nats, and beta_1 is sure."""
-
-    def holds(row: Row) -> bool:
-        beta, error = row["beta"][0], row["beta_stderr"][0]
-        return (row["nats_explained"] or 0.0) > EXPLAINED and beta is not None and beta > SURE * (error or 1e9)
-
-    return first_step(rows, holds)
-
-
-def words(name: str, rows: list[Row]) -> str:
-    """The last snapshot of a run."""
-    last = rows[-1]
-    beta = ", ".join(pm(*pair) for pair in zip(last["beta"], last["beta_stderr"], strict=True))
-    return (
-        f"{name}, step {last['step']}: held-out loss {last['held_out_loss']:.2f}, second copy "
-        f"{pm(last['gain'], last['gain_stderr'], 3)} nats better than the first, head {last['name']} puts "
-        f"{pm(last['induction'], last['induction_stderr'])} on matches (even attention {last['induction_even']:.2f}), "
-        f"beta ({beta}), kappa {pm(last['kappa'], last['kappa_stderr'])}, "
-        f"{pm(last['nats_explained'], last['nats_explained_stderr'])} of {last['nats']:.2f} nats explained (other "
-        f"masks {last['control_explained'] or 0.0:.3f})"
-    )

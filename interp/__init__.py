@@ -60,9 +60,9 @@ if TYPE_CHECKING:
     from interp.hooked.checkpoint import CheckpointError as CheckpointError
     from interp.hooked.checkpoint import CheckpointInfo as CheckpointInfo
     from interp.hooked.checkpoint import read_info as read_info
+    from interp.hooked.config import InductionConfig as InductionConfig
     from interp.hooked.construction import construct as construct
     from interp.hooked.construction import write_construction as write_construction
-    from interp.hooked.transformer import InductionConfig as InductionConfig
     from interp.hooked.transformer import InductionTransformer as InductionTransformer
     from interp.instruments.attention_fit import AttentionFit as AttentionFit
     from interp.instruments.beta_kappa import fit_scores as fit_scores
@@ -203,10 +203,8 @@ _HOMES = {
     ),
     "instruments.beta_kappa": ("fit_scores",),
     "instruments.match_fit": ("MatchFit",),
-    "hooked.transformer": (
-        "InductionConfig",
-        "InductionTransformer",
-    ),
+    "hooked.config": ("InductionConfig",),
+    "hooked.transformer": ("InductionTransformer",),
     "instruments.overlap_mass": (
         "OverlapMass",
         "overlap_mass",

@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from interp.arguments import Number, real_array
 from interp.notation import check_positive
-from interp.results import Result, mean_stderr
+from interp.results import Result, half_width, mean_stderr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,11 +58,12 @@ class Divergence(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """How KL spreads over the sequences, and its mean with a 95% interval."""
-        from interp.plotting import INTERVAL, LAG_COLOURS, MAIN_COLOUR, heading, panel
+        from interp.plotting import LAG_COLOURS, MAIN_COLOUR, heading, panel
 
         ax = panel(ax, width=4.8)
         ax.hist(self.values.ravel().numpy(), bins=40, color=LAG_COLOURS[1])
-        low, high = self.mean - INTERVAL * self.stderr, self.mean + INTERVAL * self.stderr
+        reach = float(half_width(self.stderr, n=self.n))
+        low, high = self.mean - reach, self.mean + reach
         ax.axvline(self.mean, color=MAIN_COLOUR, label=f"mean {self.mean:.4f}, 95% interval")
         ax.axvspan(low, high, color=MAIN_COLOUR, alpha=0.2, linewidth=0)
         ax.set_xlabel("KL(truth || prediction) (nats)")

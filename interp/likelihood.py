@@ -12,14 +12,13 @@ Keys of one group have one score. So attention summed by group and the number of
 needed (`GroupLikelihood`), for many heads at once. With a term for the position, keys of one group differ, and every
 key is kept (`PlacedLikelihood`).
 
-Standard errors are the sandwich with the sequence as the cluster, as in `regression`: they do not need the law to be
-true.
+Standard errors leave out one sequence at a time, as in `regression`: they do not need the law to be true.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import einops
@@ -28,6 +27,8 @@ from jaxtyping import Bool, Float, Int64
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
+
+from interp.regression import leave_one_out
 
 Array: TypeAlias = NDArray[Any]
 
@@ -40,6 +41,7 @@ INFORMATION = 1e-11  # per query; a direction with less cannot be determined in 
 # Of one parameter, per query, with all others free. The search stops at `DECREMENT`, which leaves an error of the
 # parameter of up to sqrt(2 DECREMENT / information): 0.014 nats here, and more where there is less information.
 OWN_INFORMATION = 1e-9
+BLOCK_BYTES = 256 << 20  # of the information of single sequences, held at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +106,16 @@ class GroupLikelihood:
         """The gradient, sequence by sequence."""
         rows = (self.shares - self.masses(theta)) @ self.design
         return sum_by_sequence(rows, self.sequence, self.sequences)
+
+    def information(self, theta: Float[np.ndarray, "head column"], block: slice) -> Array:
+        """[head, sequence, column, column] the information of each sequence of a block."""
+        inside, owner, size = _block(self.sequence, block)
+        masses = self.masses(theta)[:, inside]
+        by_group = sum_by_sequence(masses, owner, size)
+        mean = masses @ self.design
+        outer = [sum_by_sequence(mean * mean[..., [column]], owner, size) for column in range(mean.shape[-1])]
+        spread = np.swapaxes(by_group[..., None] * self.design, -1, -2) @ self.design
+        return np.asarray(spread - np.stack(outer, axis=-2))
 
     def masses(self, theta: Float[np.ndarray, "head column"]) -> Float[np.ndarray, "head row group"]:
         """The law's attention by group."""
@@ -192,6 +204,30 @@ class PlacedLikelihood:
             rows[0, part.rows, columns:] = off @ part.places
         return sum_by_sequence(rows, self.sequence, self.sequences)
 
+    def information(self, theta: Float[np.ndarray, "head column"], block: slice) -> Array:
+        """[head, sequence, column, column] the information of each sequence of a block; there is one head."""
+        inside, owner, size = _block(self.sequence, block)
+        columns, groups = self.design.shape[1], len(self.design)
+        found = np.zeros((size, theta.shape[1], theta.shape[1]))
+        place = np.cumsum(inside) - 1  # of a row among those of the block
+        for part in self.parts:
+            chosen = inside[part.rows]
+            some = replace(part, groups=part.groups[chosen], shares=part.shares[chosen])
+            scores, totals = self._law(some, theta)
+            law = np.exp(scores - totals[:, None])
+            by_group = sum_by_group(some.groups, law, groups)
+            terms = [sum_by_group(some.groups, law * term, groups) @ self.design for term in part.places.T]
+            here = np.empty((len(law), *found.shape[1:]))
+            here[:, :columns, :columns] = np.swapaxes(by_group[..., None] * self.design, -1, -2) @ self.design
+            here[:, columns:, :columns] = np.stack(terms, axis=1)
+            here[:, :columns, columns:] = np.swapaxes(here[:, columns:, :columns], -1, -2)
+            products = part.places[:, :, None] * part.places[:, None, :]
+            here[:, columns:, columns:] = np.tensordot(law, products, axes=1)
+            mean = np.concatenate([by_group @ self.design, law @ part.places], axis=1)
+            # A part has one query, so that each sequence occurs in it once.
+            found[owner[place[part.rows][chosen]]] += here - mean[:, :, None] * mean[:, None, :]
+        return found[None]
+
     def masses(self, theta: Float[np.ndarray, "head column"]) -> Float[np.ndarray, "head row group"]:
         """The law's attention by group."""
         found = np.zeros((1, self.rows, len(self.design)))
@@ -273,8 +309,16 @@ def maximise(
 
 
 def influence(likelihood: Likelihood, found: Maximum) -> Float[np.ndarray, "head sequence column"]:
-    """How far each sequence moves each estimate; `regression.clustered` makes covariances of it."""
-    return np.asarray(likelihood.pull(found.theta) @ found.inverse)
+    """How far each estimate moves without each sequence; `regression.clustered` makes covariances of it."""
+    pull = likelihood.pull(found.theta)
+    heads, sequences, columns = pull.shape
+    step = max(1, BLOCK_BYTES // max(1, 8 * heads * columns**2))
+    for start in range(0, sequences, step):
+        block = slice(start, min(start + step, sequences))
+        information = likelihood.information(found.theta, block)
+        pull[:, block] = leave_one_out(pull[:, block], information, found.inverse)
+    # One sequence without which a parameter is not determined is enough for its error to be unknown.
+    return np.asarray(np.where(np.isnan(pull).any(axis=1, keepdims=True), np.nan, pull))
 
 
 def sum_by_sequence(
@@ -283,6 +327,12 @@ def sum_by_sequence(
     """Sums over the rows of each sequence."""
     member = csr_array((np.ones(len(sequence)), (sequence, np.arange(len(sequence)))), (sequences, len(sequence)))
     return np.stack([member @ one for one in rows])
+
+
+def _block(sequence: Int64[np.ndarray, " row"], block: slice) -> tuple[Array, Array, int]:
+    """Which rows belong to a block of sequences, the place of their sequence in it, and the size of the block."""
+    inside = (sequence >= block.start) & (sequence < block.stop)
+    return inside, sequence[inside] - block.start, block.stop - block.start
 
 
 def sum_by_group(

@@ -5,7 +5,7 @@
     read_toml(file)      a TOML document, as a dict
 
 Files come from users, from other programs and from runs that were killed. So a file is read only up to a stated size
-and depth, NaN and numbers past 64 bits are refused, and the error names the file.
+and depth; NaN, numbers past 64 bits and keys that occur twice are refused, and the error names the file.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 MAX_FILE_BYTES = 256 << 20  # the largest results have a few megabytes
+MAX_DESCRIPTION_BYTES = 4 << 20  # of a checkpoint's config.json or of the header of its tensors: they have kilobytes
+MAX_TEXT = 200  # characters of a field that names something, such as a protocol or a start
+MAX_MESSAGE = 1000  # characters of an error about a file: it may repeat what stands there
 MAX_NAME_BYTES = 200  # of one name in a path: file systems take 255, and a temporary file's name is longer
 MAX_PATH_BYTES = 4000
 MAX_WHOLE = (1 << 63) - 1  # of integers in files
@@ -26,10 +30,21 @@ MAX_DEPTH = 100  # of objects in objects
 MAX_FOLDERS = 20_000  # below a directory that is searched
 
 
+def printable(text: str) -> str:
+    """The text, its lines as they are; characters that move a terminal's cursor or turn its writing are escaped.
+
+    >>> print(printable("T32\\x1b[2J\\u202e\\nT64"))
+    T32\\x1b[2J\\u202e
+    T64
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in "\n\xa0" else ascii(one)[1:-1] for one in text)
+
+
 def one_line(message: object) -> str:
-    """The message on one line; characters that could move a terminal's cursor are escaped."""
-    text = " ".join(str(message).split())
-    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    """The message on one line, `printable`."""
+    return printable(" ".join(str(message).split()))
 
 
 def shown(value: Any, *, most: int = 60) -> str:
@@ -59,34 +74,64 @@ def as_path(text: str | os.PathLike[str]) -> Path:
     return Path(name)
 
 
+def open_file(name: str | os.PathLike[str], *, folder: int | None = None) -> BinaryIO:
+    """An open file; a pipe or a device, from which reading might never end, is refused. `folder` is a descriptor."""
+    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError("not a file")
+    return os.fdopen(descriptor, "rb")
+
+
+def text_of(handle: BinaryIO, *, most: int, form: str) -> str:
+    """The text of an open file of at most `most` bytes; `form` is what it should be, for the message."""
+    if (size := os.fstat(handle.fileno()).st_size) > most:
+        raise ValueError(f"{size >> 20} MiB, more than the {most >> 20} MiB that are read")
+    try:
+        return handle.read(most).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not valid {form} in UTF-8 ({one_line(error)})") from None
+
+
 def read_text(file: str | os.PathLike[str], *, most: int = MAX_FILE_BYTES, form: str = "text") -> str:
     """The text of a file of at most `most` bytes; `form` is what it should be, for the message."""
     place = as_path(file)
     try:
-        if not place.is_file():  # also a pipe or a device, from which reading might never end
-            raise ValueError(f"{place}: {'not a file' if place.exists() else 'no such file'}")
-        if (size := place.stat().st_size) > most:
-            raise ValueError(f"{place}: {size >> 20} MiB, more than the {most >> 20} MiB that are read")
-        return place.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{place}: not valid {form} in UTF-8 ({one_line(error)})") from None
+        with open_file(place) as handle:
+            return text_of(handle, most=most, form=form)
+    except FileNotFoundError:
+        raise ValueError(f"{place}: no such file") from None
     except OSError as error:
         raise ValueError(f"{place}: {error.strerror or one_line(error)}") from None
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
 
 
-def read_json(file: str | os.PathLike[str], *, most: int = MAX_FILE_BYTES, any_size: bool = False) -> Any:
-    """The JSON value in a file. `any_size` lets integers past 64 bits pass: generators of random numbers have them."""
-    text = read_text(file, most=most, form="JSON")
+def as_json(text: str, *, any_size: bool = False) -> Any:
+    """The JSON value of a text. `any_size` lets integers past 64 bits pass: generators of random numbers have them."""
     try:
         value = json.loads(
-            text, parse_constant=_refuse, parse_float=_finite, parse_int=_any_whole if any_size else _whole
+            text,
+            parse_constant=_refuse,
+            parse_float=_finite,
+            parse_int=_any_whole if any_size else _whole,
+            object_pairs_hook=_once,
         )
         _check(value)
     except RecursionError:
-        raise ValueError(f"{file}: not valid JSON (nested too deeply)") from None
+        raise ValueError("not valid JSON (nested too deeply)") from None
     except ValueError as error:
-        raise ValueError(f"{file}: not valid JSON ({one_line(error)})") from None
+        raise ValueError(f"not valid JSON ({one_line(error)})") from None
     return value
+
+
+def read_json(file: str | os.PathLike[str], *, most: int = MAX_FILE_BYTES, any_size: bool = False) -> Any:
+    """The JSON value in a file; `any_size` as for `as_json`."""
+    text = read_text(file, most=most, form="JSON")
+    try:
+        return as_json(text, any_size=any_size)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
 
 
 def read_object(file: str | os.PathLike[str], *, most: int = MAX_FILE_BYTES, any_size: bool = False) -> dict[str, Any]:
@@ -108,6 +153,16 @@ def read_toml(file: str | os.PathLike[str], *, most: int = MAX_FILE_BYTES) -> di
     except (ValueError, TypeError, OverflowError, IndexError) as error:
         raise ValueError(f"{file}: not valid TOML ({one_line(error)})") from None
     return document
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; other readers take the first or the last of two equal keys, so that two would see two files."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key {shown(name)} occurs twice")
+        found[name] = value
+    return found
 
 
 def _refuse(constant: str) -> Any:

@@ -3,22 +3,24 @@
 Attention scores are known up to a constant per query, because the softmax takes it away. So every fit here uses only
 differences within a query: columns and response are first centred over the query's keys.
 
-Standard errors are the usual sandwich with the sequence as the cluster,
+Standard errors are the jackknife's, with the sequence as the cluster,
 
-    (X'X)^-1 (sum_g u_g u_g') (X'X)^-1 G / (G - 1),    u_g = X_g' residual_g,
+    (G - 1) / G  sum_g d_g d_g',    d_g = (X'X - X_g'X_g)^-1 X_g' residual_g,
 
-which for a column of ones is `results.mean_stderr` with clusters.
+where d_g is how far the estimates move when sequence g is left out. For a column of ones that is `results.mean_stderr`.
+With many sequences it equals the usual sandwich. With few, a sequence of unusual tokens moves a fit more than the
+sandwich says, whose intervals are then too narrow (`benchmarks/coverage.py`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.interpolate import BSpline
-from scipy.stats import f as f_distribution
 
 from interp.results import mean_stderr
 
@@ -27,6 +29,8 @@ SPLINE_TERMS = 8  # cubic B-splines in log(1 + distance): finest near the query,
 ROUNDING = 8  # units in the last place that a forward pass may lose
 SUM_ROUNDING = 1e-12  # relative, of the normal equations
 TOO_LARGE = 1e100  # a score; sums of squares must not overflow
+ALONE = 1e-6  # share of a column's information without a cluster, below which the cluster alone determines the column
+FLIPS = 1999  # random sign flips of the clusters
 
 
 def centred(
@@ -153,12 +157,45 @@ def solve_normal_equations(
     return Solution(coefficients=coefficients, inverse=inverse, sse=sse, full_rank=full_rank)
 
 
-def clustered(influence: Float[np.ndarray, "cluster column"]) -> Float[np.ndarray, "column column"]:
-    """The covariance of estimates from each cluster's influence on them; NaN for fewer than two clusters."""
-    groups = len(influence)
+def leave_one_out(
+    pull: Float[np.ndarray, "*head cluster column"],
+    information: Float[np.ndarray, "*head cluster column column"],
+    inverse: Float[np.ndarray, "*head column column"],
+) -> Float[np.ndarray, "*head cluster column"]:
+    """How far the estimates move when each cluster is left out: exactly for least squares, else by one Newton step.
+
+    pull          each cluster's part of X' residual, or of the gradient of the likelihood
+    information   each cluster's part of X'X, or of the information
+    inverse       of the sum of the information; zero in columns that are not fitted
+
+    NaN in a column that the data would not determine without some cluster: its error is not known.
+    """
+    inverse = inverse[..., None, :, :]
+    size = inverse.shape[-1]
+    without = np.linalg.solve((1 + ALONE * ALONE) * np.eye(size) - inverse @ information, inverse)
+    moved = np.einsum("...ab,...b->...a", without, pull)
+    before, after = np.diagonal(inverse, axis1=-2, axis2=-1), np.diagonal(without, axis1=-2, axis2=-1)
+    return np.asarray(np.where((ALONE * np.abs(after) > before).any(axis=-2, keepdims=True), np.nan, moved))
+
+
+def clustered(moved: Float[np.ndarray, "*head cluster column"]) -> Float[np.ndarray, "*head column column"]:
+    """The jackknife's covariance, from how far each cluster moves the estimates; NaN for fewer than two clusters."""
+    groups, size = moved.shape[-2:]
     if groups < 2:
-        return np.full((influence.shape[1],) * 2, np.nan)
-    return np.asarray(influence.T @ influence * (groups / (groups - 1)))
+        return np.full((*moved.shape[:-2], size, size), np.nan)
+    return np.asarray(np.swapaxes(moved, -1, -2) @ moved * ((groups - 1) / groups))
+
+
+def lone_note(
+    names: Sequence[str], estimates: Float[np.ndarray, " name"], errors: Float[np.ndarray, " name"]
+) -> list[str]:
+    """Which errors are not known because one sequence alone determines the parameter.
+
+    >>> lone_note(["beta_1", "beta_2"], np.array([2.0, 1.0]), np.array([0.1, np.nan]))
+    ['one sequence alone determines beta_2: its error is not known']
+    """
+    lone = [name for name, unknown in zip(names, np.isfinite(estimates) & np.isnan(errors), strict=True) if unknown]
+    return [f"one sequence alone determines {', '.join(lone)}: its error is not known"] if lone else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,23 +224,27 @@ def slope_through_origin(x: Float[np.ndarray, "row column"], y: Float[np.ndarray
     return Slope(slope=slope, stderr=spread / bottom, r2=r2)
 
 
-def joint_test(
-    estimate: Float[np.ndarray, " column"],
-    influence: Float[np.ndarray, "cluster column"],
-    *,
-    resolution: float,
-) -> float:
-    """p-value of "all estimates are zero": Wald's statistic on its Hotelling scale, F(q, G - q).
+def sign_flip_test(influence: Float[np.ndarray, "cluster column"], *, resolution: float) -> float:
+    """p-value of "all column sums are zero in expectation", by flipping the signs of whole clusters at random.
 
-    Differences below `resolution` do not count as evidence: without it an exact construction would be rejected because
-    of rounding.
+    If nothing is there, a cluster's influence is as likely as its opposite, so that Wald's statistic of the data is one
+    draw among those of flipped data. That holds for few clusters and for unequal ones, where the chi2 and F
+    distributions reject too often. The least p-value is 1 / (FLIPS + 1). NaN, cannot tell, where there are no more
+    clusters than columns.
+
+    Sums below `resolution` are no evidence: an exact construction would else be rejected because of rounding.
     """
     groups, size = influence.shape
     if size == 0 or groups <= size:
-        return float("nan")
-    covariance = clustered(influence) + resolution**2 * np.eye(size)
-    statistic = float(estimate @ np.linalg.solve(covariance, estimate))
-    return float(f_distribution.sf(statistic * (groups - size) / (size * (groups - 1)), size, groups - size))
+        return math.nan
+    if np.abs(influence.sum(axis=0)).max() <= resolution:
+        return 1.0
+    left, values, _ = np.linalg.svd(influence, full_matrices=False)
+    white = left[:, values > RANK_TOLERANCE * values[0]]  # the statistic is that of columns made orthogonal
+    flips = np.random.default_rng(0).choice([-1.0, 1.0], size=(FLIPS, groups))
+    observed = (white.sum(axis=0) ** 2).sum()
+    as_large = ((flips @ white) ** 2).sum(axis=1) >= observed * (1 - RANK_TOLERANCE)
+    return float((1 + as_large.sum()) / (FLIPS + 1))
 
 
 def distance_basis(distances: int, *, terms: int = SPLINE_TERMS) -> Float[np.ndarray, "distance term"]:

@@ -6,7 +6,8 @@ A result class is a frozen keyword-only dataclass that derives from `Result`. It
 table. A class whose rows have names derives from `NamedRows`, and `result["name"]` is a row.
 
 This module also holds the functions that make standard errors, of a mean (`mean_stderr`) and of a share of a loss
-(`share_recovered`), so that all intervals agree.
+(`share_recovered`), and intervals (`interval`), so that all of them agree. `benchmarks/coverage.py` measures how often
+intervals hold the truth.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
+from jaxtyping import Float, Int64
+from numpy.typing import NDArray
 
-from interp.arguments import real_array
+from interp.arguments import Number, finite_number, real_array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,8 +203,42 @@ def mean_stderr(values: Any, *, clusters: Any | None = None) -> tuple[float, flo
     return mean, float(np.sqrt((sums**2).sum() * groups / (groups - 1)) / array.size)
 
 
+def half_width(stderr: Any, *, n: int | None, level: Number = 0.95) -> NDArray[np.float64]:
+    """How far an interval reaches to each side: a standard error times Student's quantile for n independent units.
+
+    stderr   one or more standard errors
+    n        units from which their spread was estimated: sequences, chains; None for so many that it does not matter
+    level    how often such intervals hold the truth
+
+    NaN with fewer than two units.
+
+    >>> half_width(1.0, n=None).round(2).item(), half_width([1.0, 2.0], n=10).round(2).tolist()
+    (1.96, [2.26, 4.52])
+    """
+    from scipy.special import ndtri, stdtrit
+
+    share = (1 + finite_number(level, name="level", above=0, most=1 - 1e-12)) / 2
+    quantile = ndtri(share) if n is None else stdtrit(n - 1, share) if n > 1 else math.nan
+    return np.asarray(np.asarray(stderr, dtype=np.float64) * quantile)
+
+
+def interval(
+    estimate: Any, stderr: Any, *, n: int | None, level: Number = 0.95
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The lower and the upper ends of intervals: an estimate and its `half_width` to each side.
+
+    >>> [end.round(2).tolist() for end in interval([2.7, 1.2], [0.1, 0.2], n=16)]
+    [[2.49, 0.77], [2.91, 1.63]]
+    """
+    centre, reach = np.asarray(estimate, dtype=np.float64), half_width(stderr, n=n, level=level)
+    return centre - reach, centre + reach
+
+
 def share_recovered(change: Any, lost: Any) -> tuple[float, float]:
-    """1 - mean(change) / mean(lost), and the standard error of that (delta method); both are given per sequence.
+    """1 - mean(change) / mean(lost), and the standard error of that; both are given per sequence.
+
+    The error is the jackknife's: how far the share moves without each sequence. Its square is right on average, also
+    where one sequence in a thousand loses very much; but a sample without such a sequence cannot know of them.
 
     NaN where the mean of `lost` is not CLEAR_ERRORS standard errors above zero: then the loss is not significant, and
     no share of it is defined.
@@ -212,8 +249,20 @@ def share_recovered(change: Any, lost: Any) -> tuple[float, float]:
     top, bottom = (real_array(values, name="losses").ravel() for values in (change, lost))
     if not is_clear(*mean_stderr(bottom)):
         return math.nan, math.nan
-    ratio = float(top.mean() / bottom.mean())
-    return 1.0 - ratio, mean_stderr(top - ratio * bottom)[1] / float(bottom.mean())
+    ratio = float(top.sum() / bottom.sum())
+    without = (top.sum() - top) / (bottom.sum() - bottom)
+    return 1.0 - ratio, float(np.sqrt((top.size - 1) * ((without - without.mean()) ** 2).mean()))
+
+
+def share_explained(
+    law: Float[np.ndarray, " row"], baseline: Float[np.ndarray, " row"], *, clusters: Int64[np.ndarray, " row"]
+) -> tuple[float, float]:
+    """1 - sum(law) / sum(baseline) of two divergences, with the standard error of the ratio (delta method)."""
+    mean = float(baseline.mean())
+    if mean <= 0:
+        return math.nan, math.nan
+    ratio = float(law.mean()) / mean
+    return 1.0 - ratio, mean_stderr((law - ratio * baseline) / mean, clusters=clusters)[1]
 
 
 def is_clear(mean: float, stderr: float) -> bool:

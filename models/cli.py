@@ -2,7 +2,7 @@
 
 python -m models                                    families, studies and the shipped checkpoints
 python -m models train --prior hierarchical:5,5 --length 64 --out runs/a
-python -m models train ... --out runs/a --resume    continue an interrupted run
+python -m models train --resume --out runs/a        continue an interrupted run
 python -m models construct --length 64 --beta 2.7,1.2 --kappa 3.3 --out runs/b
 python -m models sweep smoke --out runs/smoke       a whole study, one process per core
 python -m models zoo                                the table of the shipped checkpoints
@@ -11,16 +11,17 @@ python -m models zoo                                the table of the shipped che
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from interp.outside import one_line, read_object, shown
+from interp.outside import MAX_DESCRIPTION_BYTES, one_line, read_object, shown
 from models.command import (
     BAD_INPUT,
     FAILED,
@@ -43,9 +44,10 @@ from models.command import (
     say,
     say_loading,
     seed,
+    show,
     whole_number,
 )
-from models.families import FAMILIES
+from models.families import FAMILIES, start_name
 from models.help_text import HelpFormatter
 from models.protocols import PROTOCOLS
 from models.spec import SAVE_SECONDS, RunSpec, make_spec
@@ -53,6 +55,8 @@ from models.spec import SAVE_SECONDS, RunSpec, make_spec
 ROOT = Path(__file__).parent
 CHECKPOINTS = ROOT / "checkpoints"
 STUDIES = ROOT / "studies"
+SETTINGS = {name: parameter.default for name, parameter in inspect.signature(make_spec).parameters.items()}
+DEFAULTS = SETTINGS | {"family": "disentangled", "prior": "hierarchical:5", "length": 64, "bos": True}
 
 TRAIN_EXAMPLES = """examples:
   python -m models train --prior hierarchical:5,5 --length 64 --out runs/a
@@ -116,37 +120,32 @@ def add_train(commands: Commands) -> None:
         formatter_class=HelpFormatter,
         epilog=TRAIN_EXAMPLES,
     )
-    train.add_argument(
-        "--family", choices=list(FAMILIES), default="disentangled", help="kind of model (default: %(default)s)"
-    )
+    train.add_argument("--family", choices=list(FAMILIES), help=f"kind of model (default: {DEFAULTS['family']})")
     train.add_argument(
         "--prior",
-        default="hierarchical:5",
         metavar="KIND[:NUMBERS]",
-        help="of the chains: hierarchical[:ETA,...[:ETA0]] or independent[:ALPHA,...] (default: %(default)s)",
+        help=f"of the chains: hierarchical[:ETA,...[:ETA0]] or independent[:ALPHA,...] (default: {DEFAULTS['prior']})",
     )
     train.add_argument(
-        "--order", type=whole_number(1), default=2, help="k, the number of tokens in a context (default: %(default)s)"
+        "--order", type=whole_number(1), help=f"k, the number of tokens in a context (default: {DEFAULTS['order']})"
     )
     train.add_argument(
-        "--vocab", type=whole_number(2), default=5, help="|V|, the number of symbols (default: %(default)s)"
+        "--vocab", type=whole_number(2), help=f"|V|, the number of symbols (default: {DEFAULTS['vocab']})"
     )
     train.add_argument(
         "--bos",
         action=argparse.BooleanOptionalAction,
-        default=True,
         help="whether a BOS token stands before the sequence (default: yes)",
     )
     train.add_argument(
-        "--length", type=whole_number(2), default=64, help="T, the tokens of a sequence (default: %(default)s)"
+        "--length", type=whole_number(2), help=f"T, the tokens of a sequence (default: {DEFAULTS['length']})"
     )
-    train.add_argument("--seed", type=seed, default=0, help="of weights and data (default: %(default)s)")
+    train.add_argument("--seed", type=seed, help=f"of weights and data (default: {DEFAULTS['seed']})")
     train.add_argument(
         "--protocol",
         choices=list(PROTOCOLS),
-        default="annealed",
         help="paper: constant rate, sampled targets, a million steps; annealed: falling rate, fewer steps; long: "
-        "annealed with five times the steps (default: %(default)s)",
+        f"annealed with five times the steps (default: {DEFAULTS['protocol']})",
     )
     train.add_argument("--steps", type=whole_number(1), help="number of steps (default: the protocol's)")
     train.add_argument("--learning-rate", type=positive_number, help="default: the protocol's")
@@ -157,14 +156,18 @@ def add_train(commands: Commands) -> None:
         help="of the loss: a sampled next token, or its law given the sequence (default: the protocol's)",
     )
     add_factors(train)
-    train.add_argument("--snapshots", action="store_true", help="keep checkpoints at log-spaced steps")
+    train.add_argument("--snapshots", action="store_const", const=True, help="keep checkpoints at log-spaced steps")
     train.add_argument(
         "--spec", type=path, metavar="FILE", help="the run's description as a JSON file, instead of the options above"
     )
     train.add_argument(
         "--out", type=path, required=True, metavar="DIR", help=f"where the checkpoint goes ({MAKES_FOLDERS})"
     )
-    train.add_argument("--resume", action="store_true", help="continue the run in DIR, or start it if there is none")
+    train.add_argument(
+        "--resume",
+        action="store_true",
+        help="continue the run in DIR with the settings that it was started with; with other options: or start it",
+    )
     add_save_argument(train)
     train.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
     train.set_defaults(command=train_one)
@@ -180,11 +183,11 @@ def add_factors(train: argparse.ArgumentParser) -> None:
     )
     factors.add_argument(
         "--freeze",
-        default="",
         metavar="PARTS",
         help="parts that are not trained, separated by commas: copies, match_bias, readout. Parts of the readout: "
-        "direct (what it reads of the query's own stream), carried (copied tokens of the keys). copies and match_bias "
-        "also need --init, e.g. hard: by default they would be frozen at random weights",
+        "direct (what it reads of the query's own stream), carried (copied tokens of the keys). Of the copy heads' "
+        "relative bias: copies_bos (at BOS's distance from the last query), copies_first (its neighbour). copies and "
+        "match_bias also need --init, e.g. hard: by default they would be frozen at random weights",
     )
     factors.add_argument(
         "--init",
@@ -194,20 +197,21 @@ def add_factors(train: argparse.ArgumentParser) -> None:
     )
     factors.add_argument(
         "--kappa",
-        default="free",
         metavar="RULE",
         help="kappa of a construction: free (trained), tied(ALPHA): sum(beta) + ln(ALPHA |V|), or fixed(DELTA): "
-        "DELTA + sum(beta)/|V| (default: %(default)s)",
+        f"DELTA + sum(beta)/|V| (default: {DEFAULTS['kappa']})",
     )
     factors.add_argument(
         "--bos-vector",
-        default="",
         choices=["constant", "block", "mean"],
         help="fixed vector of BOS in the standard family. constant: 1/|V| everywhere, which LayerNorm maps to zero "
         "(the default); block: 1/|V| in the first |V| coordinates; mean: the mean of the token embeddings at the start",
     )
     factors.add_argument(
-        "--symmetrise", action="store_true", help="average every batch over all relabelings of its symbols"
+        "--symmetrise",
+        action="store_const",
+        const=True,
+        help="average every batch over all relabelings of its symbols",
     )
 
 
@@ -280,7 +284,7 @@ def add_save_argument(command: argparse.ArgumentParser) -> None:
 
 def show_everything(options: argparse.Namespace) -> int:
     from models.sweep import study_summaries
-    from models.zoo import find_checkpoints, find_zoos
+    from models.zoo import find_checkpoints, find_zoos, unfinished_runs
 
     studies = study_summaries(STUDIES)
     width = max(map(len, (*FAMILIES, *studies)))
@@ -293,16 +297,18 @@ def show_everything(options: argparse.Namespace) -> int:
     found = find_checkpoints(CHECKPOINTS)
     print(f"\nCheckpoints ({len(found)} below models/checkpoints; the table: python -m models zoo)")
     groups: dict[str, list[str]] = {}
+    unfinished = unfinished_runs(found)
     for place in found:
         relative = place.relative_to(CHECKPOINTS)
-        groups.setdefault(str(relative.parent), []).append(relative.name)
+        words = f" (not finished: {unfinished[place]})" if place in unfinished else ""
+        groups.setdefault(str(relative.parent), []).append(f"{relative.name}{words}")
     widest = max(map(len, groups), default=0)
     for group, names in groups.items():
         for line, text in enumerate(alike_together(names)):
             print(listed("" if line else group, text, names=widest))
     for zoo in find_zoos(CHECKPOINTS):
         below = f"models/checkpoints/{zoo.relative_to(CHECKPOINTS)}"
-        print(f"\n{len(find_checkpoints(zoo))} more in {below}\n  table: python -m models zoo --checkpoints {below}")
+        show(f"\n{len(find_checkpoints(zoo))} more in {below}\n  table: python -m models zoo --checkpoints {below}")
     return 0
 
 
@@ -316,7 +322,7 @@ def alike_together(names: Sequence[str]) -> list[str]:
     seeds: dict[tuple[str, str], list[str]] = {}
     others = []
     for name in names:
-        if parts := re.fullmatch(r"(T\d+)(_seed\d+)(.*)", name):
+        if parts := re.fullmatch(r"(T\d+)(_seed\d+)([^ ]*)", name):
             length, seed_text, rest = parts.groups()
             if length not in lengths.setdefault(rest, []):
                 lengths[rest].append(length)
@@ -330,36 +336,46 @@ def alike_together(names: Sequence[str]) -> list[str]:
     return [f"{', '.join(found)}: {', '.join(same)}" for same, found in lines.items()] + others
 
 
-def train_one(options: argparse.Namespace) -> int:
+def spec_asked(options: argparse.Namespace) -> RunSpec:
+    """The run that is asked for: by its file, by its settings or, to resume it, by what it was started with."""
+    given = {name: value for name in SETTINGS if (value := getattr(options, name)) is not None}
     if options.spec is not None:
-        description = read_object(options.spec)
+        if given:
+            raise ValueError(f"--spec describes the whole run: leave out {_flags(given)}")
         try:
-            spec = RunSpec.from_dict(description)
+            return RunSpec.from_dict(read_object(options.spec, most=MAX_DESCRIPTION_BYTES))
         except (TypeError, ValueError) as error:
             raise ValueError(f"{options.spec}: {error}") from None
-    else:
-        spec = make_spec(
-            family=options.family,
-            prior=options.prior,
-            order=options.order,
-            vocab=options.vocab,
-            length=options.length,
-            bos=options.bos,
-            seed=options.seed,
-            protocol=options.protocol,
-            steps=options.steps,
-            learning_rate=options.learning_rate,
-            batch=options.batch,
-            target=options.target,
-            init=options.init,
-            snapshots=options.snapshots,
-            readout=options.readout,
-            freeze=options.freeze,
-            kappa=options.kappa,
-            symmetrise=options.symmetrise,
-            bos_vector=options.bos_vector,
-        )
+    if options.resume:
+        from models.run import started_spec
+
+        if (started := started_spec(options.out)) is not None:
+            return _agreeing(started, given, options.out)
+        if not given:
+            raise ValueError(f"{options.out}: no run there to resume; give the settings of a new one")
+    return make_spec(**{**DEFAULTS, **given})
+
+
+def _agreeing(started: RunSpec, given: dict[str, Any], out: Path) -> RunSpec:
+    """The spec that a run was started with; settings given beside --resume that differ from it are refused."""
+    task = {name: started.prior[name] for name in ("order", "vocab")}  # a prior that is given as text has these
+    asked = make_spec(**{**started.to_dict(), **task, **given})
+    different = [name for name, value in asked.to_dict().items() if value != getattr(started, name)]
+    different += [name for name in task if given.get(name, task[name]) != task[name] and "prior" not in different]
+    if different:
+        raise ValueError(f"{out}: was started with another {_flags(different)}; leave it out, or use another --out")
+    return started
+
+
+def _flags(names: Iterable[str]) -> str:
+    return ", ".join(f"--{name.replace('_', '-')}" for name in names)
+
+
+def train_one(options: argparse.Namespace) -> int:
     say_loading("torch and the compiled trainers")
+    spec = spec_asked(options)
+    if start_name(spec.family, init=spec.init) == "hard" and "copies" not in spec.frozen:
+        say(f"note: copy heads that start at {spec.init} are saturated: training cannot move them off their lags")
     from models.run import READINGS, AlreadyFinished, Diverged, reading_source, run
 
     try:
@@ -370,7 +386,7 @@ def train_one(options: argparse.Namespace) -> int:
             print(json.dumps({"path": str(options.out), "status": "diverged"}))
         return FAILED
     except AlreadyFinished as note:
-        print(note, file=sys.stderr)
+        say(str(note))
         if options.json:
             print(json.dumps({"path": str(options.out), "status": "finished"}))
         return 0
@@ -394,15 +410,15 @@ def train_one(options: argparse.Namespace) -> int:
     else:
         beta = ", ".join(f"{value:.2f}" for value in finished.beta)
         kappa = "" if finished.kappa is None else f", kappa {finished.kappa:.2f}"
-        print(finished.path)
+        show(finished.path)
         print(textwrap.fill(f"  held-out {finished.held_out}", page_width(), subsequent_indent="    "))
         if not finished.learnt and not finished.failure:
             print("  note: no better than the uniform law")
         print(f"  {READINGS[source]} {beta}{kappa}; {finished.seconds:.0f} s")
         if source == "weights":
             print("  (beta is what the scores show, which may differ from the weights:)")
-        print(f"  python -m analyses beta_kappa {finished.path}")
-        print(f"  python -m analyses all {finished.path}")
+        show(f"  python -m analyses beta_kappa {finished.path}")
+        show(f"  python -m analyses all {finished.path}")
     if finished.failure:
         say(f"failed: {one_line(finished.failure)}")
     return FAILED if finished.failure else 0
@@ -421,7 +437,7 @@ def construct_one(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"path": str(options.out), "beta": options.beta, "kappa": options.kappa}))
     else:
-        print(f"{options.out}: construction of order {options.order}, |V| = {options.vocab}, T = {options.length}")
+        show(f"{options.out}: construction of order {options.order}, |V| = {options.vocab}, T = {options.length}")
     return 0
 
 

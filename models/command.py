@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from interp.outside import as_path, one_line, shown
+from interp.outside import as_path, one_line, printable, shown
 from models.interrupt import INTERRUPTED as INTERRUPTED
 from models.suggest import with_suggestion
 
@@ -48,8 +48,8 @@ def page_width() -> int:
 
 def listed(name: str, text: str, *, names: int) -> str:
     """A line of a listing, with a column of `names` characters for the name; long text continues below, indented."""
-    start = f"  {name:<{names}}  "
-    return textwrap.fill(text, page_width(), initial_indent=start, subsequent_indent=" " * len(start))
+    start = f"  {one_line(name):<{names}}  "
+    return textwrap.fill(one_line(text), page_width(), initial_indent=start, subsequent_indent=" " * len(start))
 
 
 def whole_number(least: int, most: int = MAX_SIZE) -> Callable[[str], int]:
@@ -109,10 +109,15 @@ def path_text(text: str) -> str:
     return text
 
 
+def show(text: object) -> None:
+    """Write a result to stdout, `printable`: names of files and texts in them may be a stranger's."""
+    print(printable(str(text)))
+
+
 def say(line: str) -> None:
-    """Write one line to stderr, above a progress bar where there is one; a closed stderr is ignored."""
+    """Write one line to stderr, `printable`, above a progress bar where there is one; a closed stderr is ignored."""
     with contextlib.suppress(OSError, ValueError, AttributeError), _bars_hidden():
-        print(line, file=sys.stderr, flush=True)
+        print(printable(line), file=sys.stderr, flush=True)
 
 
 def _bars_hidden() -> contextlib.AbstractContextManager[object]:

@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from models.starts import Start, StartRules
+from interp.outside import shown
+from models.kappa import KappaRule
+from models.starts import HARD, SOFT, Start, StartRules
 
 if TYPE_CHECKING:
     from models.spec import RunSpec
@@ -80,8 +82,28 @@ def drawing_order() -> list[str]:
 def find_family(name: str) -> Family:
     """The family of that name."""
     if name not in FAMILIES:
-        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {name!r}")
+        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {shown(name)}")
     return FAMILIES[name]
+
+
+def start_name(family: str, *, init: str, kappa: str = "free") -> str:
+    """The start of a run in a word: its folder in the zoo, and `start` in tables.
+
+    hard              copy heads on their lags alone, and too saturated to move
+    copy8             copy(8), and other biases between: copy heads that start sharp, and can drift
+    soft              copy heads that training has to sharpen: every other start
+    free, kappa_tied, kappa_fixed
+                      the rule of kappa in a family of analytic weights, which has no start
+    """
+    kind = find_family(family)
+    if kind.analytic:
+        rule = KappaRule.parse(kappa)
+        return "free" if rule.free else f"kappa_{rule.word}"
+    copies = kind.starts.parse(init).get("copies", Start("zero"))
+    strength = (copies.size or 0.0) if copies.word == "copy" else 0.0
+    if copies.word == "hard" or strength >= HARD:
+        return "hard"
+    return "soft" if strength <= SOFT else f"copy{strength:g}"
 
 
 PAPER = ("construction", "disentangled", "standard")  # those of the paper, in its order
@@ -116,19 +138,24 @@ SYMMETRIC = ("zero", "hard", "symmetric", "bias", "construction")
 # What the readout can read beside the votes: the query's own stream, past the match head, and the copied tokens that
 # the match head brings from the keys. In the construction's readout this part is zero, so that freezing it removes it.
 READ_BESIDE_VOTES = ("direct", "carried")
+# The copy heads' relative bias at one distance: the largest, at which the last query sees BOS and no other query sees
+# anything, and the one before it, at which the last query sees the first token.
+AT_ONE_DISTANCE = ("copies_bos", "copies_first")
+PARTS_OF = {"copies": AT_ONE_DISTANCE, "readout": READ_BESIDE_VOTES}
 
 
 def _disentangled_contradiction(spec: RunSpec, starts: Mapping[str, Start]) -> str | None:
     frozen = spec.frozen
-    if starts["copies"].word == "hard" and "copies" not in frozen:
-        return "hard copy heads are saturated and cannot move: freeze them (copies), or start them at copy(8)"
     if starts["readout"].word == "zero" and "readout" in frozen:
         return "a readout frozen at zero predicts the uniform law whatever it reads"
-    if cut := [part for part in READ_BESIDE_VOTES if part in frozen]:
-        if "readout" in frozen:
-            return f"the readout is frozen whole, and {', '.join(cut)} with it: name one of them"
-        if starts["readout"].word not in ("construction", "zero"):
-            return f"freezing {', '.join(cut)} cuts it only where the readout starts at construction or zero"
+    for whole, parts in PARTS_OF.items():
+        if whole in frozen and (named := [part for part in parts if part in frozen]):
+            return f"{whole} is frozen whole, and {', '.join(named)} with it: name one of them"
+    if not spec.bos and (named := [part for part in AT_ONE_DISTANCE if part in frozen]):
+        return f"{', '.join(named)} is a bias at BOS's distance or next to it, and there is no BOS"
+    cut = [part for part in READ_BESIDE_VOTES if part in frozen]
+    if cut and starts["readout"].word not in ("construction", "zero"):
+        return f"freezing {', '.join(cut)} cuts it only where the readout starts at construction or zero"
     if starts["readout"].word == "zero" and spec.readout == "probability":
         return "a readout of zero has no gradient under the probability readout: use the logit readout"
     if spec.symmetrise:
@@ -187,7 +214,7 @@ DISENTANGLED = describe_family(
             },
         ),
         init="random(0.3)",
-        freezable=("copies", "match_bias", "readout", *READ_BESIDE_VOTES),
+        freezable=("copies", "match_bias", "readout", *READ_BESIDE_VOTES, *AT_ONE_DISTANCE),
         symmetrised=True,
         contradiction=_disentangled_contradiction,
     )

@@ -1,7 +1,9 @@
-"""Ctrl-C where an exception would do harm: while a command is being imported.
+"""How processes end: by Ctrl-C while a command is being imported, and with the process that started them.
 
     with one_line_on_interrupt():
         from analyses.cli import main      # Ctrl-C ends the process with one line and exit code 130
+
+    end_with_parent(parent)                # in a worker: SIGKILL of the parent leaves no orphan
 
 Everywhere else Ctrl-C is an ordinary `KeyboardInterrupt`, which the commands catch (`models.cli`, `analyses.command`).
 """
@@ -12,10 +14,12 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 
 INTERRUPTED = 130  # the exit code: 128 + SIGINT, as shells have it
+PARENT_SECONDS = 0.5  # between two looks for the parent
 
 
 @contextlib.contextmanager
@@ -32,6 +36,20 @@ def one_line_on_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def end_with_parent(parent: int) -> None:
+    """End this worker when the process that started it, whose id is `parent`, has ended for any reason.
+
+    A thread looks for it, so that a worker in compiled code ends when that returns.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_SECONDS)
+        os._exit(INTERRUPTED)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _raises() -> bool:

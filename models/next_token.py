@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from interp.outside import one_line
 from models.plain_transformer import before_training, descend, read_study, share_of_rate
 
 REPORT = 100  # steps between lines
@@ -118,7 +119,7 @@ def main(argv: list[str] | None = None) -> int:
         circuit = ip.find_circuit(model, tokens, order=run.prior["order"], **run.circuit, query="trained")
         ip.save(circuit, options.out, training=record)
     except (ValueError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
     print(circuit)
     print(json.dumps({name: record[name] for name in ("held_out_loss", "bayes_loss", "cpu_seconds") if name in record}))

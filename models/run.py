@@ -1,9 +1,9 @@
 """One training run: resumable, logged, and safe against a kill at any moment.
 
-    DIR/                     the checkpoint (config.json, model.safetensors), refreshed whenever the state is saved
-    DIR.run/state/           arrays and generator of the trainer, replaced as a whole
-    DIR.run/log.jsonl        one line per logging interval
-    DIR.run/snapshots/NAME/  intermediate checkpoints at log-spaced steps, with --snapshots
+    NAME/                    the checkpoint (config.json, model.safetensors), refreshed whenever the state is saved
+    .NAME.run/state/         arrays and generator of the trainer, replaced as a whole
+    .NAME.run/log.jsonl      one line per logging interval
+    .NAME.run/snapshots/     intermediate checkpoints at log-spaced steps, with --snapshots
 
 The trainer's state is a function of the spec and the step alone. So a run that is killed and resumed loses at most
 the work since its last save, and ends in the same weights as one that was never disturbed.
@@ -14,18 +14,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
-from tqdm import tqdm
 
 from interp.arguments import MAX_BYTES
 from interp.chains.batch import ChainBatch, Method
@@ -38,12 +36,15 @@ from interp.hooked.checkpoint import (
     replace_directory,
     save,
 )
-from interp.outside import read_object
+from interp.outside import one_line, read_object
 from interp.results import is_clear, jsonable, mean_stderr
 from interp.staging import new_directory, new_file
+from models.command import say
 from models.families import find_family
+from models.progress import progress_bar
 from models.spec import SAVE_SECONDS, RunSpec
 from models.trainers import Trainer, make_trainer
+from models.zoo import work_directory
 
 HELD_OUT_SEQUENCES = 4096
 HELD_OUT_SEED = 1_000_003
@@ -53,7 +54,8 @@ PIECE_SECONDS = 1.0  # seconds of training in one call of a trainer
 FIRST_PIECE = 64  # steps, before it is known how long one takes
 LEAST_NATS = 1e-4  # difference of two divergences; a smaller one is not visible in any table
 SNAPSHOTS_PER_DECADE = 6
-BAR = "{desc} {percentage:.0f}% {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # no bar: 80 columns are narrow
+LOCK_SECONDS = 10.0  # to wait for a process that is ending, e.g. the worker of a sweep that was killed
+BAR = "{desc} {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # no bar: 80 columns are narrow
 READINGS = {"parameters": "beta", "weights": "blocks of W_A", "scores": "beta of the scores"}
 
 
@@ -91,12 +93,12 @@ def run(
     with _locked(work):
         trainer = make_trainer(spec)
         seconds = _restore(trainer, spec, work)
+        known = _state_place(work) is not None
+        if not known:  # from the first moment on --resume finds the settings
+            _save_state(trainer, spec, out, work, seconds=0.0, status="running")
+        if resume and progress:
+            say(f"{out}: {'resumed' if known else 'no saved state: begins'} at step {trainer.step:,} of {spec.steps:,}")
         return _train(trainer, spec, out, work, seconds=seconds, progress=progress, save_seconds=save_seconds)
-
-
-def work_directory(out: Path) -> Path:
-    """Where a run keeps what is not the checkpoint itself."""
-    return out.parent / f"{out.name}.run"
 
 
 def is_finished(out: Path) -> bool:
@@ -112,6 +114,23 @@ def recorded_spec(out: Path) -> RunSpec:
     """The spec of the run that left the checkpoint `out`; factors that it does not mention had their defaults."""
     training = read_info(out).training or {}
     return RunSpec.from_dict({field.name: training[field.name] for field in fields(RunSpec) if field.name in training})
+
+
+def started_spec(out: Path) -> RunSpec | None:
+    """The spec that the run in `out` was started with, as its state or its checkpoint recorded it; None without either.
+
+    What is there but cannot be read is a `RunError`.
+    """
+    if (document := _saved_state(work_directory(out))) is not None:
+        return RunSpec.from_dict(document["spec"])
+    try:
+        read_info(out)
+    except ValueError:
+        return None
+    try:
+        return recorded_spec(out)
+    except (TypeError, ValueError) as error:
+        raise RunError(f"{out}: no checkpoint of a run: {error}") from None
 
 
 def _held_out(spec: RunSpec) -> ChainBatch:
@@ -134,21 +153,26 @@ def _train(
     _trim_log(work, trainer.step)
     if spec.snapshots and trainer.step == 0:
         save(trainer.hooked(), _snapshot_path(work, 0), training=_record(spec, 0, 0.0, "running"))
-    bar = tqdm(
+    bar = progress_bar(
+        in_log=True,
+        shown=progress,
         total=spec.steps,
         initial=trainer.step,
-        disable=None if progress else True,
-        unit="step",
-        desc=out.name,
-        smoothing=0.05,
+        desc=one_line(out.name),
         bar_format=BAR,
     )
+    reading = ""
     with bar:
         for stop in (stop for stop in stops if stop > trainer.step):
             # The state to return to if this part of the run diverges.
             before = trainer.dump()
             start = trainer.step
-            losses = _advance(trainer, schedule.learning_rates(start, stop))
+            pieces = []
+            for piece in _advance(trainer, schedule.learning_rates(start, stop)):
+                pieces.append(piece)
+                bar.set_postfix_str(f"loss {piece[-1]:.4f}{reading}", refresh=False)
+                bar.update(len(piece))
+            losses = np.concatenate(pieces)
             divergence = _evaluate(trainer, held_out) if np.isfinite(losses).all() else None
             if divergence is None:
                 bad = start + int(np.append(~np.isfinite(losses), True).argmax())  # at the latest after this part
@@ -170,8 +194,7 @@ def _train(
                 kappa=kappa,
                 seconds=round(elapsed, 2),
             )
-            bar.update(stop - start)
-            bar.set_postfix_str(_reading_line(divergence.mean, beta, kappa, spec))
+            reading = f", {_reading_line(divergence.mean, beta, kappa, spec)}"
             if stop in snapshots:
                 training = _record(spec, trainer.step, elapsed, "running", divergence)
                 save(trainer.hooked(), _snapshot_path(work, stop), training=training)
@@ -195,17 +218,20 @@ def _train(
     )
 
 
-def _advance(trainer: Trainer, rates: np.ndarray) -> np.ndarray:
-    """One step per rate, in calls of about PIECE_SECONDS: compiled code reacts to Ctrl-C only when it returns."""
-    losses, done, piece = [np.zeros(0)], 0, FIRST_PIECE
+def _advance(trainer: Trainer, rates: np.ndarray) -> Iterator[np.ndarray]:
+    """One step per rate, in calls of about PIECE_SECONDS; gives the losses of each, to the first that is not finite.
+
+    Compiled code reacts to Ctrl-C, and lets the progress bar move, only when it returns.
+    """
+    done, piece = 0, FIRST_PIECE
     while done < len(rates):
         begun = time.monotonic()
-        losses.append(trainer.advance(rates[done : done + piece]))
+        losses = trainer.advance(rates[done : done + piece])
+        yield losses
+        if not np.isfinite(losses).all():
+            return
         done += piece
-        if not np.isfinite(losses[-1]).all():
-            break
         piece = max(1, round(piece * min(4.0, PIECE_SECONDS / max(time.monotonic() - begun, 1e-9))))
-    return np.concatenate(losses)
 
 
 def _failure(spec: RunSpec, out: Path, ended: Divergence, held_out: ChainBatch) -> str:
@@ -297,30 +323,37 @@ def _save_state(
     save(trainer.hooked(), out, training=_record(spec, trainer.step, seconds, status, divergence))
 
 
-def _restore(trainer: Trainer, spec: RunSpec, work: Path) -> float:
-    """Load the saved state into the trainer, if there is one; returns the seconds already spent."""
-    state = work / "state"
-    if not state.is_dir() and (work / ".state.previous").is_dir():  # killed between two renames
-        os.rename(work / ".state.previous", state)
-    if not state.is_dir():
-        return 0.0
+def _state_place(work: Path) -> Path | None:
+    """Where the saved state is: under its own name or, after a kill between two renames, under the earlier one's."""
+    return next((place for place in (work / "state", work / ".state.previous") if place.is_dir()), None)
+
+
+def _saved_state(work: Path) -> dict[str, Any] | None:
+    """What the saved state of a run says of it, checked; None where none was saved."""
+    if (state := _state_place(work)) is None:
+        return None
     try:
         document = read_object(state / "state.json", any_size=True)
-        arrays = load_file(state / "arrays.safetensors")
-        started = RunSpec.from_dict(document["spec"]).to_dict()
-        status, rest, spent = document["status"], document["trainer"], float(document["seconds"])
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        spec = RunSpec.from_dict(document["spec"]).to_dict()
+        return {**document, "spec": spec, "seconds": float(document["seconds"]), "status": document["status"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{state}: cannot be read ({error}); remove {work} to start anew") from error
-    if started != spec.to_dict():
-        different = [name for name, value in spec.to_dict().items() if started[name] != value]
+
+
+def _restore(trainer: Trainer, spec: RunSpec, work: Path) -> float:
+    """Load the saved state into the trainer, if there is one; returns the seconds already spent."""
+    if (document := _saved_state(work)) is None:
+        return 0.0
+    if different := [name for name, value in spec.to_dict().items() if document["spec"][name] != value]:
         raise RunError(f"{work}: was started with other settings ({', '.join(different)}); use another --out")
-    if status == "diverged":
+    if document["status"] == "diverged":
         raise RunError(f"{work}: this run diverged; use another --out and other settings")
+    state = _state_place(work) or work / "state"
     try:
-        trainer.restore(arrays, rest)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        trainer.restore(load_file(state / "arrays.safetensors"), document["trainer"])
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError, SafetensorError) as error:
         raise RunError(f"{state}: does not fit this run ({error}); remove {work} to start anew") from error
-    return spent
+    return float(document["seconds"])
 
 
 def _check_start(spec: RunSpec, out: Path, work: Path, *, resume: bool) -> None:
@@ -338,8 +371,8 @@ def _check_start(spec: RunSpec, out: Path, work: Path, *, resume: bool) -> None:
     _check_free(out)  # before anything is created there
     try:
         work.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=work) as probe:
-            probe.write(b"0" * 4096)
+        with new_file(work / "probe") as probe:
+            probe.write_bytes(b"0" * 4096)
     except OSError as error:
         raise RunError(f"{out}: cannot be written ({error.strerror or error})") from error
 
@@ -368,18 +401,27 @@ class AlreadyFinished(RunError):
 @contextmanager
 def _locked(work: Path) -> Iterator[None]:
     """Prevents two processes from writing one run. The lock is released when the process ends, for any reason."""
-    import fcntl
-
     with open(work / "lock", "a+") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            handle.seek(0)
-            raise RunError(f"{work}: another process ({handle.read().strip()}) is training here") from None
+        end = time.monotonic() + LOCK_SECONDS
+        while not _acquired(handle):
+            if time.monotonic() > end:
+                handle.seek(0)
+                raise RunError(f"{work}: another process ({handle.read().strip()}) is training here")
+            time.sleep(0.1)
         handle.truncate(0)
         handle.write(f"{os.getpid()}\n")
         handle.flush()
         yield
+
+
+def _acquired(handle: IO[str]) -> bool:
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _log(work: Path, **entry: Any) -> None:

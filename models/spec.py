@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from interp.arguments import count, finite_number, fits_memory, seed_number
-from interp.outside import shown
+from interp.outside import MAX_TEXT, shown
 from models.families import Family, find_family
 from models.kappa import KappaRule
 from models.protocols import PROTOCOLS, Protocol
@@ -120,8 +120,8 @@ class RunSpec:
 def _check_types(spec: RunSpec) -> None:
     """Each field of its own type, and numbers within their limits; a whole number may stand for a rate."""
     for name in ("family", "protocol", "target", "init", "readout", "freeze", "kappa", "bos_vector"):
-        if not isinstance(getattr(spec, name), str):
-            raise ValueError(f"{name} must be a text, got {shown(getattr(spec, name))}")
+        if not isinstance(value := getattr(spec, name), str) or len(value) > MAX_TEXT:
+            raise ValueError(f"{name} must be a text of at most {MAX_TEXT} characters, got {shown(value)}")
     for name in ("bos", "snapshots", "symmetrise"):
         if not isinstance(getattr(spec, name), bool):
             raise ValueError(f"{name} must be true or false, got {shown(getattr(spec, name))}")

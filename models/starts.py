@@ -14,6 +14,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+# Of a bias on each copy head's lag. From HARD on the softmax is saturated, so that training cannot move a head off its
+# lag; up to SOFT, the last query of T = 64 gives 0.3 or more of its attention to other keys.
+HARD, SOFT = 40.0, 5.0
+
 
 @dataclass(frozen=True)
 class Start:

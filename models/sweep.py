@@ -1,8 +1,9 @@
 """Studies: many runs from one small file, on this machine's cores, in one process, or on a Ray cluster.
 
 A study is a TOML file. Each [[runs]] entry gives a run's settings, as `models.spec.make_spec` takes them; where a
-setting is a list, the entry stands for all combinations. `cell` names the folder that the entry's runs go to. Runs are
-independent, resumable and skipped once finished.
+setting is a list, the entry stands for all combinations. `each` is a list of tables: the entry stands for its other
+settings with those of each table in turn. Runs are independent, resumable and skipped once finished.
+They go to TASK/FAMILY/START/ (`models.families.start_name`), or to CELL/TASK/FAMILY/ where the entry names a `cell`.
 
     summary = "what the study is for"
 
@@ -29,7 +30,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -37,8 +37,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interp.outside import read_toml, shown
-from models.families import find_family
+from interp.outside import one_line, read_toml, shown
+from interp.staging import new_directory
+from models.command import say
+from models.families import find_family, start_name
+from models.interrupt import end_with_parent
 from models.spec import SAVE_SECONDS, RunSpec, make_spec
 from models.suggest import unknown
 
@@ -94,10 +97,13 @@ def load_study(study: str, *, studies: Path, out: Path) -> list[PlannedRun]:
     if others := sorted(set(document) - {"summary", "runs"}):
         raise ValueError(f"{file}: unknown key {others[0]}; a study has summary and [[runs]]")
     runs: list[PlannedRun] = []
-    entries = document.get("runs", [])
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ValueError(f"{file}: runs must be [[runs]] tables, got {shown(entries)}")
-    for number, entry in enumerate(entries, start=1):
+    entries = _tables(document.get("runs", []), what=f"{file}: runs must be [[runs]] tables")
+    parts = [
+        {**entry, **part}
+        for entry in entries
+        for part in _tables(entry.pop("each", [{}]), what=f"{file}: each must be a list of tables")
+    ]
+    for number, entry in enumerate(parts, start=1):
         wanted = math.prod(len(value) for value in entry.values() if isinstance(value, list))
         if len(runs) + wanted > MAX_RUNS:
             raise ValueError(f"{file}: run {number} stands for {wanted} runs; a study may have {MAX_RUNS}")
@@ -107,7 +113,7 @@ def load_study(study: str, *, studies: Path, out: Path) -> list[PlannedRun]:
                 spec = make_spec(**values)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{file}: run {number}: {error}") from None
-            name = f"{cell}/{run_name(spec)}" if cell else run_name(spec)
+            name = run_name(spec, cell=cell)
             runs.append(PlannedRun(name=name, spec=spec, out=out / name))
     if not runs:
         raise ValueError(f"{file}: the study has no [[runs]]")
@@ -129,17 +135,22 @@ def check_sweep_target(out: Path, runs: list[PlannedRun]) -> None:
     for one in sorted(out.iterdir()):
         if one.name in known or one.name.startswith("."):
             continue
-        if not one.is_dir() or not (one.suffix == ".run" or find_checkpoints(one) or find_zoos(one)):
+        if not one.is_dir() or not (find_checkpoints(one) or find_zoos(one)):
             raise ValueError(f"--out {out}: also holds {one.name!r}; give a fresh directory, or --overwrite to use it")
 
 
-def run_name(spec: RunSpec) -> str:
-    """The path of a run below the output directory: task / family / length and seed. The rest is in its config.json."""
+def run_name(spec: RunSpec, *, cell: str = "") -> str:
+    """The path of a run below the output directory; what it does not say is in the run's config.json.
+
+    task / family / start / length and seed; in a study's cell, which names the start and more, cell / task / family.
+    """
     task = f"{spec.prior['kind']}_{'bos' if spec.bos else 'nobos'}"
     suffix = "" if spec.readout == find_family(spec.family).readouts[0] else f"_{spec.readout}"
     suffix += "" if spec.bos_vector == find_family(spec.family).bos_vectors[0] else f"_{spec.bos_vector}"
     suffix += "" if spec.protocol == "annealed" else f"_{spec.protocol}"
-    return f"{task}/{spec.family}/T{spec.length}_seed{spec.seed}{suffix}"
+    start = start_name(spec.family, init=spec.init, kappa=spec.kappa)
+    folder = f"{cell}/{task}/{spec.family}" if cell else f"{task}/{spec.family}/{start}"
+    return f"{folder}/T{spec.length}_seed{spec.seed}{suffix}"
 
 
 def sweep(
@@ -153,6 +164,7 @@ def sweep(
     as_json: bool = False,
 ) -> int:
     """Train the unfinished runs; returns 0 if all succeed, 1 if some failed."""
+    from interp.hooked.checkpoint import clear_leftovers
     from models.run import is_finished
 
     finished = [run for run in runs if is_finished(run.out)]
@@ -164,6 +176,8 @@ def sweep(
             print(json.dumps({"done": [run.name for run in finished], "todo": [run.name for run in todo]}))
         return 0
     print(f"{len(runs)} runs, {len(finished)} finished, {len(todo)} to do", file=sys.stderr)
+    for run in finished:
+        clear_leftovers(run.out)
     if engine == "here":
         outcomes = _here(todo, save_seconds)
     else:
@@ -171,7 +185,7 @@ def sweep(
     failures = {}
     with contextlib.closing(outcomes):  # also if an error keeps this frame alive
         for count, (run, error) in enumerate(outcomes, start=1):
-            print(f"[{count}/{len(todo)}] {run.name}: {error or 'finished'}", file=sys.stderr, flush=True)
+            say(f"[{count}/{len(todo)}] {run.name}: {error or 'finished'}")
             if error:
                 failures[run.name] = error
     if as_json:
@@ -181,17 +195,20 @@ def sweep(
 
 def _here(runs: list[PlannedRun], save_seconds: float) -> Generator[tuple[PlannedRun, str | None], None, None]:
     """One run after the other in this process: for short runs, starting a process would take longer than the run."""
+    for planned in runs:
+        yield planned, _trained(planned.spec, planned.out, save_seconds) or None
+
+
+def _trained(spec: RunSpec, out: Path, save_seconds: float) -> str:
+    """Train, or go on; returns in one line why the run failed, empty where it did not."""
     from models.run import AlreadyFinished, RunError, run
 
-    for planned in runs:
-        failure = ""
-        try:
-            with contextlib.suppress(AlreadyFinished):
-                ended = run(planned.spec, planned.out, resume=True, progress=False, save_seconds=save_seconds)
-                failure = ended.failure
-        except (RunError, ValueError, OSError) as error:
-            failure = str(error)
-        yield planned, " ".join(failure.split()) or None
+    try:
+        return one_line(run(spec, out, resume=True, progress=False, save_seconds=save_seconds).failure)
+    except AlreadyFinished:
+        return ""
+    except (RunError, ValueError, OSError, MemoryError) as error:
+        return one_line(error) or type(error).__name__
 
 
 def _local(
@@ -213,31 +230,35 @@ def _local(
 
 
 def _run_in_process(run: PlannedRun, save_seconds: float, running: set[subprocess.Popen[str]]) -> str | None:
-    environment = {**os.environ, **ONE_THREAD}
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(run.spec.to_dict(), file)
-        file.flush()
-        command = [
-            sys.executable,
-            "-m",
-            "models",
-            "train",
-            "--spec",
-            file.name,
-            "--out",
-            str(run.out.resolve()),
-            "--resume",
-            "--save-seconds",
-            str(save_seconds),
-        ]
-        with subprocess.Popen(
-            command, cwd=PROJECT, env=environment, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        ) as process:
-            running.add(process)
-            _, said = process.communicate()
-            running.discard(process)
-    lines = said.strip().splitlines()
-    return None if process.returncode == 0 else lines[-1] if lines else f"exit code {process.returncode}"
+    """The run in a process of its own, which gets its task from stdin and answers on stdout."""
+    task = {"parent": os.getpid(), "spec": run.spec.to_dict(), "out": str(run.out.resolve()), "save": save_seconds}
+    with subprocess.Popen(
+        [sys.executable, "-c", "from models.sweep import work; work()"],
+        cwd=PROJECT,
+        env={**os.environ, **ONE_THREAD},
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        running.add(process)
+        answer, said = process.communicate(json.dumps(task))
+        running.discard(process)
+    if process.returncode == 0:
+        return json.loads(answer) or None
+    if process.returncode < 0:
+        words = f"signal {-process.returncode} ({signal.strsignal(-process.returncode)})"
+        return f"its process was ended by {words}; the same command goes on from the last save"
+    return (said.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+
+
+def work() -> None:
+    """What a process of a sweep does: it trains the task on stdin, and prints why the run failed, "" if it did not."""
+    task = json.load(sys.stdin)
+    end_with_parent(task["parent"])
+    with contextlib.redirect_stdout(sys.stderr):
+        failure = _trained(RunSpec.from_dict(task["spec"]), Path(task["out"]), task["save"])
+    print(json.dumps(failure))
 
 
 def _ray(
@@ -253,7 +274,10 @@ def _ray(
     except ImportError:
         raise ValueError("the ray engine needs Ray: pip install 'interp[cluster]'") from None
     if not ray.is_initialized():
-        _connect(ray, address, jobs)
+        try:
+            _connect(ray, address, jobs)
+        except Exception as error:  # Ray raises what it likes, e.g. a bare Exception on a machine that is too busy
+            raise ValueError(f"Ray could not be started or reached: {one_line(error)}") from error
     task = ray.remote(num_cpus=1, max_retries=RETRIES)(_run_on_worker)
     pending = {task.remote(run.spec.to_dict(), str(run.out.resolve()), save_seconds): run for run in runs}
     while pending:
@@ -290,25 +314,27 @@ def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
 
 def _run_on_worker(spec: dict[str, Any], out: str, save_seconds: float) -> tuple[dict[str, bytes], str]:
     """The files of the checkpoint, and why the run failed; empty where it did not."""
-    from models.run import AlreadyFinished, run
-
-    failure = ""
-    with contextlib.suppress(AlreadyFinished):
-        ended = run(RunSpec.from_dict(spec), Path(out), resume=True, progress=False, save_seconds=save_seconds)
-        failure = ended.failure
-    return {file.name: file.read_bytes() for file in Path(out).iterdir() if file.is_file()}, failure
+    failure, place = _trained(RunSpec.from_dict(spec), Path(out), save_seconds), Path(out)
+    kept = [file for file in place.iterdir() if file.is_file()] if place.is_dir() else []
+    return {file.name: file.read_bytes() for file in kept}, failure
 
 
 def _write_missing(out: Path, files: dict[str, bytes]) -> None:
-    if out.is_dir():
+    if out.is_dir() or not files:
         return
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent) as staging:
-        whole = Path(staging) / out.name
-        whole.mkdir()
-        for name, content in files.items():
-            (whole / name).write_bytes(content)
-        os.rename(whole, out)
+    staging = new_directory(out)
+    for name, content in files.items():
+        (staging / name).write_bytes(content)
+    staging.chmod(0o755)  # a temporary directory is private
+    os.rename(staging, out)
+
+
+def _tables(given: Any, *, what: str) -> list[dict[str, Any]]:
+    """A list of tables, as it was given."""
+    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+        raise ValueError(f"{what}, got {shown(given)}")
+    return given
 
 
 def _combinations(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:

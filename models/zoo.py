@@ -13,17 +13,20 @@ shorter one had not converged.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from interp.outside import MAX_FOLDERS, read_json
+from interp.outside import MAX_FOLDERS, one_line, read_json
 from interp.staging import new_file
+from models.command import say, show
+from models.families import start_name
+from models.progress import progress_bar
 
 STUDIES = Path(__file__).parent / "studies"
 CACHE_FILE, TABLE_FILE = "zoo.json", "README.md"
@@ -33,17 +36,36 @@ GAINED = 0.005  # relative fall of the KL that counts as a gain by five times th
 COLUMNS = (
     "checkpoint", "family", "prior", "bos", "length", "seed", "protocol", "target", "steps", "init", "kl", "stderr",
     "best_construction", "ratio", "ratio_stderr", "change", "change_stderr", "copies", "seconds", "readout", "freeze",
-    "kappa", "symmetrise", "bos_vector",
+    "kappa", "symmetrise", "bos_vector", "start",
 )  # fmt: skip
+
+
+def work_directory(checkpoint: Path) -> Path:
+    """Where the run of a checkpoint keeps its log, snapshots and state.
+
+    It is hidden, so that `DIR/*` in a shell names checkpoints alone.
+    """
+    return checkpoint.parent / f".{checkpoint.name}.run"
 
 
 def find_checkpoints(root: Path) -> list[Path]:
     """Every checkpoint below `root`, shortest sequences first.
 
-    Snapshots and work directories are left out, and so are checkpoints of another zoo below this one.
+    Work directories, with their snapshots, are left out, and so are checkpoints of another zoo below this one.
     """
     found = [folder for folder, files in _folders(root, into_zoos=False) if CONFIG_FILE in files]
     return sorted(found, key=_reading_order)
+
+
+def unfinished_runs(checkpoints: list[Path]) -> dict[Path, str]:
+    """Those of the checkpoints whose run is unfinished or has diverged, each with how far it came."""
+    from interp.hooked.checkpoint import read_info, unfinished_at
+
+    found = {}
+    for path in checkpoints:
+        with contextlib.suppress(ValueError):
+            found[path] = unfinished_at(read_info(path))
+    return {path: words for path, words in found.items() if words}
 
 
 def find_zoos(root: Path) -> list[Path]:
@@ -52,10 +74,11 @@ def find_zoos(root: Path) -> list[Path]:
 
 
 def _folders(root: Path, *, into_zoos: bool) -> Iterator[tuple[Path, list[str]]]:
-    """The folders below `root` with the names of their files; work directories and hidden folders are passed over.
+    """The folders below `root` with the names of their files; hidden folders are passed over.
 
-    A hidden folder is a temporary one of a save; it is not a checkpoint even if it is complete. Where a save was killed
-    between its two renames, `load` finds the checkpoint under its own name, and so does this.
+    A hidden folder is the work directory of a run, or a temporary one of a save: that is not a checkpoint even if it is
+    complete. Where a save was killed between its two renames, `load` finds the checkpoint under its own name, and so
+    does this.
     """
     seen = 0
     for place, folders, files in os.walk(root):
@@ -67,7 +90,7 @@ def _folders(root: Path, *, into_zoos: bool) -> Iterator[tuple[Path, list[str]]]
                 target = Path(place) / name[1 : -len(PREVIOUS)]
                 if not target.exists() and (Path(place) / name / CONFIG_FILE).is_file():
                     yield target, [CONFIG_FILE]
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and not name.endswith(".run"))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
         if not into_zoos and CACHE_FILE in files and Path(place) != root:
             folders[:] = []
             continue
@@ -82,17 +105,17 @@ def zoo_command(root: Path, *, write: bool, as_json: bool, overwrite: bool = Fal
         _check_targets(root)
     rows = zoo_rows(root, write=write)
     if not rows:
-        raise ValueError(f"{root}: no checkpoints there; `python -m models sweep zoo` trains them")
+        raise ValueError(f"{root}: no finished checkpoints there; `python -m models sweep zoo` trains them")
     if write:
         page = STUDIES / f"{root.resolve().name}.md"
         text = (page if page.is_file() else Path(__file__).parent / "zoo_readme.md").read_text()
         text = text.replace("{table}", _markdown(rows)).replace("{longer}", _longer_markdown(rows))
         _replace(root / TABLE_FILE, text)
-        print(f"{root / TABLE_FILE}: {len(rows)} checkpoints", file=sys.stderr)
+        say(f"{root / TABLE_FILE}: {len(rows)} checkpoints")
     if as_json:
         print(json.dumps({"rows": rows, "sequences": HELD_OUT_SEQUENCES, "seed": HELD_OUT_SEED}))
     elif not write:
-        print(_terminal(rows))
+        show(_terminal(rows))
     return 0
 
 
@@ -101,15 +124,16 @@ def zoo_rows(root: Path, *, write: bool = False) -> list[dict[str, Any]]:
 
     The cache is brought up to date only with `write`.
     """
-    from tqdm import tqdm
-
     from models.run import is_finished
 
     file = root / CACHE_FILE
     known = _known(file)
     rows = {}
-    finished = [path for path in find_checkpoints(root) if is_finished(path) and _is_described(path)]
-    for path in tqdm(finished, desc="measuring", disable=None):
+    found = find_checkpoints(root)
+    for path, words in unfinished_runs(found).items():
+        say(f"warning: {path} is left out: {words}")
+    finished = [path for path in found if is_finished(path) and _is_described(path)]
+    for path in progress_bar(iterable=finished, desc="measuring"):
         name = str(path.relative_to(root))
         read = [path, *([sister] if (sister := _shorter(path)) else [])]
         weights = b"".join((one / "model.safetensors").read_bytes() for one in read)
@@ -147,7 +171,7 @@ def _is_described(path: Path) -> bool:
     try:
         recorded_spec(path)
     except (ValueError, TypeError, KeyError) as error:
-        print(f"warning: {path} is left out: {' '.join(str(error).split())}", file=sys.stderr)
+        say(f"warning: {one_line(f'{path} is left out: {error}')}")
         return False
     return True
 
@@ -201,6 +225,7 @@ def measure(path: Path, name: str) -> dict[str, Any]:
             "kappa": spec.kappa,
             "symmetrise": spec.symmetrise,
             "bos_vector": spec.bos_vector,
+            "start": start_name(spec.family, init=spec.init, kappa=spec.kappa),
             "kl": kl,
             "stderr": stderr,
             "best_construction": reference,
@@ -247,13 +272,13 @@ def _terminal(rows: list[dict[str, Any]]) -> str:
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault(str(Path(row["checkpoint"]).parent), []).append(row)
-    widest = max(len(Path(row["checkpoint"]).name) for row in rows)
+    widest = max(len(_short(row)) for row in rows)
     head = f"  {'run':<{widest}}  {'steps':>7}  {'KL':<15}  {'best':>6}  {'ratio':>5}  copy heads"
     lines = []
     for folder, runs in groups.items():
-        lines += [folder, head]
+        lines += [one_line(folder), head]
         for row in runs:
-            name, copies = Path(row["checkpoint"]).name, row["copies"].replace("copies lag", "lag")
+            name, copies = _short(row), one_line(row["copies"]).replace("copies lag", "lag")
             numbers = f"{row['steps']:>7}  {row['kl']:.4f} ± {row['stderr']:.4f}  {row['best_construction']:>6.4f}"
             lines.append(f"  {name:<{widest}}  {numbers}  {row['ratio']:>5.3f}  {copies}")
         lines.append("")
@@ -264,6 +289,10 @@ def _terminal(rows: list[dict[str, Any]]) -> str:
         "copy heads  the lag that each head copies; mixed or none where it copies none",
     )
     return "\n".join([*lines, *(f"  {term}" for term in terms)])
+
+
+def _short(row: dict[str, Any]) -> str:
+    return one_line(Path(row["checkpoint"]).name)
 
 
 def _markdown(rows: list[dict[str, Any]]) -> str:

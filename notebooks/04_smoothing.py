@@ -32,6 +32,7 @@ import torch
 
 import interp as ip
 from interp import plotting
+from interp.results import half_width
 
 sns.set_theme(style="ticks")
 prior = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
@@ -278,9 +279,9 @@ for length in lengths.tolist():
     for name, law in zip(names, laws, strict=True):
         divergences[name].append(ip.kl_divergence(sample.next_law, law))
 means = {name: np.array([row.mean for row in rows]) for name, rows in divergences.items()}
-errors = {name: np.array([row.stderr for row in rows]) for name, rows in divergences.items()}
+reach = {name: np.array([half_width(row.stderr, n=row.n) for row in rows]) for name, rows in divergences.items()}
 fig, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
-plotting.kl_curves(ax, lengths, means, stderrs=errors, labels="ends")
+plotting.kl_curves(ax, lengths, means, reach=reach, labels="ends")
 sns.despine()
 for name, values in means.items():
     print(f"{name:26}", values.round(4))

@@ -57,6 +57,7 @@ LONGEST_FIRST = (
     "test_figures_cli.py",
     "test_theory.py",
     "test_explorer.py",
+    "test_hostile_names.py",
     "test_plan.py",
     "test_attention_figures.py",
     "test_instrument_figures.py",
@@ -65,6 +66,7 @@ LONGEST_FIRST = (
     "test_factors.py",
     "test_circuit.py",
     "test_attention_fit.py",
+    "test_hostile_language.py",
     "test_language.py",
     "test_curve_figures.py",
 )

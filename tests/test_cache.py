@@ -130,7 +130,7 @@ def test_a_removed_source_counts_as_a_change(monkeypatch: pytest.MonkeyPatch, tm
 EDITS = {
     "plain": None,
     "halved weights": (
-        "interp/hooked/checkpoint.py",
+        "interp/hooked/tensors.py",
         "    return model\n",
         "    for part in model.parameters():\n        part.data *= 0.5\n    return model\n",
     ),
@@ -157,7 +157,7 @@ print(json.dumps({row["predictor"]: row["kl"] for row in json.loads(out.getvalue
 
 @pytest.fixture(scope="module")
 def experiments(copy: Path) -> dict[str, dict[str, float]]:
-    shutil.copytree(ROOT / "models/checkpoints/hierarchical_bos/standard/T32_seed0", copy / "zoo" / "model")
+    shutil.copytree(ROOT / "models/checkpoints/hierarchical_bos/standard/soft/T32_seed0", copy / "zoo" / "model")
     found = {}
     for name, edit in EDITS.items():
         if edit is not None:

@@ -7,6 +7,8 @@ import os
 import pathlib
 import pickle
 import shutil
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from analyses.subject import Subject
 from interp.circuit.runner import predict
 from interp.hooked import checkpoint as module
 from interp.hooked.checkpoint import CheckpointError, load, read_info, save
@@ -97,7 +100,8 @@ def test_a_checkpoint_is_two_readable_files(saved: Path) -> None:
 
 
 def test_the_training_record_is_kept(tmp_path: Path, old: InductionTransformer) -> None:
-    record = {"seed": 3, "steps": 100, "prior": {"kind": "independent"}, "status": "finished"}
+    prior = {"kind": "independent", "order": 1, "vocab": 2}
+    record = {"seed": 3, "steps": 100, "prior": prior, "status": "finished", "by": "someone"}
     save(old, tmp_path / "model", training=record)
     info = read_info(tmp_path / "model")
     assert info.training == record
@@ -353,7 +357,7 @@ def test_damaged_tensor_files_are_refused(saved: Path, damage: Callable[[bytes],
     ("change", "message"),
     [
         (lambda t: t.pop("blocks.1.attn.rel_bias"), r"tensor blocks\.1\.attn\.rel_bias is missing"),
-        (lambda t: t.update(extra=torch.zeros(2)), "tensor extra does not belong to a construction model"),
+        (lambda t: t.update(extra=torch.zeros(2)), "tensor 'extra' does not belong to a construction model"),
         (
             lambda t: t.update({"unembed.W_U": torch.zeros(3, 2, dtype=torch.float64)}),
             r"tensor unembed\.W_U has shape \[3, 2\], the config needs \[8, 2\]",
@@ -450,6 +454,111 @@ def test_missing_files_are_named(saved: Path, tmp_path: Path) -> None:
     read_info(saved)
     with pytest.raises(CheckpointError, match=r"no model\.safetensors in the checkpoint"):
         load(saved)
+
+
+# ---- replaced while it is read
+
+
+def write_over(path: Path, other: InductionTransformer) -> None:
+    """What a copy of another checkpoint's files does."""
+    save(other, path.parent / "other")
+    for name in ("config.json", "model.safetensors"):
+        (path / name).write_bytes((path.parent / "other" / name).read_bytes())
+
+
+def move_over(path: Path, other: InductionTransformer) -> None:
+    """What a move of another checkpoint's files does."""
+    save(other, path.parent / "other")
+    for name in ("config.json", "model.safetensors"):
+        os.replace(path.parent / "other" / name, path / name)
+
+
+REPLACE = {"saved": lambda path, other: save(other, path), "copied": write_over, "moved": move_over}
+
+
+def at_reading(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[], object], *, file: str, times: int | None = 1
+) -> list[str]:
+    """Call `change` when `load` is about to open `file`, the first few times."""
+    opened: list[str] = []
+    real = module.Version._opened
+
+    def opening(self: module.Version, name: str) -> object:
+        opened.append(name)
+        if name == file and (times is None or opened.count(file) <= times):
+            change()
+        return real(self, name)
+
+    monkeypatch.setattr(module.Version, "_opened", opening)
+    return opened
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
+@pytest.mark.parametrize("how", REPLACE)
+@pytest.mark.parametrize("length", [4, 5])
+def test_a_checkpoint_replaced_while_it_is_read_is_whole(
+    saved: Path, old: InductionTransformer, how: str, file: str, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`length` 5: the other config does not fit the tensors; 4: it does, and nothing but the swap would show."""
+    other = construct(order=1, vocab=2, length=length, beta=(-0.75,), kappa=2.0)
+    opened = at_reading(monkeypatch, lambda: REPLACE[how](saved, other), file=file)
+    found = load(saved)
+    assert same(found, old) or same(found, other)
+    assert len(opened) > 2  # it was read again
+
+
+def test_config_and_weights_of_two_models_are_never_mixed(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The readout of one model on the weights of the other is a model that nobody trained."""
+    votes = InductionConfig(family="disentangled", order=1, vocab=2, length=4, bos=True, readout="probability")
+    one = InductionTransformer(votes)
+    other = InductionTransformer(replace(votes, readout="logit"))
+    with torch.no_grad():
+        other.unembed.W_U.fill_(3.0)
+    save(one, saved)
+    at_reading(monkeypatch, lambda: move_over(saved, other), file="model.safetensors")
+    assert same(load(saved), other)
+
+
+def test_a_checkpoint_that_keeps_being_replaced_is_refused(
+    saved: Path, old: InductionTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_reading(monkeypatch, lambda: save(old, saved), file="model.safetensors", times=None)
+    with pytest.raises(CheckpointError, match="replaced again and again while it is read"):
+        load(saved)
+
+
+def test_loading_beside_a_process_that_saves(saved: Path, old: InductionTransformer) -> None:
+    other = construct(order=1, vocab=2, length=5, beta=(-0.75,), kappa=2.0)
+    done = threading.Event()
+
+    def saving() -> None:
+        for turn in range(60):
+            save((old, other)[turn % 2], saved)
+            time.sleep(0.005)  # a training run saves now and then
+        done.set()
+
+    thread = threading.Thread(target=saving)
+    thread.start()
+    seen = set()
+    while not done.is_set():
+        found = load(saved)
+        assert same(found, old) or same(found, other)
+        seen.add(found.config.length)
+    thread.join()
+    assert seen == {4, 5}
+
+
+@pytest.mark.parametrize("use", [lambda subject: subject.model, lambda subject: subject.digest])
+def test_an_analysis_of_a_replaced_checkpoint_is_refused(
+    saved: Path, new: InductionTransformer, use: Callable[[Subject], object]
+) -> None:
+    """Its prior and its length are those of the checkpoint that was there before."""
+    subject, before = Subject.open(saved), Subject.open(saved)
+    use(before)
+    save(new, saved)
+    with pytest.raises(CheckpointError, match="was replaced while it was analysed"):
+        use(subject)
+    use(Subject.open(saved))
 
 
 def test_checkpoint_errors_are_value_errors() -> None:

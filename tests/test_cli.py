@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from figures import cli as figures_cli
 from interp.chains.descriptions import parse_prior
 from interp.results import Result
 from models import cli as models_cli
+from models.zoo import work_directory
 
 ROOT = Path(cli.__file__).parent.parent
 
@@ -355,6 +357,7 @@ def test_options_are_read_by_their_annotations(run, checkpoints):
     assert {name: value for name, value in options.items() if value is not None} == {
         "batch": 2,
         "seed": 0,
+        "unfinished": False,
         "scale": 0.5,
         "lags": [2, 1],
     }
@@ -369,12 +372,31 @@ def test_tables_have_one_line_per_checkpoint(run, checkpoints, tmp_path):
     _, _, err = run("probe", checkpoints["plain"], checkpoints["bos"], "--csv", file, "--batch", 2)
     assert f"wrote {file}" in err.splitlines()  # the directory is made, and that is said
     table = pd.read_csv(file)
-    described = ("family", "prior", "bos", "length", "order", "vocab", "seed", "protocol", "init")
+    described = ("family", "prior", "bos", "length", "order", "vocab", "seed", "protocol", "init", "start")
     assert list(table.columns) == [
         "analysis", "checkpoint", *(f"subject.{word}" for word in described),
         "beta_1", "beta_2", "n", "success", "message",
     ]  # fmt: skip
     assert table["beta_1"].tolist() == [2.0, 1.5]
+
+
+def test_a_folder_stands_for_the_finished_checkpoints_below_it(run, checkpoints, tmp_path):
+    zoo = tmp_path / "zoo"
+    for name, status in (("a/T6", "finished"), ("a/T7", "running"), ("T5", None)):
+        training = None if status is None else {"status": status}
+        ip.save(ip.load(checkpoints["plain"]), zoo / name, training=training)
+        ip.save(ip.load(checkpoints["plain"]), work_directory(zoo / name) / "snapshots/step_1")
+    named = ("probe", zoo, zoo / "T5", "--batch", 2, "--json")
+    assert [row["checkpoint"] for row in json.loads(run(*named)[1])["rows"]] == [str(zoo / "T5"), str(zoo / "a/T6")]
+    assert len(json.loads(run("probe", zoo / "a/T7", "--batch", 2, "--json", "--unfinished")[1])["rows"]) == 1
+    (zoo / "a/T6" / "config.json").write_text("{")
+    code, out, err = run(*named)
+    assert (code, len(json.loads(out)["rows"])) == (2, 1)
+    assert "T6" in err
+    shutil.rmtree(zoo / "a/T6")
+    code, _, err = run("probe", zoo / "a", "--batch", 2)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "none of the 1 checkpoints below it is finished" in err
 
 
 def test_out_writes_both_files_and_refreshes_only_its_own(run, checkpoints, tmp_path):
@@ -430,9 +452,9 @@ def test_rendered_tables_fit_and_align():
 
 
 def test_long_paths_break_after_a_slash():
-    path = "models/checkpoints/hierarchical_bos/disentangled/T64_seed0"
-    assert report.cell_lines(path, 30) == ["models/checkpoints/", "hierarchical_bos/disentangled/", "T64_seed0"]
-    assert report.cell_lines(f"in {path} too", 30)[-1] == "T64_seed0 too"
+    path = "models/checkpoints/hierarchical_bos/disentangled/soft/T64_seed0"
+    assert report.cell_lines(path, 30) == ["models/checkpoints/", "hierarchical_bos/disentangled/", "soft/T64_seed0"]
+    assert report.cell_lines(f"in {path} too", 30)[-1] == "soft/T64_seed0 too"
     assert report.cell_lines("a/" + "b" * 12 + "/c", 5) == ["a/", "bbbbb", "bbbbb", "bb/c"]
     assert report.cell_lines("a and/or b", 6) == ["a", "and/or", "b"]
     assert report.cell_lines("", 5) == [""]
@@ -487,7 +509,7 @@ def test_a_subject_takes_its_prior_from_the_training_record(tmp_path):
     config = json.loads((tmp_path / "good" / "config.json").read_text())
     config["model"]["order"] = "two"
     (tmp_path / "good" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match="order in the model config must be int, got 'two'"):
+    with pytest.raises(ValueError, match="order must be an integer >= 1, got 'two'"):
         Subject.open(tmp_path / "good", options)
 
 
@@ -532,7 +554,7 @@ def test_tables_fit_the_terminal_say_a_shared_folder_once_and_join_values_with_t
             "kappa": None,
             "note": "word " * 30,
         }
-        for name in ("hierarchical_bos/disentangled/T64_seed0", "hierarchical_bos/standard/T64_seed0")
+        for name in ("hierarchical_bos/disentangled/soft/T64_seed0", "hierarchical_bos/standard/soft/T64_seed0")
     ]
     monkeypatch.setenv("COLUMNS", "80")
     lines = documents.compared_text(rows, columns=("beta_1", "stderr_1", "kappa", "note")).splitlines()

@@ -15,6 +15,7 @@ import interp as ip
 from analyses import condition_answers, conditions, keys
 from analyses.answers import Question
 from analyses.cache import Cache
+from analyses.condition_runs import QUANTITIES
 from analyses.shipped import shipped_document
 from analyses.zoo import find_subjects
 from figures import conditions as figure
@@ -25,6 +26,7 @@ from models import disentangled
 from models.spec import RunSpec
 from tests.figures.artists import assert_readable
 
+NEAR_BETA, SMALL_RESIDUAL = 0.15, 0.1  # nats
 RUNS = Path(__file__).parent.parent / "models" / "conditions"
 FEW = conditions.Options(cells=("frozen", "random_start"), lengths=(64,), batch=200, keys=4096, draws=2000, edited=1)
 
@@ -45,30 +47,30 @@ def test_frozen_copies_and_readout_give_the_papers_weights(study):
     """Cell (a), the setting of corollary:inductive."""
     row = cell(study, "frozen")
     assert row["seeds"] == 3
-    assert row["block_gap"]["most"] < condition_answers.NEAR_BETA
-    assert row["residual"]["most"] < condition_answers.SMALL_RESIDUAL
+    assert row["block_gap"]["most"] < NEAR_BETA
+    assert row["residual"]["most"] < SMALL_RESIDUAL
     assert row["copy_1"]["least"] == row["copy_2"]["least"] == 1.0
-    assert row["claims"]["beta_1 > beta_2 in weights"] == [3, 3]
-    assert row["claims"]["W_A is the construction's"] == [3, 3]
-    assert row["claims"]["attention does the smoothing"] == [1, 1]
+    assert row["met"]["block_lead"] == row["met"]["copy_mass_last"] == [3, 3]
+    assert row["met"]["direct"] == [1, 1]  # one run is edited
+    assert row["met"]["partial_cost"] == [0, 0]  # the study does not switch BOS off
 
 
 def test_free_copies_change_the_weights_and_not_the_scores(study):
     row = cell(study, "random_start")
-    assert row["claims"]["beta_1 > beta_2 in weights"] == [0, 3]
-    assert row["claims"]["beta_1 > beta_2 in scores"] == [3, 3]
-    assert row["claims"]["copy heads are sharp"] == [0, 3]
-    assert row["claims"]["scores are the law"] == [3, 3]
+    assert row["met"]["block_lead"] == [0, 3]
+    assert row["met"]["score_lead"] == [3, 3]
+    assert row["met"]["copy_mass_last"] == [0, 3]
+    assert row["met"]["r2"] == [3, 3]
 
 
 def test_the_logit_readout_leaves_the_law_under_the_hierarchical_prior(study):
     row = cell(study, "random_start", "logit")
-    assert row["claims"]["scores are the law"] == [0, 3]
+    assert row["met"]["r2"] == [0, 3]
     assert row["law"]["median"] < 0.8 < row["pair_law"]["median"]
     assert row["direct"]["median"] > 0.1
     assert row["own_token"]["most"] < -0.5
     assert row["readout_share"]["median"] is None  # a logit readout cannot be taken apart
-    assert any("all free, T = 64: R2 " in note for note in study.notes)
+    assert any("random_start (logit) 0/3" in note for note in study.notes if note.startswith("R2 of the law"))
 
 
 def test_only_as_many_seeds_are_edited_as_asked(study):
@@ -97,11 +99,10 @@ def test_the_papers_setting_has_the_optimums_weights_at_every_length_and_seed(ta
         assert row["seeds"] == 3
         finite = row["best_beta"][0] is not None
         assert finite == (row["block_gap"]["most"] is not None)
-        assert row["block_gap" if finite else "sum_gap"]["most"] < condition_answers.NEAR_BETA
-        assert row["residual"]["most"] < condition_answers.SMALL_RESIDUAL
-        assert row["claims"]["W_A is the construction's"] == [3, 3]
+        assert row["block_gap" if finite else "sum_gap"]["most"] < NEAR_BETA
+        assert row["residual"]["most"] < SMALL_RESIDUAL
     free = [row for row in table if (row["cell"], row["readout"]) == ("random_start", "probability")]
-    assert sum(row["claims"]["W_A is the construction's"][0] for row in free if row["prior"] == "hierarchical") == 0
+    assert min(row["block_gap"]["least"] for row in free if row["prior"] == "hierarchical") > NEAR_BETA
 
 
 def test_every_seed_of_the_table_is_edited(table):
@@ -125,16 +126,6 @@ def test_cutting_the_direct_path_alone_does_not_bring_the_law_back(table):
         assert (
             rows["frozen_copies_votes", length]["r2"]["least"] > rows["frozen_copies_no_direct", length]["r2"]["most"]
         )
-    (note,) = (one for one in condition_answers.readout_answer(table))
-    assert "frozen copies: the scores are the law (R2 >= 0.95) in " in note
-    # The sentence follows the rows.
-    other = copy.deepcopy(table)
-    for row in other:
-        if row["cell"].endswith("_no_direct"):
-            for run in row["runs"]:
-                run["r2"] = 1.0
-    assert "past the match head in 6 of 6" in condition_answers.readout_answer(other)[0]
-    assert "past the match head in 6 of 6" not in note
 
 
 def test_the_papers_protocol_is_compared_with_the_annealed_twin(table):
@@ -146,24 +137,33 @@ def test_the_papers_protocol_is_compared_with_the_annealed_twin(table):
     paper = {**copy.deepcopy(row), "protocol": "paper", "runs": [copy.deepcopy(row["runs"][0])]}
     (same,) = condition_answers.protocol_answer([*ours, paper])
     assert "1 pairs of runs" in same
-    assert "answers are the same. " in same
+    assert same.endswith("answers are the same.")
     paper["runs"][0]["r2"] = 0.5
     (other,) = condition_answers.protocol_answer([*ours, paper])
-    assert f"scores are the law (frozen, probability, T = {row['length']}: lost)" in other
-    assert f"R2 0.50 ({row['runs'][0]['r2']:.2f})" in other
+    assert f"R2 of the law in the scores (frozen, probability, T = {row['length']}: lost)" in other
     assert condition_answers.protocol_answer(ours) == []
     paper["runs"][0]["seed"] = 17  # a seed that has no annealed run
     assert condition_answers.protocol_answer([*ours, paper]) == []
-    told = [{**one, "claims": condition_answers.claim_counts(one)} for one in (*ours, paper)]
+    told = [{**one, "met": condition_answers.met_counts(one)} for one in (*ours, paper)]
     assert condition_answers.answers(told) == condition_answers.answers(told[:-1])
 
 
-def test_a_claim_counts_only_what_is_known():
-    claim = condition_answers.CLAIMS[0]
-    row = {"prior": "independent", "bos": True, "runs": [{"excess_share": 0.5}, {"excess_share": None}]}
-    assert claim.counts(row) == [0, 1]
-    weights = next(one for one in condition_answers.CLAIMS if one.name == "beta_1 > beta_2 in weights")
-    assert weights.counts({**row, "runs": [{"block_1": 3.0, "block_2": 1.0}]}) == [0, 0]  # of the other prior
+def test_only_what_is_known_and_asked_is_counted():
+    row = {"prior": "independent", "bos": True, "runs": [{name: None for name in QUANTITIES}]}
+    assert not any(asked for _, asked in condition_answers.met_counts(row).values())
+    row["runs"] += [{**row["runs"][0], "r2": 0.5, "block_1": 3.0, "block_2": 1.0}]
+    counts = condition_answers.met_counts(row)
+    assert counts["r2"] == [0, 1]
+    assert counts["block_lead"] == [0, 0]  # no claim asks it of this prior
+    assert condition_answers.met_counts({**row, "prior": "hierarchical"})["block_lead"] == [1, 1]
+
+
+def test_partial_matches_are_compared_with_the_readout_without_bos():
+    unknown = dict.fromkeys(QUANTITIES)
+    runs = [{**unknown, "partial_alone": 0.2, "readout_alone": cost} for cost in (0.0, 0.3, None)]
+    row = {"prior": "independent", "bos": False, "runs": runs}
+    assert condition_answers.met_counts(row)["partial_cost"] == [1, 2]
+    assert condition_answers.met_counts({**row, "prior": "hierarchical", "bos": True})["partial_cost"] == [0, 0]
 
 
 def test_a_changed_run_changes_the_key(tmp_path):
@@ -218,10 +218,10 @@ def test_the_largest_residual_does_not_see_the_gauge():
     assert identity_blocks(model)["weights"].largest_residual > 0.2
 
 
-def test_the_figure_fills_each_square_by_the_share_of_runs_and_says_where_claims_hold(study):
+def test_the_figure_fills_each_square_by_the_share_of_runs(study):
     results = figure.chosen({"conditions": list(study.rows)})
     first = results["conditions"][0]
-    first["claims"]["scores are the law"] = [1, 3]
+    first["met"]["r2"] = [1, 3]
     with plt.style.context(drawing.STYLE):
         picture = figure.draw(results)
         assert_readable(picture)
@@ -230,11 +230,11 @@ def test_the_figure_fills_each_square_by_the_share_of_runs_and_says_where_claims
     expected = {
         f"{claim}|{row['cell']}|{row['readout']}": met / asked
         for row in results["conditions"]
-        for claim, (met, asked) in row["claims"].items()
+        for claim, (met, asked) in row["met"].items()
         if asked
     }
     assert filled == pytest.approx(expected)
-    assert filled[f"scores are the law|{first['cell']}|{first['readout']}"] == pytest.approx(1 / 3)
+    assert filled[f"r2|{first['cell']}|{first['readout']}"] == pytest.approx(1 / 3)
     dots = [line for line in matrix.lines if line.get_gid() == "not asked"]
     columns = {(row["cell"], row["readout"]) for row in results["conditions"]}
     lines, _ = figure.lines_of(results["conditions"])
@@ -242,29 +242,14 @@ def test_the_figure_fills_each_square_by_the_share_of_runs_and_says_where_claims
     assert "not asked" in {text.get_text() for legend in picture.legends for text in legend.get_texts()}
     assert 0.0 in filled.values()
     assert 1.0 in filled.values()
-    verdict = figure.verdict(results)
-    assert verdict.word == "beyond the paper"
-    assert verdict.number == (
-        "beta_1 > beta_2 in the weights: 3 of 3 runs with copies and readout frozen, 0 of 3 runs with all parts free"
-    )
-    assert verdict.headline.endswith(
-        "in 3 of 3 runs with copies and readout frozen and in 0 of 3 runs with all parts free."
-    )
-    other = copy.deepcopy(results)
-    for row in other["conditions"]:
-        row["claims"]["beta_1 > beta_2 in weights"] = [0, 3]
-    assert "0 of 3 runs with copies and readout frozen" in figure.verdict(other).headline
     plt.close(picture)
 
 
-def test_every_claim_of_the_study_has_its_line():
-    assert sorted(name for claims in figure.GROUPS.values() for name in claims) == sorted(
-        claim.name for claim in condition_answers.CLAIMS
-    )
+def test_every_quantity_of_the_study_has_its_line():
+    assert sorted(name for lines in figure.GROUPS.values() for name in lines) == sorted(condition_answers.ASKED)
 
 
 def test_without_runs_there_is_a_note():
     with pytest.warns(MissingPanel), plt.style.context(drawing.STYLE):
         assert_readable(figure.draw({"conditions": []}))
-    assert figure.verdict({"conditions": []}).word == "cannot tell"
-    assert "no run" in figure.caption({"conditions": []})
+    assert drawing.caption_of(figure, {"conditions": []}).startswith("No runs")

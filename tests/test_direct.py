@@ -116,11 +116,11 @@ def test_the_regression_is_the_one_over_every_symbol() -> None:
     terms -= terms.mean(axis=1, keepdims=True)
     flat, values = terms.reshape(-1, 4), logs.ravel()
     weights, *_ = np.linalg.lstsq(flat, values, rcond=None)
-    inverse = np.linalg.inv(flat.T @ flat)
-    pulls = np.einsum("bvi,bv->bi", terms, logs - terms @ weights) @ inverse
+    without = [np.delete(np.arange(20), left_out) for left_out in range(20)]
+    moved = [weights - np.linalg.lstsq(terms[b].reshape(-1, 4), logs[b].ravel(), rcond=None)[0] for b in without]
     found = _fit(_sums(tokens, logs, order=2), [0, 1, 2, 3], total=float((logs**2).sum()), size=logs.size)
     np.testing.assert_allclose(found.weights, weights, atol=1e-10)
-    np.testing.assert_allclose(found.stderr, np.sqrt((pulls**2).sum(axis=0) * 20 / 19), atol=1e-10)
+    np.testing.assert_allclose(found.stderr, np.sqrt((np.square(moved)).sum(axis=0) * 19 / 20), atol=1e-10)
     assert found.r2 == pytest.approx(1 - ((values - flat @ weights) ** 2).sum() / (values**2).sum())
 
 

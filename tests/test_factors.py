@@ -23,7 +23,7 @@ from models.adam import TrainState
 from models.cli import CHECKPOINTS, STUDIES, main
 from models.disentangled.compiled import Shape, loss_and_gradient, train_chunk
 from models.disentangled.weights import PARAMETERS
-from models.families import DISENTANGLED, FAMILIES, READ_BESIDE_VOTES
+from models.families import DISENTANGLED, FAMILIES, PARTS_OF
 from models.kappa import KappaRule
 from models.run import RunError, recorded_spec, run
 from models.spec import RunSpec, make_spec
@@ -38,8 +38,16 @@ SUBSETS = [
     pytest.param(chosen, id="+".join(chosen) or "nothing")
     for size in range(len(DISENTANGLED.freezable) + 1)
     for chosen in itertools.combinations(DISENTANGLED.freezable, size)
-    if "readout" not in chosen or not set(chosen) & set(READ_BESIDE_VOTES)  # refused: they are parts of it
+    if not any(whole in chosen and set(chosen) & set(parts) for whole, parts in PARTS_OF.items())  # refused
 ]
+# Parts that are columns of a parameter, here with 9 positions and BOS. Of W_O: 0-8 the query's own stream, 9-11 the
+# votes, 12-17 copies of the keys.
+COLUMNS = {
+    "direct": ("readout_weight", range(9)),
+    "carried": ("readout_weight", range(12, 18)),
+    "copies_bos": ("copy_bias", [9]),
+    "copies_first": ("copy_bias", [8]),
+}
 HOOKED_NAMES = {
     "copy_weight": "blocks.0.attn.W_Q",
     "copy_bias": "blocks.0.attn.rel_bias",
@@ -97,24 +105,26 @@ def test_every_mask_and_readout_trains_as_autograd_does(readout: str, frozen: tu
         mask=disentangled.training_mask(shape, frozen),
     )
     model = disentangled.to_hooked(config, start)
-    whole = {HOOKED_NAMES[name] for part in frozen if part not in READ_BESIDE_VOTES for name in PARAMETERS[part]}
+    still = {name for part in frozen if part not in COLUMNS for name in PARAMETERS[part]}
+    whole = {HOOKED_NAMES[name] for name in still}
     free = [model.get_parameter(name) for name in model.free_parameters() if name not in whole]
     optimiser = torch.optim.Adam(free, lr=1e-2)
     for _, (tokens, laws) in zip(range(8), batches(shape, batch=3, seed=7), strict=False):
         optimiser.zero_grad()
         loss_of(model, tokens, laws).backward()
-        for part in frozen:  # rows of W_U: 0-8 the query's own stream, 9-11 the votes, 12-17 copies of the keys
-            if part in READ_BESIDE_VOTES:
-                model.unembed.W_U.grad[slice(0, 9) if part == "direct" else slice(12, 18)] = 0.0
+        grads = {"readout_weight": model.unembed.W_U.grad.T, "copy_bias": model.copy_attention.rel_bias.grad}
+        for part in frozen:
+            if part in COLUMNS:
+                name, columns = COLUMNS[part]
+                grads[name][:, columns] = 0.0
         optimiser.step()
     np.testing.assert_allclose(state.params, disentangled.from_hooked(model), atol=1e-8)
     before, after = shape.views(start), shape.views(state.params)
-    still = {name for part in frozen if part not in READ_BESIDE_VOTES for name in PARAMETERS[part]}
     for name in shape.shapes:
         assert np.array_equal(before[name], after[name]) == (name in still), name
-    if "readout_weight" not in still:
-        stays = (before["readout_weight"] == after["readout_weight"]).all(0)
-        cut = [column for part in frozen for column in {"direct": range(9), "carried": range(12, 18)}.get(part, ())]
+    for name in {"readout_weight", "copy_bias"} - still:
+        stays = (before[name] == after[name]).all(0)
+        cut = [column for part in frozen if part in COLUMNS and COLUMNS[part][0] == name for column in COLUMNS[part][1]]
         assert np.flatnonzero(stays).tolist() == sorted(cut)
 
 
@@ -390,19 +400,37 @@ def test_frozen_parts_of_a_checkpoint_are_bit_equal_to_their_start(tmp_path: Pat
         assert moved == (name in ("blocks.1.attn.W_Q", "blocks.1.attn.rel_bias")), name
 
 
+@pytest.mark.parametrize(("init", "stays"), [("hard", True), ("copy(40)", True), ("copy(3)", False)])
+def test_free_hard_copies_stay_and_that_is_said(
+    init: str, stays: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["train", "--length", "12", "--vocab", "3", "--steps", "1500", "--init", init]
+    assert main([*arguments, "--out", str(tmp_path / "a")]) == 0
+    assert ("cannot move them off their lags" in capsys.readouterr().err) == stays
+    model, chains = ip.load(tmp_path / "a"), PRIOR.sample(batch=64, length=12, seed=0)
+    assert (ip.copy_heads(ip.capture(model, chains.tokens)).last_mass.min() > 0.999) == stays
+    start = disentangled.to_hooked(model.config, disentangled.initial(model.config, init=init, seed=0))
+    for name in ("blocks.0.attn.W_Q", "blocks.0.attn.rel_bias"):  # free, and trained where a lag has no key yet
+        assert not torch.equal(start.get_parameter(name), model.get_parameter(name))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"init": "hard"}, "hard copy heads are saturated"),
         ({"init": "bias(0.3)"}, "no gradient under the probability readout"),
         ({"init": "bias(0.3)", "readout": "logit", "freeze": "readout"}, "frozen at zero"),
-        ({"freeze": "direct,readout"}, "the readout is frozen whole, and direct with it"),
+        ({"freeze": "direct,readout"}, "readout is frozen whole, and direct with it"),
+        ({"freeze": "copies_bos,copies", "init": "hard"}, "copies is frozen whole, and copies_bos with it"),
+        ({"freeze": "copies_bos", "bos": False}, "copies_bos is a bias at BOS's distance or next to it"),
         ({"freeze": "carried", "init": "random(0.3),readout=random(1)"}, "freezing carried cuts it only where"),
         ({"symmetrise": True}, "copies=random\\(0.3\\) is none"),
         ({"readout": "votes"}, "reads out by probability or logit, got 'votes'"),
         ({"freeze": "copies"}, "copies: it would stay at its random start, random\\(0.3\\); add --init 'hard'"),
         ({"freeze": "readout, match_bias"}, "match_bias: it would .* add --init 'random\\(0.3\\),match_bias=zero'"),
-        ({"freeze": "match"}, "among copies, match_bias, readout, direct, carried, got 'match'"),
+        (
+            {"freeze": "match"},
+            "among copies, match_bias, readout, direct, carried, copies_bos, copies_first, got 'match'",
+        ),
         ({"kappa": "tied(1)"}, "kappa tied\\(1\\): in the disentangled family"),
         ({"family": "construction", "kappa": "tied(-1)"}, "ALPHA > 0"),
         ({"family": "construction", "kappa": "tied(1)", "bos": False}, "needs a BOS token"),

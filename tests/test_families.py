@@ -12,9 +12,10 @@ import pytest
 from matplotlib.colors import to_hex
 
 import interp as ip
+from analyses.subject import start_of
 from figures import lag_asymmetry
 from models import families, trainers
-from models.families import FAMILIES, READ_BESIDE_VOTES, STANDARD, describe_family, drawing_order, find_family
+from models.families import FAMILIES, PARTS_OF, STANDARD, describe_family, drawing_order, find_family, start_name
 from models.run import run
 from models.spec import make_spec
 from models.standard import predict_hooked
@@ -70,6 +71,42 @@ def test_a_fourth_family_is_drawn_in_its_own_colour(narrow: families.Family) -> 
     plt.close(figure)
 
 
+@pytest.mark.parametrize(
+    ("family", "settings", "name"),
+    [
+        ("disentangled", {"init": "hard"}, "hard"),
+        ("disentangled", {"init": "random(0.3),copies=hard"}, "hard"),
+        ("disentangled", {"init": "copy(40)"}, "hard"),
+        ("standard", {"init": "copy(40)"}, "hard"),
+        ("standard", {"init": "copy(39.5)"}, "copy39.5"),
+        ("standard", {"init": "copy(8)"}, "copy8"),
+        ("disentangled", {"init": "copy(5)"}, "soft"),
+        ("disentangled", {"init": "random(50)"}, "soft"),
+        ("disentangled", {"init": "zero"}, "soft"),
+        ("standard", {"init": "random(0)"}, "soft"),
+        ("construction", {"init": "beta(1)"}, "free"),
+        ("construction", {"init": "beta(1)", "kappa": "tied(1)"}, "kappa_tied"),
+        ("construction", {"init": "beta(1)", "kappa": "fixed(0)"}, "kappa_fixed"),
+    ],
+)
+def test_a_start_has_a_name(family: str, settings: dict[str, str], name: str) -> None:
+    assert start_name(family, **settings) == name
+
+
+def test_a_record_of_another_program_has_no_start() -> None:
+    standard: dict[str, object] = {"family": "standard"}
+    assert start_of(standard, {"init": "copy(8)"}) == "copy8"
+    for model, record in (
+        (standard, None),
+        (standard, {"init": "xavier"}),
+        (standard, {"init": 3}),
+        ({"family": "construction"}, {"init": "beta(1)", "kappa": ["free"]}),
+        ({"family": "foreign"}, {"init": "copy(8)"}),
+        ({"family": ["standard"]}, {"init": "copy(8)"}),
+    ):
+        assert start_of(model, record) is None
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_family_says_what_its_models_say(name: str) -> None:
     family = find_family(name)
@@ -80,7 +117,7 @@ def test_a_family_says_what_its_models_say(name: str) -> None:
     assert config.readout == spec.readout
     for start in family.starts.whole:
         assert set(family.starts.whole[start]) == set(family.starts.parts)
-    assert set(family.freezable) <= {*family.starts.parts, *READ_BESIDE_VOTES}
+    assert set(family.freezable) <= {*family.starts.parts, *(part for parts in PARTS_OF.values() for part in parts)}
 
 
 def test_a_family_that_nothing_trains_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,6 +143,38 @@ def test_copies_without_a_match_are_named_and_said_to_feed_nothing() -> None:
     assert not circuit.success
 
 
+@pytest.mark.parametrize(
+    ("weak", "query", "named"),
+    [
+        (((0.5, 0.3), 2.0), QUERIES, "2.3 (beta 0.50, 0.30; 100% of 0.035 nats)"),
+        (((0.999, 0.15), 2.0), "last", "2.3 (beta 1.00, 0.15; 100% of 0.09 nats)"),
+        (((0.6, 0.0), None), QUERIES, "2.3 (beta 0.60, 0.00; 100% of "),
+    ],
+)
+def test_a_match_head_below_the_threshold_is_named(weak: Any, query: Any, named: str) -> None:
+    """Two strong match heads are the circuit; a third, weak one is neither taken nor passed over in silence."""
+    strong = {(2, 0): ((2.4, 1.3), 1.0), (2, 1): ((1.5, 2.0), 1.0)}
+    spec = Plant(
+        order=2,
+        copies={1: ((0, 1),), 2: ((0, 2),)},
+        matches={**strong, (2, 3): (weak[0], 0.0 if weak[1] is None else weak[1])},
+        decoys={(1, 1): "recency", (1, 2): "own"},
+    )
+    circuit = ip.find_circuit(plant(spec), tokens_for(spec), **spec.task, query=query)
+    assert circuit.success
+    assert circuit.match_heads == ((2, 0), (2, 1))
+    needed = "below the thresholds of a match head (a beta of 1, 0.02 nats, 25% of them explained): "
+    assert circuit.message.startswith(needed + named)
+    assert circuit.message.count(" nats)") == 1  # no other head
+    assert circuit.message in repr(circuit)
+
+
+def test_many_heads_below_a_threshold_are_counted() -> None:
+    heads = {(2, head): ((0.5, 0.5), 1.0) for head in range(1, 9)}
+    spec = Plant(order=2, copies={1: ((0, 1),), 2: ((0, 2),)}, matches={(2, 0): ((2.4, 1.3), 1.0), **heads}, heads=9)
+    assert found_in(spec).message.endswith(" and 2 more")
+
+
 def test_models_of_the_suite() -> None:
     chains = ip.HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0)).sample(batch=80, length=24, seed=1)
     circuit = ip.find_circuit(trained_like(noise=0.05), chains.tokens)

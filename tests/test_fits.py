@@ -14,7 +14,7 @@ from transformer_lens import HookedTransformer, HookedTransformerConfig
 import interp as ip
 from interp.instruments.beta_kappa import MatchFit, fit_scores
 from interp.instruments.lag_pairs import fit_score_pairs
-from interp.regression import NormalEquations, centred, clustered, distance_basis, joint_test
+from interp.regression import FLIPS, NormalEquations, centred, clustered, distance_basis, leave_one_out, sign_flip_test
 from interp.results import mean_stderr
 from tests.known_captures import (
     CASES,
@@ -138,8 +138,14 @@ def test_intervals_cover_the_truth_when_sequences_differ():
     assert naive_inside / repeats < 0.3
 
 
+def fits_without(cap: ip.Capture, **options: object) -> list[MatchFit]:
+    """The fits of the capture without each sequence in turn."""
+    kept = [torch.arange(len(cap.tokens)) != left_out for left_out in range(len(cap.tokens))]
+    return [fit_scores(with_scores(cap, cap.match_scores[one], tokens=cap.tokens[one]), **options) for one in kept]
+
+
 def test_estimates_and_errors_equal_the_textbook_regression():
-    """Against a dense regression with one dummy per query, and the sandwich written out."""
+    """Against a dense regression with one dummy per query, and fits without each of the sequences."""
     cap = noisy(planted(beta=(1.5, 0.8), kappa=2.0, vocab=3, batch=12, length=14), scale=0.5, seed=3)
     fit = fit_scores(cap, position=False)
     masks = ip.match_masks(cap.tokens, order=2).numpy()[:, 2:]
@@ -155,22 +161,14 @@ def test_estimates_and_errors_equal_the_textbook_regression():
     inverse = np.linalg.inv(x.T @ x)
     coefficients = inverse @ x.T @ y
     residual = y - x @ coefficients
-    meat = np.zeros_like(inverse)
-    influences = np.zeros((12, len(inverse)))
-    for b in range(12):
-        pull = x[sequence == b].T @ residual[sequence == b]
-        meat += np.outer(pull, pull)
-        influences[b] = inverse @ pull
-    covariance = inverse @ meat @ inverse * 12 / 11
     np.testing.assert_allclose(fit.beta, coefficients[:2], atol=1e-10)
-    np.testing.assert_allclose(fit.covariance[:2, :2], covariance[:2, :2], atol=1e-12)
-    np.testing.assert_allclose(fit.stderr, np.sqrt(np.diag(covariance)[:2]), atol=1e-10)
+    without = fits_without(cap, position=False)
+    moved = np.array([[*fit.beta, fit.kappa]]) - [[*one.beta, one.kappa] for one in without]
+    np.testing.assert_allclose(fit.covariance, moved.T @ moved * 11 / 12, atol=1e-12)
+    np.testing.assert_allclose([*fit.stderr, fit.kappa_stderr], np.sqrt(np.diag(fit.covariance)), atol=1e-12)
     # kappa is BOS's score beside the dummies, which are the scores of the empty match.
     relative = scores[:, 0] - coefficients[2:]
     assert fit.kappa == pytest.approx(relative.mean(), abs=1e-10)
-    mean_match = x[:, :2].mean(axis=0)
-    influence = (relative - relative.mean()) / 12 + influences[:, :2] @ mean_match
-    assert fit.kappa_stderr == pytest.approx(np.sqrt((influence**2).sum() * 12 / 11), abs=1e-10)
     within = y - np.array([y[sequence == b].mean() for b in range(12)])[sequence]
     assert fit.r2 == pytest.approx(1 - (residual**2).sum() / (within**2).sum(), abs=1e-10)
     early = scores[:, 1:3] - coefficients[2:, None]
@@ -221,7 +219,7 @@ def test_additivity_violation_is_detected():
     )
     assert clean.additivity_p > 0.01
     assert clean.additivity_gain < 1e-3
-    assert bent.additivity_p < 1e-6
+    assert bent.additivity_p == 1 / (FLIPS + 1)
     assert bent.additivity_gain > 3e-3
     assert bent.additivity_terms == 1
     np.testing.assert_allclose(bent.mask_score, [0.0, 2.0, 1.0, 3.5], atol=0.05)
@@ -530,18 +528,58 @@ def test_clustered_errors_agree_with_the_one_function():
     rng = np.random.default_rng(0)
     values, clusters = rng.normal(size=60), np.repeat(np.arange(12), 5)
     mean, stderr = mean_stderr(values, clusters=clusters)
-    influence = np.bincount(clusters, weights=values - mean)[:, None] / 60
-    assert np.sqrt(clustered(influence)[0, 0]) == pytest.approx(stderr)
+    pull = np.bincount(clusters, weights=values - mean)[:, None]
+    moved = leave_one_out(pull, np.full((12, 1, 1), 5.0), np.array([[1 / 60]]))
+    assert np.sqrt(clustered(moved)[0, 0]) == pytest.approx(stderr)
 
 
-def test_joint_test_is_calibrated():
+def test_a_cluster_that_alone_determines_a_column():
+    """The first column is seen in one cluster alone; the second has no column that was fitted beside it."""
+    design = np.random.default_rng(0).normal(size=(8, 5, 3))
+    design[1:, :, 0] = 0.0
+    information = design.swapaxes(1, 2) @ design
+    information[..., 2] = information[:, 2] = 0.0  # left out of the fit
+    inverse = np.zeros((3, 3))
+    inverse[:2, :2] = np.linalg.inv(information.sum(axis=0)[:2, :2])
+    moved = leave_one_out(np.ones((8, 3)) * [0.0, 1.0, 1.0], information, inverse)
+    errors = np.sqrt(np.diag(clustered(moved)))
+    assert np.isnan(errors[0])
+    assert 0 < errors[1] < 10
+    assert errors[2] == 0.0
+
+
+@pytest.mark.parametrize("spread", [0.0, 2.0])  # of the clusters' sizes
+@pytest.mark.parametrize(("groups", "columns"), [(12, 2), (30, 3), (24, 12)])
+def test_sign_flips_are_calibrated(groups, columns, spread):
     rng = np.random.default_rng(0)
-    p_values = []
-    for _ in range(400):
-        influence = rng.normal(size=(30, 3)) / 30
-        p_values.append(joint_test(influence.sum(axis=0), influence - influence.mean(axis=0), resolution=0.0))
-    assert np.mean(np.array(p_values) < 0.05) == pytest.approx(0.05, abs=0.03)
-    assert np.mean(p_values) == pytest.approx(0.5, abs=0.06)
+    sizes = np.exp(spread * rng.normal(size=(400, groups, 1)))
+    p = np.array([sign_flip_test(one, resolution=0.0) for one in sizes * rng.normal(size=(400, groups, columns))])
+    assert np.mean(p < 0.05) == pytest.approx(0.05, abs=0.03)
+    assert np.mean(p) == pytest.approx(0.5, abs=0.06)
+
+
+@pytest.mark.parametrize("source", ["scores", "attention"])
+def test_a_beta_of_one_sequence_has_no_error(source):
+    """The last token occurs before in the first sequence alone: nothing tells how much its beta would vary."""
+    tokens = np.random.default_rng(0).integers(3, size=(20, 24))
+    tokens[:, -1] = 3
+    tokens[0, 3:20:3] = 3
+    model = ip.construct(order=1, vocab=4, length=24, beta=(2.0,), kappa=1.0)
+    fit = fit_scores(noisy(ip.capture(model, tokens), scale=0.2, seed=0), source=source, min_r2=0.0)
+    assert fit.success, fit.message
+    assert fit.beta[0] == pytest.approx(2.0, abs=0.4)
+    assert np.isnan(fit.stderr[0])
+    assert np.isnan(fit.interval()[0][0])
+    assert "one sequence alone determines beta_1" in fit.message
+
+
+def test_sign_flips_find_what_is_there_and_say_when_they_cannot():
+    rng = np.random.default_rng(0)
+    influence = rng.normal(size=(20, 3)) + np.array([2.0, 0.0, 0.0])
+    assert sign_flip_test(influence, resolution=0.0) == 1 / (FLIPS + 1)
+    assert sign_flip_test(1e-12 * influence, resolution=1e-9) == 1.0
+    assert np.isnan(sign_flip_test(influence[:3], resolution=0.0))
+    assert np.isnan(sign_flip_test(influence[:, :0], resolution=0.0))
 
 
 @pytest.mark.parametrize("distances", [1, 2, 5, 8, 9, 40, 1000])

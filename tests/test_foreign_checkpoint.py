@@ -11,6 +11,7 @@ import torch
 from transformer_lens import HookedTransformer
 
 import interp as ip
+from interp.hooked.foreign import KEYS
 from tests import tiny_language
 from tests.planted import DEEP, planted_deep, trained_like
 from tests.planted_heads import PLANTS, plant, random_transformer
@@ -62,6 +63,26 @@ def test_layernorm_mlp_and_float32(options: dict[str, Any], tmp_path: Path) -> N
     assert torch.equal(again.model(ids, prepend_bos=False), circuit.model(ids, prepend_bos=False))
 
 
+def test_only_the_architecture_is_saved_and_read(tmp_path: Path) -> None:
+    """A tokenizer, hooks and a download's name belong to the session that made the model."""
+    model = random_transformer(1)
+    model.cfg.tokenizer_name, model.cfg.trust_remote_code, model.cfg.use_attn_result = "gpt2", True, True
+    ip.save(ip.Circuit(model, order=1), tmp_path / "a")
+    document = json.loads((tmp_path / "a" / "config.json").read_text())
+    assert set(document["transformer"]) == set(KEYS)
+    again: Any = ip.load(tmp_path / "a")
+    assert again.model.cfg.tokenizer_name is None
+    assert (again.model.cfg.trust_remote_code, again.model.cfg.use_attn_result) == (False, False)
+
+
+def test_configs_of_earlier_versions_are_read() -> None:
+    """They hold every field of TransformerLens' config."""
+    folder = Path(__file__).parent.parent / "models" / "foreign" / "four_heads"
+    document = json.loads((folder / "config.json").read_text())
+    assert set(document["transformer"]) > set(KEYS)
+    assert set(ip.read_info(folder).model["transformer"]) == set(KEYS)
+
+
 def test_saving_draws_no_random_number(tmp_path: Path) -> None:
     circuit = ip.Circuit(random_transformer(1), order=1)
     before = torch.random.get_rng_state()
@@ -90,12 +111,12 @@ def edited(path: Path, change: Any) -> None:
         (lambda d: d["circuit"].pop("order"), "missing key order in circuit"),
         (lambda d: d.update(circuit=[]), "circuit must be a JSON object"),
         (lambda d: d.update(model={}), "unknown key model"),
-        (lambda d: d["transformer"].update(layers=3), "not a config of a HookedTransformer"),
-        (lambda d: d["transformer"].update(dtype="float12"), "no precision 'float12'"),
+        (lambda d: d["transformer"].update(layers=3), "unknown key 'layers' in transformer"),
+        (lambda d: d["transformer"].update(dtype="float12"), "dtype must be one of .* got 'float12'"),
         (lambda d: d["transformer"].update(d_mlp=50), "has shape"),
         (lambda d: d["transformer"].update(n_layers=3), "is missing"),
         (lambda d: d["circuit"].update(match_heads=[[9, 0]]), "layer 9, but the model has layers 0..1"),
-        (lambda d: d["circuit"].update(depth=2), "unexpected keyword argument 'depth'"),
+        (lambda d: d["circuit"].update(depth=2), "unknown key 'depth' in circuit"),
         (lambda d: d.update(format="interp-circuit-9"), "format is 'interp-circuit-9'"),
     ],
 )
@@ -115,6 +136,14 @@ def exchanged() -> HookedTransformer:
     return model
 
 
+def altered(**values: Any) -> HookedTransformer:
+    """A model whose config says something that a checkpoint has no key for."""
+    model = random_transformer(1)
+    for name, value in values.items():
+        setattr(model.cfg, name, value)
+    return model
+
+
 @pytest.mark.parametrize(
     ("thing", "message"),
     [
@@ -122,6 +151,8 @@ def exchanged() -> HookedTransformer:
         (lambda: "model", "expected a model of this suite or a Circuit, got str"),
         (lambda: ip.Circuit(trained_like()), "save the model, which says where its circuit sits"),
         (lambda: ip.Circuit(exchanged(), order=1), "config does not describe it: parameter blocks.1.mlp"),
+        (lambda: ip.Circuit(altered(use_yarn_rope=True), order=1), "cannot hold a model with use_yarn_rope=True"),
+        (lambda: ip.Circuit(altered(attention_dir="bidirectional"), order=1), "attention_dir must be one of causal"),
         (
             lambda: ip.Circuit(planted_deep(names=(6, 0, 3, 5)), bos=8, symbols=[[6, 0, 3, 5]] * 4, **DEEP),
             "belong to the sequences",

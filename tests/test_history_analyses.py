@@ -34,7 +34,7 @@ def test_dynamics_follow_the_weights(history: Path, capsys: pytest.CaptureFixtur
     status, document = answer(["dynamics", str(history), "--batch", "64"], capsys)
     assert status == 0
     (row,) = document["rows"]
-    snapshots = sorted((history.parent / "a.run" / "snapshots").iterdir())
+    snapshots = sorted((history.parent / ".a.run" / "snapshots").iterdir())
     assert [entry["step"] for entry in row["rows"]] == [int(path.name.removeprefix("step_")) for path in snapshots]
     for entry, path in zip(row["rows"], snapshots, strict=True):
         # A construction's weights say its beta exactly: block (0, 1) is beta_1 I.

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from interp.hooked import transformer as module
+import interp as ip
+from interp.hooked import config as module
 from interp.hooked.transformer import InductionConfig, InductionTransformer, RelativeBiasAttention
 from tests import reference
 
@@ -435,3 +439,59 @@ def test_config_dicts_are_strict() -> None:
         InductionConfig.from_dict(missing)
     with pytest.raises(ValueError, match="must be a JSON object, got list"):
         inspect.unwrap(InductionConfig.from_dict.__func__)(InductionConfig, [1, 2])
+
+
+# ---- tokens without BOS
+
+
+def warnings_of(run: Callable[[], object]) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run()
+    return [str(one.message) for one in caught if one.category is UserWarning]
+
+
+@pytest.mark.parametrize("config", [DISENTANGLED, STANDARD], ids=["disentangled", "standard"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda model, ids: model(ids),
+        lambda model, ids: model.run_with_cache(ids),
+        lambda model, ids: model.run_with_hooks(ids, return_type=None),
+        lambda model, ids: model(ids[0]),
+    ],
+    ids=["call", "cache", "hooks", "one sequence"],
+)
+def test_tokens_without_bos_warn_once(config: InductionConfig, run: Callable[..., object]) -> None:
+    model = InductionTransformer(config)
+    tokens = torch.tensor([[3, 0, 1, 2, 0, 1], [0, 0, 1, 2, 0, 1]])  # one of the two begins with BOS
+    found = warnings_of(lambda: run(model, tokens.flip(0)))
+    assert found == [
+        "the tokens do not begin with BOS, id 3, which this model was made for: "
+        "ip.Circuit(model).ids(tokens) puts it in front"
+    ]
+    assert warnings_of(lambda: run(model, tokens.flip(0))) == []
+    assert len(warnings_of(lambda: run(InductionTransformer(config), tokens.flip(0)))) == 1
+
+
+@pytest.mark.parametrize("config", SHAPES[:3], ids=name_of)
+def test_right_tokens_do_not_warn(config: InductionConfig) -> None:
+    model = InductionTransformer(config)
+    tokens = torch.randint(config.vocab, (12, config.length), generator=torch.Generator().manual_seed(0))
+    ids = ip.Circuit(model).ids(tokens)
+
+    def runs() -> None:
+        _, cache = model.run_with_cache(ids)
+        model(cache["blocks.0.hook_resid_post"], start_at_layer=1)
+        ip.predict(model, tokens)
+        ip.predict(model, tokens, every_position=True)
+        ip.capture(model, tokens, query="all")
+        ip.scan_heads(ip.Circuit(model), tokens)
+
+    assert warnings_of(runs) == []
+
+
+def test_the_warning_names_the_line_that_ran_the_model() -> None:
+    with pytest.warns(UserWarning, match="do not begin with BOS") as caught:
+        InductionTransformer(DISENTANGLED).run_with_cache(torch.zeros(1, 4, dtype=torch.int64))
+    assert Path(caught[0].filename).parent == Path(__file__).parent  # none of torch, TransformerLens or the suite

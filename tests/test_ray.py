@@ -45,7 +45,7 @@ def test_a_killed_worker_does_not_change_the_weights(tmp_path: Path, no_ray_left
 
     def kill_when_under_way() -> None:
         """Kill the first run's worker as soon as it has saved something to resume from."""
-        work = tmp_path / "seed0.run"
+        work = tmp_path / ".seed0.run"
         deadline = time.monotonic() + 600  # the worker compiles its kernels first
         while time.monotonic() < deadline and not finished.is_set():
             if (work / "state" / "state.json").is_file():
@@ -62,7 +62,7 @@ def test_a_killed_worker_does_not_change_the_weights(tmp_path: Path, no_ray_left
     killer.join()
     assert status == 0
     assert killed, "the run ended before its worker could be killed"
-    log = (tmp_path / "seed0.run" / "log.jsonl").read_text().splitlines()
+    log = (tmp_path / ".seed0.run" / "log.jsonl").read_text().splitlines()
     assert json.loads(log[-1])["step"] == STEPS
     assert all(is_finished(plan.out) for plan in planned)
     run(planned[0].spec, tmp_path / "undisturbed", progress=False)

@@ -21,7 +21,7 @@ from matplotlib.container import BarContainer, ErrorbarContainer
 import interp
 import interp as ip
 from interp import plotting
-from interp.results import MOST_LINES, NamedRows, Result
+from interp.results import MOST_LINES, NamedRows, Result, half_width
 from tests import planted, reference
 from tests.figures.artists import SMALLEST, _not_drawn
 
@@ -276,8 +276,7 @@ def test_match_fit(good: dict[str, Any], bad: dict[str, Any]) -> None:
     ax = fit.plot()
     points = [float(one.lines[0].get_ydata()[0]) for one in ax.containers]
     assert points == pytest.approx([*fit.beta, fit.kappa])
-    errors = np.array([*fit.stderr, fit.kappa_stderr])
-    assert reaches(ax, 1) == pytest.approx(2 * plotting.INTERVAL * errors)
+    assert reaches(ax, 1) == pytest.approx(np.subtract(*fit.interval()[::-1]))
     assert ticks(ax) == [r"$\beta_{1}$", r"$\beta_{2}$", r"$\kappa$"]
     failed = bad["MatchFit"].plot()
     assert not failed.containers
@@ -292,7 +291,7 @@ def test_attention_fit(good: dict[str, Any], bad: dict[str, Any]) -> None:
     ax = fit.plot()
     points = [float(one.lines[0].get_ydata()[0]) for one in ax.containers]
     assert points == pytest.approx([*fit.beta, fit.kappa])
-    assert reaches(ax, 1) == pytest.approx(2 * plotting.INTERVAL * np.array([*fit.stderr, fit.kappa_stderr]))
+    assert reaches(ax, 1) == pytest.approx(np.subtract(*fit.interval()[::-1]))
     assert f"it explains {fit.nats_explained:.1%} of" in title(ax)
     assert not bad["AttentionFit"].plot().containers
 
@@ -349,7 +348,7 @@ def test_overlap_mass(good: dict[str, Any], bad: dict[str, Any]) -> None:
         observed = [*result.by_overlap, result.bos, result.early]
         assert heights(bars(ax)["observed"]) == pytest.approx(observed)
         assert colours(bars(ax)["observed"]) == [plotting.OVERLAP_COLOURS[kind] for kind in kinds]
-        assert reaches(ax, 1) == pytest.approx(2 * plotting.INTERVAL * result.stderr_by_group)
+        assert reaches(ax, 1) == pytest.approx(2 * half_width(result.stderr_by_group, n=result.n))
         rings = [line for line in ax.lines if line.get_marker() == "o"]
         if result.success:
             predicted = [*result.predicted_by_overlap, result.predicted_bos, 0.0]
@@ -530,7 +529,7 @@ def test_bayes_predictive(good: dict[str, Any]) -> None:
         ax = result.plot(sequence=sequence)
         (container,) = bars(ax).values()
         assert heights(container) == pytest.approx(result.mean[sequence].tolist())
-        assert reaches(ax, 1) == pytest.approx((2 * plotting.INTERVAL * result.mcse[sequence]).tolist())
+        assert reaches(ax, 1) == pytest.approx(np.subtract(*result.interval()[::-1])[sequence])
 
 
 def test_divergence(good: dict[str, Any]) -> None:

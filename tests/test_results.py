@@ -23,6 +23,8 @@ from interp.results import (
     NamedRows,
     Result,
     git_commit,
+    half_width,
+    interval,
     is_clear,
     jsonable,
     mean_stderr,
@@ -84,6 +86,28 @@ def test_a_share_of_a_loss_is_told_only_where_the_loss_stands_clear_of_its_error
     assert "less than 2 standard errors" in nothing_to_recover("it", *mean_stderr(below))
     assert "one sequence shows no error" in nothing_to_recover("it", *mean_stderr([1.0]))
     assert "costs no loss" in nothing_to_recover("it", *mean_stderr(-above))
+
+
+def test_intervals_use_students_t() -> None:
+    assert half_width(1.0, n=None) == pytest.approx(1.959964, abs=1e-6)
+    assert half_width(1.0, n=2, level=0.95) == pytest.approx(12.706, abs=1e-3)
+    assert half_width([1.0, 2.0], n=10, level=0.9) == pytest.approx([1.833, 3.666], abs=1e-3)
+    assert np.isnan(half_width(1.0, n=1))
+    low, high = interval([2.0, math.nan], [0.5, 0.5], n=10)
+    assert low == pytest.approx([2.0 - 2.262 * 0.5, math.nan], abs=1e-3, nan_ok=True)
+    assert high == pytest.approx([2.0 + 2.262 * 0.5, math.nan], abs=1e-3, nan_ok=True)
+    for level in (0.0, 1.0, 95, math.nan):
+        with pytest.raises(ValueError, match="level must be"):
+            half_width(1.0, n=10, level=level)
+
+
+def test_the_error_of_a_share_leaves_out_each_sequence() -> None:
+    rng = np.random.default_rng(0)
+    lost = rng.normal(1.0, 0.3, size=12)
+    change = 0.3 * lost + rng.normal(0.0, 0.4, size=12)
+    without = np.array([1 - np.delete(change, left).sum() / np.delete(lost, left).sum() for left in range(12)])
+    expected = np.sqrt(11 / 12 * ((without - without.mean()) ** 2).sum())
+    assert share_recovered(change, lost) == pytest.approx((1 - change.sum() / lost.sum(), expected))
 
 
 def test_the_error_of_a_share_is_that_of_repeated_draws() -> None:

@@ -24,7 +24,7 @@ REMEASURED = {
     "hierarchical:5 BOS T=64": (
         "frozen/hierarchical_bos/disentangled/T64_seed1",
         "random_start/hierarchical_bos/disentangled/T64_seed0_logit",
-        "hierarchical_bos/standard/T64_seed0",
+        "hierarchical_bos/standard/soft/T64_seed0",
     ),
     "independent:1 no BOS T=32": ("leaving/independent_nobos/disentangled/T32_seed0_logit_long",),
 }
@@ -89,14 +89,14 @@ def test_the_table_is_what_the_instruments_say_now(setting, table, tmp_path):
         assert differences(moved, told[moved["run"]]) == ["r2"]
 
 
-def test_reproduce_reads_the_table_and_counts_claims_anew(tmp_path, monkeypatch):
+def test_reproduce_reads_the_table_and_counts_anew(tmp_path, monkeypatch):
     monkeypatch.delenv("CONDITIONS", raising=False)
     asks = plan.asks_for(["conditions"])
     run = plan.run_plan(asks, zoo=OPTIONS.zoo, cache=tmp_path / "cache", jobs=1)
     assert not run.made
     rows = run.documents["conditions"].rows
     assert rows == shipped.shipped_document("conditions").rows
-    assert all(row["claims"] for row in rows)
+    assert all(row["met"] for row in rows)
     assert run.documents["conditions"].provenance["checkpoints"] == {
         name: one["weights"] for name, one in runs_in(rows).items()
     }
@@ -104,11 +104,11 @@ def test_reproduce_reads_the_table_and_counts_claims_anew(tmp_path, monkeypatch)
     content = copy.deepcopy(shipped.read_shipped("conditions"))
     for row in content["rows"]:
         for one in row["runs"]:
-            one["excess_share"] = 9.0
+            one["r2"] = 0.0
     (tmp_path / "conditions.json").write_text(json.dumps(content))
     changed = shipped.shipped_document("conditions", folder=tmp_path)
-    assert all(row["claims"]["KL of the optimum"][0] == 0 for row in changed.rows)
-    assert any(row["claims"]["KL of the optimum"][0] > 0 for row in rows)
+    assert all(row["met"]["r2"][0] == 0 for row in changed.rows)
+    assert any(row["met"]["r2"][0] > 0 for row in rows)
     monkeypatch.setenv("CONDITIONS", "1")
     assert shipped.shipped_document("conditions") is None
 

@@ -27,7 +27,6 @@ def zoo(tmp_path_factory):
     training = {"prior": PRIOR.to_dict(), "seed": 0, "status": "finished"}
     save(model, root / "planted", training=training)
     save(construct(order=2, vocab=3, length=9, beta=BETA), root / "other_length", training=training)
-    save(model, root / "unfinished", training={**training, "status": "running"})
     save(model, root / "analytic")  # no training record: whose prior?
     return root
 

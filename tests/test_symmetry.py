@@ -120,9 +120,8 @@ def test_the_command_line(tmp_path: object, capsys: pytest.CaptureFixture[str]) 
 
 def test_siblings_differ_in_the_seed_alone(tmp_path: Path) -> None:
     for name in ("T32_seed0", "T32_seed1", "T32_seed12", "T32_seed1_long", "T32_seed0_long", "T64_seed1", "T32_seed2"):
-        (tmp_path / name).mkdir()
-        if name != "T32_seed2":  # no checkpoint
-            (tmp_path / name / "config.json").touch()
+        save(construct(order=1, vocab=2, length=4, beta=(1.0,)), tmp_path / name)
+    (tmp_path / "T32_seed2" / "config.json").unlink()  # no checkpoint
     assert [path.name for path in siblings_of(tmp_path / "T32_seed0")] == ["T32_seed1", "T32_seed12"]
     assert [path.name for path in siblings_of(tmp_path / "T32_seed0_long")] == ["T32_seed1_long"]
     assert siblings_of(tmp_path / "T64_seed1") == []

@@ -122,7 +122,7 @@ def test_a_run_keeps_its_snapshots_and_the_study_reads_them(tmp_path: Path) -> N
     circuit = ip.load(tmp_path / "some")
     assert isinstance(circuit, ip.Circuit)
     assert circuit.bos == circuit.vocab == alice().vocab
-    (tmp_path / "some.run" / "state.pt").unlink()
+    (tmp_path / ".some.run" / "state.pt").unlink()
     with pytest.raises(ValueError, match="is there already"):
         save_run(run(), alice(), tmp_path / "some", say=said.append)
     options = Options(batch=20, histories=tmp_path)

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from analyses import cli, theory
-from analyses.claims import adaptive_beta, backoff, blocks, definitions, estimators, gradient, invariance, priors
-from analyses.claims.claim import Claim, judge
+from analyses.theorems import adaptive_beta, backoff, blocks, definitions, estimators, gradient, invariance, priors
+from analyses.theorems.result import Claim, judge
 
 LABELS = {  # what the check has to cover
     "prop:transformer_estimator",
@@ -35,7 +35,7 @@ LABELS = {  # what the check has to cover
 
 def check(name: str, *, batch: int = 2) -> Claim:
     module, function, _ = next(entry for entry in theory.CLAIMS if entry[1] == name)
-    return getattr(__import__(f"analyses.claims.{module}", fromlist=[function]), function)(0, batch)
+    return getattr(__import__(f"analyses.theorems.{module}", fromlist=[function]), function)(0, batch)
 
 
 def test_all_labels_are_covered():

@@ -121,7 +121,7 @@ def test_a_tree_is_what_the_hierarchical_prior_with_its_numbers_is() -> None:
 
 def test_a_run_on_it_is_trained_kept_and_measured_under_its_own_name(tmp_path: Path) -> None:
     spec = make_spec(family="disentangled", prior="geometric:4,2", vocab=3, bos=True, length=10, steps=60)
-    assert run_name(spec) == "geometric_bos/disentangled/T10_seed0"
+    assert run_name(spec) == "geometric_bos/disentangled/soft/T10_seed0"
     run(spec, tmp_path / "a", progress=False)
     assert measure(tmp_path / "a", "a")["prior"] == "geometric"
     subject = Subject.open(tmp_path / "a", CheckpointOptions(batch=32))

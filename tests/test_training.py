@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from glob import glob
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +24,11 @@ from models import construction, disentangled
 from models import run as runs
 from models.cli import main
 from models.protocols import PROTOCOLS
-from models.run import AlreadyFinished, RunError, is_finished, run, snapshot_steps, work_directory
+from models.run import AlreadyFinished, RunError, is_finished, recorded_spec, run, snapshot_steps
 from models.spec import RunSpec, make_spec
 from models.sweep import load_study, run_name
 from models.trainers import make_trainer
+from models.zoo import find_checkpoints, work_directory
 
 pytestmark = pytest.mark.usefixtures("few_held_out")
 
@@ -108,40 +110,19 @@ def test_an_interrupted_run_ends_in_the_same_weights(
     assert ip.read_info(tmp_path / "cut").training is not None
     run(spec, tmp_path / "cut", resume=True, progress=False)
     assert_same_weights(tmp_path / "whole", tmp_path / "cut")
-    steps = [json.loads(line)["step"] for line in (tmp_path / "cut.run" / "log.jsonl").read_text().splitlines()]
+    steps = [json.loads(line)["step"] for line in (tmp_path / ".cut.run" / "log.jsonl").read_text().splitlines()]
     assert len(steps) == len(set(steps))
-
-
-def test_a_run_killed_with_sigkill_and_resumed_is_bit_identical(tmp_path: Path) -> None:
-    spec = tiny(steps=60_000, length=12)
-    (tmp_path / "spec.json").write_text(json.dumps(spec.to_dict()))
-    script = (
-        "import json, sys; from pathlib import Path; from models.run import run; from models.spec import RunSpec;"
-        "spec = RunSpec.from_dict(json.load(open(sys.argv[1])));"
-        "run(spec, Path(sys.argv[2]), resume=True, progress=False, save_seconds=0.2)"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path / "spec.json")]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "OMP_NUM_THREADS": "1"}
-    victim = subprocess.Popen([*command, str(tmp_path / "killed")], env=environment)
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "killed.run" / "state").is_dir() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    victim.send_signal(signal.SIGKILL)
-    assert victim.wait() == -signal.SIGKILL, "the run ended before it could be killed"
-    step = json.loads((tmp_path / "killed.run" / "state" / "state.json").read_text())["trainer"]["step"]
-    assert 0 < step < 60_000
-    run(spec, tmp_path / "killed", resume=True, progress=False)
-    run(spec, tmp_path / "whole", progress=False)
-    assert_same_weights(tmp_path / "whole", tmp_path / "killed")
 
 
 def test_snapshots_are_checkpoints_and_do_not_change_the_run(tmp_path: Path) -> None:
     run(tiny(steps=100, snapshots=True), tmp_path / "with", progress=False)
     run(tiny(steps=100), tmp_path / "without", progress=False)
     assert_same_weights(tmp_path / "with", tmp_path / "without")
-    found = sorted((tmp_path / "with.run" / "snapshots").iterdir())
+    found = sorted((tmp_path / ".with.run" / "snapshots").iterdir())
     assert [int(path.name.removeprefix("step_")) for path in found] == [0, *snapshot_steps(100)]
     assert all(ip.load(path).config.length == 10 for path in found)
+    assert find_checkpoints(tmp_path) == [tmp_path / "with", tmp_path / "without"]
+    assert sorted(glob(f"{tmp_path}/*")) == [str(tmp_path / "with"), str(tmp_path / "without")]  # as in a shell
 
 
 def test_divergence_stops_the_run_and_keeps_the_last_good_weights(
@@ -183,13 +164,13 @@ def test_pieces_of_a_stretch_train_as_the_whole_does(family: str, monkeypatch: p
     monkeypatch.setattr(cut, "advance", lambda given: called.append(len(given)) or advance(given))
     monkeypatch.setattr(runs, "FIRST_PIECE", 3)
     monkeypatch.setattr(runs, "PIECE_SECONDS", 1e-12)
-    np.testing.assert_array_equal(runs._advance(cut, rates), whole.advance(rates))
+    np.testing.assert_array_equal(np.concatenate([*runs._advance(cut, rates)]), whole.advance(rates))
     assert called == [3, *[1] * 27]
     assert cut.step == whole.step == 30
     for name, value in whole.dump()[0].items():
         np.testing.assert_array_equal(cut.dump()[0][name], value, err_msg=name)
     monkeypatch.setattr(runs, "PIECE_SECONDS", 1e9)
-    runs._advance(cut, np.append(rates, rates)[:25])
+    assert len([*runs._advance(cut, np.append(rates, rates)[:25])]) == 3
     assert called[28:] == [3, 12, 10]  # as much as four times the one before
 
 
@@ -218,7 +199,8 @@ def test_predictions_that_are_not_finite_are_a_divergence(tmp_path: Path, capsys
         assert "the loss stopped being finite at step 1; the weights of step 0 are kept" in captured.err
         assert captured.out == ""
         assert not is_finished(tmp_path / steps)
-        assert ip.load(tmp_path / steps).config.length == 10
+        with pytest.warns(UserWarning, match=f"diverged at step 0 of {steps}"):
+            assert ip.load(tmp_path / steps).config.length == 10
     assert main([*arguments, "4", "--out", str(tmp_path / "json"), "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == {"path": str(tmp_path / "json"), "status": "diverged"}
 
@@ -234,7 +216,7 @@ def test_a_sweep_says_which_run_ended_worse_than_the_uniform_law(
     assert main(arguments) == 1
     outcome = json.loads(capsys.readouterr().out)
     ((name, why),) = outcome["failed"].items()
-    assert name == "hierarchical_bos/construction/T10_seed0"
+    assert name == "hierarchical_bos/construction/free/T10_seed0"
     assert "than the uniform law, and worse than it started" in why
 
 
@@ -339,9 +321,38 @@ def test_a_study_is_the_product_of_its_lists(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(text)
     planned = load_study(str(tmp_path / "mine.toml"), studies=tmp_path, out=tmp_path)
     assert [plan.name for plan in planned] == [
-        f"independent_{bos}/construction/T8_seed{seed}" for bos in ("bos", "nobos") for seed in (0, 1)
+        f"independent_{bos}/construction/free/T8_seed{seed}" for bos in ("bos", "nobos") for seed in (0, 1)
     ]
     assert all(plan.out == tmp_path / run_name(plan.spec) for plan in planned)
+
+
+def test_each_gives_an_entry_more_settings_in_turn(tmp_path: Path) -> None:
+    text = """
+        [[runs]]
+        family = "disentangled"
+        prior = "independent:1"
+        bos = true
+        length = 8
+        each = [{ seed = [0, 1] }, { length = 9, init = "copy(40)" }, { cell = "mine", init = "copy(40)" }]
+    """
+    (tmp_path / "mine.toml").write_text(text)
+    planned = load_study(str(tmp_path / "mine.toml"), studies=tmp_path, out=tmp_path)
+    assert [plan.name for plan in planned] == [
+        "independent_bos/disentangled/soft/T8_seed0",
+        "independent_bos/disentangled/soft/T8_seed1",
+        "independent_bos/disentangled/hard/T9_seed0",
+        "mine/independent_bos/disentangled/T8_seed0",
+    ]
+
+
+def test_the_zoo_is_what_its_study_says() -> None:
+    """Every shipped checkpoint is a run of the study, under its name and with its settings."""
+    checkpoints = ROOT / "models/checkpoints"
+    planned = {one.out: one.spec for one in load_study("zoo", studies=ROOT / "models/studies", out=checkpoints)}
+    found = {path: recorded_spec(path) for path in find_checkpoints(checkpoints)}
+    assert len(found) > 120
+    assert found.items() <= planned.items()
+    assert all(is_finished(path) for path in found)
 
 
 @pytest.mark.parametrize(
@@ -351,6 +362,7 @@ def test_a_study_is_the_product_of_its_lists(tmp_path: Path) -> None:
         ("summary = 'x'", "no \\[\\[runs\\]\\]"),
         ("typo = 1", "unknown key typo"),
         ("[[runs]]\nfamily = 'construction'\nlenght = 3", "run 1: .*lenght"),
+        ("[[runs]]\neach = [3]", "each must be a list of tables"),
     ],
 )
 def test_a_bad_study_is_named(tmp_path: Path, text: str, message: str) -> None:
@@ -380,7 +392,7 @@ def test_a_sweep_trains_every_run_and_skips_what_is_done(
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         assert main([*arguments, "--without", "construction", "--only", "T8", "--dry-run"]) == 0
-    assert json.loads(capsys.readouterr().out)["done"] == ["hierarchical_bos/disentangled/T8_seed0"]
+    assert json.loads(capsys.readouterr().out)["done"] == ["hierarchical_bos/disentangled/soft/T8_seed0"]
 
 
 def test_a_run_that_fails_does_not_stop_a_sweep_in_one_process(
@@ -388,13 +400,13 @@ def test_a_run_that_fails_does_not_stop_a_sweep_in_one_process(
 ) -> None:
     entry = "[[runs]]\nfamily = 'construction'\nprior = 'hierarchical:5'\nbos = true\nlength = [6, 7]\nsteps = 3\n"
     (tmp_path / "s.toml").write_text(entry)
-    (tmp_path / "out" / "hierarchical_bos" / "construction").mkdir(parents=True)
-    (tmp_path / "out" / "hierarchical_bos" / "construction" / "T6_seed0.run").write_text("in the way")
+    (tmp_path / "out" / "hierarchical_bos" / "construction" / "free").mkdir(parents=True)
+    (tmp_path / "out" / "hierarchical_bos" / "construction" / "free" / ".T6_seed0.run").write_text("in the way")
     arguments = ["sweep", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out"), "--engine", "here", "--json"]
     assert main(arguments) == 1
     outcome = json.loads(capsys.readouterr().out)
-    assert list(outcome["failed"]) == ["hierarchical_bos/construction/T6_seed0"]
-    assert is_finished(tmp_path / "out" / "hierarchical_bos" / "construction" / "T7_seed0")
+    assert list(outcome["failed"]) == ["hierarchical_bos/construction/free/T6_seed0"]
+    assert is_finished(tmp_path / "out" / "hierarchical_bos" / "construction" / "free" / "T7_seed0")
 
 
 @pytest.mark.parametrize(
@@ -405,7 +417,6 @@ def test_a_run_that_fails_does_not_stop_a_sweep_in_one_process(
         (["train", "--prior", "hierarchical:-5,5", "--out", "x"], "eta must be a finite number > 0, got -5.0"),
         (["train", "--prior", "hierarchical:five", "--out", "x"], "expected numbers, as in hierarchical"),
         (["train", "--prior", "uniform", "--out", "x"], "bad prior 'uniform': expected independent"),
-        (["train", "--init", "hard", "--out", "x"], "hard copy heads are saturated"),
         (["train", "--length", "2", "--out", "x"], "length must exceed"),
         (["sweep", "nonesuch"], "no study"),
         (["construct", "--beta", "1,2,3", "--out", "x"], "expected 2, got 3"),
@@ -492,13 +503,13 @@ def test_ctrl_c_ends_a_sweep_and_no_further_run_begins(tmp_path: Path) -> None:
     entry = "[[runs]]\nfamily = 'construction'\nprior = 'hierarchical:5,5'\nbos = true\nlength = 200\n"
     (tmp_path / "s.toml").write_text(f"{entry}steps = 500000\nseed = [0, 1, 2, 3]\n")  # logs begin at a hundredth
     command = [sys.executable, "-m", "models", "sweep", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out")]
-    ended = interrupted([*command, "--jobs", "1"], when=lambda: [*tmp_path.glob("out/*/*/*.run/log.jsonl")])
+    ended = interrupted([*command, "--jobs", "1"], when=lambda: [*tmp_path.glob("out/*/*/*/.*.run/log.jsonl")])
     assert ended.returncode == 130
     assert ended.stderr.splitlines() == [
         "4 runs, 0 finished, 4 to do",
         "interrupted; the same command goes on from the last save",
     ]
-    assert len([*tmp_path.glob("out/*/*/*.run")]) == 1
+    assert len([*tmp_path.glob("out/*/*/*/.*.run")]) == 1
 
 
 def interrupted(command: list[str], *, when: Callable[[], object]) -> subprocess.CompletedProcess[str]:

@@ -84,12 +84,27 @@ def write(model: Any, folder: Path) -> Path:
     return folder
 
 
-def write_gguf(model: LlamaForCausalLM, file: Path) -> Path:
-    """A GGUF file of a Llama, in float32: llama.cpp's names and its order of the rotary dimensions."""
+def write_gguf(
+    model: LlamaForCausalLM,
+    file: Path,
+    *,
+    architecture: str = "llama",
+    numbers: dict[str, int] | None = None,
+    texts: dict[str, str] | None = None,
+    more: dict[str, tuple[int, ...]] | None = None,
+) -> Path:
+    """A GGUF file of a Llama, in float32: llama.cpp's names and its order of the rotary dimensions.
+
+    `numbers` and `texts` are further metadata, `more` the shapes of further tensors.
+    """
     import gguf
 
     config, state = model.config, model.state_dict()
-    writer = gguf.GGUFWriter(file, "llama")
+    writer = gguf.GGUFWriter(file, architecture)
+    for key, number in (numbers or {}).items():
+        writer.add_uint32(key, number)
+    for key, text in (texts or {}).items():
+        writer.add_string(key, text)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
@@ -123,6 +138,8 @@ def write_gguf(model: LlamaForCausalLM, file: Path) -> Path:
         there = names.get_name(name, try_suffixes=(".weight",))
         assert there is not None, name
         writer.add_tensor(there, np.ascontiguousarray(array))
+    for name, shape in (more or {}).items():
+        writer.add_tensor(name, np.zeros(shape, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -61,20 +61,20 @@ def plant(folder: Path, *, seeds: int = 2, families: tuple[str, ...] = ("constru
     """Checkpoints of both priors below `folder`; returns it."""
     for seed in range(seeds):
         for family in families:
-            record = training(HIERARCHICAL, seed=seed)
+            start = "free" if family == "construction" else "soft"
             ip.save(
                 model_of(family, kappa=KAPPA, seed=seed),
-                folder / f"hierarchical_bos/{family}/T{LENGTH}_seed{seed}",
-                training=record,
+                folder / f"hierarchical_bos/{family}/{start}/T{LENGTH}_seed{seed}",
+                training=training(HIERARCHICAL, seed=seed),
             )
         if "disentangled" in families:
             for name, kappa in (("independent_bos", KAPPA), ("independent_nobos", None)):
-                path = folder / f"{name}/disentangled/T{LENGTH}_seed{seed}"
+                path = folder / f"{name}/disentangled/soft/T{LENGTH}_seed{seed}"
                 ip.save(
                     model_of("disentangled", kappa=kappa, seed=seed), path, training=training(INDEPENDENT, seed=seed)
                 )
     for step, share in ((0, 0.02), (10, 0.5), (100, 1.0)):
-        path = folder / f"hierarchical_bos/construction/T{LENGTH}_seed0.run/snapshots/step_{step:08d}"
+        path = folder / f"hierarchical_bos/construction/free/.T{LENGTH}_seed0.run/snapshots/step_{step:08d}"
         beta = tuple(share * value for value in BETA)
         model = ip.construct(order=ORDER, vocab=VOCAB, length=LENGTH, beta=beta, kappa=KAPPA)
         ip.save(model, path, training={**training(HIERARCHICAL, seed=0), "step": step})

@@ -43,9 +43,9 @@ class Options(CachedOptions):
 
 def weights(options: Options) -> dict[str, str]:
     """The digest of the model's weights."""
-    from interp.language.weights import digest, find
+    from interp.language.weights import find
 
-    return {options.model: digest(find(options.model).weights)}
+    return {options.model: find(options.model).digest}
 
 
 @functools.lru_cache(maxsize=1)

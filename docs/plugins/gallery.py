@@ -20,18 +20,18 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "docs" / "images" / "figures"
-FINDINGS = KEPT / "findings.json"  # figure -> its verdict in words, and its finding
+FINDINGS = KEPT / "findings.json"  # claim -> its verdict, and the number that decides
 FOLDER = "images/gallery"  # of the site
 INTRODUCTION = """# Gallery
 
-Every figure, drawn from the shipped checkpoints by `make reproduce`. Below each title stand the claim or question in
-bold, what the picture shows, the verdict in italics, and the finding. `make reproduce` also writes
+Every figure, drawn from the shipped checkpoints by `make reproduce`. Below each title stands what the picture shows,
+and each claim that it illustrates with its verdict and the number that decides. `make reproduce` also writes
 `results/index.html`, with what each claim requires and all that was found, and `results/figures`, with the pictures as
 PDF and their numbers as JSON.
 """
 GROUPS = {False: "The paper's claims", True: "Beyond the paper"}  # whether the paper leaves it open
 WIDTH = 1000  # of the copies that are kept, in pixels
-LARGEST = 60_000  # bytes of such a copy
+LARGEST = 80_000  # bytes of such a copy
 sys.path.insert(0, str(ROOT))  # mkdocs does not put the checkout on the path
 
 
@@ -85,33 +85,32 @@ def section(name: str, summary: str) -> tuple[str, dict[str, Path]]:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """The paper's claims first, then what goes beyond it, each in the order of `figures.claims`."""
-    from figures.claims import CLAIMS
-
-    listed = [*(name for name in CLAIMS if name in set(names)), *(name for name in names if name not in CLAIMS)]
-    return sorted(listed, key=beyond)
+    """The paper's figures first, in the order of its claims, then those that go beyond it."""
+    numbers = {name: [one.number for one in claims_of(name) if one.number and not one.ours] for name in names}
+    return sorted(names, key=lambda name: (beyond(name), min(numbers[name], default=0), name))
 
 
 def beyond(name: str) -> bool:
-    """Whether the paper leaves it open."""
-    from figures.claims import CLAIMS
+    """Whether none of the claims that it shows is the paper's."""
+    return all(one.ours for one in claims_of(name))
 
-    return name not in CLAIMS or CLAIMS[name].ours
+
+def claims_of(name: str) -> list[Any]:
+    """The claims that a figure shows."""
+    from analyses.claims.document import CLAIMS
+    from figures.drawing import load_module
+
+    return [one for one in CLAIMS if one.id in load_module(name).CLAIMS]
 
 
 def title(name: str) -> str:
-    """The claim in a few words."""
-    from figures.claims import CLAIMS
-
-    return CLAIMS[name].title if name in CLAIMS else name
+    """The figure's name as words."""
+    return capital(name.replace("_", " "))
 
 
 def sentence(name: str, summary: str) -> str:
-    """The claim in words, and what the picture shows."""
-    from figures.claims import CLAIMS
-
-    claim = CLAIMS.get(name)
-    return f"**{plain(claim.sentence)}** {shown(summary)}" if claim else shown(summary)
+    """What the picture shows."""
+    return shown(summary)
 
 
 def shown(summary: str) -> str:
@@ -126,32 +125,35 @@ def capital(words: str) -> str:
 
 
 def plain(words: str) -> str:
-    """Text without marks of Markdown or HTML."""
-    return re.sub(r"([_*])", r"\\\1", html.escape(words, quote=False))
+    """Text without marks of Markdown or HTML: every sign is written as its number."""
+    from interp.outside import one_line
+
+    return re.sub(r"[^\w\s]|_", lambda sign: f"&#{ord(sign[0])};", one_line(words))
 
 
 def verdict(name: str) -> str:
-    """Whether the claim holds, and the finding in a sentence."""
-    found = finding(name)
-    if not found:
-        return ""
-    says = "" if found["says"] == "beyond the paper" else f"*{capital(found['says'])}.* "
-    return f"{says}{capital(found['headline'].rstrip('.'))}."
+    """Each claim with its verdict and the number that decides."""
+    found = findings()
+    lines = []
+    for claim in claims_of(name):
+        said = found.get(claim.id)
+        words = f" *{plain(said['verdict'])}*: {plain(said['found'])}." if said else ""
+        lines.append(f"- {plain(claim.sentence)}{words}")
+    return "\n".join(lines) + "\n"
 
 
-def finding(name: str) -> dict[str, str]:
-    """The verdict on a figure's claim and its finding: of the last results, else what was kept with its copy."""
-    sidecar = results() / f"{name}.json"
-    if sidecar.is_file():
-        return {key: str(value) for key, value in judged(sidecar).items()}
-    kept = json.loads(FINDINGS.read_text(encoding="utf-8")) if FINDINGS.is_file() else {}
-    return dict(kept.get(name, {}))
+def findings() -> dict[str, dict[str, str]]:
+    """Verdict and number of every claim: of the last results, else what was kept with the pictures."""
+    last = results().parent / "claims.json"
+    if last.is_file():
+        return judged(last)
+    return dict(json.loads(FINDINGS.read_text(encoding="utf-8"))) if FINDINGS.is_file() else {}
 
 
-def judged(sidecar: Path) -> dict[str, Any]:
-    """What is kept of the verdict beside a picture."""
-    verdict = json.loads(sidecar.read_text(encoding="utf-8"))["verdict"]
-    return {key: verdict[key] for key in ("says", "headline")}
+def judged(file: Path) -> dict[str, dict[str, str]]:
+    """What is kept of the claims' document."""
+    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    return {row["claim"]: {"verdict": row["verdict"], "found": row["found"]} for row in rows}
 
 
 def keep(folder: Path) -> None:
@@ -159,12 +161,11 @@ def keep(folder: Path) -> None:
     from PIL import Image
 
     KEPT.mkdir(parents=True, exist_ok=True)
-    found = json.loads(FINDINGS.read_text(encoding="utf-8")) if FINDINGS.is_file() else {}
+    found = judged(folder / "claims.json")
     for file in sorted((folder / "figures").glob("*.png")):
         picture = Image.open(file).convert("RGB")
         picture.thumbnail((WIDTH, 10 * WIDTH))
         (KEPT / f"{file.stem}.webp").write_bytes(small(picture))
-        found[file.stem] = judged(file.with_suffix(".json"))
     FINDINGS.write_text(json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

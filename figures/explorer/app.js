@@ -171,7 +171,7 @@ function render() {
   Object.entries(said).forEach(([id, text]) => { if (element(id).textContent !== text) element(id).textContent = text; });
   drawPanel(element("model-picture"), model);
   drawPanel(element("law-picture"), law);
-  element("counts").innerHTML = countsTable(numbers, symbol);
+  element("counts").replaceChildren(...countsTable(numbers, symbol));
   renderStrip(model.kinds);
   renderTable(laws);
   renderControls();
@@ -180,12 +180,12 @@ function render() {
 function renderStrip(kinds) {
   const t = query(), offset = row().config.bos ? 1 : 0, strip = element("strip"), original = drawn().tokens;
   if (strip.children.length !== state.tokens.length)
-    strip.innerHTML = state.tokens.map((_, place) => `<button type="button" data-place="${place}"></button>`).join("");
+    strip.replaceChildren(...state.tokens.map((_, place) => make("button", {type: "button", "data-place": place})));
   [...strip.children].forEach((button, place) => {
     const kind = place > t ? "later" : kinds[place + offset], name = letter(state.tokens[place]);
     const changed = state.tokens[place] !== original[place];
     button.className = `${kind}${place === t ? " query" : ""}${changed ? " edited" : ""}`;
-    button.innerHTML = `${name}<small>${place + 1}</small>`;
+    button.replaceChildren(name, make("small", {}, place + 1));
     const what = place === t ? "the query" : place > t ? "after the query" : KIND_NAMES[kind];
     button.setAttribute("aria-label", `position ${place + 1}: ${name}, ${what}${changed ? ", changed" : ""}`);
     button.tabIndex = place === t ? 0 : -1;
@@ -195,10 +195,14 @@ function renderStrip(kinds) {
 function renderTable(laws) {
   const truth = laws.find(([key]) => key === "truth")[2], mine = laws.find(([key]) => key === "law")[2];
   const symbols = Array.from({length: shape().vocab}, (_, symbol) => letter(symbol));
-  const cells = (law) => law.map((value) => `<td data-value="${value}">${value.toFixed(4)}</td>`).join("");
-  const lines = laws.map(([key, name, law]) => `<tr data-law="${key}"><th scope="row">${name}</th>${law ? cells(law)
-    : `<td colspan="${symbols.length}">not known here</td>`}<td class="tv">${law ? totalVariation(law, mine).toFixed(4) : "-"}</td><td>${law && truth ? klDivergence(truth, law).toFixed(4) : "-"}</td></tr>`);
-  element("laws").innerHTML = `<caption class="soft">after position ${query() + 1}; where a law gives a symbol no mass, KL is taken with a floor of ${FLOOR}</caption><thead><tr><th scope="col">estimator</th>${symbols.map((one) => `<th scope="col">${one}</th>`).join("")}<th scope="col">total variation to soft matching</th><th scope="col">KL to the true law, nats</th></tr></thead><tbody>${lines.join("")}</tbody>`;
+  const cells = (law) => law.map((value) => make("td", {"data-value": value}, value.toFixed(4)));
+  const lines = laws.map(([key, name, law]) => make("tr", {"data-law": key}, make("th", {scope: "row"}, name),
+    law ? cells(law) : make("td", {colspan: symbols.length}, "not known here"),
+    make("td", {class: "tv"}, law ? totalVariation(law, mine).toFixed(4) : "-"),
+    make("td", {}, law && truth ? klDivergence(truth, law).toFixed(4) : "-")));
+  const caption = `after position ${query() + 1}; where a law gives a symbol no mass, KL is taken with a floor of ${FLOOR}`;
+  const names = ["estimator", ...symbols, "total variation to soft matching", "KL to the true law, nats"];
+  element("laws").replaceChildren(make("caption", {class: "soft"}, caption), headLine(names), make("tbody", {}, lines));
 }
 
 function renderControls() {
@@ -217,25 +221,28 @@ function setSlider(id, value) {
   if (number !== typedInto) number.value = value.toFixed(2);
 }
 
-function sliderHtml(id, name, [low, high]) {
-  return `<span class="slider"><label for="${id}">${name}</label><input type="range" id="${id}" min="${low}" max="${high}" step="any"><input type="number" id="${id}-value" aria-label="${name}, as a number" step="0.01"></span>`;
+function slider(id, name, [low, high]) {
+  return make("span", {class: "slider"}, make("label", {for: id}, name), make("input", {type: "range", id, min: low, max: high, step: "any"}),
+    make("input", {type: "number", id: `${id}-value`, "aria-label": `${name}, as a number`, step: 0.01}));
 }
 
 /** What depends on the model alone. */
 function renderModel() {
   const {length, vocab, order, bos} = row().config;
   const lags = Array.from({length: order}, (_, place) => place + 1);
-  element("sliders").innerHTML = lags.map((lag) => sliderHtml(`beta-${lag}`, `beta_${lag}`, RANGES.beta)).join("") + (bos ? sliderHtml("kappa", "kappa", RANGES.kappa) : "");
+  const sliders = lags.map((lag) => slider(`beta-${lag}`, `beta_${lag}`, RANGES.beta));
+  element("sliders").replaceChildren(...sliders, ...(bos ? [slider("kappa", "kappa", RANGES.kappa)] : []));
   element("model").value = state.model;
-  element("sequence").innerHTML = row().sequences.map((_, place) => `<option value="${place}">${place + 1}</option>`).join("");
+  element("sequence").replaceChildren(...row().sequences.map((_, place) => make("option", {value: place}, place + 1)));
   element("sequence").value = state.sequence;
-  element("symbol").innerHTML = `<option value="">most likely</option>${Array.from({length: vocab}, (_, symbol) => `<option value="${symbol}">${letter(symbol)}</option>`).join("")}`;
+  const symbols = Array.from({length: vocab}, (_, symbol) => make("option", {value: symbol}, letter(symbol)));
+  element("symbol").replaceChildren(make("option", {value: ""}, "most likely"), ...symbols);
   element("query").max = length;
   element("about").textContent = row().about;
-  element("general").innerHTML = generalFormula();
+  element("general").replaceChildren(...generalFormula());
   element("fitted").textContent = row().fit_success ? "this model's fit" : "start values";
   for (const id of ["add-alpha", "even"]) element(id).hidden = !bos;
-  element("strip").innerHTML = "";
+  element("strip").replaceChildren();
 }
 
 // --- what changes it -----------------------------------------------------------------------------------------------
@@ -336,14 +343,16 @@ function onPictureKey(event) {
 }
 
 function fillLists() {
-  element("model").innerHTML = DATA.groups.map((group) => `<optgroup label="${group.name}">${group.models.map((name) => `<option value="${name}">${MODELS.get(name).label}</option>`).join("")}</optgroup>`).join("");
-  element("alpha-place").innerHTML = sliderHtml("alpha", "alpha of add-alpha", RANGES.alpha);
-  const line = (colour, style = "solid") => `<span class="line" style="border-color:var(--${colour});border-top-style:${style}"></span>`;
-  const diamond = (look) => `<span class="diamond" style="${look}"></span>`;
-  const entries = KINDS.map((kind) => [`<span style="background:${kind === "early" ? "transparent" : `var(--${kind})`}"></span>`, KIND_NAMES[kind]]);
+  const option = (name) => make("option", {value: name}, MODELS.get(name).label);
+  element("model").append(...DATA.groups.map((group) => make("optgroup", {label: group.name}, group.models.map(option))));
+  element("alpha-place").append(slider("alpha", "alpha of add-alpha", RANGES.alpha));
+  const mark = (name, style) => make("span", {class: name, style});
+  const line = (colour, kind = "solid") => mark("line", {borderColor: `var(--${colour})`, borderTopStyle: kind});
+  const entries = KINDS.map((kind) => [mark(null, {background: kind === "early" ? "transparent" : `var(--${kind})`}), KIND_NAMES[kind]]);
   entries.push([line("head-1"), "copies of lag 1"], [line("head-2"), "copies of lag 2"], [line("ink"), "true law"], [line("ink", "dashed"), "Bayes"],
-    [diamond("background:var(--mark)"), "prediction"], [`<span class="line thin"></span>${diamond("border:2px solid var(--mark)")}`, "the other panel's"]);
-  element("legend").innerHTML = entries.map(([mark, name]) => `<li>${mark}${name}</li>`).join("");
+    [mark("diamond", {background: "var(--mark)"}), "prediction"],
+    [mark("line thin", {}), mark("diamond", {border: "2px solid var(--mark)"}), "the other panel's"]);
+  element("legend").append(...entries.map((parts) => make("li", {}, parts)));
 }
 
 function listen() {

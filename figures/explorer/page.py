@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from analyses.command import BadInput, say
+from analyses.command import BadInput, one_line, say
 from analyses.documents import Document
 from analyses.files import write_file
+from figures.rows import of_one_start
+from figures.templates import render
+from interp.notation import as_tokens, check_order, check_vocab
 
 FILE = "explorer.html"
 ANALYSIS = "explorer"
 MARK = '<meta name="generator" content="interp: python -m figures explorer">'
 FOLDER = Path(__file__).parent
-SCRIPTS = ("estimators.js", "forward.js", "words.js", "picture.js", "app.js")
+SCRIPTS = ("dom.js", "estimators.js", "forward.js", "words.js", "picture.js", "app.js")
 MOST_BYTES = 3_000_000
 GROUPS = {
     ("hierarchical", True): "hierarchical prior, with BOS",
@@ -68,7 +70,7 @@ def explorer(
     """The page, and the names of the models that it has no room for: the largest go first."""
     if not rows:
         raise BadInput("no checkpoint to explore: expected trained models below --checkpoints")
-    models = sorted((entry(row) for row in rows), key=_order)
+    models = sorted((entry(row) for row in of_one_start([dict(row) for row in rows])), key=_order)
     left_out: list[str] = []
     text = page(models, provenance, back=back)
     while len(text.encode()) > MOST_BYTES and len(models) > 1:
@@ -83,15 +85,19 @@ def entry(row: Mapping[str, Any]) -> dict[str, Any]:
     """What the page is told of one model."""
     if missing := [field for field in KEPT if field not in row]:
         raise BadInput(f"{row['checkpoint']}: the results have no {', '.join(missing)}; make them anew")
-    subject = row["subject"]
-    name = "/".join(PurePath(row["checkpoint"]).parts[-3:])
+    subject, config = row["subject"], row["config"]
+    check_order(config["order"])  # a browser would take memory for whatever a file of results says
+    tokens = as_tokens([one["tokens"] for one in row["sequences"]], vocab=check_vocab(config["vocab"]))
+    if tokens.shape[1] != config["length"]:
+        raise BadInput(f"{row['checkpoint']}: sequences of {tokens.shape[1]} tokens, expected {config['length']}")
+    name = one_line("/".join(PurePath(row["checkpoint"]).parts[-4:]))
     run = f", {subject['protocol']} run" if subject["protocol"] == "long" else ""
     seed = "" if subject["seed"] is None else f", seed {subject['seed']}"
     return {
         "name": name,
         "label": f"{subject['family']}, {TASKS[subject['prior'], subject['bos']]}, T = {subject['length']}{seed}{run}",
         "group": GROUPS[subject["prior"], subject["bos"]],
-        "about": about(row, name),
+        "about": one_line(about(row, name)),
         "subject": subject,
         **{field: row[field] for field in KEPT},
     }
@@ -104,6 +110,8 @@ def about(row: Mapping[str, Any], name: str) -> str:
         f"{name}: k = {config['order']}, |V| = {config['vocab']}, T = {config['length']}, "
         f"{'with' if config['bos'] else 'without'} BOS; {prior_words(row['prior'])}. "
     )
+    if words_of_run := row["subject"].get("unfinished"):
+        words += f"Its run is not finished: {words_of_run}. "
     if row["fit_success"]:
         numbers = ", ".join(f"beta_{lag} = {value:.3f}" for lag, value in enumerate(row["beta"], start=1))
         kappa = "" if row["kappa"] is None else f", kappa = {row['kappa']:.3f}"
@@ -137,21 +145,17 @@ def page(models: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any], *, 
     ]
     hidden = ("subject", "group")
     shown = [{key: value for key, value in one.items() if key not in hidden} for one in models]
-    start = {"beta": START_BETA, "kappa": START_KAPPA}
-    data = json.dumps({"models": shown, "groups": groups, "start": start}, separators=(",", ":"), allow_nan=False)
     commit = provenance.get("commit") or "unknown"
-    parts = {
-        "mark": MARK,
-        "back": "" if back is None else f'<p><a href="{html.escape(back)}">All results</a></p>\n',
-        "style": (FOLDER / "style.css").read_text().strip(),
-        "origin": html.escape(f"Made by python -m figures explorer; commit {commit}."),
-        "data": data.replace("</", "<\\/"),
-        "script": "\n".join((FOLDER / name).read_text().strip() for name in SCRIPTS),
-    }
-    text = (FOLDER / "template.html").read_text()
-    for name, part in parts.items():
-        text = text.replace("{{" + name + "}}", part)
-    return text
+    return render(
+        "explorer/template.html",
+        mark=MARK,
+        style=(FOLDER / "style.css").read_text(),
+        script="\n".join((FOLDER / name).read_text() for name in SCRIPTS),
+        title="interp: the explorer",
+        back=back,
+        origin=f"Made by python -m figures explorer; commit {commit}.",
+        data={"models": shown, "groups": groups, "start": {"beta": START_BETA, "kappa": START_KAPPA}},
+    )
 
 
 def _order(one: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -100,8 +100,9 @@ function termsOf() {
 
 /** eq:transformer_estimator, as it reads with or without BOS. */
 function generalFormula() {
-  const over = "sum over M of e<sup>|beta|_M</sup> N_M(m)", under = "sum over M of e<sup>|beta|_M</sup> N_M", bos = state.kappa !== null;
-  return `T(x)(m) = ( ${bos ? "e<sup>kappa</sup> / |V| + " : ""}${over} ) / ( ${bos ? "e<sup>kappa</sup> + " : ""}${under} )`;
+  const weight = () => ["sum over M of e", make("sup", {}, "|beta|_M"), " N_M"], bos = state.kappa !== null;
+  const prior = (rest) => (bos ? ["e", make("sup", {}, "kappa"), rest] : []);
+  return ["T(x)(m) = ( ", ...prior(" / |V| + "), ...weight(), "(m) ) / ( ", ...prior(" + "), ...weight(), " )"];
 }
 
 /** The estimator with the numbers of the state, for one symbol. */
@@ -114,8 +115,13 @@ function formulaWords({terms, law}, symbol) {
 }
 
 function countsTable({terms, law}, symbol) {
-  const cell = (value, place) => `<td${place === symbol ? ' class="chosen"' : ""}>${value}</td>`;
-  const lines = terms.map((term) => `<tr data-mask="${term.mask}"><th scope="row">${term.name}</th><td>${digits(term.weight)}</td>${term.counts.map((count, place) => cell(term.mask === "bos" ? `1/${law.length}` : count, place)).join("")}<td>${term.total}</td><td>${term.share.toFixed(4)}</td></tr>`);
-  const heads = law.map((_, place) => `<th scope="col">${letter(place)}</th>`).join("");
-  return `<thead><tr><th scope="col">keys</th><th scope="col">weight of each</th>${heads}<th scope="col">all</th><th scope="col">attention</th></tr></thead><tbody>${lines.join("")}<tr><th scope="row">the law</th><td></td>${law.map((value, place) => cell(value.toFixed(4), place)).join("")}<td></td><td></td></tr></tbody>`;
+  const cells = (values) => values.map((value, place) => make("td", {class: place === symbol ? "chosen" : null}, value));
+  const lines = terms.map((term) => make("tr", {"data-mask": term.mask}, make("th", {scope: "row"}, term.name), make("td", {}, digits(term.weight)),
+    cells(term.counts.map((count) => (term.mask === "bos" ? `1/${law.length}` : count))), make("td", {}, term.total), make("td", {}, term.share.toFixed(4))));
+  const all = make("tr", {}, make("th", {scope: "row"}, "the law"), make("td"), cells(law.map((value) => value.toFixed(4))), make("td"), make("td"));
+  return [headLine(["keys", "weight of each", ...law.map((_, place) => letter(place)), "all", "attention"]), make("tbody", {}, lines, all)];
+}
+
+function headLine(names) {
+  return make("thead", {}, make("tr", {}, names.map((name) => make("th", {scope: "col"}, name))));
 }

@@ -8,8 +8,7 @@ function filterRows() {
   for (const row of rows)
     row.hidden = (chosen("by-verdict") !== "" && row.dataset.verdict !== chosen("by-verdict"))
       || (chosen("by-topic") !== "" && row.dataset.topic !== chosen("by-topic"));
-  for (const group of document.querySelectorAll(".group")) group.hidden = !group.querySelector(".row:not([hidden])");
-  document.getElementById("shown").textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} claims and findings shown`;
+  document.getElementById("shown").textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} claims shown`;
 }
 
 /** Numbers by size and before texts, texts by alphabet. */

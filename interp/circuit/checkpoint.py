@@ -6,33 +6,40 @@
     circuit = load(path)                                       a circuit comes back as a circuit
 
 Both are directories with `config.json` and `model.safetensors`, and nothing that can run code
-(`interp.hooked.checkpoint`). Of a model from elsewhere `config.json` holds TransformerLens' config and the circuit:
-order, symbols, BOS, and the heads as far as they are known. A model whose layers were replaced, so that its config does
-not describe it, is refused: it could not be rebuilt.
+(`interp.hooked.checkpoint`). Of a model from elsewhere `config.json` holds its architecture (`interp.hooked.foreign`)
+and the circuit: order, symbols, BOS, and the heads as far as they are known. A model that these keys do not describe,
+such as one whose layers were replaced, is refused: it could not be rebuilt.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from typing import Any
 
 import torch
 
+from interp.arguments import shown
 from interp.circuit.circuit import Circuit
 from interp.hooked import checkpoint as ours
 from interp.hooked.checkpoint import (
     CIRCUIT_FORMAT,
+    CONFIG_FILE,
     FOREIGN,
-    CheckpointError,
-    fill_parameters,
-    read_info,
+    Version,
+    read_version,
+    warn_unfinished,
     write_directory,
 )
+from interp.hooked.foreign import KEYS, NOT_READ, least_tensors
 from interp.hooked.transformer import InductionTransformer
 from interp.lens import HookedTransformer, HookedTransformerConfig
 
 # What belongs to a machine or to a download, not to the model.
-LEFT_OUT = ("device", "n_devices", "seed", "init_weights", "tokenizer_name", "n_params", "dtype", "checkpoint_value")
+LEFT_OUT = (
+    "device", "n_devices", "seed", "init_weights", "tokenizer_name", "trust_remote_code", "n_params",
+    "checkpoint_value", *NOT_READ,
+)  # fmt: skip
 
 
 def save(
@@ -71,43 +78,49 @@ def save(
 
 
 def load(path: str | os.PathLike[str]) -> InductionTransformer | Circuit:
-    """The saved model of this suite, or the `Circuit`, at `path`; a `CheckpointError` says why it cannot be read."""
-    info = read_info(path)
-    if not isinstance(info.model, dict) or info.model.get("family") != FOREIGN:
-        return ours.load(path)
-    file = info.path / ours.CONFIG_FILE
-    try:
-        model = _made(info.model["transformer"])
-    except (TypeError, ValueError, AttributeError, KeyError) as error:
-        raise CheckpointError(f"{file}: not a config of a HookedTransformer ({error})") from error
-    fill_parameters(model, info.path, kind="this HookedTransformer")
-    place = {name: value for name, value in info.model["circuit"].items() if name != "length"}
-    try:
+    """The saved model of this suite, or the `Circuit`, at `path`; a `CheckpointError` says why it cannot be read.
+
+    A checkpoint of an unfinished or diverged run loads with a warning that says how far the run came.
+    """
+    model, info = read_version(path, lambda version: (_read(version), version.info))
+    warn_unfinished(info)
+    return model
+
+
+def _read(version: Version) -> InductionTransformer | Circuit:
+    described = version.info.model
+    if described["family"] != FOREIGN:
+        return ours.read_model(version)
+    config = described["transformer"]
+    model = version.filled(lambda: _made(config), kind="this HookedTransformer", least=least_tensors(config))
+    place = {name: value for name, value in described["circuit"].items() if name != "length"}
+    with version.refusals(CONFIG_FILE):
         return Circuit(model, **place)
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(f"{file}: {error}") from error
 
 
 def _config_of(model: HookedTransformer) -> dict[str, Any]:
-    """TransformerLens' config as JSON; its precision by name."""
+    """The architecture as JSON, its precision by name; a `ValueError` names what a checkpoint has no key for."""
     values: dict[str, Any] = model.cfg.to_dict()  # type: ignore[no-untyped-call]
-    config = {name: value for name, value in values.items() if name not in LEFT_OUT}
+    usual = {field.name: field.default for field in fields(model.cfg)}
+    for name, value in values.items():
+        if name not in (*KEYS, *LEFT_OUT) and value != usual.get(name):
+            raise ValueError(f"a checkpoint cannot hold a model with {name}={shown(value)}")
+    config = {name: value for name, value in values.items() if name in KEYS}
     plain = {name: value.item() if hasattr(value, "item") else value for name, value in config.items()}
     return plain | {"dtype": str(model.cfg.dtype).removeprefix("torch.")}
 
 
 def _made(config: dict[str, Any]) -> HookedTransformer:
-    """A HookedTransformer of this config, on the CPU, its parameters still to be filled."""
-    dtype = getattr(torch, str(config.get("dtype")), None)
-    if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"no precision {config.get('dtype')!r}")
-    values = {name: value for name, value in config.items() if name != "dtype"}
-    return HookedTransformer(HookedTransformerConfig(**values, dtype=dtype, device="cpu", init_weights=False))
+    """A HookedTransformer of this architecture, on the CPU, its parameters still to be filled."""
+    dtype = getattr(torch, config["dtype"])
+    off = {"device": "cpu", "init_weights": False, "default_prepend_bos": False}
+    return HookedTransformer(HookedTransformerConfig(**{**config, **off, "dtype": dtype}), move_to_device=False)
 
 
 def _check_described(model: HookedTransformer, config: dict[str, Any]) -> None:
     """Refuse a model that cannot be rebuilt from its config."""
-    twin = {name: value.shape for name, value in _made(config).named_parameters()}
+    with torch.device("meta"):
+        twin = {name: value.shape for name, value in _made(config).named_parameters()}
     own = {name: value.shape for name, value in model.named_parameters()}
     for name in sorted(set(own) ^ set(twin)):
         raise ValueError(f"the model's config does not describe it: parameter {name}")

@@ -35,7 +35,7 @@ from interp.chains.trie import new_trie, plant, trie_bytes, walk
 from interp.chains.urn import base_law
 from interp.estimators.soft_matching import add_alpha
 from interp.notation import Tokens, as_tokens
-from interp.results import Result, provenance
+from interp.results import Result, half_width, interval, provenance
 from interp.source import njit
 
 if TYPE_CHECKING:
@@ -86,17 +86,26 @@ class BayesPredictive(Result):
             }
         )
 
+    def interval(
+        self, level: Number = 0.95
+    ) -> tuple[Float[np.ndarray, "batch vocab"], Float[np.ndarray, "batch vocab"]]:
+        """Lower and upper ends for the posterior mean: `level` of such intervals hold it.
+
+        Student's t with a degree of freedom less than there are chains: two chains know little about their own spread.
+        """
+        return interval(self.mean.numpy(), self.mcse.numpy(), n=self.chains or None, level=level)
+
     def plot(self, ax: Axes | None = None, *, sequence: int = 0) -> Axes:
         """The law of the next token of one sequence, with 95% intervals of the Monte Carlo error."""
         from interp.plotting import INTERVAL_NAME, MAIN_COLOUR, grouped_bars, heading, panel
 
-        law, mcse = self.mean[sequence], self.mcse[sequence]
+        law, reach = self.mean[sequence], half_width(self.mcse[sequence].numpy(), n=self.chains or None)
         ax = panel(ax, width=4.8)
         grouped_bars(
             ax,
             [str(symbol) for symbol in range(len(law))],
             {"law": law.numpy()},
-            stderrs={"law": mcse.numpy()},
+            reach={"law": reach},
             colours={"law": MAIN_COLOUR},
         )
         ax.set_xlabel("next symbol")

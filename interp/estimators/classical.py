@@ -27,7 +27,7 @@ from interp.divergence import kl_divergence
 from interp.estimators.soft_matching import Law
 from interp.estimators.suffixes import MAX_TALLY, SuffixCounts, from_suffixes, suffix_counts
 from interp.notation import Tokens, check_order, check_vocab
-from interp.results import Result, provenance
+from interp.results import Result, half_width, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,7 +110,7 @@ class JelinekMercerFit(Result):
             ax,
             [f"order {order}" for order in orders],
             {"weight": np.array(self.weights)},
-            stderrs={"weight": np.array(self.stderr)},
+            reach={"weight": half_width(self.stderr, n=self.n)},
             colours={"weight": [OVERLAP_COLOURS[overlap_kind(order, order=orders[-1])] for order in orders]},
         )
         ax.set_ylabel(rf"weight $\lambda_i$ ({INTERVAL_NAME})")

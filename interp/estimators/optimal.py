@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 from scipy import special
 from scipy.optimize import minimize
 
-from interp.arguments import Switch, Whole, count, seed_number, switch
+from interp.arguments import Number, Switch, Whole, count, seed_number, switch
 from interp.chains.priors import Prior, check_prior
 from interp.divergence import kl_divergence
 from interp.estimators.population import Loss, Population, draw_population, pooled, population_loss
 from interp.estimators.soft_matching import Law, law_from_counts, soft_matching
 from interp.notation import Tokens, check_order
-from interp.results import Result, mean_stderr, provenance
+from interp.results import Result, half_width, interval, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +62,7 @@ class OptimalParameters(Result):
     kl           mean KL(truth || prediction) in nats at the optimum, with `kl_stderr`
     floored      share of sequences in which a possible symbol got probability 0, so that the KL needed its floor
     length, bos, order, vocab   T, whether there is BOS, k and |V|
-    n            number of sequences in the sample
+    n, families  number of sequences in the sample, and of independent families of them (`population`)
     """
 
     beta: tuple[float, ...]
@@ -78,6 +79,15 @@ class OptimalParameters(Result):
     order: int
     vocab: int
     n: int
+    families: int
+
+    def interval(self, level: Number = 0.95) -> tuple[Float[np.ndarray, " end"], Float[np.ndarray, " end"]]:
+        """Lower and upper ends for beta_1, .., beta_k and, with BOS, kappa: `level` of such intervals hold the optimum.
+
+        NaN for what is not identified.
+        """
+        estimates = [*self.beta, *([] if self.kappa is None else [self.kappa])]
+        return interval(estimates, self.stderr, n=self.families, level=level)
 
     def usable(self) -> tuple[tuple[float, ...], float | None]:
         """Finite beta and kappa that predict the same: an infinite beta becomes a very large one."""
@@ -111,7 +121,7 @@ class OptimalParameters(Result):
         ax = panel(ax, width=4.8)
         taken = "".join(rf"-\beta_{lag}" for lag, flat in enumerate(self.flat, start=1) if flat)
         names = rows["parameter"].replace("combination", rf"$\kappa{taken}$").tolist()
-        parameter_points(ax, names, rows["estimate"].to_numpy(), rows["stderr"].to_numpy())
+        parameter_points(ax, names, rows["estimate"].to_numpy(), half_width(rows["stderr"], n=self.families))
         ax.set_ylabel(f"score above an empty match\n(nats, {INTERVAL_NAME})")
         task = f"length {self.length}, {'BOS' if self.bos else 'no BOS'}"
         return heading(ax, f"optimal soft matching, {task}: KL {self.kl:.4f} nats", doubt=self.doubt)
@@ -180,6 +190,7 @@ def optimal_parameters(
         order=order,
         vocab=prior.vocab,
         n=len(sample.laws),
+        families=len(sample.laws) // sample.family,
         success=fit.success,
         message=_message(fit, flat, order),
         provenance=provenance(seed=seed, prior=prior.to_dict()),

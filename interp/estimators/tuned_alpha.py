@@ -21,7 +21,7 @@ from interp.chains.priors import Prior, check_prior
 from interp.divergence import kl_divergence
 from interp.estimators.counts import mask_counts
 from interp.notation import check_order
-from interp.results import Result, mean_stderr, provenance
+from interp.results import Result, half_width, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +60,7 @@ class AddAlphaFit(Result):
         from interp.plotting import INTERVAL_NAME, heading, panel, parameter_points
 
         ax = panel(ax, width=4.8)
-        parameter_points(ax, [r"$\alpha$"], np.array([self.alpha]), np.array([self.stderr]))
+        parameter_points(ax, [r"$\alpha$"], np.array([self.alpha]), half_width([self.stderr], n=self.n))
         ax.set_ylabel(f"pseudo-count ({INTERVAL_NAME})")
         return heading(ax, f"best add-alpha, length {self.length}: KL {self.kl:.4f} nats", doubt=self.doubt)
 

@@ -3,9 +3,10 @@
     save(model, path)
     model = load(path)
 
-`config.json` is strict: an unknown or missing key is refused, as is a tensor that does not fit. Saving is atomic: the
-new directory is complete on disk before it takes the old one's place, and after a crash in between, `load` finds one of
-the two.
+A checkpoint may come from a stranger. So `config.json` is a closed list of keys, each with its type and range, and the
+tensors are compared with it before memory is allocated (`interp.hooked.tensors`). What is saved passes the same check.
+Saving is atomic: the new directory is complete on disk before it takes the old one's place, and after a crash in
+between, `load` finds one of the two. Reading is atomic, too: a checkpoint that is replaced meanwhile is read again.
 """
 
 from __future__ import annotations
@@ -15,14 +16,30 @@ import difflib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
-from interp.outside import as_path, one_line, read_object
+from interp.arguments import count, finite_number, fits_memory, seed_number, whole_number
+from interp.hooked.config import InductionConfig
+from interp.hooked.foreign import FOREIGN as FOREIGN
+from interp.hooked.foreign import described
+from interp.outside import (
+    MAX_DESCRIPTION_BYTES,
+    MAX_MESSAGE,
+    MAX_TEXT,
+    as_json,
+    as_path,
+    one_line,
+    open_file,
+    shown,
+    text_of,
+)
 from interp.results import jsonable
-from interp.staging import new_directory
+from interp.staging import new_directory, remove_leftovers
 
 if TYPE_CHECKING:
     import torch
@@ -33,15 +50,19 @@ FORMAT = "interp-checkpoint-1"
 CIRCUIT_FORMAT = (
     "interp-circuit-1"  # a model from outside this suite, with the place of its circuit (`interp.circuit.checkpoint`)
 )
-FOREIGN = "foreign"  # the family of a model from outside this suite
 CONFIG_FILE, TENSOR_FILE = "config.json", "model.safetensors"
+MOST_READS = 10  # of a checkpoint that is replaced while it is read
+
+Found = TypeVar("Found")
+Model = TypeVar("Model", bound="torch.nn.Module")
+State = tuple[tuple[int, ...] | None, ...]  # inode, size and time of each file
 
 
 class CheckpointError(ValueError):
     """A checkpoint that is missing, damaged or not one of ours. Its message is one line, whatever the path's name."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))
+        super().__init__(one_line(message[:MAX_MESSAGE]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +72,13 @@ class CheckpointInfo:
     path      the checkpoint's directory
     model     the model's shape, as `InductionConfig.to_dict` gives it
     training  how it was trained; None for analytic weights
+    state     of both files when this was read: it differs once the checkpoint was replaced
     """
 
     path: Path
     model: dict[str, Any]
     training: dict[str, Any] | None
+    state: State = ()
 
     @property
     def one_hot(self) -> bool:
@@ -77,6 +100,8 @@ def write_directory(path: str | os.PathLike[str], document: dict[str, Any], tens
     from safetensors.torch import save_file
 
     target = _checked_path(path).resolve()  # resolves links, so that the directory itself is replaced
+    text = json.dumps(document, indent=2, allow_nan=False, default=jsonable) + "\n"
+    check_document(as_json(text, any_size=True))
     check_replaceable(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = new_directory(target)
@@ -84,7 +109,7 @@ def write_directory(path: str | os.PathLike[str], document: dict[str, Any], tens
         with one_kind_of_error(target):
             own = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
             save_file(own, staging / TENSOR_FILE)
-        (staging / CONFIG_FILE).write_text(json.dumps(document, indent=2, allow_nan=False, default=jsonable) + "\n")
+        (staging / CONFIG_FILE).write_text(text)
         for file in (TENSOR_FILE, CONFIG_FILE):
             (staging / file).chmod(0o644)  # mkdtemp and safetensors make private files
             _flush(staging / file)
@@ -107,97 +132,175 @@ def one_kind_of_error(target: Path) -> Iterator[None]:
 
 def load(path: str | os.PathLike[str]) -> InductionTransformer:
     """The model saved at `path`, or a `CheckpointError` (a ValueError) that names what is wrong."""
-    from interp.hooked.transformer import InductionConfig, InductionTransformer
-
-    info = read_info(path)
-    try:
-        config = InductionConfig.from_dict(info.model)
-    except (ValueError, TypeError) as error:
-        raise CheckpointError(f"{info.path / CONFIG_FILE}: {error}") from error
-    model = InductionTransformer(config)
-    fill_parameters(model, info.path, kind=f"a {config.family} model")
-    return model
+    return read_version(path, read_model)
 
 
-def fill_parameters(model: torch.nn.Module, directory: Path, *, kind: str) -> None:
-    """Copy the checkpoint's tensors into the model; a `CheckpointError` names the first that does not fit."""
-    import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+def read_model(version: Version) -> InductionTransformer:
+    """A model of this suite."""
+    from interp.hooked.transformer import InductionTransformer
 
-    file = directory / TENSOR_FILE
-    if not file.is_file():
-        raise CheckpointError(f"{directory}: no {TENSOR_FILE} in the checkpoint")
-    try:
-        tensors = load_file(file)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{file}: not a readable safetensors file ({error})") from error
-    expected = dict(model.named_parameters())
-    if missing := sorted(set(expected) - set(tensors)):
-        raise CheckpointError(f"{file}: tensor {missing[0]} is missing")
-    if unknown := sorted(set(tensors) - set(expected)):
-        raise CheckpointError(f"{file}: tensor {unknown[0]} does not belong to {kind}")
-    with torch.no_grad():
-        for name, parameter in expected.items():
-            tensor = tensors[name]
-            if tensor.shape != parameter.shape:
-                raise CheckpointError(
-                    f"{file}: tensor {name} has shape {list(tensor.shape)}, the config needs {list(parameter.shape)}"
-                )
-            if tensor.dtype != parameter.dtype:
-                raise CheckpointError(f"{file}: tensor {name} is {tensor.dtype}, the config needs {parameter.dtype}")
-            if not torch.isfinite(tensor).all():
-                raise CheckpointError(f"{file}: tensor {name} holds NaN or infinity")
-            parameter.copy_(tensor)
+    with version.refusals(CONFIG_FILE):
+        config = InductionConfig.from_dict(version.info.model)
+    return version.filled(lambda: InductionTransformer(config), kind=f"a {config.family} model")
 
 
 def read_info(path: str | os.PathLike[str]) -> CheckpointInfo:
     """`config.json` alone, checked: quick, without torch."""
-    directory = _resolve(_checked_path(path))
-    file = directory / CONFIG_FILE
-    if not file.is_file():
-        raise CheckpointError(f"{directory}: not a checkpoint, it has no {CONFIG_FILE}")
-    try:
-        document = read_object(file)
-    except ValueError as error:
-        raise CheckpointError(str(error)) from None
+    return read_version(path, lambda version: version.info)
+
+
+def read_version(path: str | os.PathLike[str], read: Callable[[Version], Found]) -> Found:
+    """What `read` makes of one version of the checkpoint; where it was replaced meanwhile, of the next one."""
+    for _ in range(MOST_READS):
+        with contextlib.closing(Version(_checked_path(path))) as version:
+            try:
+                found = read(version)
+            except CheckpointError:
+                if version.is_unchanged():
+                    raise
+            else:
+                if version.is_unchanged():
+                    return found
+    raise CheckpointError(f"{path}: replaced again and again while it is read; read it when that is done")
+
+
+class Version:
+    """A checkpoint as it lies in one directory, whose files are opened through the directory's descriptor.
+
+    So they stay together where the directory is replaced. Where the files in it are, `is_unchanged` tells.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.directory = _open_directory(path)
+        self._state = self._state_now()
+
+    def close(self) -> None:
+        """Let the directory go."""
+        os.close(self.directory)
+
+    @cached_property
+    def info(self) -> CheckpointInfo:
+        """The content of `config.json`, checked."""
+        with self._opened(CONFIG_FILE) as handle, self.refusals(CONFIG_FILE):
+            # A seed may have 64 bits; every number that is read has a range of its own.
+            document = as_json(text_of(handle, most=MAX_DESCRIPTION_BYTES, form="JSON"), any_size=True)
+            if not isinstance(document, dict):
+                raise ValueError(f"expected a JSON object, got {type(document).__name__}")
+            model = check_document(document)
+        if weights := self._state[-1]:
+            with self.refusals(TENSOR_FILE):
+                fits_memory(weights[2], what="the file")  # before anything reads it
+        return CheckpointInfo(path=self.path, model=model, training=document["training"], state=self._state)
+
+    def is_unchanged(self) -> bool:
+        """Whether the directory and both files are still those that were there at the beginning."""
+        try:
+            here = os.path.samestat(os.stat(self.path), os.fstat(self.directory))
+        except OSError:
+            return False
+        return here and self._state_now() == self._state
+
+    def filled(self, make: Callable[[], Model], *, kind: str, least: int = 0) -> Model:
+        """`interp.hooked.tensors.filled` from the checkpoint's tensors."""
+        from interp.hooked.tensors import filled
+
+        with self._opened(TENSOR_FILE) as handle, self.refusals(TENSOR_FILE):
+            return filled(make, handle, kind=kind, least=least)
+
+    @contextlib.contextmanager
+    def refusals(self, name: str) -> Iterator[None]:
+        """What is wrong with the file `name`, as a `CheckpointError`."""
+        try:
+            yield
+        except (ValueError, OSError) as error:
+            raise CheckpointError(f"{self.path / name}: {error}") from error
+
+    def _opened(self, name: str) -> BinaryIO:
+        try:
+            return open_file(name, folder=self.directory)
+        except (FileNotFoundError, ValueError):
+            what = f"not a checkpoint, it has no {name}" if name == CONFIG_FILE else f"no {name} in the checkpoint"
+            raise CheckpointError(f"{self.path}: {what}") from None
+        except OSError as error:
+            raise CheckpointError(f"{self.path / name}: {error.strerror or error}") from None
+
+    def _state_now(self) -> State:
+        found: list[tuple[int, ...] | None] = []
+        for name in (CONFIG_FILE, TENSOR_FILE):
+            try:
+                now = os.stat(name, dir_fd=self.directory)
+                found.append((now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns))
+            except OSError:
+                found.append(None)
+        return tuple(found)
+
+
+def check_document(document: dict[str, Any]) -> dict[str, Any]:
+    """The model that a `config.json` describes, in the suite's words; a `ValueError` says what is wrong with it."""
     if document.get("format") not in (FORMAT, CIRCUIT_FORMAT):
-        raise CheckpointError(f"{file}: format is {document.get('format')!r}, expected {FORMAT!r}")
-    if not isinstance(document.get("training"), (dict, type(None))):
-        raise CheckpointError(f"{file}: training must be a JSON object or null")
+        raise ValueError(f"format is {shown(document.get('format'))}, expected {FORMAT!r}")
     foreign = document["format"] == CIRCUIT_FORMAT
     keys = {"format", "training", *(("transformer", "circuit") if foreign else ("model",))}
     if unknown := sorted(set(document) - keys):
-        raise CheckpointError(f"{file}: unknown key {unknown[0]}")
+        raise ValueError(f"unknown key {unknown[0]}")
     if missing := sorted(keys - set(document)):
-        raise CheckpointError(f"{file}: missing key {missing[0]}")
-    model = _foreign_model(document, file) if foreign else document["model"]
-    return CheckpointInfo(path=directory, model=model, training=document["training"])
+        raise ValueError(f"missing key {missing[0]}")
+    _check_record(document["training"])
+    return described(document) if foreign else InductionConfig.from_dict(document["model"]).to_dict()
 
 
-def _foreign_model(document: dict[str, Any], file: Path) -> dict[str, Any]:
-    """A model from outside this suite, described by the same keys as a model of the suite."""
-    transformer, circuit = document["transformer"], document["circuit"]
-    for name, part, words in (
-        ("transformer", transformer, ("n_ctx", "d_model")),
-        ("circuit", circuit, ("order", "vocab", "bos", "symbols", "copy_heads", "match_heads", "length")),
-    ):
-        if not isinstance(part, dict):
-            raise CheckpointError(f"{file}: {name} must be a JSON object")
-        if missing := [word for word in words if word not in part]:
-            raise CheckpointError(f"{file}: missing key {missing[0]} in {name}")
-    return {
-        "family": FOREIGN,
-        "order": circuit["order"],
-        "vocab": circuit["vocab"],
-        "length": circuit["length"],
-        "bos": circuit["bos"] not in (None, "first"),
-        "first_as_bos": circuit["bos"] == "first",
-        "d_model": transformer["d_model"],
-        "readout": "logit",
-        "transformer": transformer,
-        "circuit": circuit,
-    }
+def _check_record(record: Any) -> None:
+    """Refuse a training record in which something that is read elsewhere has another type; it may hold more."""
+    if not isinstance(record, (dict, type(None))):
+        raise ValueError("training must be a JSON object or null")
+    for name, value in (record or {}).items():
+        if value is None:
+            continue
+        place = f"{name} in training"
+        if name == "seed":
+            seed_number(value, name=place)
+        elif name in ("step", "steps"):
+            count(value, name=place, least=0)
+        elif name in ("seconds", "repeated", "held_out_loss"):
+            finite_number(value, name=place)
+        elif name in ("status", "protocol", "init", "source", "freeze", "readout", "target"):
+            if not isinstance(value, str) or not value.isprintable() or len(value) > MAX_TEXT:
+                raise ValueError(f"{place} must be a short text, got {shown(value)}")
+        elif name == "prior":
+            _check_prior(value, place)
+
+
+def _check_prior(prior: Any, place: str) -> None:
+    """Refuse what no prior's `to_dict` gives; `prior_from_dict` reads it, and needs torch."""
+    if not isinstance(prior, dict) or not isinstance(prior.get("kind"), str):
+        raise ValueError(f"{place} must be an object with its kind, got {shown(prior)}")
+    for name in ("order", "vocab"):
+        value: Any = prior.get(name)
+        whole_number(value, name=f"{name} of the {place}", least=1)
+
+
+def unfinished_at(info: CheckpointInfo) -> str:
+    """How far the run came that left this checkpoint, e.g. "step 7,200 of 40,000"; empty if it came to its end.
+
+    The training record may be another program's: one without a status is not of a run that can be unfinished. A
+    snapshot, in RUN.run/snapshots, is of the middle of its run on purpose.
+    """
+    record, place = info.training or {}, info.path.resolve().parent
+    status = record.get("status")
+    if status in (None, "finished") or (place.name == "snapshots" and place.parent.suffix == ".run"):
+        return ""
+    step, steps = record.get("step"), record.get("steps")
+    words = {"running": "unfinished", "diverged": "diverged"}.get(str(status), f"status {shown(status)}")
+    if type(step) is not int:
+        return words
+    of = f" of {steps:,}" if type(steps) is int else ""
+    return f"{'' if status == 'running' else f'{words} at '}step {step:,}{of}"
+
+
+def warn_unfinished(info: CheckpointInfo) -> None:
+    """Warn the caller of `interp.load` of a checkpoint whose run did not come to its end."""
+    if words := unfinished_at(info):
+        warnings.warn(one_line(f"{info.path}: of a run that is not finished ({words})"), stacklevel=3)
 
 
 def replace_directory(staging: Path, target: Path) -> None:
@@ -215,6 +318,13 @@ def replace_directory(staging: Path, target: Path) -> None:
     shutil.rmtree(previous, ignore_errors=True)
 
 
+def clear_leftovers(target: Path) -> None:
+    """Remove what saves that were killed left beside a whole checkpoint, which nobody is writing any more."""
+    remove_leftovers(target)
+    if target.is_dir():
+        shutil.rmtree(_previous(target), ignore_errors=True)
+
+
 def _previous(target: Path) -> Path:
     return target.parent / f".{target.name}.previous"
 
@@ -226,11 +336,15 @@ def _checked_path(path: str | os.PathLike[str]) -> Path:
         raise CheckpointError(one_line(error)) from None
 
 
-def _resolve(path: Path) -> Path:
-    if path.is_dir():
-        return path
-    if _previous(path).is_dir():
-        return _previous(path)
+def _open_directory(path: Path) -> tuple[Path, int]:
+    """The checkpoint's directory and its descriptor."""
+    for place in (path, _previous(path), path):  # between the two renames of a save it is the second, then the first
+        try:
+            return place, os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise CheckpointError(f"{path}: {error.strerror or error}") from None
     if path.exists():
         raise CheckpointError(f"{path}: a checkpoint is a directory, this is a file")
     raise CheckpointError(f"{path}: no such checkpoint{_nearest(path)}")

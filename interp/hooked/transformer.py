@@ -14,171 +14,45 @@ e_ij = h_i' W_A h_j + r_{i-j} with no 1/sqrt(d) scale; W_U is the paper's W_O tr
 
 from __future__ import annotations
 
-import re
+import sys
 import warnings
 from copy import deepcopy
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, cast
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import nn
 
-from interp.arguments import NumberField, WholeField, count, fits_memory, is_whole, shown
+from interp.hooked.config import Dtype as Dtype
+from interp.hooked.config import InductionConfig as InductionConfig
+from interp.hooked.config import Readout as Readout
 from interp.lens import Attention, Embed, HookedTransformer, HookedTransformerConfig, TransformerBlock, Unembed
-from interp.notation import check_order, check_positive, check_vocab
-
-Readout: TypeAlias = Literal["probability", "logit"]
-Dtype: TypeAlias = Literal["float32", "float64"]
 
 COPY, MATCH = "blocks.0", "blocks.1"
-ANALYTIC = "construction"
-HAS_WIDTHS = {"construction": False, "disentangled": False, "standard": True}
+OWN = ("interp", "torch", "transformer_lens")  # packages whose lines a warning does not point to
 
 
-@dataclass(frozen=True, kw_only=True)
-class InductionConfig:
-    """All that fixes the shape of a model. Saved with every checkpoint; unknown or missing keys are refused.
-
-    family   construction (analytic weights), disentangled (one-hot blocks, trained), standard (embeddings, LayerNorm,
-             MLP), or the name of another family that is shaped like one of them: see `one_hot`
-    order    k: the number of copy heads, and the context length that is matched
-    vocab    |V|, without BOS
-    length   T: real tokens; the model sees length + 1 positions where it has BOS
-    bos      whether a BOS token (id = vocab) stands before the tokens
-    readout  probability: the non-negative part of W_O h plus `floor`, normalised; logit: softmax(W_O h)
-    floor    keeps log-probabilities finite under the probability readout
-    d_model, d_mlp   widths of the standard family; None where the width follows from order and vocab (`one_hot`)
-    dtype    float32 or float64
-    """
-
-    family: str
-    order: WholeField
-    vocab: WholeField
-    length: WholeField
-    bos: bool
-    readout: Readout
-    floor: NumberField = 1e-7
-    d_model: int | None = None
-    d_mlp: int | None = None
-    dtype: Dtype = "float32"
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.family, str) or not re.fullmatch("[a-z][a-z0-9_]*", self.family):
-            raise ValueError(f"family must be a name in small letters, got {shown(self.family)}")
-        if self.readout not in get_args(Readout):
-            raise ValueError(f"readout must be one of {', '.join(get_args(Readout))}, got {shown(self.readout)}")
-        if self.dtype not in get_args(Dtype):
-            raise ValueError(f"dtype must be one of {', '.join(get_args(Dtype))}, got {shown(self.dtype)}")
-        # Plain numbers only, whatever kind was given: the config is written as JSON.
-        object.__setattr__(self, "order", check_order(self.order))
-        object.__setattr__(self, "vocab", check_vocab(self.vocab))
-        object.__setattr__(self, "floor", check_positive(self.floor, name="floor"))
-        if isinstance(self.bos, np.bool_):
-            object.__setattr__(self, "bos", bool(self.bos))
-        if not isinstance(self.bos, bool):
-            raise ValueError(f"bos must be true or false, got {shown(self.bos)}")
-        try:
-            object.__setattr__(self, "length", count(self.length, name="length", least=self.order + 1))
-        except ValueError:
-            raise ValueError(
-                f"length must be an integer above the order {self.order}, got {shown(self.length)}"
-            ) from None
-        widths = (self.d_model, self.d_mlp)
-        if HAS_WIDTHS.get(self.family, widths != (None, None)):
-            if not all(is_whole(width) and (width or 0) >= 1 for width in widths):
-                raise ValueError(
-                    f"the {self.family} family needs d_model and d_mlp >= 1, "
-                    f"got {shown(self.d_model)} and {shown(self.d_mlp)}"
-                )
-            if self.copy_width < 1:
-                raise ValueError(f"d_model must be at least the order {self.order}, got {self.d_model}")
-        elif widths != (None, None):
-            raise ValueError(f"d_model and d_mlp belong to the standard family only, not to {self.family}")
-        # The causal mask of every layer is n_ctx x n_ctx; the match layer has four matrices of stream by head width.
-        fits_memory(4 * self.n_ctx**2, what=f"the causal masks of a model of length {self.length}")
-        widest = max(self.match_width, self.vocab, self.d_mlp or 0)
-        fits_memory(8 * 4 * self.stream_width * widest, what=f"a model of order {self.order}, |V| {self.vocab}")
-
-    @property
-    def one_hot(self) -> bool:
-        """Whether the stream is made of |V|-wide one-hot blocks: W_A and the votes can then be read block by block.
-
-        Otherwise the model has learnt embeddings, LayerNorm and an MLP.
-        """
-        return self.d_model is None
-
-    @property
-    def analytic(self) -> bool:
-        """Whether beta and kappa were written into the weights, which ties the model to its length."""
-        return self.family == ANALYTIC
-
-    @property
-    def n_ctx(self) -> int:
-        """Positions the model sees: the tokens, and BOS where there is one."""
-        return self.length + self.bos
-
-    @property
-    def blocks(self) -> int:
-        """k + 1: the blocks that the match layer compares."""
-        return self.order + 1
-
-    @property
-    def stream_width(self) -> int:
-        """Width of the residual stream."""
-        return self.d_model if self.d_model is not None else 2 * self.blocks * self.vocab
-
-    @property
-    def copy_width(self) -> int:
-        """d_head of the copy heads."""
-        return self.vocab if self.d_model is None else self.d_model // self.order
-
-    @property
-    def match_width(self) -> int:
-        """d_head of the match head."""
-        return self.blocks * self.vocab if self.d_model is None else self.d_model
-
-    @property
-    def torch_dtype(self) -> torch.dtype:
-        return torch.float64 if self.dtype == "float64" else torch.float32
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> InductionConfig:
-        """The strict inverse of `to_dict`: every field present, nothing else."""
-        if not isinstance(values, dict):
-            raise ValueError(f"a model config must be a JSON object, got {type(values).__name__}")
-        known = {field.name for field in fields(cls)}
-        if unknown := sorted(set(values) - known):
-            raise ValueError(f"unknown key in the model config: {', '.join(unknown)}")
-        if missing := sorted(known - set(values)):
-            raise ValueError(f"missing key in the model config: {', '.join(missing)}")
-        return cls(**values)
-
-    def hooked_config(self) -> HookedTransformerConfig:
-        """The TransformerLens config of copy layer and stream, without `seed`, which would reset global generators."""
-        standard = not self.one_hot
-        return HookedTransformerConfig(
-            n_layers=2,
-            d_model=self.stream_width,
-            n_ctx=self.n_ctx,
-            n_heads=self.order,
-            d_head=self.copy_width,
-            d_vocab=self.vocab + self.bos,
-            d_vocab_out=self.vocab,
-            attn_only=not standard,
-            d_mlp=self.d_mlp,
-            act_fn="gelu" if standard else "relu",  # attention-only models have no MLP to use it
-            normalization_type="LN" if standard else None,
-            use_attn_scale=standard,
-            init_weights=False,
-            default_prepend_bos=False,
-            dtype=self.torch_dtype,
-            device="cpu",
-        )
+def hooked_config(config: InductionConfig) -> HookedTransformerConfig:
+    """The TransformerLens config of copy layer and stream, without `seed`, which would reset global generators."""
+    standard = not config.one_hot
+    return HookedTransformerConfig(
+        n_layers=2,
+        d_model=config.stream_width,
+        n_ctx=config.n_ctx,
+        n_heads=config.order,
+        d_head=config.copy_width,
+        d_vocab=config.vocab + config.bos,
+        d_vocab_out=config.vocab,
+        attn_only=not standard,
+        d_mlp=config.d_mlp,
+        act_fn="gelu" if standard else "relu",  # attention-only models have no MLP to use it
+        normalization_type="LN" if standard else None,
+        use_attn_scale=standard,
+        init_weights=False,
+        default_prepend_bos=False,
+        dtype=config.torch_dtype,
+        device="cpu",
+    )
 
 
 class RelativeBiasAttention(Attention):
@@ -230,6 +104,21 @@ class ProbabilityUnembed(Unembed):
         return logits
 
 
+def _lacks_bos(input: Any, bos: int, options: dict[str, Any]) -> bool:
+    """Whether these are tokens from position 0 on, and one sequence does not begin with BOS."""
+    if not isinstance(input, torch.Tensor) or input.is_floating_point() or not input.numel() or input.is_meta:
+        return False  # floats are a stream that enters a later layer
+    return options.get("past_kv_cache") is None and bool((input[..., 0] != bos).any())
+
+
+def _callers_level() -> int:
+    """The `stacklevel` of the line that ran the model, outside torch and TransformerLens."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in OWN:
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 def not_linear(model: HookedTransformer) -> str:
     """Why a model's prediction is not a normalised linear function of votes; empty where it is."""
     if not isinstance(model, InductionTransformer) or not model.config.one_hot:
@@ -248,11 +137,11 @@ class InductionTransformer(HookedTransformer):
     """
 
     def __init__(self, config: InductionConfig) -> None:
-        cfg = config.hooked_config()
+        cfg = hooked_config(config)
         with warnings.catch_warnings():
             # TransformerLens announces that 4.0 drops this class; the dependency is pinned below 4.
             warnings.filterwarnings("ignore", message="HookedTransformer is deprecated", category=DeprecationWarning)
-            super().__init__(cfg)
+            super().__init__(cfg, move_to_device=False)
         self.config = config
         match_cfg = deepcopy(cfg)
         match_cfg.n_heads, match_cfg.d_head = 1, config.match_width
@@ -267,6 +156,18 @@ class InductionTransformer(HookedTransformer):
             self.unembed = ProbabilityUnembed(cfg, config.floor)
         self._write_fixed_weights()
         self.setup()  # type: ignore[no-untyped-call]
+        self._checks_bos = config.bos
+
+    def forward(self, input: Any, *args: Any, **options: Any) -> Any:
+        """TransformerLens' forward. A model with BOS warns once where the tokens do not begin with it."""
+        if self._checks_bos and _lacks_bos(input, self.config.vocab, options):
+            self._checks_bos = False
+            warnings.warn(
+                f"the tokens do not begin with BOS, id {self.config.vocab}, which this model was made for: "
+                "ip.Circuit(model).ids(tokens) puts it in front",
+                stacklevel=_callers_level(),
+            )
+        return super().forward(input, *args, **options)
 
     @property
     def copy_attention(self) -> RelativeBiasAttention:

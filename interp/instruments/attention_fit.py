@@ -28,13 +28,15 @@ carries a warning if they explain less than `WARN_EXPLAINED`, or if mass_gap is 
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 
+from interp.arguments import Number
 from interp.circuit.capture import Capture
 from interp.digits import plus_minus
 from interp.instruments.attention_rows import attention_rows
@@ -42,8 +44,8 @@ from interp.instruments.candidates import Array, candidate_rows, count_distances
 from interp.instruments.laws import Law, group_sizes, into_sizes, law_design
 from interp.likelihood import Likelihood, Maximum, influence, maximise
 from interp.notation import mask_name
-from interp.regression import clustered
-from interp.results import Result, mean_stderr, provenance
+from interp.regression import clustered, lone_note
+from interp.results import Result, half_width, interval, mean_stderr, provenance, share_explained
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,6 +127,15 @@ class AttentionFit(Result):
         table = pd.DataFrame({"parameter": self.parameters, "estimate": self.estimates, "stderr": errors})
         return table.assign(warning=self.warning) if self.warning else table
 
+    def interval(self, level: Number = 0.95) -> tuple[Float[np.ndarray, " end"], Float[np.ndarray, " end"]]:
+        """Lower and upper ends for beta_1, .., beta_k and, with BOS, kappa: `level` of such intervals hold the truth.
+
+        Student's t with a degree of freedom less than there are sequences.
+        """
+        kappa = [] if self.kappa is None else [(self.kappa, self.kappa_stderr)]
+        estimates, errors = zip(*zip(self.beta, self.stderr, strict=True), *kappa, strict=True)
+        return interval(estimates, errors, n=self.sequences, level=level)
+
     def masses(self) -> pd.DataFrame:
         """One row per group of keys: group, observed, predicted."""
         import pandas as pd
@@ -144,8 +155,8 @@ class AttentionFit(Result):
 
         rows = self.table()
         ax = panel(ax, width=4.8)
-        estimates, errors = (rows[name].to_numpy(np.float64) for name in ("estimate", "stderr"))
-        parameter_points(ax, rows["parameter"].tolist(), estimates, errors)
+        reach = half_width(rows["stderr"], n=self.sequences)
+        parameter_points(ax, rows["parameter"].tolist(), rows["estimate"].to_numpy(np.float64), reach)
         ax.set_ylabel(f"score above an empty match\n(nats, {INTERVAL_NAME})")
         title = f"{self.law} law of the attention of {self.sequences} sequences"
         if self.success:
@@ -210,7 +221,7 @@ def fit_attention(
 
 
 class AttentionFitter:
-    """The fit, with what comparisons with other fits need besides its result."""
+    """The fit, with what comparisons with other fits need besides its result. The search is made once."""
 
     def __init__(self, cap: Capture, *, law: Law, position: bool, own: bool) -> None:
         self.cap = cap
@@ -228,6 +239,12 @@ class AttentionFitter:
         """Baseline and law, standard errors, nats and masses."""
         if reason := self.trouble():
             return self.result(self.blank(), failure=reason)
+        found, values = self.solved
+        return self.result(dict(values), failure=self.distrust(values, found, min_explained, min_sequences))
+
+    @functools.cached_property
+    def solved(self) -> tuple[Maximum, dict[str, Any]]:
+        """The maximum, and the numbers that describe it."""
         zero = np.zeros((1, self.columns))
         matches = self.law.matches
         baseline = maximise(self.likelihood, start=zero, columns=[c for c in range(self.columns) if c not in matches])
@@ -235,8 +252,12 @@ class AttentionFitter:
         known = [c for c in range(self.columns) if c not in self.unseen]
         found = maximise(self.likelihood, start=baseline.theta, columns=known)
         divergences = [self.rows.entropy - self.likelihood.logs(one.theta)[0] for one in (found, baseline)]
-        values = self.describe(found, law=divergences[0], baseline=divergences[1])
-        return self.result(values, failure=self.distrust(values, found, min_explained, min_sequences))
+        return found, self.describe(found, law=divergences[0], baseline=divergences[1])
+
+    @property
+    def clusters(self) -> int:
+        """How many sequences have a row."""
+        return len(np.unique(self.rows.sequence))
 
     @property
     def unseen(self) -> list[int]:
@@ -297,8 +318,8 @@ class AttentionFitter:
         if not found.converged[0] or len(hidden):
             what = ", ".join(hidden.tolist()) or "the parameters"
             return f"the attention does not determine {what}: keys are collinear, or the attention is too sharp"
-        if self.rows.sequences < min_sequences:
-            return f"{self.rows.sequences} sequences; standard errors need at least {min_sequences}"
+        if self.clusters < min_sequences:
+            return f"{self.clusters} sequences; standard errors need at least {min_sequences}"
         if values["nats_explained"] < min_explained:
             return (
                 f"the law explains {values['nats_explained']:.1%} of the attention's nats; "
@@ -340,6 +361,7 @@ class AttentionFitter:
         if failure is None:
             doubt = attention_warning(explained=values["nats_explained"], gap=values["mass_gap"])
         notes += [f"warning: {doubt}"] if doubt else []
+        notes += lone_note(law.parameters, estimates, errors) if self.clusters > 1 else []
         if failure is None and self.rows.left_out:
             notes.append(f"{self.rows.left_out} queries have all attention on early keys and were left out")
         if not self.cap.has_sink and self.rows.early > MUCH_EARLY:
@@ -362,7 +384,7 @@ class AttentionFitter:
             early=self.rows.early,
             n=len(self.rows.sequence),
             queries=len(candidate_rows(self.cap)),
-            sequences=self.rows.sequences,
+            sequences=self.clusters,
             left_out=self.rows.left_out,
             success=failure is None,
             message="; ".join(notes),
@@ -376,14 +398,3 @@ def early_note(early: float) -> str:
         f"{early:.2f} of the attention is on early keys, outside the law: bos='first' gives the first token a score, "
         "as BOS has one"
     )
-
-
-def share_explained(
-    law: Float[np.ndarray, " row"], baseline: Float[np.ndarray, " row"], *, clusters: Int64[np.ndarray, " row"]
-) -> tuple[float, float]:
-    """1 - sum(law) / sum(baseline) of two divergences, with the standard error of the ratio (delta method)."""
-    mean = float(baseline.mean())
-    if mean <= 0:
-        return math.nan, math.nan
-    ratio = float(law.mean()) / mean
-    return 1.0 - ratio, mean_stderr((law - ratio * baseline) / mean, clusters=clusters)[1]

@@ -24,9 +24,9 @@ How to read the numbers. Everything is within a query: SST is the squared score 
                     one free number per lag and symbol. It is 0 for the law, which does not depend on labels. It is
                     positive, and r2 is low, for a model that treats some symbol differently. These terms are not in the
                     fit of beta.
-    additivity      the fit with one free number per mask against the additive one: its p-value (cluster-robust, on
-                    Hotelling's scale) and the r2 it adds. With many keys a tiny deviation is significant: read both
-                    numbers.
+    additivity      the fit with one free number per mask against the additive one: its p-value, by flipping the
+                    signs of whole sequences, and the r2 it adds. With many keys a tiny deviation is significant: read
+                    both.
 
 A fit is trusted if it also holds where the attention is (`interp.instruments.agreement` has the rule). A fit that
 cannot be trusted has success=False and a message, and its beta and kappa are NaN. A fit that is trusted but not close,
@@ -143,13 +143,12 @@ def _fit_attention(
     cap: Capture, *, law: Law, own: bool, position: bool, min_r2: float, min_sequences: int
 ) -> AttentionFit:
     """The attention's own law; where the fit of the scores differs from it, the message says so."""
-    fit = AttentionFitter(cap, law=law, position=position, own=own).fit(
-        min_explained=min_r2, min_sequences=min_sequences
-    )
+    fitter = AttentionFitter(cap, law=law, position=position, own=own)
+    fit = fitter.fit(min_explained=min_r2, min_sequences=min_sequences)
     if law != "additive" or own or not fit.success:
         return fit
     scored = ScoreFitter(cap, source="scores", position=position)
-    found = scored.fit(min_r2=min_r2, min_sequences=min_sequences)
+    found = scored.fit(min_r2=min_r2, min_sequences=min_sequences, attention=fitter)
     note = scored.agreement.note if scored.agreement is not None else ""
     if not found.success:
         note = f"the scores of all keys do not follow the law as the attention does: {found.message}"

@@ -98,10 +98,14 @@ class BosTally:
         return np.concatenate(self._relative) if self._relative else np.zeros(0)
 
     def influence(self, of_beta: Float[np.ndarray, "sequence column"]) -> Float[np.ndarray, " sequence"]:
-        """How far each sequence moves kappa: by BOS's own scores, and through the beta of the empty match."""
-        relative = self.relative
-        own = np.bincount(np.concatenate(self._owner), weights=relative - relative.mean(), minlength=self.sequences)
-        return np.asarray(own / len(relative) + of_beta @ np.concatenate(self._matched).mean(axis=0))
+        """How far kappa moves without each sequence: by BOS's own scores, and through the beta of the empty match."""
+        relative, owner, matched = self.relative, np.concatenate(self._owner), np.concatenate(self._matched)
+        left = (len(relative) - np.bincount(owner, minlength=self.sequences)).astype(np.float64)
+        left[left == 0] = np.nan
+        own = np.bincount(owner, weights=relative - relative.mean(), minlength=self.sequences)
+        others = np.repeat(matched.sum(axis=0)[None], self.sequences, axis=0)
+        np.subtract.at(others, owner, matched)
+        return np.asarray((own + (others * of_beta).sum(axis=1)) / left)
 
 
 def candidate_rows(cap: Capture) -> list[int]:

@@ -43,7 +43,7 @@ from interp.circuit.law import check_next_law, check_parameters, check_parameter
 from interp.divergence import KL_FLOOR, check_floor
 from interp.instruments.causal_bench import CausalBench, CausalEdit
 from interp.notation import Tokens
-from interp.results import NamedRows, mean_stderr, nothing_to_recover, provenance
+from interp.results import NamedRows, half_width, mean_stderr, nothing_to_recover, provenance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,7 +113,7 @@ class CausalTests(NamedRows[CausalEdit]):
             ax,
             list(self),
             {name: rows[f"{prefix}{value}"].to_numpy(np.float64) for name, prefix in columns.items()},
-            stderrs={name: rows[f"{prefix}{measure}_stderr"].to_numpy(np.float64) for name, prefix in columns.items()},
+            reach={name: half_width(rows[f"{prefix}{measure}_stderr"], n=self.n) for name, prefix in columns.items()},
             colours={"edit": MAIN_COLOUR, "control": CONTROL_COLOUR},
             across=True,
         )

@@ -23,11 +23,11 @@ from jaxtyping import Float
 from interp.arguments import Switch, switch
 from interp.circuit.capture import Capture, check_attention
 from interp.digits import plus_minus
-from interp.instruments.attention_fit import MIN_NATS, MIN_SEQUENCES, share_explained
+from interp.instruments.attention_fit import MIN_NATS, MIN_SEQUENCES
 from interp.instruments.attention_rows import AttentionRows, attention_rows
 from interp.instruments.laws import Law, LawDesign, law_design
 from interp.likelihood import maximise
-from interp.results import Result, mean_stderr, provenance
+from interp.results import Result, half_width, mean_stderr, provenance, share_explained
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,7 @@ class LawComparison(Result):
         from interp.plotting import INTERVAL_NAME, estimate_points, heading, panel
 
         ax = panel(ax, width=4.8)
-        estimate_points(ax, self.laws, self.nats_explained, self.stderr)
+        estimate_points(ax, self.laws, self.nats_explained, half_width(self.stderr, n=self.sequences))
         ax.set_ylabel(f"share of the held-out nats\nexplained ({INTERVAL_NAME})")
         return heading(ax, f"{self.best} law predicts new sequences best", doubt=self.doubt)
 

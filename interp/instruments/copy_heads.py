@@ -42,7 +42,7 @@ from scipy.special import xlogy
 from interp.arguments import Number, finite_number
 from interp.circuit.capture import Capture, check_attention
 from interp.circuit.circuit import Head, head_name
-from interp.results import Result, mean_stderr, provenance
+from interp.results import Result, half_width, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,8 +144,9 @@ class CopyHeads(Result):
             series, colours = series | {"BOS": self.bos_mass}, colours | {"BOS": OVERLAP_COLOURS["bos"]}
         names = [f"head {self.name(head)}\n{verdict}" for head, verdict in enumerate(self.verdict)]
         ax = panel(ax, width=max(6.4, 1.4 * len(names)))
-        errors = {f"lag {lag}": np.where(self.lag == lag, self.stderr, np.nan) for lag in lags}
-        grouped_bars(ax, names, series, stderrs=errors, colours=colours)
+        errors = half_width(self.stderr, n=self.n)
+        reach = {f"lag {lag}": np.where(self.lag == lag, errors, np.nan) for lag in lags}
+        grouped_bars(ax, names, series, reach=reach, colours=colours)
         served = np.flatnonzero(self.lag)
         middle = [bar_centre(head, place=int(self.lag[head]) - 1, count=len(series)) for head in served.tolist()]
         ax.plot(middle, self.last_mass[served], "D", color="#000000", markersize=4, label="its lag,\nlast query")

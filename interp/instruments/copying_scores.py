@@ -34,7 +34,7 @@ from interp.circuit.edits import write_pattern
 from interp.circuit.runner import parts, run
 from interp.digits import plus_minus
 from interp.notation import Tokens
-from interp.results import NamedRows, mean_stderr, provenance
+from interp.results import NamedRows, half_width, mean_stderr, provenance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,7 +113,10 @@ class CopyingScores(NamedRows[HeadVote]):
             ax,
             list(self),
             {"own token": rows["vote"].to_numpy(), "another key's token": rows["control_vote"].to_numpy()},
-            stderrs={"own token": rows["stderr"].to_numpy(), "another key's token": rows["control_stderr"].to_numpy()},
+            reach={
+                "own token": half_width(rows["stderr"], n=self.n),
+                "another key's token": half_width(rows["control_stderr"], n=self.n),
+            },
             colours={"own token": MAIN_COLOUR, "another key's token": CONTROL_COLOUR},
         )
         ax.set_ylabel(f"logit above other symbols\n({INTERVAL_NAME})")

@@ -35,8 +35,8 @@ from interp.circuit.law import check_next_law
 from interp.circuit.runner import laws as laws_of
 from interp.divergence import KL_FLOOR, check_floor, kl_divergence, raised
 from interp.notation import Tokens
-from interp.regression import clustered, solve_normal_equations
-from interp.results import Result, mean_stderr, provenance
+from interp.regression import clustered, leave_one_out, solve_normal_equations
+from interp.results import Result, half_width, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,14 +109,14 @@ class DirectPath(Result):
         if show == "weights":
             rows = self.table()
             names = ["frequency", *(f"${name}$" for name in rows["term"].tolist()[1:])]
-            estimate_points(ax, names, rows["estimate"].to_numpy(), rows["stderr"].to_numpy())
+            estimate_points(ax, names, rows["estimate"].to_numpy(), half_width(rows["stderr"], n=self.n))
             ax.set_ylabel(f"weight in the log-probability\n(nats, {INTERVAL_NAME})")
             return heading(ax, f"{title}; $R^2$ {self.r2:.2f}, control {self.r2_control:.2f}", doubt=self.doubt)
         grouped_bars(
             ax,
             ["uniform law", "match head\nsilenced", "whole model"],
             {"KL": np.array([self.kl_uniform, self.kl, self.kl_model])},
-            stderrs={"KL": np.array([math.nan, self.kl_stderr, math.nan])},
+            reach={"KL": half_width([math.nan, self.kl_stderr, math.nan], n=self.n)},
             colours={"KL": ["#a6a6a6", LAG_COLOURS[1], MAIN_COLOUR]},
             across=True,
         )
@@ -259,5 +259,5 @@ def _fit(sums: _Sums, terms: list[int], *, total: float, size: int) -> _Line:
     if total <= np.finfo(np.float32).eps ** 2 * size or not found.full_rank:
         unknown = np.full(len(terms), np.nan)
         return _Line(weights=unknown, stderr=unknown, r2=math.nan)
-    pull = (moments - gram @ found.coefficients) @ found.inverse
-    return _Line(weights=found.coefficients, stderr=np.sqrt(np.diag(clustered(pull))), r2=1 - found.sse / total)
+    moved = leave_one_out(moments - gram @ found.coefficients, gram, found.inverse)
+    return _Line(weights=found.coefficients, stderr=np.sqrt(np.diag(clustered(moved))), r2=1 - found.sse / total)

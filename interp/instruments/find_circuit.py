@@ -84,7 +84,7 @@ class FoundCircuit(Circuit):
     trials     one `Trial` for each head that was tried
     reasons    a line for every lag and for the match heads
     success    every lag has a copy head on which the match heads depend
-    message    what is missing; empty where nothing is
+    message    what is missing, and which heads are just below the thresholds of a match head; empty where none are
     """
 
     scan: HeadScan
@@ -160,6 +160,7 @@ def find_circuit(
         missing.append(reasons[-1])
     if scan.success and scan.message:
         reasons.append(f"note: {scan.message}")
+    near = [scan.near] if scan.near else []
     found = FoundCircuit(
         task.model,
         order=task.order,
@@ -169,8 +170,8 @@ def find_circuit(
         copy_heads=chosen,
         match_heads=scan.match_heads,
     )
-    found.scan, found.trials, found.reasons = scan, tuple(trials), tuple(reasons)
-    found.success, found.message = not missing, "; ".join(missing)
+    found.scan, found.trials, found.reasons = scan, tuple(trials), (*reasons, *near)
+    found.success, found.message = not missing, "; ".join([*missing, *near])
     return found
 
 

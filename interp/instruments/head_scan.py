@@ -33,6 +33,7 @@ class HeadScan(Result):
     ok, reasons                       [layer][head] whether beta and kappa can be trusted, and why not
     copy_heads                        the copy head chosen for each lag 1..k, None where there is none
     match_heads                       the heads that match
+    near                              the heads that are below a threshold of a match head, with the thresholds; else ""
     order, bos                        k, and whether key 0 has the score kappa
     n, queries                        sequences, and the token index of each query
     success                           every lag has its copy head, and some head matches
@@ -64,6 +65,7 @@ class HeadScan(Result):
     reasons: tuple[tuple[str, ...], ...]
     copy_heads: tuple[Head | None, ...]
     match_heads: tuple[Head, ...]
+    near: str = ""
     bos: bool
     n: int
     queries: Int64[np.ndarray, " query"]

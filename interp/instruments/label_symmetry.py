@@ -27,7 +27,7 @@ from interp.circuit.runner import laws
 from interp.digits import plus_minus
 from interp.divergence import KL_FLOOR, check_floor, kl_between
 from interp.notation import Tokens
-from interp.results import Result, mean_stderr, provenance
+from interp.results import Result, half_width, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +74,7 @@ class LabelSymmetry(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """KL of every relabeling, largest first, with the mean, and the KL to other models where there are any."""
-        from interp.plotting import INTERVAL, INTERVAL_NAME, LAG_COLOURS, MAIN_COLOUR, SHUT_OUT, heading, panel
+        from interp.plotting import INTERVAL_NAME, LAG_COLOURS, MAIN_COLOUR, SHUT_OUT, heading, panel
 
         ax = panel(ax, width=5.6)
         ax.bar(range(len(self.by_relabeling)), np.sort(self.by_relabeling)[::-1], color=LAG_COLOURS[1], linewidth=0)
@@ -83,7 +83,8 @@ class LabelSymmetry(Result):
             levels.append((f"other models {self.seeds_kl:.3g}", self.seeds_kl, self.seeds_stderr, SHUT_OUT))
         for label, level, stderr, colour in levels:
             ax.axhline(level, color=colour, label=label)
-            ax.axhspan(level - INTERVAL * stderr, level + INTERVAL * stderr, color=colour, alpha=0.15, linewidth=0)
+            reach = float(half_width(stderr, n=self.n))
+            ax.axhspan(level - reach, level + reach, color=colour, alpha=0.15, linewidth=0)
         ax.set_xticks([])
         ax.set_xlabel(f"{len(self.by_relabeling)} relabelings of the symbols, largest KL first")
         ax.set_ylabel(f"KL to the relabeled model\n(nats, {INTERVAL_NAME} of the means)")

@@ -36,8 +36,8 @@ from interp.circuit.capture import Capture
 from interp.digits import plus_minus
 from interp.instruments.beta_kappa import MIN_R2, MIN_SEQUENCES
 from interp.instruments.candidates import BosTally, QueryView, count_distances, query_views
-from interp.regression import SPLINE_TERMS, NormalEquations, Solution, centred, clustered, distance_basis
-from interp.results import MOST_LINES, Result, provenance
+from interp.regression import SPLINE_TERMS, NormalEquations, Solution, centred, clustered, distance_basis, leave_one_out
+from interp.results import MOST_LINES, Result, interval, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,6 +72,10 @@ class PairFit(Result):
     def aligned(self) -> Float[np.ndarray, " lag"]:
         """The super-diagonal: beta_r for r = 1..k with every other pair controlled for."""
         return np.diagonal(self.beta, offset=1).copy()
+
+    def interval(self, level: Number = 0.95) -> tuple[Float[np.ndarray, "a b"], Float[np.ndarray, "a b"]]:
+        """Lower and upper ends for beta of every pair: `level` of such intervals hold the truth."""
+        return interval(self.beta, self.stderr, n=self.sequences, level=level)
 
     def table(self) -> pd.DataFrame:
         """One row per pair: query_block, key_block, aligned, beta, stderr."""
@@ -182,7 +186,7 @@ def _errors(
     place_only, aligned_only, everything = fits
     sequences, blocks = int(cap.tokens.shape[0]), cap.order + 1
     size = len(everything.coefficients)
-    pull = np.zeros((sequences, size))
+    pull, information = np.zeros((sequences, size)), np.zeros((sequences, size, size))
     squares = np.zeros((sequences, 3))
     bos = BosTally(sequences=sequences)
     for view in query_views(cap, columns=size + 1):
@@ -192,20 +196,21 @@ def _errors(
         errors = [y - columns @ fit.coefficients for fit in (place_only, aligned_only, everything)]
         squares[view.sequences] += np.stack([(error**2).sum(axis=1) for error in errors], axis=1)
         pull[view.sequences] += np.einsum("bkc,bk->bc", columns, errors[-1])
-    of_pairs = (pull @ everything.inverse)[:, pairs]
+        information[view.sequences] += np.swapaxes(columns, 1, 2) @ columns
+    of_pairs = leave_one_out(pull, information, everything.inverse)[:, pairs]
     variance = np.diag(clustered(of_pairs))
     by_aligned, by_all = squares[:, 0] - squares[:, 1], squares[:, 0] - squares[:, 2]
     share = float(by_aligned.sum() / by_all.sum())
     # Each fit minimises its sum of squares, so to first order errors of its coefficients do not enter: a plain ratio.
-    influence = (by_aligned - share * by_all) / by_all.sum()
+    moved = share - (by_aligned.sum() - by_aligned) / (by_all.sum() - by_all)
     found = {
         "stderr": einops.rearrange(np.sqrt(variance), "(a b) -> a b", b=blocks),
         "aligned_share": share,
-        "aligned_share_stderr": float(np.sqrt(clustered(influence[:, None])[0, 0])),
+        "aligned_share_stderr": float(np.sqrt(clustered(moved[:, None])[0, 0])),
     }
     if len(bos.relative):
-        moved = bos.influence(of_pairs)[:, None]
-        found |= {"kappa": float(bos.relative.mean()), "kappa_stderr": float(np.sqrt(clustered(moved)[0, 0]))}
+        of_kappa = bos.influence(of_pairs)[:, None]
+        found |= {"kappa": float(bos.relative.mean()), "kappa_stderr": float(np.sqrt(clustered(of_kappa)[0, 0]))}
     return found
 
 

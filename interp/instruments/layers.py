@@ -25,7 +25,7 @@ from interp.circuit.law import check_next_law
 from interp.circuit.runner import Hook, check_finite, run
 from interp.divergence import KL_FLOOR, check_floor, kl_between, kl_divergence
 from interp.notation import Tokens
-from interp.results import Result, mean_stderr, provenance
+from interp.results import Result, half_width, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,7 +79,7 @@ class LawByLayer(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """KL from the final law, and from the truth, over the layers."""
-        from interp.plotting import CONTROL_COLOUR, INTERVAL, MAIN_COLOUR, heading, legend_beside, panel
+        from interp.plotting import CONTROL_COLOUR, MAIN_COLOUR, heading, legend_beside, panel
 
         ax = panel(ax)
         layers = np.arange(-1, len(self.kl) - 1)
@@ -88,7 +88,15 @@ class LawByLayer(Result):
             (self.kl, self.stderr, "from the truth", CONTROL_COLOUR),
         ):
             if np.isfinite(values).any():
-                ax.errorbar(layers, values, yerr=INTERVAL * errors, label=name, color=colour, marker="o", markersize=3)
+                ax.errorbar(
+                    layers,
+                    values,
+                    yerr=half_width(errors, n=self.n),
+                    label=name,
+                    color=colour,
+                    marker="o",
+                    markersize=3,
+                )
         ax.set_xlabel("layer")
         ax.set_ylabel("KL (nats)")
         legend_beside(ax)

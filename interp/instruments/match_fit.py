@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int64
 
+from interp.arguments import Number
 from interp.digits import plus_minus
 from interp.instruments.candidates import Source
 from interp.notation import mask_bits, mask_name, overlap
-from interp.results import Result
+from interp.results import Result, half_width, interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 class MatchFit(Result):
     """The fitted law of the match scores. Arrays over lags have lag 1 first; arrays over masks are indexed by mask.
 
-    beta, stderr            match weight per lag and its standard error, clustered by sequence
+    beta, stderr            match weight per lag and its standard error, by leaving out each sequence in turn; NaN where
+                            one sequence alone determines beta
     kappa, kappa_stderr     BOS score relative to an empty match; None without BOS
     kappa_spread            standard deviation of that score over queries: 0 if BOS is the paper's constant sink
     covariance              of (beta, kappa)
@@ -34,7 +36,8 @@ class MatchFit(Result):
     mask_count              candidate keys with this mask
     mask_score              score relative to the empty match, with a free number per mask; NaN if never seen
     mask_residual           mean residual of the additive fit over the keys with this mask
-    additivity_p            p-value of "no interactions"; NaN where none could be tested
+    additivity_p            p-value of "no interactions" by random signs, so at least 1 / 2000; NaN where there are
+                            none, or no more sequences than interactions: cannot tell
     additivity_gain         the r2 that free masks add
     additivity_terms        interactions tested
     early_score             mean score of the k early keys, oldest first, relative to the empty match; NaN where one is
@@ -111,6 +114,15 @@ class MatchFit(Result):
         table = pd.DataFrame(rows).astype({"lag": "Int64"})
         return table.assign(warning=self.warning) if self.warning else table
 
+    def interval(self, level: Number = 0.95) -> tuple[Float[np.ndarray, " end"], Float[np.ndarray, " end"]]:
+        """Lower and upper ends for beta_1, .., beta_k and, with BOS, kappa: `level` of such intervals hold the truth.
+
+        Student's t with a degree of freedom less than there are sequences.
+        """
+        kappa = [] if self.kappa is None else [(self.kappa, self.kappa_stderr)]
+        estimates, errors = zip(*zip(self.beta, self.stderr, strict=True), *kappa, strict=True)
+        return interval(estimates, errors, n=self.sequences, level=level)
+
     def masks(self) -> pd.DataFrame:
         """One row per mask: count, the additive law's score, the free score, and the mean residual of the law."""
         import pandas as pd
@@ -147,7 +159,10 @@ class MatchFit(Result):
         rows = self.table()
         ax = panel(ax, width=4.8)
         parameter_points(
-            ax, rows["parameter"].tolist(), rows["estimate"].to_numpy(np.float64), rows["stderr"].to_numpy(np.float64)
+            ax,
+            rows["parameter"].tolist(),
+            rows["estimate"].to_numpy(np.float64),
+            half_width(rows["stderr"], n=self.sequences),
         )
         for place, one in enumerate(self.heads):
             values = one.table()["estimate"].to_numpy(np.float64)
@@ -184,7 +199,8 @@ class MatchFit(Result):
         tokens = "" if math.isnan(self.token_share) else f"; the key's own tokens then add {self.token_share:.2%}"
         lines.append(f"  position   adds {self.position_share:.2%} of the variance{tokens}")
         if self.additivity_terms:
-            lines.append(
-                f"  additive   p = {self.additivity_p:.2g}; free masks add {self.additivity_gain:.2%} of the variance"
-            )
+            tested = f"p = {self.additivity_p:.2g}"
+            if math.isnan(self.additivity_p):
+                tested = f"cannot tell with {self.sequences} sequences for {self.additivity_terms} interactions"
+            lines.append(f"  additive   {tested}; free masks add {self.additivity_gain:.2%} of the variance")
         return "\n".join([*lines, *self.remarks()])

@@ -36,7 +36,7 @@ from interp.estimators.classical import jelinek_mercer, katz, kneser_ney, witten
 from interp.estimators.counts import mask_counts
 from interp.estimators.soft_matching import add_alpha, law_from_counts, maximum_likelihood, soft_matching
 from interp.notation import Tokens
-from interp.results import NamedRows, mean_stderr, provenance
+from interp.results import NamedRows, half_width, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,7 +124,12 @@ class NearestEstimator(NamedRows[EstimatorDistance]):
         ]
         ax = panel(ax, width=6.4, height=1.2 + 0.42 * len(names))
         estimate_points(
-            ax, names, rows["kl"].to_numpy(), rows["stderr"].to_numpy(), filled=(~rows["tuned"]).tolist(), across=True
+            ax,
+            names,
+            rows["kl"].to_numpy(),
+            half_width(rows["stderr"], n=self.n),
+            filled=(~rows["tuned"]).tolist(),
+            across=True,
         )
         signed_log(ax, linear_below=LINEAR_BELOW)
         ax.set_xlim(left=0)

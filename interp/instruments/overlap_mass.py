@@ -40,7 +40,7 @@ from interp.instruments.attention_fit import AttentionFit, mass_warning
 from interp.instruments.beta_kappa import MatchFit, fit_scores
 from interp.instruments.candidates import Array, QueryView, candidate_rows, query_views
 from interp.notation import is_contiguous, mask_bits, mask_name, overlap
-from interp.results import Result, jsonable, mean_stderr, provenance
+from interp.results import Result, half_width, jsonable, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -177,7 +177,7 @@ class OverlapMass(Result):
             panel(ax, width=5.6),
             [names[group] for group in groups],
             {"observed": rows["observed"].to_numpy()},
-            stderrs={"observed": rows["stderr"].to_numpy()},
+            reach={"observed": half_width(rows["stderr"], n=self.n)},
             colours={"observed": [OVERLAP_COLOURS[kinds.get(group, group)] for group in groups]},
         )
         title = f"attention by overlap, {self.n} sequences"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from interp.circuit.circuit import Head, head_name
-from interp.results import NamedRows, jsonable
+from interp.results import NamedRows, half_width, jsonable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,7 +112,10 @@ class ReplacedHeads(NamedRows[ReplacedHead]):
             ax,
             [name.replace(" ", "\n") for name in self],
             {"edit": rows["change"].to_numpy(), "control": rows["control_change"].to_numpy()},
-            stderrs={"edit": rows["stderr"].to_numpy(), "control": rows["control_stderr"].to_numpy()},
+            reach={
+                "edit": half_width(rows["stderr"], n=self.n),
+                "control": half_width(rows["control_stderr"], n=self.n),
+            },
             colours={"edit": MAIN_COLOUR, "control": CONTROL_COLOUR},
         )
         ax.set_ylabel(f"rise of the loss (nats)\n{INTERVAL_NAME}")

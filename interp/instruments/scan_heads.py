@@ -23,9 +23,12 @@ The role of a head:
              MIN_BETA and five standard errors
     none     any other head
 
-A head that meets both conditions is a copy head. `success` of a head says whether its beta and kappa can be trusted, by
-the rule of `attention_fit`; where they cannot, they are NaN. For each lag 1..k, `copy_heads` has the copy head with the
-most mass on it in a layer below the last match head; `find_circuit` tests whether the match depends on it.
+A head that meets both conditions is a copy head. A head without a role that reaches a share `NEAR` of each of the three
+thresholds of a match head, with a beta of five standard errors, is named in `near`, with the thresholds.
+
+`success` of a head says whether its beta and kappa can be trusted, by the rule of `attention_fit`; where they cannot,
+they are NaN. For each lag 1..k, `copy_heads` has the copy head with the most mass on it in a layer below the last match
+head; `find_circuit` tests whether the match depends on it.
 
 Memory: the model holds one layer's attention for a few sequences at a time (`runner.parts`); kept are 2^k + 3 numbers
 for each head, sequence and query asked for, at most `scan_statistics.KEPT_BYTES`.
@@ -39,7 +42,7 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.arguments import Number, finite_number
-from interp.circuit.circuit import Circuit, Head
+from interp.circuit.circuit import Circuit, Head, head_name
 from interp.circuit.queries import query_positions, untrained_note
 from interp.instruments.attention_fit import MAX_MASS_GAP, MIN_EXPLAINED, MIN_SEQUENCES, MUCH_EARLY, early_note
 from interp.instruments.attention_rows import MIN_COVERED
@@ -58,6 +61,8 @@ EXPLAINS = 0.25  # share of a match head's nats that the law explains at least
 MIN_NATS = 0.02
 MIN_BETA = 1.0
 SURE = 5  # standard errors of beta
+NEAR = 0.25  # of a threshold: a head that reaches less is not worth naming
+MOST_NAMED = 6  # heads below the thresholds
 ROUNDING = 1e-12  # nats
 
 
@@ -116,6 +121,12 @@ def assembled(fitter: LayerFitter, *, note: str = "", origin: dict[str, Any] | N
     early = max((float(arrays["mass"][at][-1]) for at in matching), default=0.0)
     notes = [] if circuit.has_sink or early <= MUCH_EARLY else [early_note(early)]
     notes += [note] if note else []
+    below = [
+        f"{head_name((layer, head))} ({told})"
+        for layer, one in enumerate(layers)
+        for head, told in enumerate(one["near"])
+        if told
+    ]
     return HeadScan(
         **arrays,
         order=circuit.order,
@@ -124,6 +135,7 @@ def assembled(fitter: LayerFitter, *, note: str = "", origin: dict[str, Any] | N
         reasons=reasons,
         copy_heads=copying,
         match_heads=matching,
+        near=_near_note(below, explains=fitter.explains) if below else "",
         bos=circuit.has_sink,
         n=len(statistics.tokens),
         queries=statistics.queries.numpy() - int(circuit.has_bos),
@@ -234,8 +246,7 @@ class LayerFitter:
             columns=[column for column in range(size) if column not in matches],
         )
         found = maximise(likelihood, start=baseline.theta)
-        influences = influence(likelihood, found)
-        errors = np.stack([np.sqrt(np.diag(clustered(one))) for one in influences])
+        errors = np.sqrt(np.diagonal(clustered(influence(likelihood, found)), axis1=1, axis2=2))
         left, nats = (np.where(kept, entropy - likelihood.logs(one.theta), 0.0) for one in (found, baseline))
         rows = np.maximum(kept.sum(axis=1), 1)
         mean = nats.sum(axis=1) / rows
@@ -284,16 +295,19 @@ class LayerFitter:
 
     def judge(self, found: dict[str, Any]) -> dict[str, Any]:
         """The role of each head, and whether its beta and kappa can be trusted."""
-        roles, reasons, ok = [], [], []
+        roles, reasons, near, ok = [], [], [], []
         for head, lag in enumerate(found["copy_lag"].tolist()):
             excess = found["excess"][head]
             others = np.delete(excess, lag).max()
-            sure = found["beta"][head] >= np.maximum(MIN_BETA, SURE * found["beta_stderr"][head])
             role = "none"
             if excess[lag] >= self.copies and others <= excess[lag] / 2:
                 role = "copy"
-            elif found["nats"][head] >= MIN_NATS and found["nats_explained"][head] >= self.explains and sure.any():
+            elif self.matches(found, head, share=1.0):
                 role = "match"
+            named = role == "none" and self.matches(found, head, share=NEAR)
+            beta = ", ".join(f"{value:z.2f}" for value in found["beta"][head])
+            seen = f"beta {beta}; {found['nats_explained'][head]:.0%} of {found['nats'][head]:.2g} nats"
+            near.append(seen if named else "")
             reason = self.distrust(found, head)
             roles.append(role)
             reasons.append(reason)
@@ -301,7 +315,14 @@ class LayerFitter:
         trusted = np.array(ok)
         names = ("beta", "beta_stderr", "kappa", "kappa_stderr")
         hidden = {name: np.where(_like(trusted, found[name]), found[name], np.nan) for name in names}
-        return {"role": tuple(roles), "reasons": tuple(reasons), "ok": trusted, **hidden}
+        return {"role": tuple(roles), "reasons": tuple(reasons), "near": tuple(near), "ok": trusted, **hidden}
+
+    def matches(self, found: dict[str, Any], head: int, *, share: float) -> bool:
+        """Whether a head reaches this share of each threshold of a match head, with a beta that is sure."""
+        beta, sure = found["beta"][head], SURE * found["beta_stderr"][head]
+        nats, explained = found["nats"][head], found["nats_explained"][head]
+        enough = nats >= share * MIN_NATS and explained >= share * self.explains
+        return bool(enough and (beta >= np.maximum(share * MIN_BETA, sure)).any())
 
     def distrust(self, found: dict[str, Any], head: int) -> str:
         """Why a head's beta and kappa cannot be trusted; empty where they can."""
@@ -316,6 +337,15 @@ class LayerFitter:
         if found["mass_gap"][head] > MAX_MASS_GAP:
             return f"the law's masses are off by {found['mass_gap'][head]:.3f}; above {MAX_MASS_GAP} no beta is trusted"
         return ""
+
+
+def _near_note(heads: list[str], *, explains: float) -> str:
+    """The heads below a threshold, the first of them by name, and the thresholds."""
+    more = f" and {len(heads) - MOST_NAMED} more" if len(heads) > MOST_NAMED else ""
+    return (
+        f"below the thresholds of a match head (a beta of {MIN_BETA:g}, {MIN_NATS:g} nats, {explains:.0%} of them "
+        f"explained): {', '.join(heads[:MOST_NAMED])}{more}"
+    )
 
 
 def _induction_even(statistics: ScanStatistics) -> float:

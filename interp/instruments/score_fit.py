@@ -32,7 +32,9 @@ from interp.regression import (
     centred,
     clustered,
     distance_basis,
-    joint_test,
+    leave_one_out,
+    lone_note,
+    sign_flip_test,
 )
 from interp.results import provenance
 
@@ -80,7 +82,8 @@ class ScoreFitter:
         tokens = [view.tokens[:, self.order - lag : last - lag, None] == self.symbols for lag in range(self.order + 1)]
         return np.concatenate([lags, masks, places, *tokens], axis=-1, dtype=np.float64)
 
-    def fit(self, *, min_r2: float, min_sequences: int) -> MatchFit:
+    def fit(self, *, min_r2: float, min_sequences: int, attention: AttentionFitter | None = None) -> MatchFit:
+        """The fit. `attention` is the additive fit of the attention to compare with, where it was made already."""
         for view in self.views():
             self.equations.add(self.design(view), view.scores, view.known)
             self.mask_count += np.bincount(view.masks.ravel(), minlength=len(self.mask_count))
@@ -113,7 +116,7 @@ class ScoreFitter:
         influence = found.pop("influence")
         if influence.shape[1] == self.order + self.cap.has_sink:  # BOS has no score where it is always masked
             self.agreement = agreement(
-                AttentionFitter(self.cap, law="additive", position=bool(self.places), own=False),
+                attention or AttentionFitter(self.cap, law="additive", position=bool(self.places), own=False),
                 scores=np.append(found["beta"], found["kappa"] if self.cap.has_sink else []),
                 places=additive.coefficients[self.places],
                 influence=influence,
@@ -182,7 +185,8 @@ class ScoreFitter:
     def residuals(self, additive: Solution, free: Solution, tested: list[int]) -> dict[str, Any]:
         """Standard errors, kappa, the test of interactions, residuals by mask, the attended fit, and the early keys."""
         beta = additive.coefficients[self.lags]
-        pull, free_pull = (np.zeros((self.sequences, self.size)) for _ in range(2))
+        base = self.lags + self.places
+        pull, information = np.zeros((self.sequences, self.size)), np.zeros((self.sequences, len(base), len(base)))
         mask_sum, attended = np.zeros(1 << self.order), np.zeros(2)
         early: list[Array] = []
         bos = BosTally(sequences=self.sequences)
@@ -191,20 +195,19 @@ class ScoreFitter:
             columns, y = centred(design, view.known), centred(view.scores, view.known)
             errors = y - columns @ additive.coefficients
             pull[view.sequences] += np.einsum("bkc,bk->bc", columns, errors)
-            free_pull[view.sequences] += np.einsum("bkc,bk->bc", columns, y - columns @ free.coefficients)
+            information[view.sequences] += np.swapaxes(columns[..., base], 1, 2) @ columns[..., base]
             mask_sum += np.bincount(view.masks[view.known], weights=errors[view.known], minlength=1 << self.order)
             attended += _attended(y, errors, np.where(view.known, view.pattern, 0.0))
             some, empty = bos.add(view, design[..., self.lags], beta)
             early.append(view.early_scores[some] - empty[:, None])
-        influence = (pull @ additive.inverse)[:, self.lags]
+        influence = leave_one_out(pull[:, base], information, additive.inverse[np.ix_(base, base)])[:, : self.order]
         found: dict[str, Any] = {
             "beta": beta,
             "mask_residual": np.where(self.mask_known > 0, mask_sum / np.maximum(self.mask_known, 1), np.nan),
             "r2_attended": 1.0 - attended[1] / attended[0] if attended[0] > self.equations.noise else math.nan,
             "early_score": _known_mean(np.concatenate(early)),
-            "additivity_p": joint_test(
-                free.coefficients[tested], (free_pull @ free.inverse)[:, tested], resolution=self.equations.resolution
-            ),
+            # With the residuals of the additive law, under which there is nothing to find. The sums are the estimates.
+            "additivity_p": sign_flip_test((pull @ free.inverse)[:, tested], resolution=self.equations.resolution),
         }
         if len(relative := bos.relative):
             influence = np.column_stack([influence, bos.influence(influence)])
@@ -266,6 +269,8 @@ class ScoreFitter:
         if failure is None:
             doubt = warning(**{name: found[name] for name in ("r2", "r2_match", "r2_attended", "mass_gap")})
             notes += [f"warning: {doubt}"] if doubt else []
+        names = [f"beta_{lag + 1}" for lag in range(self.order)]
+        notes += lone_note(names, found["beta"], found["stderr"]) if self.sequences > 1 else []
         if failure is None and self.underflowed:
             notes.append(f"{self.underflowed} attention weights underflowed; {self.equations.n} keys were left to fit")
         if failure is None and bos_known is not None:

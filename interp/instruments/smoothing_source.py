@@ -42,7 +42,7 @@ from interp.divergence import KL_FLOOR, check_floor, kl_divergence
 from interp.hooked.transformer import MATCH, InductionTransformer, not_linear
 from interp.notation import Tokens
 from interp.regression import slope_through_origin
-from interp.results import NamedRows, jsonable, mean_stderr, provenance, row_named
+from interp.results import NamedRows, half_width, jsonable, mean_stderr, provenance, row_named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -173,9 +173,9 @@ class SmoothingSource(NamedRows[Switched]):
                 "alone": np.array([math.nan if row is None else row.change for row in alone]),
                 "part": np.array([part.contribution for part in self.shares]),
             },
-            stderrs={
-                "alone": np.array([math.nan if row is None else row.change_stderr for row in alone]),
-                "part": np.array([part.stderr for part in self.shares]),
+            reach={
+                "alone": half_width([math.nan if row is None else row.change_stderr for row in alone], n=self.n),
+                "part": half_width([part.stderr for part in self.shares], n=self.n),
             },
             colours={"alone": shades, "part": [f"{shade}70" for shade in shades]},
             across=True,

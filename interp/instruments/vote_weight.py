@@ -57,7 +57,7 @@ from interp.instruments.readout_level import (
 )
 from interp.notation import Tokens, check_positive
 from interp.regression import slope_through_origin
-from interp.results import Result, provenance, rows_table
+from interp.results import Result, half_width, provenance, rows_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,11 +136,11 @@ class VoteWeight(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The votes' weight by number of full matches, with 95% intervals, beside the weight that counts give."""
-        from interp.plotting import INTERVAL, INTERVAL_NAME, MAIN_COLOUR, heading, panel
+        from interp.plotting import INTERVAL_NAME, MAIN_COLOUR, heading, panel
 
         ax = panel(ax, width=5.2)
         matches = [row.matches for row in self.weights]
-        errors = [0.0 if math.isnan(row.stderr) else INTERVAL * row.stderr for row in self.weights]
+        errors = [float(np.nan_to_num(half_width(row.stderr, n=row.sequences))) for row in self.weights]
         if matches:
             ax.errorbar(
                 matches, [row.weight for row in self.weights], errors, fmt="o-", color=MAIN_COLOUR, label="the readout"

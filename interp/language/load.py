@@ -16,8 +16,10 @@ too: it must be the softmax of the scores.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +29,17 @@ import torch
 from jaxtyping import Float, Int64
 
 from interp.arguments import shown
-from interp.language.weights import LanguageModelError, Place, digest, find, first_line, quiet
+from interp.language.config import (
+    check_memory,
+    disagreement,
+    empty_model,
+    read_settings,
+    report,
+    stage_tokenizer,
+)
+from interp.language.conversion import as_directory
+from interp.language.headers import read_shards
+from interp.language.weights import INDEX, LanguageModelError, Place, find, one_kind_of_error, quiet
 
 # Of the largest logit. bfloat16 carries eight bits, and its rounding depends on the order of operations.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
@@ -42,7 +54,7 @@ class LanguageModel:
     tokenizer    Hugging Face's
     name         what was asked for
     bos          the id of the BOS token, or None where the tokenizer has none
-    weights      the files that hold the weights; none where they are random
+    place        its files, with their digest; None where the weights are random
     difference   the largest difference to Hugging Face's logits, as a share of the largest logit
     """
 
@@ -50,7 +62,7 @@ class LanguageModel:
     tokenizer: Any = field(repr=False)
     name: str
     bos: int | None
-    weights: tuple[Path, ...] = field(repr=False)
+    place: Place | None = field(repr=False)
     difference: float
 
     def __iter__(self) -> Iterator[Any]:
@@ -58,8 +70,11 @@ class LanguageModel:
 
     @functools.cached_property
     def digest(self) -> str:
-        """The SHA-256 of the weight files: it names the weights in a result's provenance. Random weights have none."""
-        return digest(self.weights) if self.weights else ""
+        """The SHA-256 of all files that were read: it names the model in a result's provenance, unless it is random."""
+        if self.place is None:
+            return ""
+        self.place.check_unchanged()
+        return self.place.digest
 
     def __str__(self) -> str:
         cfg = self.model.cfg
@@ -88,48 +103,67 @@ def load_language_model(
     if dtype not in TOLERANCE:
         raise LanguageModelError(f"dtype must be 'float32' or 'bfloat16', got {shown(dtype)}")
     place = find(path)
-    original, tokenizer = _read(place, getattr(torch, dtype))
-    if random_seed is not None:
-        original = _random(original, seed=random_seed)
-    original = original.to(device).eval()
-    ids = _check_ids(int(original.config.vocab_size)).to(device)
-    with torch.no_grad():
-        expected = original(ids).logits.float()
-    model = _bridged(place, original, tokenizer, getattr(torch, dtype))
-    difference = _check(place, model, ids, expected, tolerance=TOLERANCE[dtype])
+    with as_directory(place) as directory, tempfile.TemporaryDirectory(prefix="interp-") as staged:
+        original, tokenizer = _read(directory, Path(staged), getattr(torch, dtype))
+        if random_seed is not None:
+            original = _random(original, seed=random_seed)
+        with one_kind_of_error(f"{place.name} does not run"):
+            original = original.to(device).eval()
+            ids = _check_ids(int(original.config.vocab_size)).to(device)
+            with torch.no_grad():
+                expected = original(ids).logits.float()
+        model = _bridged(place, staged, original, tokenizer, getattr(torch, dtype))
+        with one_kind_of_error(f"{place.name} does not run behind TransformerLens' hooks"):
+            difference = _check(place, model, ids, expected, tolerance=TOLERANCE[dtype])
+    place.check_unchanged()
     bos = tokenizer.bos_token_id
     return LanguageModel(
         model=model,
         tokenizer=tokenizer,
         name=place.name if random_seed is None else f"{place.name} with random weights, seed {random_seed}",
         bos=None if bos is None else int(bos),
-        weights=place.weights if random_seed is None else (),
+        place=place if random_seed is None else None,
         difference=difference,
     )
 
 
-def _read(place: Place, dtype: torch.dtype) -> tuple[Any, Any]:
-    """Hugging Face's model and tokenizer."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+def _read(place: Place, staged: Path, dtype: torch.dtype) -> tuple[Any, Any]:
+    """Hugging Face's model and tokenizer, of the checked files alone."""
+    from safetensors import safe_open
+    from transformers import AutoTokenizer
 
-    folder = str(place.folder)
-    try:
-        with quiet():
-            # Eager attention is the arithmetic that the hooks see.
-            read: Any = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=dtype, attn_implementation="eager", use_safetensors=True, output_loading_info=True
-            )
-    except Exception as error:  # Hugging Face may raise any error for a damaged file
-        raise LanguageModelError(f"{place.name} cannot be read: {first_line(error)}") from error
-    model, report = read
-    if missing := sorted(report["missing_keys"]):  # Hugging Face would fill them with random numbers
-        raise LanguageModelError(f"{place.name} lacks {len(missing)} of its weights, the first is {missing[0]}")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+    with one_kind_of_error(f"{place.name} cannot be read"):
+        held = read_shards(place.shards, place.files.get(INDEX))
+    settings = read_settings(place, held)
+    empty = empty_model(place.name, settings, held)
+    if wrong := disagreement(empty, held):
+        raise LanguageModelError(f"{place.name} {wrong}")
+    check_memory(place.name, empty, dtype)
+    with contextlib.ExitStack() as opened, one_kind_of_error(f"{place.name} cannot be read"), quiet():
+        files = [opened.enter_context(safe_open(file, framework="pt")) for file in place.shards.values()]
+        # Tensors instead of a directory, in which transformers would look for adapters, pickles and code.
+        # Eager attention is the arithmetic that the hooks see.
+        model, found = type(empty).from_pretrained(
+            None,
+            config=empty.config,
+            state_dict={name: file.get_slice(name) for file in files for name in file.keys()},  # noqa: SIM118
+            dtype=dtype,
+            attn_implementation="eager",
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+        )
+    if wrong := report(empty, model, found):
+        raise LanguageModelError(f"{place.name} {wrong}")
+    if bad := [name for name, tensor in model.named_parameters() if not tensor.isfinite().all()]:
+        raise LanguageModelError(f"{place.name}: {bad[0]} holds NaN or infinity")
+    stage_tokenizer(place, settings, staged)
+    with one_kind_of_error(f"{place.name} has no tokenizer that can be read"), quiet():
+        tokenizer = AutoTokenizer.from_pretrained(str(staged), trust_remote_code=False, local_files_only=True)
         if len(tokenizer) == 0:  # returned where the tokenizer's files are missing
             raise ValueError("it is empty")
-    except Exception as error:
-        raise LanguageModelError(f"{place.name} has no tokenizer that can be read: {first_line(error)}") from error
+        rows = int(model.config.vocab_size)
+        if tokenizer.vocab_size > rows or (tokenizer.bos_token_id or 0) >= rows:
+            raise ValueError(f"it has {len(tokenizer)} tokens, the model {rows}")
     return model, tokenizer
 
 
@@ -140,21 +174,27 @@ def _random(original: Any, *, seed: int) -> Any:
         return type(original)(original.config).to(original.dtype)
 
 
-def _bridged(place: Place, original: Any, tokenizer: Any, dtype: torch.dtype) -> Any:
-    """The model behind TransformerLens' hooks."""
+def _bridged(place: Place, staged: str, original: Any, tokenizer: Any, dtype: torch.dtype) -> Any:
+    """The model behind TransformerLens' hooks; the tokenizer is read again from the directory `staged`."""
     from transformer_lens.model_bridge import TransformerBridge
 
     kind = type(original).__name__
     level = logging.getLogger().level
     try:
-        device = next(iter(original.parameters())).device
-        model = TransformerBridge.boot_transformers(
-            str(place.folder), hf_model=original, tokenizer=tokenizer, dtype=dtype, device=device
-        )
-    except Exception as error:  # an adapter may raise any error for a model that it was not made for
-        raise LanguageModelError(f"{place.name}: TransformerLens cannot hook a {kind}: {first_line(error)}") from error
+        # an adapter may raise any error for a model that it was not made for
+        with one_kind_of_error(f"{place.name}: TransformerLens cannot hook a {kind}"):
+            device = next(iter(original.parameters())).device
+            model = TransformerBridge.boot_transformers(
+                staged,
+                hf_model=original,
+                tokenizer=tokenizer,
+                dtype=dtype,
+                device=device,
+                trust_remote_code=False,
+            )
     finally:
         logging.getLogger().setLevel(level)
+    model.cfg.model_name = place.name
     if "blocks.0.attn.hook_pattern" not in model.hook_dict or "blocks.0.attn.hook_attn_scores" not in model.hook_dict:
         raise LanguageModelError(f"{place.name}: a {kind} shows no attention patterns to TransformerLens' hooks")
     base = (getattr(original.config, "rope_parameters", None) or {}).get("rope_theta")

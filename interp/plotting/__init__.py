@@ -8,7 +8,7 @@
     pair_heatmap(ax, beta, stderr)                 a number for each pair of query block and key block
     share_heatmap(ax, shares)                      each pair's share of a whole
     head_heatmap(ax, values)                       a number for each layer and head of a model
-    estimate_points(ax, names, values, stderrs)    estimates with their intervals
+    estimate_points(ax, names, values, reach)      estimates with their intervals
     grouped_bars(ax, names, series)                several numbers for each name, side by side
     kl_curves(ax, lengths, means)                  loss over length, a curve per estimator or model
 
@@ -45,7 +45,6 @@ from interp.plotting.estimates import parameter_points as parameter_points
 from interp.plotting.estimates import signed_log as signed_log
 from interp.plotting.heads import head_heatmap as head_heatmap
 from interp.plotting.panel import CONTROL_COLOUR as CONTROL_COLOUR
-from interp.plotting.panel import INTERVAL as INTERVAL
 from interp.plotting.panel import INTERVAL_NAME as INTERVAL_NAME
 from interp.plotting.panel import LAG_COLOURS as LAG_COLOURS
 from interp.plotting.panel import MAIN_COLOUR as MAIN_COLOUR

@@ -22,11 +22,11 @@ def kl_curves(
     lengths: Int64[np.ndarray, " length"],
     means: Mapping[str, Array],
     *,
-    stderrs: Mapping[str, Array] | None = None,
+    reach: Mapping[str, Array] | None = None,
     colours: Mapping[str, str] | None = None,
     labels: Literal["legend", "ends"] = "legend",
 ) -> Axes:
-    """KL over the length, one curve per name, on logarithmic axes; bands are two standard errors either side.
+    """KL over the length, one curve per name, on logarithmic axes, with a band of `reach` to either side.
 
     A NaN leaves a gap. With labels="ends" the names stand at the right ends of the curves, moved apart where they would
     touch, instead of in a legend. Curves are `ax.lines`, in the order of `means`; their labels are the names.
@@ -37,7 +37,7 @@ def kl_curves(
         raise ValueError(f"labels must be 'legend' or 'ends', got {labels!r}")
     if not means:
         raise ValueError("means hold no curve: expected at least one name")
-    for kind, rows in (("means", means), ("stderrs", stderrs or {})):
+    for kind, rows in (("means", means), ("reach", reach or {})):
         for name, values in rows.items():
             if name not in means:
                 raise ValueError(f"{kind} name a curve {name!r} that means do not have")
@@ -50,8 +50,8 @@ def kl_curves(
     for name, values in means.items():
         colour = (colours or {}).get(name)
         (line,) = ax.plot(lengths, values, "o-", color=colour, markersize=3.5, linewidth=1.3, label=name)
-        if stderrs and name in stderrs:
-            low, high = values - 2 * stderrs[name], values + 2 * stderrs[name]
+        if reach and name in reach:
+            low, high = values - reach[name], values + reach[name]
             # Where the band reaches zero it is cut a decade below the curve: the axis has no zero.
             low = np.maximum(low, values / 10)
             ax.fill_between(lengths, low, high, color=line.get_color(), alpha=0.2, linewidth=0)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from interp.plotting.panel import INTERVAL, MAIN_COLOUR, OVERLAP_COLOURS, lag_colour
+from interp.plotting.panel import MAIN_COLOUR, OVERLAP_COLOURS, lag_colour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,24 +26,24 @@ def estimate_points(
     ax: Axes,
     names: Sequence[str],
     values: Float[np.ndarray, " name"],
-    stderrs: Float[np.ndarray, " name"],
+    reach: Float[np.ndarray, " name"],
     *,
     colours: Sequence[str] | None = None,
     filled: Sequence[bool] | None = None,
     across: bool = False,
 ) -> Axes:
-    """A marker for each estimate, with its 95% interval and its value beside it, and a line at zero.
+    """A marker for each estimate, with its interval and its value beside it, and a line at zero.
 
-    An infinite estimate is written at the end of the panel, a NaN leaves its place empty; an interval whose standard
-    error is NaN is left out. across=True puts the names on the vertical axis, the first on top. Each estimate is one
+    `reach` is how far each interval goes to either side (`results.half_width`). An infinite estimate is written at the
+    end of the panel, a NaN leaves its place empty, and a NaN reach leaves out the interval.
+    across=True puts the names on the vertical axis, the first on top. Each estimate is one
     of `ax.containers`, in the order of the names.
     """
     shades = [MAIN_COLOUR] * len(names) if colours is None else colours
     full = [True] * len(names) if filled is None else filled
-    for place, (value, stderr) in enumerate(zip(values.tolist(), stderrs.tolist(), strict=True)):
-        reach = INTERVAL * stderr if np.isfinite(stderr) else None
+    for place, (value, side) in enumerate(zip(values.tolist(), reach.tolist(), strict=True)):
         point = (value, place) if across else (place, value)
-        errors: dict[str, Any] = {"xerr" if across else "yerr": reach}
+        errors: dict[str, Any] = {"xerr" if across else "yerr": side if np.isfinite(side) else None}
         if np.isfinite(value):
             ax.errorbar(
                 point[0], point[1], **errors, fmt="o", color=shades[place], capsize=3, markersize=5,
@@ -68,7 +68,7 @@ def estimate_points(
 
 
 def parameter_points(
-    ax: Axes, names: Sequence[str], values: Float[np.ndarray, " name"], stderrs: Float[np.ndarray, " name"]
+    ax: Axes, names: Sequence[str], values: Float[np.ndarray, " name"], reach: Float[np.ndarray, " name"]
 ) -> Axes:
     """Estimates of beta_1, beta_2, ..., kappa and other numbers on their scale, each with its symbol and colour."""
     lags = {name: int(name.removeprefix("beta_")) for name in names if name.startswith("beta_")}
@@ -78,7 +78,7 @@ def parameter_points(
         ax,
         [symbols.get(name, name) for name in names],
         values,
-        stderrs,
+        reach,
         colours=[shades.get(name, MAIN_COLOUR) for name in names],
     )
 
@@ -88,14 +88,14 @@ def grouped_bars(
     names: Sequence[str],
     series: Mapping[str, Array],
     *,
-    stderrs: Mapping[str, Array] | None = None,
+    reach: Mapping[str, Array] | None = None,
     colours: Mapping[str, str | Sequence[str]] | None = None,
-    reach: float = INTERVAL,
     across: bool = False,
 ) -> Axes:
-    """A bar of each series for each name, side by side, with intervals of `reach` standard errors, and a line at zero.
+    """A bar of each series for each name, side by side, and a line at zero.
 
-    A NaN leaves a gap; a NaN standard error leaves out the interval. A series' colour may be one for each name.
+    `reach` is how far the intervals of a series go to either side. A NaN leaves a gap; a NaN reach leaves out the
+    interval. A series' colour may be one for each name.
     across=True puts the names on the vertical axis, the first on top. Bars are labelled with their series.
     """
     if not series:
@@ -111,8 +111,8 @@ def grouped_bars(
         if not isinstance(shade, str) and shade is not None:
             shade = [shade[place] for place in known.tolist()]
         errors = None
-        if stderrs is not None and label in stderrs:
-            errors = reach * np.nan_to_num(np.asarray(stderrs[label], dtype=np.float64)[known], nan=0.0)
+        if reach is not None and label in reach:
+            errors = np.nan_to_num(np.asarray(reach[label], dtype=np.float64)[known], nan=0.0)
         look: dict[str, Any] = {"color": shade, "label": label, "error_kw": {"linewidth": 0.8}}
         if across:
             ax.barh(places, values[known], xerr=errors, height=0.95 * step, **look)

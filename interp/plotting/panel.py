@@ -1,4 +1,4 @@
-"""What all pictures share: colours with a fixed meaning, the interval that is drawn, a panel and its heading."""
+"""What all pictures share: colours with a fixed meaning, a panel and its heading."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ LAG_COLOURS = ("#003566", "#5b99c2", "#52796f", "#ffb703")  # lags 1, 2, ...
 MAIN_COLOUR = "#003566"
 CONTROL_COLOUR = "#bdbdbd"
 SHUT_OUT = "#c1121f"  # scores below the scale, and reasons not to trust a result
-INTERVAL = 1.96  # standard errors to each side: 95%
-INTERVAL_NAME = "95% intervals"
+INTERVAL_NAME = "95% intervals"  # what `results.half_width` gives
 LETTER = 0.6  # the width of a letter as a share of its size, on average
 
 

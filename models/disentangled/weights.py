@@ -37,6 +37,8 @@ PARAMETERS = {  # of each part that can be frozen
     "readout": ("readout_weight",),
     "direct": ("readout_weight",),
     "carried": ("readout_weight",),
+    "copies_bos": ("copy_bias",),
+    "copies_first": ("copy_bias",),
 }
 
 
@@ -104,12 +106,18 @@ def training_mask(shape: Shape, frozen: Sequence[str]) -> np.ndarray:
     """1 for every parameter that trains, 0 for the frozen parts.
 
     Two parts are columns of W_O: `direct` reads the query's own stream, past the match head; `carried` reads the copied
-    tokens that the match head brings from the keys. The rest of W_O reads the votes.
+    tokens that the match head brings from the keys. The rest of W_O reads the votes. Two are single distances of the
+    copy heads' biases, the largest: `copies_bos`, at which the last query alone sees BOS, and `copies_first` before it.
     """
     mask = np.ones(shape.size)
     views = shape.views(mask)
     half = (shape.order + 1) * shape.vocab
-    columns = {"direct": slice(half), "carried": slice(half + shape.vocab, None)}
+    columns = {
+        "direct": slice(half),
+        "carried": slice(half + shape.vocab, None),
+        "copies_bos": slice(-1, None),
+        "copies_first": slice(-2, -1),
+    }
     for part in frozen:
         for name in PARAMETERS[part]:
             views[name][..., columns.get(part, slice(None))] = 0.0

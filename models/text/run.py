@@ -5,9 +5,9 @@
 The study file has the arguments of HookedTransformerConfig and those of the run. Windows are drawn at random from the
 part of the text that is not held out, each after a BOS token; in a share of them, `repeated`, a passage occurs twice.
 The loss is the cross-entropy of the next token at every position. AdamW with a linear warm-up, then a cosine or a
-constant rate, gradients cut to norm 1. The checkpoint is one that `ip.load` reads, with `<out>.run/log.jsonl` and
-snapshots at steps that grow geometrically beside it. An interrupted run continues from its last saved state; with a
-constant rate, a larger `--steps` continues a finished run.
+constant rate, gradients cut to norm 1. The checkpoint is one that `ip.load` reads; its log, and snapshots at steps that
+grow geometrically, are in the hidden `.NAME.run` beside it. An interrupted run continues from its last saved state;
+with a constant rate, a larger `--steps` continues a finished run.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from interp.outside import one_line
 from models.plain_transformer import before_training, descend, read_study, share_of_rate
 from models.text.forward import next_token_losses
 from models.text.source import Source, source
+from models.zoo import work_directory
 
 TESTED = 64  # held-out windows
 REPEATS, REPEAT_LENGTH = 64, 32  # sequences of repeated random tokens, and how long a copy is
@@ -182,7 +184,7 @@ def save_run(run: TextRun, text: Source, out: Path, *, say: Callable[[str], None
     from interp.circuit.checkpoint import save
     from interp.circuit.circuit import Circuit
 
-    beside = out.parent / f"{out.name}.run"
+    beside = work_directory(out)
     state, lines = beside / "state.pt", beside / "log.jsonl"
     if beside.exists() and not state.exists():
         raise ValueError(f"{beside} is there already, without a state to go on from: name another directory")
@@ -218,7 +220,7 @@ def main(argv: list[str] | None = None) -> int:
         run = TextRun(**{**asdict(run), **changed})
         save_run(run, source(run.source), options.out, say=lambda line: print(line, file=sys.stderr, flush=True))
     except (ValueError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
     return 0
 

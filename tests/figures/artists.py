@@ -1,4 +1,4 @@
-"""What tests of pictures share: whether a figure can be read, and what its verdict found missing."""
+"""What tests of pictures share: whether a figure can be read."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ import matplotlib.pyplot as plt
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
-from figures.verdict import BRIEF, Verdict
 from tests.figures.colour_sight import confused
 
 WIDEST = 6.3  # inches: the width of a page's text
 SMALLEST = 6.0  # points
 TOUCHING = 1.0  # points that two texts may share: the box of a text is larger than its ink
-LONGEST = 320  # characters of a headline
 
 
 def assert_readable(figure: Figure) -> None:
@@ -47,22 +45,3 @@ def _not_drawn(axis: Axis) -> list[plt.Text]:
     low, high = sorted(axis.get_view_interval())
     ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
     return [text for tick in ticks if not low <= tick.get_loc() <= high for text in (tick.label1, tick.label2)]
-
-
-def assert_told(verdict: Verdict) -> None:
-    """The finding is a sentence with a number in it, the one number fits a cell of the table of claims, and every
-    requirement says what was found."""
-    assert verdict.headline.endswith("."), verdict.headline
-    assert len(verdict.headline) <= LONGEST, verdict.headline
-    assert any(character.isdigit() for character in verdict.headline), verdict.headline
-    assert 0 < len(verdict.number) <= BRIEF, verdict.number
-    assert any(character.isdigit() for character in verdict.number), verdict.number
-    assert len(verdict.says) <= BRIEF, verdict.says
-    assert "\n" not in verdict.headline + verdict.number
-    assert [check["required"] for check in verdict.checks if not check["found"]] == []
-    assert not verdict.why.endswith(".")  # the page adds it
-
-
-def unmet(verdict: Verdict) -> str:
-    """The requirements that were not met."""
-    return "" if verdict.word == "holds" else verdict.required

@@ -98,6 +98,11 @@ class Tab:
             self.view.emulate_media(color_scheme=scheme)
             yield scheme
 
+    def until(self, expression: str) -> None:
+        """Wait until it is true; playwright's own waiting evaluates a string, which the policy of a page forbids."""
+        look = f"(function look() {{ ({expression}) ? done() : setTimeout(look, 10); }})()"
+        self.view.evaluate(f"new Promise(done => {{ {look} }})")
+
     def overflow(self) -> int:
         """By how many pixels the page is wider than the window."""
         return max(0, int(self.view.evaluate(OVERFLOW)))

@@ -44,12 +44,12 @@ def row_of(path):
 
 @pytest.fixture(scope="module")
 def rows(zoo):
-    return [row_of(config.parent) for config in sorted(zoo.glob("*/*/T*_seed0/config.json"))]
+    return [row_of(config.parent) for config in sorted(zoo.glob("*/*/*/T*_seed0/config.json"))]
 
 
 @pytest.fixture(scope="module")
 def long_row(tmp_path_factory):
-    path = tmp_path_factory.mktemp("long") / f"hierarchical_bos/construction/T{LONG}_seed0"
+    path = tmp_path_factory.mktemp("long") / f"hierarchical_bos/construction/free/T{LONG}_seed0"
     model = ip.construct(order=ORDER, vocab=MANY, length=LONG, beta=tiny_zoo.BETA, kappa=tiny_zoo.KAPPA)
     prior = {**tiny_zoo.HIERARCHICAL, "vocab": MANY}
     ip.save(model, path, training=tiny_zoo.training(prior, seed=0))
@@ -98,7 +98,7 @@ def write_tokens(tab, tokens):
 
 
 def name_of(row):
-    return "/".join(row["checkpoint"].split("/")[-3:])
+    return "/".join(row["checkpoint"].split("/")[-4:])
 
 
 def address(file, row):
@@ -195,7 +195,7 @@ def test_a_link_restores_the_state(chromium, file, rows):
         tab.view.select_option("#symbol", value="1")
         tab.view.click('#strip button[data-place="3"]')
         tab.view.mouse.move(0, 0)
-        tab.view.wait_for_function("location.hash === toHash(state)")
+        tab.until("location.hash === toHash(state)")
         link, law, model = tab.view.url, laws_of(tab)["law"], laws_of(tab)["model"]
         strip, formula = tab.view.inner_text("#strip"), tab.view.inner_text("#formula")
     with chromium.opened(link) as tab:
@@ -346,7 +346,7 @@ def test_nothing_overflows_or_overlaps_in_any_kind_of_state(chromium, file_with_
 
 def settle(tab):
     """Wait until the pictures have the width of their places."""
-    tab.view.wait_for_function("Math.abs(panelWidth - document.querySelector('.picture').clientWidth) < 1")
+    tab.until("Math.abs(panelWidth - document.querySelector('.picture').clientWidth) < 1")
 
 
 def picture_overlaps(tab):

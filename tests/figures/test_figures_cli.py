@@ -14,7 +14,7 @@ from analyses.command import BadInput, read_entries
 from analyses.documents import Document
 from analyses.options import CheckpointOptions
 from figures import cli
-from figures.rows import matching, protocol_note, with_main
+from figures.rows import matching, of_one_start, protocol_note, with_main
 from tests import tiny_zoo
 
 NAME = "nobos_construction_fixed"  # it needs no checkpoint
@@ -53,10 +53,9 @@ def test_command_writes_pictures_and_sidecar(draw, tmp_path, capsys):
     sidecar = json.loads(files[f"{NAME}.json"].read_text())
     assert sidecar["figure"] == NAME
     assert sidecar["label"] == "fig:app2_nobos_con_fixed_attn"
-    assert sidecar["verdict"]["word"] == "holds"
     assert sidecar["missing"] == []
     assert sidecar["caption"]
-    assert sidecar["claim"]
+    assert sidecar["claims"]
     assert sidecar["provenance"]["construction_attention"]["seed"] == 0
     (row,) = sidecar["numbers"]["construction_attention"]
     assert row["construction"] == "hard"
@@ -137,7 +136,6 @@ def test_missing_checkpoints_are_a_note_and_a_warning(draw, tmp_path, capsys):
     assert f"warning: nobos_trained: {what}" in capsys.readouterr().err
     sidecar = json.loads((out / "nobos_trained.json").read_text())
     assert sidecar["missing"] == [what]
-    assert sidecar["verdict"]["word"] == "cannot tell"
 
 
 @pytest.mark.parametrize("name", ["all", "nobos_trained", "mech_indep", "lag_asymmetry", "reproduce"])
@@ -191,12 +189,12 @@ def test_listing_shows_every_summary_in_full_and_labels_that_differ(capsys, monk
 
 
 def test_progress_names_what_is_asked_and_prior_family_and_run():
-    path = "some/zoo/hierarchical_bos/standard/T64_seed0"
+    path = "some/zoo/hierarchical_bos/standard/soft/T64_seed0"
     questions = tuple(
         Question(analysis=name, options=CheckpointOptions(), checkpoint=path) for name in ("causal", "lag_pairs")
     )
     job = plan.Job(questions=questions, keys=({}, {}), cost=1.0, cache="cache")
-    assert job.words == "causal, lag_pairs hierarchical_bos/standard/T64_seed0"
+    assert job.words == "causal, lag_pairs hierarchical_bos/standard/soft/T64_seed0"
 
 
 def test_figures_drawn_by_two_processes_are_those_of_one(draw, tmp_path):
@@ -264,6 +262,41 @@ def test_a_protocol_takes_the_place_of_the_main_runs() -> None:
     assert protocol_note({"a": changed}) == "Trained models are runs of the `paper` protocol."
     assert protocol_note({"a": rows}) == ""
     assert "main" not in rows[2]["subject"]  # the results themselves are not touched
+
+
+def start_rows(*starts: str | None) -> list[dict[str, object]]:
+    families = dict.fromkeys(("free", "kappa_tied"), "construction")
+    return [
+        {
+            "checkpoint": start,
+            "subject": {
+                "prior": "hierarchical",
+                "bos": True,
+                "length": 32,
+                "family": families.get(start, "standard"),
+                "start": start,
+            },
+        }
+        for start in starts
+    ]
+
+
+@pytest.mark.parametrize(
+    ("there", "drawn"),
+    [
+        (("soft", "hard", "copy8", "free", "kappa_tied", None), ["hard", "free", None]),
+        (("copy8", "soft", "kappa_tied"), ["soft", "kappa_tied"]),
+        ((None,), [None]),
+    ],
+)
+def test_a_curve_has_runs_of_one_start(there, drawn) -> None:
+    assert [row["checkpoint"] for row in of_one_start(start_rows(*there))] == drawn
+
+
+def test_the_start_with_most_lengths_is_drawn() -> None:
+    rows = start_rows("hard", "soft")
+    rows.append({"checkpoint": "longer", "subject": {**rows[1]["subject"], "length": 64}})
+    assert [row["checkpoint"] for row in of_one_start(rows)] == ["soft", "longer"]
 
 
 def test_where_there_are_no_main_runs_what_is_there_is_drawn(capsys) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from figures import drawing, four_heads
 from figures.panels import MissingPanel
-from tests.figures.artists import assert_readable, assert_told
+from tests.figures.artists import assert_readable
 
 
 def edit(name: str, recovered: float, control: float | None = None) -> dict[str, Any]:
@@ -51,21 +51,8 @@ def test_points_are_what_the_edits_recover() -> None:
     plt.close(figure)
 
 
-def test_the_verdict_tells_law_single_heads_and_control() -> None:
-    found = four_heads.verdict({"four_heads": ROWS})
-    assert_told(found)
-    assert (
-        found.number == "the law in all match heads recovers 0.90 ± 0.01, one head alone at most 0.37 (control -0.08)"
-    )
-    assert "falls short" in found.why
-    better = [{**row, "recovered": 0.97} if row["edit"] == "law" else row for row in ROWS]
-    assert four_heads.verdict({"four_heads": better}).why == ""
-
-
 def test_without_results_there_is_a_note() -> None:
     failed = [{**row, "success": False} for row in ROWS]
     for rows in ([], failed):
         with pytest.warns(MissingPanel), plt.style.context(drawing.STYLE):
             plt.close(four_heads.draw({"four_heads": rows}))
-        assert four_heads.verdict({"four_heads": rows}).word == "cannot tell"
-    assert "no results" in four_heads.caption({"four_heads": []})

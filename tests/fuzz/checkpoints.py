@@ -17,6 +17,7 @@ from tests.fuzz.files import changed, damaged
 from tests.fuzz.library import is_law
 from tests.fuzz.room import Sandbox, run_call
 from tests.fuzz.world import SPEC
+from tests.planted_heads import random_transformer
 
 Case = tuple[str, bytes, bytes]
 LENGTH = 4
@@ -28,6 +29,15 @@ def whole() -> tuple[bytes, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         model = ip.construct(order=1, vocab=2, length=LENGTH, beta=(1.0,), kappa=0.5)
         ip.save(model, Path(folder) / "ckpt", training={**SPEC, "status": "finished"})
+        return tuple((Path(folder) / "ckpt" / name).read_bytes() for name in ("config.json", "model.safetensors"))
+
+
+@functools.cache
+def whole_circuit() -> tuple[bytes, bytes]:
+    """The same of a model from elsewhere."""
+    with tempfile.TemporaryDirectory() as folder:
+        circuit = ip.Circuit(random_transformer(1), order=1, match_heads=((1, 0),))
+        ip.save(circuit, Path(folder) / "ckpt")
         return tuple((Path(folder) / "ckpt" / name).read_bytes() for name in ("config.json", "model.safetensors"))
 
 
@@ -87,12 +97,22 @@ def config_files() -> st.SearchStrategy[tuple[str, bytes]]:
     )
 
 
+def circuit_files() -> st.SearchStrategy[bytes]:
+    """Changed descriptions of a model from elsewhere."""
+    config = json.loads(whole_circuit()[0])
+    edits = [
+        changed(config[part]).map(lambda one, part=part: {**config, part: one}) for part in ("transformer", "circuit")
+    ]
+    return st.one_of(*edits, changed(config)).map(lambda one: json.dumps(one).encode())
+
+
 def cases() -> st.SearchStrategy[Case]:
     """The kind of damage, config.json and model.safetensors."""
     config, tensors = whole()
     return st.one_of(
         tensor_files().map(lambda found: (found[0], config, found[1])),
         config_files().map(lambda found: (found[0], found[1], tensors)),
+        circuit_files().map(lambda found: ("circuit", found, whole_circuit()[1])),
     )
 
 
@@ -110,8 +130,8 @@ def run(case: Case, sandbox: Sandbox) -> str:
         subject = Subject.open(folder)
         subject.summary()
         model = ip.load(folder)
-        room = model.config.length
-        return ip.predict(model, torch.arange(room)[None] % model.config.vocab)
+        shape = ip.read_info(folder).model
+        return ip.predict(model, torch.arange(shape["length"])[None] % shape["vocab"])
 
     try:
         return f"{kind}: {run_call(load_and_predict, is_law)}"

@@ -168,7 +168,7 @@ def light(sandbox: Sandbox) -> Iterator[None]:
 
     def drawn(one: drawing.Drawing) -> drawing.Drawn:
         module = drawing.load_module(one.figure)
-        record = {"missing": [], "caption": module.caption(one.results), "verdict": vars(module.verdict(one.results))}
+        record = {"missing": [], "caption": drawing.caption_of(module, one.results), "claims": list(module.CLAIMS)}
         return drawing.Drawn(files=(), record=record, png=None, new=True)
 
     with contextlib.ExitStack() as stack:
@@ -181,7 +181,6 @@ def light(sandbox: Sandbox) -> Iterator[None]:
             (answers, "answer", answered),
             (cli, "document_of", joined),
             (cli, "run_all", lambda entries, request: Document(analysis="all", rows=[dict(ROW)])),
-            (cli, "remove_stale", lambda: None),
             (plan, "run_plan", planned),
             (models.cli, "CHECKPOINTS", sandbox.work / "zoo"),
             (figures.cli, "ZOO", sandbox.work / "zoo"),

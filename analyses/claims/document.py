@@ -1,0 +1,115 @@
+"""The claims with their verdicts: a document like that of any analysis, and lines for a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from analyses.claims import ours, paper
+from analyses.claims.judge import judge
+from analyses.claims.quantities import LEAST_WITH, MOST_WITHOUT, QUANTITIES
+from analyses.claims.records import Finding, Verdict
+from analyses.command import BadInput, one_line
+from analyses.documents import Document
+from interp.outside import read_object
+
+NAME = "claims"
+CLAIMS = (*paper.CLAIMS, *ours.CLAIMS)
+WIDTH = 100
+SHARES = (LEAST_WITH, MOST_WITHOUT)  # of runs with a condition, and without
+
+
+def document(documents: Mapping[str, Document]) -> Document:
+    """Every claim judged on these documents, the paper's first."""
+    tables = {name: one.rows for name, one in documents.items()}
+    rows = [row_of(judge(claim, tables)) for claim in CLAIMS]
+    origin = next((one.provenance for one in documents.values() if one.provenance), {})
+    return Document(analysis=NAME, rows=rows, provenance=origin, text="\n".join(lines(rows)))
+
+
+def read(folder: Path) -> Document:
+    """The claims judged on the tables that analyses left in a folder; a table that is not there is a "cannot tell"."""
+    found = {}
+    for name in tables_needed():
+        file = folder / f"{name}.json"
+        if not file.is_file():
+            continue
+        try:
+            content = read_object(file)
+            rows, origin = content["rows"], content.get("provenance", {})
+            if content.get("analysis") != name or not all(isinstance(row, dict) for row in rows):
+                raise ValueError
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadInput(f"{file} is not a result of the analysis {name}") from error
+        found[name] = Document(analysis=name, rows=rows, provenance=origin)
+    if not found:
+        raise BadInput(f"no table in {folder}; python -m figures reproduce makes them")
+    try:
+        return document(found)
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(f"a table in {folder} does not hold what the claims ask for ({one_line(error)})") from error
+
+
+def tables_needed() -> list[str]:
+    """The analyses whose tables claims are judged on, and the study in which conditions are looked for."""
+    return list(dict.fromkeys([*(need.table for claim in CLAIMS for need in claim.needs), "conditions"]))
+
+
+def row_of(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as a row: the claim, the word, and every need with what was required and found."""
+    claim = verdict.claim
+    return {
+        "claim": claim.id,
+        "number": claim.number,
+        "label": claim.label,
+        "topic": claim.topic,
+        "ours": claim.ours,
+        "sentence": claim.sentence,
+        "verdict": verdict.word,
+        "says": verdict.says,
+        "start": verdict.start,
+        "found": verdict.number,
+        "note": claim.note,
+        "needs": [_need_row(finding) for finding in verdict.findings],
+    }
+
+
+def _need_row(finding: Finding) -> dict[str, Any]:
+    quantity = QUANTITIES[finding.need.quantity]
+    return {
+        "table": finding.need.table,
+        "quantity": quantity.words,
+        "required": quantity.required,
+        "reason": quantity.reason,
+        "after_data": quantity.after_data,
+        "of": finding.need.quantifier,
+        "part": finding.need.part,
+        "where": finding.condition,
+        "evidence": finding.evidence,
+        "groups": [
+            {name: value for name, value in vars(group).items() if name != "margin"} for group in finding.groups
+        ],
+    }
+
+
+def lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A claim a line: number, label, verdict, start, and the number that decides."""
+    told = []
+    for row in rows:
+        number = "" if row["number"] is None else str(row["number"])
+        name = row["claim"] if row["label"] == "ours" else row["label"]
+        head = f"{number:>2} {_short(name, 24):<24} {row['verdict']:<13} {row['start'][:9]:<9} "
+        told.append(head + _short(row["found"] or row["says"], WIDTH - len(head)))
+    return [line.rstrip() for line in told]
+
+
+def _short(text: str, width: int) -> str:
+    return (
+        text
+        if len(text) <= width
+        else textwrap.shorten(text, width, placeholder="…")
+        if " " in text
+        else f"{text[: width - 1]}…"
+    )

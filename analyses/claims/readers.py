@@ -1,0 +1,296 @@
+"""How a quantity is read from a row of a table: a column, or one of a few small functions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from analyses.claims.records import Row, Tables, Value
+from models.families import FAMILIES
+
+FIXED_ALPHAS = ("add-0.1", "add-0.5", "add-1")  # the same alpha at every length
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column by its path ("over_batch.partial.0"), with that of its standard error.
+
+    >>> Column("kl.x", error="e")({"kl": {"x": 2}, "e": 0.5}, {})
+    (2.0, 0.5)
+    """
+
+    path: str
+    error: str = ""
+
+    def __call__(self, row: Row, tables: Tables) -> Value:
+        found, error = at(row, self.path), at(row, self.error) if self.error else None
+        return value(found, error)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One column less another."""
+
+    one: str
+    other: str
+    error: str = ""
+
+    def __call__(self, row: Row, tables: Tables) -> Value:
+        left, right = at(row, self.one), at(row, self.other)
+        return None if left is None or right is None else value(left - right, at(row, self.error))
+
+
+@dataclass(frozen=True)
+class Least:
+    """The least of the numbers in a list or of several columns, by their sizes."""
+
+    paths: tuple[str, ...]
+    most: bool = False
+
+    def __call__(self, row: Row, tables: Tables) -> Value:
+        found = [at(row, path) for path in self.paths]
+        values = [one for part in found for one in (part if isinstance(part, (list, tuple)) else [part])]
+        known = [abs(one) for one in values if one is not None and math.isfinite(one)]
+        return value((max if self.most else min)(known)) if known else None
+
+
+@dataclass(frozen=True)
+class Is:
+    """1 where a word of the subject, or a column, has this value; else 0."""
+
+    word: str
+    wanted: Any
+
+    def __call__(self, row: Row, tables: Tables) -> Value:
+        return float(word_of(row, self.word) == self.wanted), 0.0
+
+
+def at(row: Any, path: str) -> Any:
+    """What lies at a path of keys and places; None where there is nothing."""
+    for step in path.split(".") if path else ():
+        if isinstance(row, Mapping):
+            row = row.get(step)
+        elif isinstance(row, (list, tuple)) and step.isdigit() and int(step) < len(row):
+            row = row[int(step)]
+        else:
+            return None
+    return row if path else None
+
+
+def value(found: Any, error: Any = None) -> Value:
+    """A number and its standard error; None where there is no number."""
+    if found is None or math.isnan(found):
+        return None
+    return float(found), float(error) if error is not None and math.isfinite(error) else 0.0
+
+
+def word_of(row: Row, name: str) -> Any:
+    """A word of the row's subject, else its column; a prior by its kind, a start by `start_of`."""
+    if name == "start":
+        return start_of(row)
+    found = (row.get("subject") or {}).get(name, row.get(name))
+    return str(found).split(":")[0] if name == "prior" and found is not None else found
+
+
+def start_of(row: Row) -> str:
+    """The start of a run as its row says it; of an older row, as its `init` says it; empty where it had no training."""
+    subject = row.get("subject")
+    if subject is None:
+        return ""
+    if subject.get("start"):
+        return str(subject["start"])
+    family = FAMILIES.get(str(subject.get("family")))
+    if family is not None and family.analytic:
+        return "free"
+    kind, _, strength = str(subject.get("init")).rstrip(")").partition("(")
+    if kind != "copy":
+        return "soft" if kind == "random" else "unknown"
+    return "hard" if float(strength) >= 40 else "copy8" if float(strength) == 8 else "soft"
+
+
+def copy_mass(row: Row, tables: Tables) -> Value:
+    """The least mass of a copy head on its lag, mean over queries and sequences; none where a lag has no head."""
+    return value(min(row["mass"]), max(row["stderr"])) if row["success"] else None
+
+
+def copy_mass_last(row: Row, tables: Tables) -> Value:
+    """The same at the last query; there the copy of lag k is not read, so that of the other lags."""
+    needed = [mass for lag, mass in zip(row["lag"], row["last_mass"], strict=True) if lag < max(row["lag"])]
+    return value(min(needed)) if row["success"] and needed else None
+
+
+def masses(row: Row) -> dict[str, float]:
+    """The last query's mass by kind of key: of `overlap_mass` the mean, of the attention tables one sequence's."""
+    if "by_overlap" not in row:
+        return dict(row["mass"])
+    order = max(int(size) for size in row["by_overlap"])
+    partial = sum(mass for size, mass in row["by_overlap"].items() if 0 < int(size) < order)
+    kinds = {"full": row["by_overlap"][str(order)], "partial": partial, "none": row["by_overlap"]["0"]}
+    return {**kinds, "bos": row["bos"] or 0.0, "early": row["early"]}
+
+
+def mass_off(row: Row, tables: Tables) -> Value:
+    """Mass that is neither on full matches nor on BOS."""
+    found = masses(row)
+    return value(1.0 - found["full"] - found["bos"])
+
+
+def mass_partial(row: Row, tables: Tables) -> Value:
+    return value(masses(row)["partial"])
+
+
+def mass_full(row: Row, tables: Tables) -> Value:
+    return value(masses(row)["full"])
+
+
+def full_lead(row: Row, tables: Tables) -> Value:
+    """Mass on full matches less the largest mass on another kind of key."""
+    found = masses(row)
+    return value(found["full"] - max(mass for kind, mass in found.items() if kind != "full"))
+
+
+def key_ratio(row: Row, tables: Tables) -> Value:
+    """The mean weight of a full match over that of a partial one, or of a partial one over none: the lesser ratio."""
+    weights = [row["per_key"][kind] for kind in ("full", "partial", "none") if kind in row["per_key"]]
+    ratios = [high / low if low else math.inf for high, low in itertools.pairwise(weights)]
+    known = [ratio for ratio in ratios if math.isfinite(ratio)]
+    return value(min(known)) if known else None
+
+
+def bos_error(row: Row, tables: Tables) -> Value:
+    """BOS' share of the attention less alpha |V| / (n + alpha |V|), of a context seen n times."""
+    pseudo = row.get("alpha", 1.0) * word_of(row, "vocab")
+    return value(abs(row["mass"]["bos"] - pseudo / (row["kinds"].count("full") + pseudo)))
+
+
+def on_full(row: Row, tables: Tables) -> Value:
+    hits, total = row["on_full"]
+    return value(hits / total) if total else None
+
+
+def theory_error(row: Row, tables: Tables) -> Value:
+    """The largest error over the tolerance; above 1 where a control failed."""
+    return value(row["error"] / row["tolerance"] if row["holds"] else max(2.0, row["error"] / row["tolerance"]))
+
+
+def log_ratio(row: Row, tables: Tables) -> Value:
+    """How many doublings the mean pseudo-count is from alpha."""
+    return value(abs(math.log2(row["ratio"])), row["stderr"] / row["mean"] / math.log(2))
+
+
+def off_alpha(row: Row, tables: Tables) -> Value:
+    """How far the mean pseudo-count is from alpha, as a share."""
+    return value(abs(row["ratio"] - 1.0), row["stderr"] / row["alpha"])
+
+
+def rivals(row: Row, tables: Tables) -> dict[str, float]:
+    """The KL of the predictors without training at the row's prior and length."""
+    same = ("prior", "length", "order", "vocab")
+    return {
+        other["predictor"]: other["kl"]
+        for other in tables.get("kl_curves", ())
+        if other["subject"] is None and all(other[name] == row[name] for name in same)
+    }
+
+
+def nearer(near: str, far: str) -> Any:
+    """The reader of a curve's distance from one predictor over its distance from another."""
+
+    def read(row: Row, tables: Tables) -> Value:
+        known = rivals(row, tables)
+        if near not in known or far not in known:
+            return None
+        return value(_ratio(abs(row["kl"] - known[near]), abs(row["kl"] - known[far])))
+
+    return read
+
+
+def apart(row: Row, tables: Tables) -> Value:
+    """How far a model's KL is from those of other families at most, over its distance from the best fixed add-alpha.
+
+    The others are of the same protocol and length, or analytic. Infinite where add-alpha is as good as the model.
+    """
+    known = [kl for name, kl in rivals(row, tables).items() if name in FIXED_ALPHAS]
+    others = [
+        other["kl"]
+        for other in tables.get("kl_curves", ())
+        if other["subject"] is not None
+        and other["prior"] == row["prior"]
+        and other["length"] == row["length"]
+        and word_of(other, "bos") == word_of(row, "bos")
+        and word_of(other, "family") != word_of(row, "family")
+        and word_of(other, "protocol") != "long"
+        and start_of(other) in (start_of(row), "free")
+    ]
+    if not known or not others:
+        return None
+    return value(_ratio(max(abs(row["kl"] - kl) for kl in others), min(known) - row["kl"]))
+
+
+def below_add_alpha(row: Row, tables: Tables) -> Value:
+    """The share by which a model's KL is below that of the best fixed add-alpha."""
+    known = [kl for name, kl in rivals(row, tables).items() if name in FIXED_ALPHAS]
+    return value(1.0 - row["kl"] / min(known)) if known else None
+
+
+def excess_kept(row: Row, tables: Tables) -> Value:
+    """The excess over Bayes as a share of that at the shortest length."""
+    mine = [
+        one
+        for one in tables["kl_curves"]
+        if one["subject"] is None and (one["prior"], one["predictor"]) == (row["prior"], row["predictor"])
+    ]
+    first = min(mine, key=lambda one: one["length"])
+    if first["length"] == row["length"]:
+        return None
+    return value(row["excess_share"] / first["excess_share"], row["excess_share_stderr"] / first["excess_share"])
+
+
+def over_free(row: Row, tables: Tables) -> Value:
+    """How far a rule for kappa lies above a free kappa, over its distance from the best fixed add-alpha."""
+    curves = [one for one in tables.get("kl_curves", ()) if one["length"] == row["length"] and one["subject"] is None]
+    alphas = [
+        one["kl"] for one in curves if word_of(one, "prior") == "hierarchical" and one["predictor"] in FIXED_ALPHAS
+    ]
+    if not alphas or row["over_free"] is None:
+        return None
+    return value(_ratio(row["over_free"], min(alphas) - row["kl"]))
+
+
+def seeds(row: Row, tables: Tables) -> Value:
+    """How many seeds of the row's model there are in the table."""
+    words = ("family", "prior", "bos", "length", "protocol", "start")
+    mine = [word_of(row, word) for word in words]
+    return value(sum([word_of(other, word) for word in words] == mine for other in tables["copy_heads"]))
+
+
+def source_lead(wanted: str) -> Any:
+    """The reader of how much more KL rises with one source of smoothing off than with any other."""
+
+    def read(row: Row, tables: Tables) -> Value:
+        change = {name: row["change"][name] for name in ("partial", "bos", "readout") if name in row["change"]}
+        mine = change.pop(wanted, None)
+        return None if mine is None else value(mine - max(change.values(), default=0.0))
+
+    return read
+
+
+def partial_lead(run: Row, tables: Tables) -> Value:
+    """The same for partial matches in a run of the study, which does not switch BOS off: none where there is BOS."""
+    return None if run["bos"] else Difference("partial_alone", "readout_alone")(run, tables)
+
+
+def keys_lead(row: Row, tables: Tables) -> Value:
+    """How much further the law's weights on shuffled keys move the predictions than on their own keys."""
+    law = next((one for one in row["edits"] if one["edit"] == "law"), None)
+    if law is None:
+        return None
+    return value(law["control_kl"] - law["kl"], math.hypot(law["control_kl_stderr"], law["kl_stderr"]))
+
+
+def _ratio(near: float, far: float) -> float:
+    """A share of a distance; infinite where there is no such distance."""
+    return near / far if far > 0 else math.inf

@@ -1,0 +1,1 @@
+"""The paper's claims, one function each: `(seed, batch) -> Claim`. `analyses.theory` runs them all."""
