@@ -459,10 +459,10 @@ def test_priors_round_trip_through_their_description(prior: Prior) -> None:
     [
         ({"kind": "uniform", "order": 1, "vocab": 2}, "prior kind must be one of independent, hierarchical"),
         ({"order": 1, "vocab": 2}, "prior kind must be one of"),
-        ({"kind": "independent", "order": 1}, "bad description of a independent prior"),
-        ({"kind": "independent", "order": 1, "vocab": 2, "beta": 1.0}, "bad description"),
-        ({"kind": "hierarchical", "order": 1, "vocab": 2}, "bad description"),
-        ({"kind": "hierarchical", "order": 2, "vocab": 2, "eta": [1.0]}, r"one number per level 1\.\.2, got 1"),
+        ({"kind": "independent", "order": 1, "alpha": 1.0}, "the description of a independent prior lacks vocab"),
+        ({"kind": "independent", "order": 1, "vocab": 2, "alpha": 1.0, "beta": 1.0}, "bad description"),
+        ({"kind": "hierarchical", "order": 1, "vocab": 2}, "lacks eta, eta0"),
+        ({"kind": "hierarchical", "order": 2, "vocab": 2, "eta": [1.0], "eta0": 1.0}, r"one number per level 1\.\.2, got 1"),
     ],
 )
 def test_bad_descriptions_are_named(values: dict, message: str) -> None:

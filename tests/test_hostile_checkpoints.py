@@ -21,6 +21,10 @@ from typing import Any
 import pytest
 
 import interp as ip
+from analyses import text_training
+from analyses.cache import Cache
+from analyses.subject import prior_text
+from analyses.zoo import find_subjects
 from tests.planted_heads import random_transformer
 
 MOST_BYTES, MOST_SECONDS = 3 << 30, 5.0
@@ -355,3 +359,42 @@ def test_the_tokenizer_would_have_run(tmp_path: Path) -> None:
     env = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(tmp_path / "modules")}
     subprocess.run([sys.executable, "-c", call], env=env, check=True, timeout=120)
     assert (tmp_path / "canary").exists()
+
+
+RECORD = {"kind": "independent", "order": 1, "vocab": 3, "alpha": 1.0}
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [
+        {**RECORD, "alpha": "much"},
+        {**RECORD, "alpha": [[1.0]]},
+        {name: value for name, value in RECORD.items() if name != "alpha"},
+        {"kind": "hierarchical", "order": 1, "vocab": 3, "eta": [], "eta0": {}},
+        {"kind": "hierarchical", "order": 1, "vocab": 3, "eta": 5.0, "eta0": 1.0},
+        {"kind": "__import__", "order": 1, "vocab": 3},
+    ],
+)
+def test_a_prior_of_a_record_is_refused_where_it_is_used(prior: dict[str, Any], tmp_path: Path) -> None:
+    """Its numbers are its own kind's business, which needs torch; the checkpoint itself can be read."""
+    ip.save(ip.construct(order=1, vocab=3, length=6, beta=(1.0,)), tmp_path / "one", training={"prior": prior})
+    (subject,) = find_subjects(tmp_path)
+    for use in (lambda: subject.prior, lambda: prior_text(subject.training["prior"])):
+        with pytest.raises(ValueError, match=r"prior|alpha|eta|hierarchical") as caught:
+            use()
+        assert "\n" not in str(caught.value)
+
+
+def test_runs_without_a_prior_are_no_subjects_of_studies(tmp_path: Path) -> None:
+    ip.save(ip.construct(order=1, vocab=3, length=6, beta=(1.0,)), tmp_path / "one", training={"prior": None})
+    assert find_subjects(tmp_path) == []
+
+
+def test_a_history_without_losses_is_refused(tmp_path: Path) -> None:
+    """`text_training` needs the step and the loss of every snapshot."""
+    place = tmp_path / ".a.run" / "snapshots" / "step_1"
+    model = random_transformer(1, d_vocab=72, n_ctx=193)
+    ip.save(ip.Circuit(model, order=2, vocab=71, bos=71), place, training={"step": 1})
+    options = text_training.Options(histories=tmp_path, batch=20)
+    with pytest.raises(ValueError, match="the training record has no held_out_loss"):
+        text_training.study(options, Cache(None))

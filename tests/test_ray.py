@@ -16,6 +16,8 @@ import pytest
 import ray
 from safetensors.numpy import load_file
 
+import models.sweep
+from models.cli import main
 from models.run import is_finished, run
 from models.spec import make_spec
 from models.sweep import PROJECT, PlannedRun, _connect, sweep
@@ -108,3 +110,17 @@ def test_workers_find_compiled_functions(
         left_out = environment["excludes"]
         assert {".venv", "models/checkpoints", "*.pyc"} <= set(left_out)
         assert not any("__pycache__" in word or word.endswith((".nbi", ".nbc")) for word in left_out)
+
+
+def test_ray_that_does_not_start_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a busy machine Ray gives up after 30 s, with a bare Exception."""
+
+    def late(*_: Any) -> None:
+        raise Exception("The current node timed out\nduring startup.")
+
+    monkeypatch.setattr(models.sweep, "_connect", late)
+    assert main(["sweep", "smoke", "--engine", "ray", "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == "error: Ray could not be started or reached: The current node timed out during startup."

@@ -390,6 +390,8 @@ GOOD = make_spec(family="construction", prior="independent:1", length=8, bos=Tru
         ("learning_rate", True, "learning_rate must be a finite number > 0"),
         ("family", ["construction"], "family must be a text"),
         ("init", None, "init must be a text"),
+        ("protocol", "x" * 10**5, "protocol must be a text of at most 200 characters, got 'x+…$"),
+        ("family", "x" * 10**5, "family must be one of .*, got 'x+…$"),
         ("prior", "independent:1", "a prior's description must be a dict"),
         ("prior", {"kind": ["x"]}, "prior kind must be one of"),
         ("prior", {"kind": "independent", "order": 1.5, "vocab": 3, "alpha": 1}, "order must be an integer"),

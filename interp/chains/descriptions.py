@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from interp.arguments import Whole, shown
@@ -26,6 +27,9 @@ def prior_from_dict(values: Any) -> Prior:
     kind = values.get("kind")
     if not isinstance(kind, str) or kind not in PRIORS:
         raise ValueError(f"prior kind must be one of {', '.join(PRIORS)}, got {shown(kind)}")
+    missing = [field.name for field in fields(PRIORS[kind]) if field.name not in values]
+    if missing:
+        raise ValueError(f"the description of a {kind} prior lacks {', '.join(missing)}")
     try:
         return PRIORS[kind](**{name: value for name, value in values.items() if name != "kind"})
     except TypeError as error:

@@ -109,7 +109,14 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, words, capsys):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("{", "not valid JSON"), ('{"analysis": "theory", "rows": []}', "is not a result of the analysis")],
+    [
+        ("{", "not valid JSON"),
+        ('{"analysis": "theory", "rows": []}', "is not a result of the analysis"),
+        (
+            '{"analysis": "construction_attention", "rows": [{"subject": 0}], "provenance": {}}',
+            "subject of a row must be an object",
+        ),
+    ],
 )
 def test_results_of_something_else_are_refused(text, words, draw, tmp_path, capsys):
     (tmp_path / "construction_attention.json").write_text(text)
