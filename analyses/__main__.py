@@ -1,10 +1,10 @@
-"""`python -m analyses`: see `analyses.cli`."""
+"""`python -m analyses`: see `analyses.running.cli`."""
 
 import sys
 
-from models.interrupt import one_line_on_interrupt
+from models.running.interrupt import one_line_on_interrupt
 
 with one_line_on_interrupt():
-    from analyses.cli import main
+    from analyses.running.cli import main
 
 sys.exit(main())

@@ -1,4 +1,5 @@
-"""One training step of the standard family, in eager PyTorch through the HookedTransformer and by `models.standard`.
+"""One training step of the standard family, in eager PyTorch through the HookedTransformer and by
+`models.families.standard`.
 
     python -m benchmarks.standard_steps --lengths 32,128,1024 [--seeds 3] [--batch 32] [--json]
 
@@ -25,7 +26,7 @@ def eager_step(length: int, *, batch: int = 32, order: int = 2, vocab: int = 5, 
     from torch.nn import functional
 
     from interp.chains.priors import HierarchicalDirichlet
-    from models.standard import draw, init_standard, stack, standard_config, to_hooked
+    from models.families.standard import draw, init_standard, stack, standard_config, to_hooked
 
     torch.set_num_threads(1)
     config = standard_config(order=order, vocab=vocab, length=length, bos=bos)
@@ -56,12 +57,12 @@ def stacked_step(
     bos: bool = True,
     compiled: bool = False,
 ) -> Step:
-    """The same step by `models.standard`, for all seeds at once."""
+    """The same step by `models.families.standard`, for all seeds at once."""
     import numpy as np
     import torch
 
     from interp.chains.priors import HierarchicalDirichlet
-    from models.standard import StackedState, standard_config, train_chunk
+    from models.families.standard import StackedState, standard_config, train_chunk
 
     torch.set_num_threads(1)
     config = standard_config(order=order, vocab=vocab, length=length, bos=bos)

@@ -26,9 +26,9 @@ import torch
 from torch import nn
 
 import interp as ip
-from models import disentangled, standard
-from models.adam import TrainState
-from models.disentangled import compiled
+from models.families import disentangled, standard
+from models.families.disentangled import compiled
+from models.training.adam import TrainState
 
 BATCH = 32
 PRIOR = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))

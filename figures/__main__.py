@@ -1,10 +1,10 @@
-"""`python -m figures`: see `figures.cli`."""
+"""`python -m figures`: see `figures.running.cli`."""
 
 import sys
 
-from models.interrupt import one_line_on_interrupt
+from models.running.interrupt import one_line_on_interrupt
 
 with one_line_on_interrupt():
-    from figures.cli import main
+    from figures.running.cli import main
 
 sys.exit(main())

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from interp.estimators.soft_matching import soft_matching_pairs as soft_matching_pairs
     from interp.estimators.tuned_alpha import AddAlphaFit as AddAlphaFit
     from interp.estimators.tuned_alpha import tune_add_alpha as tune_add_alpha
+    from interp.fitting.attention_fit import AttentionFit as AttentionFit
+    from interp.fitting.match_fit import MatchFit as MatchFit
     from interp.hooked.checkpoint import CheckpointError as CheckpointError
     from interp.hooked.checkpoint import CheckpointInfo as CheckpointInfo
     from interp.hooked.checkpoint import read_info as read_info
@@ -64,7 +66,6 @@ if TYPE_CHECKING:
     from interp.hooked.construction import construct as construct
     from interp.hooked.construction import write_construction as write_construction
     from interp.hooked.transformer import InductionTransformer as InductionTransformer
-    from interp.instruments.attention_fit import AttentionFit as AttentionFit
     from interp.instruments.beta_kappa import fit_scores as fit_scores
     from interp.instruments.causal import CausalTests as CausalTests
     from interp.instruments.causal import causal_tests as causal_tests
@@ -88,7 +89,6 @@ if TYPE_CHECKING:
     from interp.instruments.lag_pairs import fit_score_pairs as fit_score_pairs
     from interp.instruments.layers import LawByLayer as LawByLayer
     from interp.instruments.layers import law_by_layer as law_by_layer
-    from interp.instruments.match_fit import MatchFit as MatchFit
     from interp.instruments.nearest_estimator import NearestEstimator as NearestEstimator
     from interp.instruments.nearest_estimator import nearest_estimator as nearest_estimator
     from interp.instruments.overlap_mass import OverlapMass as OverlapMass
@@ -196,13 +196,13 @@ _HOMES = {
         "soft_matching_from_counts",
         "soft_matching_pairs",
     ),
-    "instruments.attention_fit": ("AttentionFit",),
+    "fitting.attention_fit": ("AttentionFit",),
     "instruments.compare_laws": (
         "LawComparison",
         "compare_laws",
     ),
     "instruments.beta_kappa": ("fit_scores",),
-    "instruments.match_fit": ("MatchFit",),
+    "fitting.match_fit": ("MatchFit",),
     "hooked.config": ("InductionConfig",),
     "hooked.transformer": ("InductionTransformer",),
     "instruments.overlap_mass": (

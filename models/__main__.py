@@ -1,10 +1,10 @@
-"""`python -m models`: see `models.cli`."""
+"""`python -m models`: see `models.running.cli`."""
 
 import sys
 
-from models.interrupt import one_line_on_interrupt
+from models.running.interrupt import one_line_on_interrupt
 
 with one_line_on_interrupt():
-    from models.cli import main
+    from models.running.cli import main
 
 sys.exit(main())

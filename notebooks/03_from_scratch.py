@@ -30,8 +30,8 @@ import seaborn as sns
 
 import interp as ip
 from interp import plotting
-from models.spec import make_spec
-from models.trainers import make_trainer
+from models.training.spec import make_spec
+from models.training.trainers import make_trainer
 
 sns.set_theme(style="ticks")
 

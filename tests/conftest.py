@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def few_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are evaluated a hundred times on 256 sequences instead of 4096: most of a tiny run's time otherwise."""
-    monkeypatch.setattr("models.run.HELD_OUT_SEQUENCES", 256)
+    monkeypatch.setattr("models.training.run.HELD_OUT_SEQUENCES", 256)
 
 
 # The files whose tests take longest (`-p tests.processor_time` measures them), the longest first. `test_docs.py` comes
@@ -62,12 +62,12 @@ LONGEST_FIRST = (
     "test_attention_figures.py",
     "test_instrument_figures.py",
     "test_ray.py",
-    "test_compiled.py",
+    "test_disentangled.py",
     "test_factors.py",
     "test_circuit.py",
     "test_attention_fit.py",
     "test_hostile_language.py",
-    "test_language.py",
+    "test_load.py",
     "test_curve_figures.py",
 )
 

@@ -476,7 +476,7 @@ def outcome(path: Path) -> dict[str, Any]:
 
 def commands(path: Path) -> dict[str, Any]:
     """What becomes of it on the command line: the exit code, and what is printed."""
-    from analyses.cli import main as analyses
+    from analyses.running.cli import main as analyses
 
     found = {}
     for name in ("scan", "language_model"):

@@ -31,10 +31,11 @@ import pytest
 
 import interp
 from analyses.claims.document import CLAIMS
-from analyses.command import read_entries
+from analyses.running.command import read_entries
 from interp.chains import priors
 from interp.outside import one_line
-from models import families, trainers
+from models.families import registry as families
+from models.training import trainers
 from tests.figures.chromium import SCHEMES, WIDTHS, Tab
 from tests.hostile import NAMES, RAN
 
@@ -516,14 +517,14 @@ def test_an_analysis_and_a_figure_are_one_file_each(tmp_path: Path) -> None:
     for package in ("interp", "models", "analyses", "figures"):
         ignored = shutil.ignore_patterns("__pycache__", "checkpoints")
         shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
-    (tmp_path / "analyses" / "recent_mass.py").write_text(example("KIND"))
-    (tmp_path / "figures" / "two_curves.py").write_text(example("LABEL"))
+    (tmp_path / "analyses" / "checkpoint" / "recent_mass.py").write_text(example("KIND"))
+    (tmp_path / "figures" / "beyond" / "two_curves.py").write_text(example("LABEL"))
     rows = [{"predictor": name, "length": 32, "kl": kl} for name, kl in (("bayes", 0.2), ("add-1", 0.3))]
     (tmp_path / "kl_curves.json").write_text(json.dumps({"analysis": "kl_curves", "rows": rows, "provenance": {}}))
     script = (
         "import json\n"
-        "from analyses import cli, plan\n"
-        "from figures import cli as figures_cli\n"
+        "from analyses.running import cli, plan\n"
+        "from figures.running import cli as figures_cli\n"
         "assert plan.shipped_asks()['recent_mass'].options.batch == 256\n"
         f"checkpoint = {str(ROOT / 'models/checkpoints/hierarchical_bos/disentangled/soft/T32_seed0')!r}\n"
         "assert cli.main(['recent_mass', checkpoint, '--within', '3', '--batch', '16', '--json']) == 0\n"
@@ -545,11 +546,16 @@ def test_an_analysis_and_a_figure_are_one_file_each(tmp_path: Path) -> None:
 def test_the_example_figure_has_all_that_is_asked_of_figures() -> None:
     """It defines what the shipped figures define, and its rows are those of the analysis it names."""
     defined = {node.name for node in ast.parse(example("LABEL")).body if isinstance(node, ast.FunctionDef)}
-    asked = {name for name in re.findall(r"\bmodule\.(\w+)\(", (ROOT / "figures" / "drawing.py").read_text())}
+    asked = {
+        name for name in re.findall(r"\bmodule\.(\w+)\(", (ROOT / "figures" / "running" / "drawing.py").read_text())
+    }
     asked -= {"caption", "verdict"}  # of figures that still judge themselves
     assert {"chosen", "draw", "fields"} <= asked
     assert asked <= defined
-    drawn = "".join((ROOT / "analyses" / f"{name}.py").read_text() for name in ("kl_curves", "heldout", "estimators"))
+    drawn = "".join(
+        (ROOT / "analyses" / f"{name}.py").read_text()
+        for name in ("studies/kl_curves", "parts/heldout", "parts/estimators")
+    )
     for column in ("predictor", "length", "kl"):
         assert f'"{column}"' in drawn
     for predictor in ("bayes", "add-"):
@@ -579,14 +585,14 @@ def check_command(line: str) -> None:
     assert words[:2] == ["python", "-m"], line
     program, arguments = words[2], words[3:]
     if program == "models":
-        from models.cli import parser
+        from models.running.cli import parser
 
         parser().parse_args(arguments)
         return
-    from analyses.command import read_entries
+    from analyses.running.command import read_entries
 
     if program == "analyses":
-        from analyses.cli import ALL, FOLDER, load_module, make_parser
+        from analyses.running.cli import ALL, FOLDER, load_module, make_parser
 
         entries = {**read_entries(FOLDER, marker="KIND"), ALL.name: ALL}
         if arguments:
@@ -594,7 +600,7 @@ def check_command(line: str) -> None:
             make_parser(entry, None if entry is ALL else load_module(entry)).parse_args(arguments[1:])
         return
     assert program == "figures", line
-    from figures import cli
+    from figures.running import cli
 
     entries = read_entries(cli.FOLDER, marker="LABEL")
     if arguments:
@@ -623,7 +629,7 @@ def test_wrong_commands_would_be_found(line: str, capsys: pytest.CaptureFixture[
 
 
 def test_studies_on_the_pages_load(tmp_path: Path) -> None:
-    from models.sweep import load_study
+    from models.training.sweep import load_study
 
     found = [block for page in PAGES for block in blocks(page) if block.language == "toml"]
     assert found

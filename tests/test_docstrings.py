@@ -21,10 +21,10 @@ ROOT = Path(__file__).parent.parent
 # Glossaries, formulas, functions of files, functions of arrays that a result fills in, and examples on pretrained
 # weights, whose own tests run them.
 NO_EXAMPLE = {
-    "interp.likelihood",
+    "interp.fitting.likelihood",
     "interp.notation",
     "interp.outside",
-    "interp.regression",
+    "interp.fitting.regression",
     "interp.results",
     "interp.language.load",
     "interp.language.prompts",

@@ -157,7 +157,7 @@ def test_links_belong_to_the_user_and_a_change_without_a_trace_is_found(tmp_path
 
 def test_the_rooms_leave_alone_what_the_repository_ships(sandbox: Sandbox) -> None:
     """`models zoo --write` writes beside the checkpoints that it looks at, unless told the shipped ones."""
-    from models.cli import main
+    from models.running.cli import main
 
     before = shipped_files()
     with light(sandbox):

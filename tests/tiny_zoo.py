@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 import interp as ip
-from analyses import plan
-from analyses.answers import load_module, options_of
-from analyses.ask import Ask
-from models import disentangled, standard
+from analyses.running import plan
+from analyses.running.answers import load_module, options_of
+from analyses.running.ask import Ask
+from models.families import disentangled, standard
 
 LENGTH, VOCAB, ORDER = 16, 3, 2
 BETA, KAPPA = (2.5, 1.5), 2.0

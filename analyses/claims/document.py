@@ -11,8 +11,8 @@ from analyses.claims import ours, paper
 from analyses.claims.judge import judge
 from analyses.claims.quantities import LEAST_WITH, MOST_WITHOUT, QUANTITIES
 from analyses.claims.records import Finding, Verdict
-from analyses.command import BadInput, one_line
-from analyses.documents import Document
+from analyses.running.command import BadInput, one_line
+from analyses.running.documents import Document
 from interp.outside import read_object
 
 NAME = "claims"

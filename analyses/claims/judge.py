@@ -27,7 +27,7 @@ from analyses.claims.wording import (
     sentence,
     strongest,
 )
-from analyses.subject import place_of_start
+from analyses.running.subject import place_of_start
 
 CELLS = ("frozen", "frozen_copies", "hard_start", "random_start")  # each frees one part more; others ask other things
 FEATURES: Mapping[str, Callable[[Row], bool]] = {

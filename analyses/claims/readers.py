@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analyses.claims.records import Row, Tables, Value
-from models.families import FAMILIES
+from models.families.registry import FAMILIES
 
 FIXED_ALPHAS = ("add-0.1", "add-0.5", "add-1")  # the same alpha at every length
 

@@ -17,10 +17,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from analyses import answers
-from analyses.command import BadInput
-from analyses.documents import Document
-from analyses.subject import Study
+from analyses.running import answers
+from analyses.running.command import BadInput
+from analyses.running.documents import Document
+from analyses.running.subject import Study
 
 FOLDER = Path(__file__).parent
 

@@ -14,12 +14,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from analyses import answers
-from analyses.cache import Cache, code_key
-from analyses.command import BAD_INPUT, OK, BadInput, failing_in_one_line, read_entries, say
-from analyses.files import write_file
-from analyses.options import CACHE, at
-from analyses.report import json_text
+from analyses.running import answers
+from analyses.running.cache import Cache, code_key
+from analyses.running.command import BAD_INPUT, OK, BadInput, failing_in_one_line, read_entries, say
+from analyses.running.files import write_file
+from analyses.running.options import CACHE, at
+from analyses.running.report import json_text
 from analyses.shipped import FOLDER, read_shipped
 from interp.results import git_commit, jsonable
 from interp.results import provenance as origin

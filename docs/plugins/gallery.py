@@ -50,7 +50,7 @@ def on_files(files: Any, config: Any) -> Any:
     """Write the page, and bring its pictures and their data."""
     from mkdocs.structure.files import File
 
-    from analyses.command import read_entries
+    from analyses.running.command import read_entries
 
     parts = [INTRODUCTION]
     entries = read_entries(ROOT / "figures", marker="LABEL")
@@ -98,7 +98,7 @@ def beyond(name: str) -> bool:
 def claims_of(name: str) -> list[Any]:
     """The claims that a figure shows."""
     from analyses.claims.document import CLAIMS
-    from figures.drawing import load_module
+    from figures.running.drawing import load_module
 
     return [one for one in CLAIMS if one.id in load_module(name).CLAIMS]
 

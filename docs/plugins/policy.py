@@ -26,7 +26,7 @@ def on_startup(*, command: Literal["build", "gh-deploy", "serve"], **_: Any) -> 
 
 
 def on_post_page(output: str, **_: Any) -> str:
-    from figures.templates import digest
+    from figures.page.templates import digest
 
     if serving:
         return output

@@ -28,11 +28,11 @@ How to read the numbers. Everything is within a query: SST is the squared score 
                     signs of whole sequences, and the r2 it adds. With many keys a tiny deviation is significant: read
                     both.
 
-A fit is trusted if it also holds where the attention is (`interp.instruments.agreement` has the rule). A fit that
+A fit is trusted if it also holds where the attention is (`interp.fitting.agreement` has the rule). A fit that
 cannot be trusted has success=False and a message, and its beta and kappa are NaN. A fit that is trusted but not close,
 for instance with r2_match below 0.9, carries a warning.
 
-`fit_scores(cap, source="attention")` fits the attention itself (`interp.instruments.attention_fit`). Where the two fits
+`fit_scores(cap, source="attention")` fits the attention itself (`interp.fitting.attention_fit`). Where the two fits
 differ, both say so.
 """
 
@@ -47,12 +47,12 @@ import numpy as np
 from interp.arguments import Number, Switch, Whole, finite_number, shown, switch, whole_number
 from interp.circuit.capture import Capture
 from interp.circuit.circuit import head_name
-from interp.instruments.attention_fit import MIN_SEQUENCES as MIN_SEQUENCES
-from interp.instruments.attention_fit import AttentionFit, AttentionFitter
-from interp.instruments.candidates import Source
-from interp.instruments.laws import Law
-from interp.instruments.match_fit import MatchFit as MatchFit
-from interp.instruments.score_fit import ScoreFitter
+from interp.fitting.attention_fit import MIN_SEQUENCES as MIN_SEQUENCES
+from interp.fitting.attention_fit import AttentionFit, AttentionFitter
+from interp.fitting.candidates import Source
+from interp.fitting.laws import Law
+from interp.fitting.match_fit import MatchFit as MatchFit
+from interp.fitting.score_fit import ScoreFitter
 
 Fit = TypeVar("Fit", MatchFit, AttentionFit)
 

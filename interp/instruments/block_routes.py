@@ -28,10 +28,10 @@ from interp.circuit.capture import Query, capture
 from interp.circuit.circuit import Circuit
 from interp.circuit.queries import query_positions
 from interp.circuit.runner import run
+from interp.fitting.regression import solve_normal_equations
 from interp.hooked.transformer import InductionTransformer
 from interp.instruments.copy_heads import copy_heads
 from interp.lens import FactoredMatrix, HookedTransformer
-from interp.regression import solve_normal_equations
 from interp.results import mean_stderr
 
 Array: TypeAlias = NDArray[Any]

@@ -3,7 +3,7 @@
     found = compare_laws(cap)
     found.best, found.table()
 
-Every law is fitted to one half of the sequences (`interp.instruments.attention_fit`) and tested on the other half, then
+Every law is fitted to one half of the sequences (`interp.fitting.attention_fit`) and tested on the other half, then
 the reverse, so that each query is predicted once by parameters fitted without it. A free law has more parameters than
 an additive one: it cannot fit worse, but it can predict new sequences worse. The share of the nats that a law explains
 is against the baseline without matches, fitted to the same half. Laws are compared sequence by sequence: `behind` is
@@ -23,10 +23,10 @@ from jaxtyping import Float
 from interp.arguments import Switch, switch
 from interp.circuit.capture import Capture, check_attention
 from interp.digits import plus_minus
-from interp.instruments.attention_fit import MIN_NATS, MIN_SEQUENCES
-from interp.instruments.attention_rows import AttentionRows, attention_rows
-from interp.instruments.laws import Law, LawDesign, law_design
-from interp.likelihood import maximise
+from interp.fitting.attention_fit import MIN_NATS, MIN_SEQUENCES
+from interp.fitting.attention_rows import AttentionRows, attention_rows
+from interp.fitting.laws import Law, LawDesign, law_design
+from interp.fitting.likelihood import maximise
 from interp.results import Result, half_width, mean_stderr, provenance, share_explained
 
 if TYPE_CHECKING:

@@ -34,8 +34,8 @@ from interp.circuit.edits import NOTICEABLE, MatchReader, write_pattern
 from interp.circuit.law import check_next_law
 from interp.circuit.runner import laws as laws_of
 from interp.divergence import KL_FLOOR, check_floor, kl_divergence, raised
+from interp.fitting.regression import clustered, leave_one_out, solve_normal_equations
 from interp.notation import Tokens
-from interp.regression import clustered, leave_one_out, solve_normal_equations
 from interp.results import Result, half_width, mean_stderr, provenance
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from jaxtyping import Float, Int64
 
 from interp.circuit.circuit import Circuit, head_name
 from interp.circuit.runner import Hooks
+from interp.fitting.scan_statistics import ScanStatistics
 from interp.instruments.scan_heads import LayerFitter
-from interp.instruments.scan_statistics import ScanStatistics
 from interp.notation import mask_bits
 
 

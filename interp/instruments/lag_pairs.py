@@ -34,9 +34,17 @@ from jaxtyping import Float
 from interp.arguments import Number, Switch, Whole, finite_number, switch, whole_number
 from interp.circuit.capture import Capture
 from interp.digits import plus_minus
+from interp.fitting.candidates import BosTally, QueryView, count_distances, query_views
+from interp.fitting.regression import (
+    SPLINE_TERMS,
+    NormalEquations,
+    Solution,
+    centred,
+    clustered,
+    distance_basis,
+    leave_one_out,
+)
 from interp.instruments.beta_kappa import MIN_R2, MIN_SEQUENCES
-from interp.instruments.candidates import BosTally, QueryView, count_distances, query_views
-from interp.regression import SPLINE_TERMS, NormalEquations, Solution, centred, clustered, distance_basis, leave_one_out
 from interp.results import MOST_LINES, Result, interval, provenance
 
 if TYPE_CHECKING:

@@ -36,9 +36,9 @@ from jaxtyping import Float, Int64
 from interp.arguments import shown
 from interp.circuit.capture import Capture, check_attention
 from interp.estimators.counts import superset_sum
-from interp.instruments.attention_fit import AttentionFit, mass_warning
+from interp.fitting.attention_fit import AttentionFit, mass_warning
+from interp.fitting.candidates import Array, QueryView, candidate_rows, query_views
 from interp.instruments.beta_kappa import MatchFit, fit_scores
-from interp.instruments.candidates import Array, QueryView, candidate_rows, query_views
 from interp.notation import is_contiguous, mask_bits, mask_name, overlap
 from interp.results import Result, half_width, jsonable, mean_stderr, provenance
 

@@ -44,15 +44,15 @@ from jaxtyping import Float
 from interp.arguments import Number, finite_number
 from interp.circuit.circuit import Circuit, Head, head_name
 from interp.circuit.queries import query_positions, untrained_note
-from interp.instruments.attention_fit import MAX_MASS_GAP, MIN_EXPLAINED, MIN_SEQUENCES, MUCH_EARLY, early_note
-from interp.instruments.attention_rows import MIN_COVERED
-from interp.instruments.candidates import Array
+from interp.fitting.attention_fit import MAX_MASS_GAP, MIN_EXPLAINED, MIN_SEQUENCES, MUCH_EARLY, early_note
+from interp.fitting.attention_rows import MIN_COVERED
+from interp.fitting.candidates import Array
+from interp.fitting.laws import LawDesign, group_sizes, into_sizes, law_design
+from interp.fitting.likelihood import GroupLikelihood, influence, maximise
+from interp.fitting.regression import clustered
+from interp.fitting.scan_statistics import ScanStatistics, check_lags
 from interp.instruments.head_scan import HeadScan
-from interp.instruments.laws import LawDesign, group_sizes, into_sizes, law_design
-from interp.instruments.scan_statistics import ScanStatistics, check_lags
-from interp.likelihood import GroupLikelihood, influence, maximise
 from interp.notation import Tokens
-from interp.regression import clustered
 from interp.results import mean_stderr, provenance
 
 COPY_LAGS = 8  # lags examined by default; k where that is more

@@ -39,9 +39,9 @@ from interp.circuit.law import check_next_law, full_matches, keep_keys, key_mask
 from interp.circuit.runner import Hook, Hooks, run, stream_before_match
 from interp.circuit.runner import laws as laws_of
 from interp.divergence import KL_FLOOR, check_floor, kl_divergence
+from interp.fitting.regression import slope_through_origin
 from interp.hooked.transformer import MATCH, InductionTransformer, not_linear
 from interp.notation import Tokens
-from interp.regression import slope_through_origin
 from interp.results import NamedRows, half_width, jsonable, mean_stderr, provenance, row_named
 
 if TYPE_CHECKING:

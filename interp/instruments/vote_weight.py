@@ -43,6 +43,7 @@ from interp.circuit.edits import NOTICEABLE
 from interp.circuit.law import check_next_law, full_matches, key_masks
 from interp.circuit.runner import laws
 from interp.divergence import KL_FLOOR, check_floor, kl_divergence
+from interp.fitting.regression import slope_through_origin
 from interp.hooked.transformer import InductionTransformer, not_linear
 from interp.instruments.readout_level import (
     CLIPPED,
@@ -56,7 +57,6 @@ from interp.instruments.readout_level import (
     sides_by_lag,
 )
 from interp.notation import Tokens, check_positive
-from interp.regression import slope_through_origin
 from interp.results import Result, half_width, provenance, rows_table
 
 if TYPE_CHECKING:

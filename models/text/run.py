@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from interp.outside import one_line
-from models.plain_transformer import before_training, descend, read_study, share_of_rate
+from models.families.plain_transformer import before_training, descend, read_study, share_of_rate
+from models.running.zoo import work_directory
 from models.text.forward import next_token_losses
 from models.text.source import Source, source
-from models.zoo import work_directory
 
 TESTED = 64  # held-out windows
 REPEATS, REPEAT_LENGTH = 64, 32  # sequences of repeated random tokens, and how long a copy is

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import json
 import math
 
@@ -13,12 +12,15 @@ import pytest
 from matplotlib.colors import to_hex
 
 import interp as ip
-from analyses import plan
-from analyses.attention import readings
-from figures import _attention, _circuit, drawing, mech_indep, mech_main
-from figures.panels import MissingPanel
+from analyses.checkpoint.attention import readings
+from analyses.running import plan
+from figures.paper import mech_indep, mech_main
+from figures.parts import attention as attention_panels
+from figures.parts import circuit as circuit_rows
+from figures.parts.panels import MissingPanel
+from figures.running import drawing
 from interp.plotting import OVERLAP_COLOURS, attention
-from models.families import PAPER
+from models.families.registry import PAPER
 from tests import tiny_zoo
 from tests.figures.artists import assert_readable
 
@@ -56,7 +58,7 @@ def drawn():
     figures = []
 
     def draw(name: str, results):
-        module = importlib.import_module(f"figures.{name}")
+        module = drawing.load_module(name)
         with plt.style.context(drawing.STYLE):
             figures.append(module.draw(module.chosen(results)))
         return figures[-1]
@@ -92,8 +94,8 @@ def assert_bars(ax, row) -> None:
     assert bars[0].get_x() + bars[0].get_width() / 2 == pytest.approx(0 if row["kinds"][0] == "bos" else 1)
     assert ax.get_ylim()[1] > max(row["weights"])
     shares = [text.get_text().split()[-1] for text in ax.get_legend().get_texts()]
-    assert shares == [_attention.share_text(share) for share in _attention.shown_masses(row).values()]
-    assert all(kind in _attention.shown_masses(row) for kind, share in row["mass"].items() if share >= 0.005)
+    assert shares == [attention_panels.share_text(share) for share in attention_panels.shown_masses(row).values()]
+    assert all(kind in attention_panels.shown_masses(row) for kind, share in row["mass"].items() if share >= 0.005)
     assert all(place == int(place) for place in ax.get_xticks())
 
 
@@ -103,7 +105,7 @@ def words_of(figure) -> str:
 
 def read_again(row):
     """The row with its readings taken from what was changed in it."""
-    return {**row, **readings(row, order=_circuit.order_of(row), vocab=_circuit.vocab_of(row))}
+    return {**row, **readings(row, order=circuit_rows.order_of(row), vocab=circuit_rows.vocab_of(row))}
 
 
 def swapped(row):
@@ -119,7 +121,7 @@ def swapped(row):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_can_be_read_and_redrawn_from_its_numbers(name, results, drawn):
-    module = importlib.import_module(f"figures.{name}")
+    module = drawing.load_module(name)
     chosen = module.chosen(results)
     json.dumps(chosen, allow_nan=False)
     assert set(chosen) == set(module.ANALYSES)
@@ -130,7 +132,7 @@ def test_every_figure_can_be_read_and_redrawn_from_its_numbers(name, results, dr
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_without_results_there_are_notes(name, drawn):
-    module = importlib.import_module(f"figures.{name}")
+    module = drawing.load_module(name)
     nothing = {analysis: [] for analysis in module.ANALYSES}
     with pytest.warns(MissingPanel, match="panel left out"):
         figure = drawn(name, nothing)
@@ -145,7 +147,7 @@ def below_best(scores) -> np.ndarray:
     for query in range(len(values)):
         best = max(values[query, : query + 1])
         for key in range(query + 1):
-            expected[query, key] = max(values[query, key] - best, -_attention.SCORE_RANGE)
+            expected[query, key] = max(values[query, key] - best, -attention_panels.SCORE_RANGE)
     return expected
 
 
@@ -156,7 +158,7 @@ def test_mech_main_shows_the_scores_by_lag_the_blocks_and_the_bars(results, draw
     # Three rows of three families, then the two matrices.
     for place in range(2):
         for column, row in enumerate(rows):
-            head = _circuit.by_lag(row)[place]["head"]
+            head = circuit_rows.by_lag(row)[place]["head"]
             expected = below_best(row["copy_scores"][head])
             assert np.array_equal(shown[3 * place + column], np.nan_to_num(expected))
     for column, row in enumerate(rows):
@@ -196,7 +198,7 @@ def test_heads_are_ordered_by_the_lag_they_copy(results, drawn):
     panel = drawn("hier_layer1_attn", other).axes[0]
     assert panel.texts[0].get_text() == "head 1\nlag 1: 1.00"
     row = family(other, "construction")
-    assert [(one["head"], one["lag"]) for one in _circuit.by_lag(row)] == [(1, 1), (0, 2)]
+    assert [(one["head"], one["lag"]) for one in circuit_rows.by_lag(row)] == [(1, 1), (0, 2)]
     assert row["raw_beta"] == pytest.approx(tiny_zoo.BETA)
 
 
@@ -231,18 +233,18 @@ def test_the_first_family_that_is_there_has_the_labels(name, results, drawn):
 def test_every_bar_that_can_be_seen_has_a_legend_entry(results):
     row = copy.deepcopy(family(results, "construction"))
     early = row["kinds"].index("early")
-    assert "early" not in _attention.shown_masses(row)
+    assert "early" not in attention_panels.shown_masses(row)
     row["weights"][early] = row["mass"]["early"] = 0.5 * attention.LEAST_MASS
     share = row["weights"][early] / max(row["weights"])
-    assert ("early" in _attention.shown_masses(row)) == (share >= attention.LEAST_HEIGHT)
+    assert ("early" in attention_panels.shown_masses(row)) == (share >= attention.LEAST_HEIGHT)
     row["weights"][early] = attention.LEAST_HEIGHT * max(row["weights"])
-    assert "early" in _attention.shown_masses(row)
-    assert _attention.share_text(row["mass"]["early"]) == "<0.01"
+    assert "early" in attention_panels.shown_masses(row)
+    assert attention_panels.share_text(row["mass"]["early"]) == "<0.01"
 
 
 @pytest.mark.parametrize("name", ["mech_main", "hier_layer1_attn", "nobos_trained"])
 def test_captions_say_how_training_started(name, results):
-    module = importlib.import_module(f"figures.{name}")
+    module = drawing.load_module(name)
     started = copy.deepcopy(results)
     for row in started["attention"]:
         row["subject"]["init"] = {"standard": "copy(3)"}.get(row["subject"]["family"], "random(0.3)")
@@ -261,13 +263,13 @@ def test_hier_layer2_attn_shows_scores_above_weights(results, drawn):
     for shown, row in zip(above, rows, strict=True):
         scores = np.array(row["match_scores"], dtype=np.float64)
         known = np.isfinite(scores)
-        relative = np.maximum(scores - np.nanmax(scores, axis=-1, keepdims=True), -_attention.SCORE_RANGE)
+        relative = np.maximum(scores - np.nanmax(scores, axis=-1, keepdims=True), -attention_panels.SCORE_RANGE)
         assert np.array_equal(shown[known], relative[known])
     for shown, row in zip(below, rows, strict=True):
         assert np.array_equal(shown, np.array(row["match_pattern"]))
     # One scale for all families, whatever their early keys score.
     pictures = [image for ax in figure.axes for image in ax.images][:3]
-    assert [image.get_clim() for image in pictures] == [(-_attention.SCORE_RANGE, 0.0)] * 3
+    assert [image.get_clim() for image in pictures] == [(-attention_panels.SCORE_RANGE, 0.0)] * 3
 
 
 @pytest.mark.parametrize("name", ["hier_induction", "mech_indep"])
@@ -292,12 +294,12 @@ def test_copy_heads_of_a_page_share_the_scale_of_their_biases(name, results, dra
 def test_the_colour_bar_says_that_lower_scores_have_its_last_colour(name, results, drawn):
     (bar,) = [ax for ax in drawn(name, results).axes if ax.get_xlabel() == "score below the query's largest (nats)"]
     assert bar.get_xticklabels()[0].get_text() == "\N{LESS-THAN OR EQUAL TO}\N{MINUS SIGN}8"
-    assert bar.get_xticks()[0] == -_attention.SCORE_RANGE
+    assert bar.get_xticks()[0] == -attention_panels.SCORE_RANGE
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_shows_biases_blocks_attention_and_bars(name, results, drawn):
-    module = importlib.import_module(f"figures.{name}")
+    module = drawing.load_module(name)
     ((row,),) = module.chosen(results).values()
     figure = drawn(name, results)
     assert set(FIELDS) <= set(row)
@@ -317,10 +319,10 @@ def test_a_page_shows_biases_blocks_attention_and_bars(name, results, drawn):
     stems = [ax for ax in figure.axes if ax.collections and not ax.images and ax.get_xlabel() == "distance $i - j$"]
     for ax, bias in zip(stems, [*row["copy_bias"], row["match_bias"]], strict=True):
         heights = {float(segment[0, 0]): float(segment[1, 1]) for segment in ax.collections[0].get_segments()}
-        ordinary = {place: value for place, value in enumerate(bias) if abs(value) < _attention.FORBIDDEN}
+        ordinary = {place: value for place, value in enumerate(bias) if abs(value) < attention_panels.FORBIDDEN}
         assert {place: heights[place] for place in ordinary} == pytest.approx(ordinary)
         for place, value in enumerate(bias):
-            if abs(value) >= _attention.FORBIDDEN:  # an arrow head at the edge, with the value beside it
+            if abs(value) >= attention_panels.FORBIDDEN:  # an arrow head at the edge, with the value beside it
                 assert abs(heights[place]) < abs(value)
                 assert math.copysign(1, heights[place]) == math.copysign(1, value)
                 assert any(text.get_text().replace(" ", "")[-5:].isdigit() for text in ax.texts)
@@ -368,7 +370,7 @@ def test_families_are_compared_at_one_length_and_one_protocol(results):
     longer["subject"]["length"] = 128
     paper = copy.deepcopy(family(results, "standard"))
     paper["subject"] |= {"length": 128, "protocol": "paper"}
-    found = _circuit.of_one_length([*rows, longer, paper], 128, **_circuit.HIERARCHICAL)
+    found = circuit_rows.of_one_length([*rows, longer, paper], 128, **circuit_rows.HIERARCHICAL)
     assert list(found) == ["construction"]
-    found = _circuit.of_one_length([*rows, longer, paper], 16, **_circuit.HIERARCHICAL)
+    found = circuit_rows.of_one_length([*rows, longer, paper], 16, **circuit_rows.HIERARCHICAL)
     assert list(found) == list(PAPER)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import json
 import warnings
@@ -13,11 +12,12 @@ import pytest
 from matplotlib.colors import to_hex
 
 import interp as ip
-from analyses import cli as analyses_cli
-from analyses import kl_curves, regret
-from figures import _curves, drawing
-from figures.panels import MissingPanel
-from models.families import FAMILIES, drawing_order, find_family
+from analyses.running import cli as analyses_cli
+from analyses.studies import kl_curves, regret
+from figures.parts import curves as curve_panels
+from figures.parts.panels import MissingPanel
+from figures.running import drawing
+from models.families.registry import FAMILIES, drawing_order, find_family
 from tests.figures.artists import assert_readable
 
 NAMES = (
@@ -27,17 +27,13 @@ LENGTHS = (32, 64, 1024)
 BAYES = {32: 0.21, 64: 0.14, 1024: 0.02}
 
 
-def module_of(name):
-    return importlib.import_module(f"figures.{name}")
-
-
 @pytest.fixture
 def drawn():
     """Draw in the house style; what was drawn is closed afterwards."""
     figures = []
 
     def draw(name, results):
-        module = module_of(name)
+        module = drawing.load_module(name)
         with plt.style.context(drawing.STYLE):
             figure = module.draw(module.chosen(results))
             figure.canvas.draw()
@@ -71,7 +67,7 @@ def kl_row(prior, length, predictor, factor, *, group="classical", words=None):
 
 
 INDEPENDENT = {"bayes": 1.0, "maximum likelihood": 16.0, "hard, no BOS": 16.5, "hard, BOS": 1.0, "add-1": 1.0}
-HIERARCHICAL = {name: 2.0 for name in _curves.LOOKS} | {
+HIERARCHICAL = {name: 2.0 for name in curve_panels.LOOKS} | {
     "bayes": 1.0, "maximum likelihood": 9.0, "add-0.1": 1.6, "add-0.5": 1.4, "add-1": 1.8, "add-alpha, tuned": 1.35,
     "optimal, BOS": 1.05,
 }  # fmt: skip
@@ -116,12 +112,12 @@ def lines_by_label(ax):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_there_is_a_picture_of_notes(name, drawn):
-    empty = {analysis: [] for analysis in module_of(name).ANALYSES}
+    empty = {analysis: [] for analysis in drawing.load_module(name).ANALYSES}
     with pytest.warns(MissingPanel):
         figure = drawn(name, empty)
     assert_readable(figure)
     assert any("not available" in text.get_text() for text in figure.findobj(plt.Text))
-    module = module_of(name)
+    module = drawing.load_module(name)
     assert len(drawing.caption_of(module, module.chosen(empty))) > 60
 
 
@@ -140,7 +136,7 @@ def test_kl_curves_are_the_table(drawn):
             lines = lines_by_label(ax)
             for name in names:
                 table = [row[field] for row in rows if (row["prior"], row["predictor"]) == (prior, name)]
-                line = lines[_curves.LOOKS[name].label]
+                line = lines[curve_panels.LOOKS[name].label]
                 assert list(line.get_xdata()) == list(LENGTHS)
                 assert list(line.get_ydata()) == table
     points = lines_by_label(axes[2])[find_family("standard").trained_label]
@@ -167,7 +163,7 @@ def test_runs_of_the_papers_protocol_are_left_out():
     rows = claimed_rows()
     other = kl_row("hierarchical:5", 64, "paper", 3.0, words=subject("disentangled", protocol="paper"))
     for name in ("kl_vs_position", "excess_over_bayes"):
-        kept = module_of(name).chosen({"kl_curves": [*rows, other]})["kl_curves"]
+        kept = drawing.load_module(name).chosen({"kl_curves": [*rows, other]})["kl_curves"]
         assert not any(row["predictor"] == "paper" for row in kept)
 
 
@@ -183,11 +179,11 @@ def test_excess_is_the_table_and_every_curve_is_named(drawn):
     rows = claimed_rows()
     figure = drawn("excess_over_bayes", {"kl_curves": rows})
     assert_readable(figure)
-    module = module_of("excess_over_bayes")
+    module = drawing.load_module("excess_over_bayes")
     for ax, names in zip(figure.axes, module.PANELS.values(), strict=True):
         for name in {*names, module.REFERENCE}:  # the best soft matching stands in every panel
             table = [row for row in rows if (row["prior"], row["predictor"]) == ("hierarchical:5", name)]
-            line = lines_by_label(ax)[_curves.LOOKS[name].label]
+            line = lines_by_label(ax)[curve_panels.LOOKS[name].label]
             assert list(line.get_ydata()) == [row["excess_share"] for row in table]
         boxes = [text.get_window_extent() for text in ax.texts]
         heights = sorted((box.y0, box.y1) for box in boxes)
@@ -202,23 +198,23 @@ def test_excess_is_the_table_and_every_curve_is_named(drawn):
     assert len(figure.axes[0].texts) == 1 + len(FAMILIES)
     assert not {text.get_text() for ax in figure.axes[1:] for text in ax.texts} & set(FAMILIES)
     shown = [text.get_text() for ax in figure.axes for text in ax.texts]
-    named = {module.SHORT.get(name, _curves.LOOKS[name].label) for name in module.OTHERS}
+    named = {module.SHORT.get(name, curve_panels.LOOKS[name].label) for name in module.OTHERS}
     assert set(shown) == named | {module.FAMILY_NAMES.get(family, family) for family in FAMILIES}
-    assert set(module.OTHERS) == set(_curves.LOOKS) - {"bayes"}
+    assert set(module.OTHERS) == set(curve_panels.LOOKS) - {"bayes"}
 
 
 def test_labels_are_spread_out():
-    assert _curves.spread_out([0.0, 0.0, 5.0], gap=1.0) == [-0.5, 0.5, 5.0]
+    assert curve_panels.spread_out([0.0, 0.0, 5.0], gap=1.0) == [-0.5, 0.5, 5.0]
     places = np.random.default_rng(0).uniform(size=20).tolist()
-    moved = _curves.spread_out(places, gap=0.05)
+    moved = curve_panels.spread_out(places, gap=0.05)
     assert np.diff(np.sort(moved)).min() > 0.05 - 1e-9
     assert np.argsort(moved).tolist() == np.argsort(places).tolist()
 
 
 def test_seed_counts_are_words():
-    assert _curves.counted([[{}] * 3, [{}]]) == "1 to 3 seeds"
-    assert _curves.counted([[{}]]) == "1 seed"
-    assert _curves.listed([32, 64, 128]) == "32, 64 and 128"
+    assert curve_panels.counted([[{}] * 3, [{}]]) == "1 to 3 seeds"
+    assert curve_panels.counted([[{}]]) == "1 seed"
+    assert curve_panels.listed([32, 64, 128]) == "32, 64 and 128"
 
 
 BETA, KAPPA, LENGTH = (2.4, 1.1), 2.9, 24
@@ -280,7 +276,7 @@ def test_a_failed_fit_is_not_drawn(planted, drawn):
     with pytest.warns(MissingPanel):
         figure = drawn("beta_kappa_zoo", {**results, "beta_kappa": [failed]})
     assert not figure.axes[0].containers
-    module = module_of("beta_kappa_zoo")
+    module = drawing.load_module("beta_kappa_zoo")
     assert "1 of 1 fits failed" in drawing.caption_of(module, module.chosen({**results, "beta_kappa": [failed]}))
 
 
@@ -306,7 +302,7 @@ def test_lags_are_drawn_at_their_betas(planted, drawn):
         points = ax.get_lines()[0]
         assert points.get_xdata() == pytest.approx([BETA[0]], abs=1e-3)
         assert points.get_ydata() == pytest.approx([BETA[1]], abs=1e-3)
-    caption = drawing.caption_of(module_of("lag_asymmetry"), {"lag_asymmetry": rows})
+    caption = drawing.caption_of(drawing.load_module("lag_asymmetry"), {"lag_asymmetry": rows})
     assert f"1 checkpoints of T = {LENGTH}" in caption
 
 

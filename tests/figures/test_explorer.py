@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import interp as ip
-from analyses import explorer as analysis
-from analyses.command import BadInput
-from analyses.documents import Document
-from analyses.subject import Subject
-from figures import cli
-from figures.explorer import page
+from analyses.checkpoint import explorer as analysis
+from analyses.running.command import BadInput
+from analyses.running.documents import Document
+from analyses.running.subject import Subject
+from figures.page.explorer import page
+from figures.running import cli
 from tests import tiny_zoo
 from tests.figures.chromium import HEIGHT, WIDTHS
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from analyses import plan
-from analyses.answers import Question
-from analyses.command import BadInput, read_entries
-from analyses.documents import Document
-from analyses.options import CheckpointOptions
-from figures import cli
-from figures.rows import matching, of_one_start, protocol_note, with_main
+from analyses.running import plan
+from analyses.running.answers import Question
+from analyses.running.command import BadInput, read_entries
+from analyses.running.documents import Document
+from analyses.running.options import CheckpointOptions
+from figures.parts.rows import matching, of_one_start, protocol_note, with_main
+from figures.running import cli
 from tests import tiny_zoo
 
 NAME = "nobos_construction_fixed"  # it needs no checkpoint
@@ -169,7 +169,7 @@ def test_examples_in_the_help_are_understood(capsys):
 
 def test_results_are_kept_beside_the_page_unless_told_otherwise(tmp_path, monkeypatch):
     """`reproduce` keeps all it makes below --out; figures share one cache."""
-    from figures import reproduce
+    from figures.running import reproduce
 
     seen = []
     monkeypatch.setattr(reproduce, "reproduce", lambda entries, order: seen.append(order.cache) or 0)

@@ -8,8 +8,9 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pytest
 
-from figures import drawing, four_heads
-from figures.panels import MissingPanel
+from figures.beyond import four_heads
+from figures.parts.panels import MissingPanel
+from figures.running import drawing
 from tests.figures.artists import assert_readable
 
 

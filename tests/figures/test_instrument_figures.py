@@ -17,11 +17,10 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
 import interp as ip
-from analyses import cli as analyses_cli
-from figures import (
+from analyses.running import cli as analyses_cli
+from figures.beyond import (
     causal,
     direct_path,
-    drawing,
     dynamics,
     identity_blocks,
     lag_pairs,
@@ -29,8 +28,9 @@ from figures import (
     nearest_estimator,
     smoothing_source,
 )
-from figures._instruments import SETTINGS
-from figures.panels import MissingPanel
+from figures.parts.instruments import SETTINGS
+from figures.parts.panels import MissingPanel
+from figures.running import drawing
 from interp.plotting import OVERLAP_COLOURS
 from tests.figures.artists import assert_readable
 from tests.planted import trained_like
@@ -170,7 +170,7 @@ def test_runs_of_the_papers_protocol_are_not_mixed_in(module: ModuleType, result
     assert module.chosen({name: rows})[name] == []
 
 
-@pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
+@pytest.mark.filterwarnings("ignore::figures.parts.panels.MissingPanel")
 class TestLagPairs:
     def test_maps_are_the_matrices_and_the_planted_law(self, results: dict[str, Rows]) -> None:
         figure = drawn(lag_pairs, results)
@@ -187,7 +187,7 @@ class TestLagPairs:
         assert "100.0%" in maps[0].get_xlabel()
 
 
-@pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
+@pytest.mark.filterwarnings("ignore::figures.parts.panels.MissingPanel")
 class TestDirectPath:
     def test_points_and_bars_are_the_numbers(self, results: dict[str, Rows]) -> None:
         figure = drawn(direct_path, results)
@@ -223,7 +223,7 @@ class TestDirectPath:
         assert figure.axes[2].get_title(loc="left") == "(c) disentangled,\nsilenced: explained by"
 
 
-@pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
+@pytest.mark.filterwarnings("ignore::figures.parts.panels.MissingPanel")
 class TestIdentityBlocks:
     def test_maps_and_bars_are_the_shares(self, results: dict[str, Rows]) -> None:
         figure = drawn(identity_blocks, results)
@@ -251,7 +251,7 @@ class TestIdentityBlocks:
         assert maps[0].images[0].get_array()[0, 1] == pytest.approx(share)
 
 
-@pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
+@pytest.mark.filterwarnings("ignore::figures.parts.panels.MissingPanel")
 class TestNearestEstimator:
     def test_markers_are_the_distances_and_the_nearest_is_shaded(self, results: dict[str, Rows]) -> None:
         figure = drawn(nearest_estimator, results)
@@ -266,7 +266,7 @@ class TestNearestEstimator:
             assert shaded == {row["nearest"]}
 
 
-@pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
+@pytest.mark.filterwarnings("ignore::figures.parts.panels.MissingPanel")
 class TestMassByOverlap:
     def test_dots_are_observed_and_rings_predicted(self, results: dict[str, Rows]) -> None:
         figure = drawn(mass_by_overlap, results)
@@ -320,7 +320,7 @@ class TestMassByOverlap:
         assert caption.endswith(f"because no law fits their scores: {mass_by_overlap.name_of(rows[1])}.")
 
 
-@pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
+@pytest.mark.filterwarnings("ignore::figures.parts.panels.MissingPanel")
 class TestCausal:
     def test_points_are_the_changes_and_their_controls(self, results: dict[str, Rows]) -> None:
         figure = drawn(causal, results)
@@ -390,7 +390,7 @@ class TestCausal:
         assert len({group.lines[0].get_xdata()[0] for group in filled}) == len(filled)  # seeds stand apart
 
 
-@pytest.mark.filterwarnings("ignore::figures.panels.MissingPanel")
+@pytest.mark.filterwarnings("ignore::figures.parts.panels.MissingPanel")
 class TestSmoothingSource:
     def test_bars_are_the_costs_and_shares(self, results: dict[str, Rows]) -> None:
         figure = drawn(smoothing_source, results)

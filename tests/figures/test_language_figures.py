@@ -9,16 +9,9 @@ import numpy as np
 import pytest
 
 from analyses.shipped import shipped_document
-from figures import (
-    drawing,
-    language_causal,
-    language_heads,
-    language_kappa,
-    language_kl,
-    language_mass,
-    text_training,
-)
-from figures._language import pick
+from figures.beyond import language_causal, language_heads, language_kappa, language_kl, language_mass, text_training
+from figures.parts.language import pick
+from figures.running import drawing
 from tests.figures.artists import assert_readable
 
 FIGURES = {

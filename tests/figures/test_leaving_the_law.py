@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import interp as ip
-from analyses import cli as analyses_cli
-from figures import drawing, leaving_the_law
-from figures.panels import MissingPanel
+from analyses.running import cli as analyses_cli
+from figures.beyond import leaving_the_law
+from figures.parts.panels import MissingPanel
+from figures.running import drawing
 from tests.figures.artists import assert_readable
 from tests.figures.test_instrument_figures import history
-from tests.test_readout import comparing, constant_readout
+from tests.interp.instruments.test_vote_weight import comparing, constant_readout
 
 INDEPENDENT = {"kind": "independent", "order": 2, "vocab": 4, "alpha": 1.0}
 WITHOUT = {"prior": "independent", "bos": False, "length": 24}

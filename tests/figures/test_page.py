@@ -10,10 +10,12 @@ import matplotlib.pyplot as plt
 import pytest
 from markupsafe import escape
 
-from analyses import kl_curves, plan, regret
-from analyses.command import read_entries
-from figures import cli, drawing, page
-from figures.explorer import page as explorer
+from analyses.running import plan
+from analyses.running.command import read_entries
+from analyses.studies import kl_curves, regret
+from figures.page import results as page
+from figures.page.explorer import page as explorer
+from figures.running import cli, drawing
 from tests import tiny_zoo
 from tests.figures.chromium import WIDTHS
 

@@ -8,12 +8,14 @@ import pytest
 from matplotlib.colors import to_hex
 
 import interp as ip
-from analyses import circuit, prior_trees
-from analyses.cache import Cache
-from analyses.subject import Study
-from figures import _circuit_picture, drawing, task_priors, two_layer_circuit
-from figures._schematic import letter
-from figures.panels import MissingPanel
+from analyses.running.cache import Cache
+from analyses.running.subject import Study
+from analyses.studies import circuit, prior_trees
+from figures.paper import task_priors, two_layer_circuit
+from figures.parts import circuit_picture
+from figures.parts.panels import MissingPanel
+from figures.parts.schematic import letter
+from figures.running import drawing
 from interp.plotting import OVERLAP_COLOURS
 from interp.results import half_width, jsonable
 from tests.figures.artists import assert_readable
@@ -172,7 +174,7 @@ def test_arrows_are_as_wide_as_the_attention_and_coloured_by_overlap(machine, ci
             arrow = found[f"vote {position} {symbol}"]
             mask = masks[position - 1]
             closed = np.exp(KAPPA) / 3 if position == 0 else np.exp(np.dot(BETA, (mask & 1, mask >> 1)))
-            width = arrow.get_linewidth() / 72 / _circuit_picture.ATTENTION_INCHES
+            width = arrow.get_linewidth() / 72 / circuit_picture.ATTENTION_INCHES
             assert width == pytest.approx(closed * unit, abs=1e-9)
             assert to_hex(arrow.get_edgecolor()) == OVERLAP_COLOURS[key["kind"]]
             end = arrow.get_path().vertices[-1, 0]
@@ -180,7 +182,7 @@ def test_arrows_are_as_wide_as_the_attention_and_coloured_by_overlap(machine, ci
     for symbol, spans in reaching.items():  # side by side, without gaps, and together as wide as the probability
         spans.sort()
         assert [low for low, _ in spans[1:]] == pytest.approx([high for _, high in spans[:-1]])
-        total = (spans[-1][1] - spans[0][0]) / _circuit_picture.ATTENTION_INCHES
+        total = (spans[-1][1] - spans[0][0]) / circuit_picture.ATTENTION_INCHES
         assert total == pytest.approx(law[symbol], abs=1e-9)
 
 
@@ -195,9 +197,9 @@ def test_boxes_hold_the_tokens_and_what_is_copied(machine, circuits):
         for lag in (1, 2):
             assert words[f"stack {position} lag {lag}"] == letter(tokens[position - 1 - lag])
             arrow = boxes[f"copy {position} lag {lag}"]
-            assert arrow.get_linewidth() == pytest.approx(_circuit_picture.COPY_POINTS)  # all of its attention
+            assert arrow.get_linewidth() == pytest.approx(circuit_picture.COPY_POINTS)  # all of its attention
             start = arrow.get_path().vertices[0]
-            assert start[0] == pytest.approx(_circuit_picture.column(position - lag), abs=1e-6)
+            assert start[0] == pytest.approx(circuit_picture.column(position - lag), abs=1e-6)
     for key in row["keys"]:
         face = to_hex(boxes[f"value {key['position']}"].get_facecolor())
         assert face == ("#ffffff" if key["kind"] == "early" else OVERLAP_COLOURS[key["kind"]])
@@ -214,7 +216,7 @@ def test_marks_say_which_lags_agree_and_compared_boxes_are_level(machine, circui
             assert words[f"mark {position} lag {lag}"] == ("=" if same else "≠")
     counts = [sum(words[f"mark {place} lag {lag}"] == "=" for lag in (1, 2)) for place in row["shown"]]
     assert counts == [2, 1, 0]
-    candidate, query = (_circuit_picture.rows_of(row, place) for place in (row["shown"][0], 12))
+    candidate, query = (circuit_picture.rows_of(row, place) for place in (row["shown"][0], 12))
     assert candidate[1:] == pytest.approx(query[:2])
 
 

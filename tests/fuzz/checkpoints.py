@@ -118,7 +118,7 @@ def cases() -> st.SearchStrategy[Case]:
 
 def run(case: Case, sandbox: Sandbox) -> str:
     """Load the checkpoint, open it as analyses do, and predict."""
-    from analyses.subject import Subject
+    from analyses.running.subject import Subject
 
     kind, config, tensors = case
     folder = sandbox.work / "made"

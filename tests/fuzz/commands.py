@@ -17,11 +17,11 @@ Case = tuple[str, list[str]]
 @functools.cache
 def vocabulary() -> dict[str, list[tuple[list[str], list[argparse.Action]]]]:
     """For each package the beginnings of its command lines, with the options that may follow."""
-    from analyses import cli as analyses
-    from analyses.command import read_entries
-    from figures import claims_table
-    from figures import cli as figures
-    from models.cli import parser
+    from analyses.running import cli as analyses
+    from analyses.running.command import read_entries
+    from figures.running import claims_table
+    from figures.running import cli as figures
+    from models.running.cli import parser
 
     found: dict[str, list[tuple[list[str], list[argparse.Action]]]] = {"models": [], "analyses": [], "figures": []}
     for action in parser()._actions:
@@ -96,14 +96,14 @@ def cases(draw: st.DrawFn) -> Case:
 def main_of(package: str) -> Any:
     """The package's command line."""
     if package == "models":
-        from models.cli import main
+        from models.running.cli import main
 
         return main
     if package == "analyses":
-        from analyses.cli import main as analyses_main
+        from analyses.running.cli import main as analyses_main
 
         return analyses_main
-    from figures.cli import main as figures_main
+    from figures.running.cli import main as figures_main
 
     return figures_main
 

@@ -92,8 +92,8 @@ def specs() -> st.SearchStrategy[bytes]:
 @functools.cache
 def figure_names() -> dict[str, tuple[str, ...]]:
     """The figures, with the analyses that each one draws."""
-    from analyses.command import read_entries
-    from figures import cli, drawing
+    from analyses.running.command import read_entries
+    from figures.running import cli, drawing
 
     return {name: tuple(drawing.load_module(name).ANALYSES) for name in read_entries(cli.FOLDER, marker="LABEL")}
 

@@ -129,24 +129,26 @@ def light(sandbox: Sandbox) -> Iterator[None]:
 
     Where commands look for checkpoints unless told, and write what they measured of them, is a folder of the sandbox.
     """
-    import figures.cli
-    import models.cli
-    import models.run
-    import models.sweep
-    import models.zoo
-    from analyses import answers, cli, plan
-    from analyses.answers import Answer, Question
-    from analyses.command import BadInput
-    from analyses.documents import Document, Request
-    from figures import drawing
+    import figures.running.cli
+    import models.running.cli
+    import models.running.zoo
+    import models.training.run
+    import models.training.sweep
+    from analyses.running import answers, cli, plan
+    from analyses.running.answers import Answer, Question
+    from analyses.running.command import BadInput
+    from analyses.running.documents import Document, Request
+    from figures.running import drawing
     from interp import arguments
 
     def trained(*_: Any) -> Any:
-        raise models.run.RunError("nothing is trained in the fuzz room")
+        raise models.training.run.RunError("nothing is trained in the fuzz room")
 
     def measured(path: Path, name: str) -> dict[str, Any]:
         texts = {"protocol": "annealed", "target": "law", "init": "", "freeze": "", "bos_vector": "", "copies": "none"}
-        return dict.fromkeys(models.zoo.COLUMNS, 1.0) | texts | {"checkpoint": name, "steps": 10, "change": None}
+        return (
+            dict.fromkeys(models.running.zoo.COLUMNS, 1.0) | texts | {"checkpoint": name, "steps": 10, "change": None}
+        )
 
     def answered(question: Question, *, cache: Any, opened: Any = None) -> Answer:
         if question.checkpoint is None:
@@ -174,20 +176,20 @@ def light(sandbox: Sandbox) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for target, name, value in (
             (arguments, "MAX_BYTES", LIMIT),
-            (models.run, "make_trainer", trained),
-            (models.sweep, "_run_in_process", lambda *_: None),
-            (models.sweep, "_ray", lambda runs, *_: (one for one in ())),
-            (models.zoo, "measure", measured),
+            (models.training.run, "make_trainer", trained),
+            (models.training.sweep, "_run_in_process", lambda *_: None),
+            (models.training.sweep, "_ray", lambda runs, *_: (one for one in ())),
+            (models.running.zoo, "measure", measured),
             (answers, "answer", answered),
             (cli, "document_of", joined),
             (cli, "run_all", lambda entries, request: Document(analysis="all", rows=[dict(ROW)])),
             (plan, "run_plan", planned),
-            (models.cli, "CHECKPOINTS", sandbox.work / "zoo"),
-            (figures.cli, "ZOO", sandbox.work / "zoo"),
-            (models.zoo, "find_checkpoints", first_of(models.zoo.find_checkpoints)),
-            (models.cli, "parser", built_once(models.cli.parser)),
+            (models.running.cli, "CHECKPOINTS", sandbox.work / "zoo"),
+            (figures.running.cli, "ZOO", sandbox.work / "zoo"),
+            (models.running.zoo, "find_checkpoints", first_of(models.running.zoo.find_checkpoints)),
+            (models.running.cli, "parser", built_once(models.running.cli.parser)),
             (cli, "make_parser", built_once(cli.make_parser)),
-            (figures.cli, "make_parser", built_once(figures.cli.make_parser)),
+            (figures.running.cli, "make_parser", built_once(figures.running.cli.make_parser)),
             (drawing, "draw", drawn),
         ):
             stack.enter_context(mock.patch.object(target, name, value))

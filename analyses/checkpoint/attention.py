@@ -1,0 +1,300 @@
+"""What does each head attend to, on one sequence?
+
+The attention behind the mechanistic figures (fig:mech_main, fig:mech_indep and the appendix): copy patterns at every
+query, match scores and pattern, the last query's weights with what each key is to it, the relative biases and the match
+weights. Of --batch sequences the first is taken whose last context has occurred at least twice before, so that there
+are matches to see. Checkpoints of the same prior and length get the same sequence.
+
+    python -m analyses attention CKPT
+    python -m analyses attention CKPT --seed 3 --json
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analyses.running.ask import Ask, near, not_long
+from analyses.running.options import CheckpointOptions
+from interp.results import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+
+    from analyses.running.subject import Subject
+    from interp.circuit.capture import Capture
+    from interp.hooked.checkpoint import CheckpointInfo
+    from interp.hooked.transformer import InductionTransformer
+
+KIND = "checkpoint"
+COLUMNS = ("mass.full", "mass.partial", "mass.none", "mass.bos", "mass.early", "sequence")
+LEGEND = {
+    "full, partial, none": "the last query's attention on keys that match at all, some or none of the lags, in this "
+    "one sequence; `overlap_mass` gives means over sequences",
+    "early": "attention on keys with fewer than k tokens before them",
+}
+ASK = Ask(select=not_long(near(32, 64, 128, seeds=1)), cost=0.2)
+LEAST_MATCHES = 2
+SPREAD_SEQUENCES = 64  # for the standard deviation of a copy head's share
+DIGITS = 6  # more than the pictures can show
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention(Result):
+    """One sequence through one model. Positions count BOS, where there is one, as position 0.
+
+    tokens         [length] without BOS
+    kinds          what each key is to the last query: bos, early, full, partial or none
+    weights        [key] match attention of the last query
+    mass           kind -> its share of `weights`
+    law            [vocab] the predicted law of the next token
+    copy_scores    [head, query, key] before the softmax; None where a key is masked
+    copy_pattern   [head, query, key] after it
+    match_scores   [query, key] before the softmax; None where a key is masked
+    match_pattern  [query, key] after it
+    copy_bias      [head, distance] r_{i-j} of the copy heads
+    match_bias     [distance] r_{i-j} of the match head
+    match_weight   [(k+1)|V|, (k+1)|V|] the paper's W_A^(2); None for the standard family, which has LayerNorm
+    copies         per copy head what `interp.copy_heads` reads: head, lag, share (mean weight there), last and bos (of
+                   the last query), verdict; over_batch, last_over_batch, bos_over_batch: mean and standard deviation of
+                   `share`, `last` and `bos` over the first `SPREAD_SEQUENCES` sequences
+    per_key        kind -> the mean of `weights` over its keys
+    on_full        of all queries with a full match before them: at how many the heaviest candidate is one, and how many
+                   there are
+    readout_moves  total variation between `law` and the vote of the attention alone, where BOS votes for all alike
+    raw_beta       per lag, the identity coefficient of the aligned block of `match_weight`
+    aligned_share  share of the squared `match_weight` in the aligned blocks, of the part that the softmax sees (see
+                   `interp.identity_blocks`); both are None where heads copy no distinct lags, or without that matrix
+    sequence       which of the batch it is
+    over_batch     kind -> mean and standard deviation of its share over all sequences of the batch: how representative
+                   the shown sequence is
+    """
+
+    tokens: list[int]
+    kinds: list[str]
+    weights: list[float]
+    mass: dict[str, float]
+    law: list[float]
+    copy_scores: list[list[list[float | None]]]
+    copy_pattern: list[list[list[float]]]
+    match_scores: list[list[float | None]]
+    match_pattern: list[list[float]]
+    copy_bias: list[list[float]]
+    match_bias: list[float]
+    match_weight: list[list[float]] | None
+    copies: list[dict[str, Any]]
+    per_key: dict[str, float]
+    on_full: list[int]
+    readout_moves: float
+    raw_beta: list[float] | None
+    aligned_share: float | None
+    sequence: int
+    over_batch: dict[str, list[float]]
+
+    def table(self) -> pd.DataFrame:
+        """One row per key of the last query."""
+        import pandas as pd
+
+        first = 0 if self.kinds[0] == "bos" else 1
+        return pd.DataFrame(
+            {
+                "position": range(first, first + len(self.kinds)),
+                "token": [*(["BOS"] if first == 0 else []), *map(str, self.tokens)],
+                "kind": self.kinds,
+                "weight": self.weights,
+                "score": self.match_scores[-1],
+            }
+        )
+
+    def record(self) -> dict[str, Any]:
+        """The fields, without `success`: attention is an observation."""
+        return {name: value for name, value in super().record().items() if name not in ("success", "message")}
+
+    def __str__(self) -> str:
+        shares = ", ".join(f"{kind} {share:.3f}" for kind, share in self.mass.items() if share > 0)
+        law = " ".join(f"{value:.3f}" for value in self.law)
+        return f"sequence {self.sequence}: the last query's attention is {shares}\n  predicted law {law}"
+
+
+def applies(info: CheckpointInfo) -> str | None:
+    return "it draws the layout of the suite's own models" if info.model["family"] == "foreign" else None
+
+
+def analyse(subject: Subject, options: CheckpointOptions) -> Attention:
+    from interp.results import provenance
+
+    place = first_with_matches(subject.chains.tokens, order=subject.info.model["order"])
+    seen = one_sequence(subject.model, subject.chains.tokens[place : place + 1])
+    add_copy_spread(seen["copies"], subject.model, subject.chains.tokens[:SPREAD_SEQUENCES])
+    return Attention(
+        **seen,
+        sequence=place,
+        over_batch=mass_spread(subject.capture()),
+        provenance=provenance(seed=options.seed, checkpoint=str(subject.path)),
+    )
+
+
+def add_copy_spread(copies: list[dict[str, Any]], model: InductionTransformer, tokens: torch.Tensor) -> None:
+    """Give each copy head means and standard deviations over sequences: of all queries, and at the last query."""
+    from interp.circuit.capture import capture
+
+    cap = capture(model, tokens)
+    for copy in copies:
+        on_lag = np.diagonal(cap.copy_pattern[:, copy["head"]].double().numpy(), -copy["lag"], axis1=1, axis2=2)
+        shares = on_lag[:, int(cap.bos) :].mean(-1)  # without the query whose token at that lag would be BOS
+        last = cap.copy_pattern[:, copy["head"], -1].double().numpy()
+        found = {"over_batch": shares, "last_over_batch": last[:, -1 - copy["lag"]]}
+        found["bos_over_batch"] = last[:, 0] if cap.bos else np.zeros(len(last))
+        copy |= {name: [float(values.mean()), float(values.std())] for name, values in found.items()}
+
+
+def mass_spread(cap: Capture) -> dict[str, list[float]]:
+    """kind -> mean and standard deviation over sequences of the last query's attention on keys of that kind."""
+    from interp.estimators.counts import match_masks
+    from interp.notation import OVERLAP_KINDS, overlap
+
+    masks = match_masks(cap.tokens, order=cap.order).numpy()
+    weights = cap.match_pattern[:, 0, -1].double().numpy()
+    own = weights[:, int(cap.bos) :]
+    overlaps = np.array([overlap(mask) for mask in range(1 << cap.order)])[np.maximum(masks, 0)]
+    candidate = masks >= 0
+    shares = {
+        "full": own * (candidate & (overlaps == cap.order)),
+        "partial": own * (candidate & (overlaps > 0) & (overlaps < cap.order)),
+        "none": own * (candidate & (overlaps == 0)),
+        "bos": weights[:, : int(cap.bos)],
+        "early": own * ~candidate,
+    }
+    found = {kind: shares[kind].sum(-1) for kind in OVERLAP_KINDS}
+    return {kind: [float(values.mean()), float(values.std())] for kind, values in found.items()}
+
+
+def first_with_matches(tokens: torch.Tensor, *, order: int) -> int:
+    """The first sequence whose last context has occurred often enough before."""
+    from interp.estimators.counts import match_masks
+
+    exact = (match_masks(tokens, order=order) == (1 << order) - 1).sum(-1)
+    if not (exact >= LEAST_MATCHES).any():
+        raise ValueError(
+            f"none of {len(tokens)} sequences of length {tokens.shape[1]} has met its last context {LEAST_MATCHES} "
+            "times; expected a larger --batch or --length"
+        )
+    return int((exact >= LEAST_MATCHES).nonzero()[0])
+
+
+def one_sequence(model: InductionTransformer, tokens: torch.Tensor) -> dict[str, Any]:
+    """The fields of `Attention` that come from one sequence [1, length] and the model's weights."""
+    from interp.circuit.capture import capture
+    from interp.circuit.runner import predict
+    from interp.estimators.counts import match_masks
+    from interp.notation import key_kinds, kind_masses
+
+    config = model.config
+    cap = capture(model, tokens, query="all")
+    kinds = key_kinds(match_masks(tokens, order=config.order)[0].numpy(), order=config.order, bos=config.bos)
+    weights = cap.match_pattern[0, 0, -1].numpy()
+    half = config.blocks * config.vocab
+    match_weight = None if not config.one_hot else shortened(model.match_attention.W_Q[0, :half])
+    seen = {
+        "tokens": tokens[0].tolist(),
+        "kinds": kinds,
+        "weights": shortened(weights),
+        "mass": kind_masses(weights, kinds),
+        "law": predict(model, tokens)[0].tolist(),
+        "copy_scores": shortened(copy_scores(model, tokens)),
+        "copy_pattern": shortened(cap.copy_pattern[0]),
+        "match_scores": shortened(cap.match_scores[0, 0]),
+        "match_pattern": shortened(cap.match_pattern[0, 0]),
+        "copy_bias": shortened(model.copy_attention.rel_bias),
+        "match_bias": shortened(model.match_attention.rel_bias[0]),
+        "match_weight": match_weight,
+    }
+    return {**seen, **readings(seen, order=config.order, vocab=config.vocab)}
+
+
+def copy_scores(model: InductionTransformer, tokens: torch.Tensor) -> torch.Tensor:
+    """[head, query, key]: the copy heads' scores before the softmax, on the first of the sequences."""
+    import torch
+    from torch.nn import functional
+
+    if model.config.bos:
+        tokens = functional.pad(tokens, (1, 0), value=model.config.vocab)
+    seen: list[torch.Tensor] = []
+
+    def keep(scores: torch.Tensor, hook: object) -> None:
+        seen.append(scores[0])
+
+    with torch.no_grad():
+        model.run_with_hooks(tokens[:1], stop_at_layer=1, fwd_hooks=[("blocks.0.attn.hook_attn_scores", keep)])
+    return seen[0]
+
+
+def readings(seen: dict[str, Any], *, order: int, vocab: int) -> dict[str, Any]:
+    """The fields of `Attention` that are computed from the others."""
+    import torch
+
+    from interp.circuit.capture import Capture
+    from interp.estimators.counts import match_masks
+    from interp.instruments.copy_heads import copy_heads
+
+    offset = int(seen["kinds"][0] == "bos")
+    tokens = torch.tensor([seen["tokens"]])
+    pattern = torch.tensor(seen["match_pattern"])[None, None]
+    cap = Capture(
+        tokens=tokens,
+        copy_pattern=torch.tensor(seen["copy_pattern"])[None],
+        match_scores=pattern.log(),
+        match_pattern=pattern,
+        queries=torch.arange(pattern.shape[-1]),
+        order=order,
+        vocab=vocab,
+        bos=bool(offset),
+    )
+    heads = copy_heads(cap)
+    copies = [
+        {
+            "head": head,
+            "lag": int(heads.lag[head]),
+            "share": float(heads.mass[head]),
+            "last": float(heads.last_mass[head]),
+            "bos": float(heads.last_bos[head]),
+            "verdict": heads.verdict[head],
+        }
+        for head in range(len(heads.lag))
+    ]
+    masks = match_masks(tokens, order=order, every_position=True)[0]
+    full = masks == (1 << order) - 1
+    candidates = pattern[0, 0, offset:, offset:].masked_fill(masks < 0, -1.0)
+    with_full = full.any(-1)
+    hits = full.gather(-1, candidates.argmax(-1, keepdim=True))[:, 0] & with_full
+    weights, kinds = np.array(seen["weights"]), np.array(seen["kinds"])
+    vote = np.bincount(seen["tokens"], weights=weights[offset:], minlength=vocab) + weights[:offset].sum() / vocab
+    return {
+        "copies": copies,
+        "per_key": {kind: float(weights[kinds == kind].mean()) for kind in dict.fromkeys(seen["kinds"])},
+        "on_full": [int(hits.sum()), int(with_full.sum())],
+        "readout_moves": float(np.abs(vote - np.array(seen["law"])).sum() / 2),
+        **_block_readings(seen["match_weight"], copies, vocab=vocab),
+    }
+
+
+def _block_readings(weight: Any, copies: list[dict[str, Any]], *, vocab: int) -> dict[str, Any]:
+    """raw_beta and aligned_share: lag r compares x_{i-r+1} with x_{j-r}, in the blocks that their heads write."""
+    from interp.instruments.block_routes import in_lag_order
+    from interp.instruments.identity_blocks import aligned_parts
+
+    if weight is None or any(copy["verdict"] != f"copies lag {copy['lag']}" for copy in copies):
+        return {"raw_beta": None, "aligned_share": None}
+    raw_beta, share = aligned_parts(in_lag_order(np.array(weight), [copy["lag"] for copy in copies], vocab=vocab))
+    return {"raw_beta": raw_beta, "aligned_share": share}
+
+
+def shortened(values: Any) -> Any:
+    """Nested lists of numbers with `DIGITS` significant digits; None for what is not finite."""
+    array = np.asarray(values.detach() if hasattr(values, "detach") else values, dtype=np.float64)
+    if array.ndim:
+        return [shortened(part) for part in array]
+    return float(f"{array:.{DIGITS}g}") if np.isfinite(array) else None

@@ -1,0 +1,60 @@
+"""Where does the match head's attention go, and is it where the law says?
+
+Attention mass by overlap |M|, by mask, on BOS and on early keys, beside N_M e^{|beta|_M} / Z with the fitted beta and
+kappa; contiguous and other partial matches apart; and the effective order weights lambda_i (eq:transformer_mixture).
+
+    python -m analyses overlap_mass CKPT
+    python -m analyses overlap_mass CKPT --query all --batch 64      at every query, not only the last
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from analyses.running.ask import Ask
+from analyses.running.options import CheckpointOptions, option
+from analyses.running.report import decimals
+
+if TYPE_CHECKING:
+    from analyses.running.subject import Subject
+    from interp.instruments.overlap_mass import OverlapMass
+
+KIND = "checkpoint"
+COLUMNS = ("success", "|M|=0", "|M|=1", "|M|=2", "bos", "early", "distance", "largest_gap")
+LEGEND = {
+    "|M|": "number of lags at which a key matches. Numbers are the attention on such keys at the last query (--query: "
+    "at others), mean over sequences; in brackets what the law gives, with the beta and kappa of `beta_kappa`",
+    "outside": "BOS, and early keys, which have fewer than k tokens before them",
+    "partial": "keys that match at some lags; contiguous where these are the most recent lags",
+    "distance": "total variation distance between the mean masses and the law's; query by query: mean of the "
+    "distances at single queries",
+    "largest_gap": "the largest difference between one of the mean masses and the law's",
+    "lambda_i": "weight of order i in the mixture of orders that the law is",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(CheckpointOptions):
+    query: Literal["last", "all", "trained"] = option("last", "which queries to read (default: %(default)s)")
+
+
+ASK = Ask(options=Options(batch=256), cost=0.03)
+
+
+def analyse(subject: Subject, options: Options) -> OverlapMass:
+    from interp.instruments.overlap_mass import overlap_mass
+
+    seen = subject.capture(query=options.query)
+    law = subject.law(seen)
+    found = overlap_mass(seen, law)
+    return dataclasses.replace(found, message=law.message) if found.success else found
+
+
+def compared(row: dict[str, Any]) -> dict[str, Any]:
+    """Three decimals each: attention adds up to one."""
+    masses = {f"|M|={size}": mass for size, mass in row["by_overlap"].items()}
+    others = {name: row[name] for name in ("bos", "early", "distance", "largest_gap")}
+    shown = {name: decimals(value) for name, value in {**masses, **others}.items()}
+    return {"checkpoint": row["checkpoint"], "success": row["success"], **shown}

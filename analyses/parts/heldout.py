@@ -1,0 +1,122 @@
+"""Held-out sequences, and how far a predictor's laws are from the truth on them.
+
+A predictor is a name, a group, a key with everything its numbers depend on besides the code, and a function from
+sequences to laws. The cache keeps the KL of each sequence, so that differences between predictors are paired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+    from analyses.running.cache import Cache
+    from interp.chains.priors import ChainBatch, Prior
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sequences:
+    """A held-out set; it is sampled when it is first used."""
+
+    prior: Prior
+    batch: int
+    length: int
+    seed: int
+
+    def key(self) -> dict[str, Any]:
+        return {"prior": self.prior.to_dict(), "batch": self.batch, "length": self.length, "seed": self.seed}
+
+    @cached_property
+    def chains(self) -> ChainBatch:
+        return self.prior.sample(batch=self.batch, length=self.length, seed=self.seed, method="collapsed")
+
+    @property
+    def tokens(self) -> torch.Tensor:
+        return self.chains.tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predictor:
+    """name and group for the table; key: all that the law depends on beside the sequences; subject: the checkpoint."""
+
+    name: str
+    group: str
+    key: dict[str, Any]
+    law: Callable[[torch.Tensor], torch.Tensor]
+    subject: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """KL per sequence, the share of sequences where its floor was needed, and the Monte Carlo error of the law."""
+
+    values: np.ndarray
+    floored: float
+    monte_carlo: float = 0.0
+    converged: bool = True
+
+
+def measure(sequences: Sequences, predictor: Predictor, cache: Cache) -> Measured:
+    """KL(truth || prediction) of every sequence."""
+    import numpy as np
+
+    def compute() -> dict[str, np.ndarray]:
+        from interp.divergence import kl_divergence
+
+        divergence = kl_divergence(sequences.chains.next_law, predictor.law(sequences.tokens))
+        return {"values": divergence.values.numpy(), "floored": np.array(divergence.floored)}
+
+    key = {"what": "kl", "predictor": predictor.key, "sequences": sequences.key()}
+    stored = cache.arrays(key, compute)
+    return Measured(values=stored["values"], floored=float(stored["floored"]))
+
+
+def measure_bayes(sequences: Sequences, cache: Cache, *, draws: int) -> Measured:
+    """The Bayes predictor's KL, with the Monte Carlo error of its law."""
+    import numpy as np
+
+    def compute() -> dict[str, np.ndarray]:
+        from interp.divergence import kl_divergence
+        from interp.estimators.bayes import bayes_predictive
+
+        bayes = bayes_predictive(sequences.tokens, prior=sequences.prior, draws=draws, seed=sequences.seed)
+        divergence = kl_divergence(sequences.chains.next_law, bayes.mean)
+        return {
+            "values": divergence.values.numpy(),
+            "floored": np.array(divergence.floored),
+            "error": np.array(bayes.error),
+            "success": np.array(bayes.success),
+        }
+
+    stored = cache.arrays({"what": "bayes", "draws": draws, "sequences": sequences.key()}, compute)
+    return Measured(
+        values=stored["values"],
+        floored=float(stored["floored"]),
+        monte_carlo=float(stored["error"]),
+        converged=bool(stored["success"]),
+    )
+
+
+def excess_columns(values: np.ndarray, bayes: np.ndarray) -> dict[str, float]:
+    """KL with its error, and the excess over Bayes on the same sequences: in nats (paired error) and as a share."""
+    from interp.results import mean_stderr
+
+    kl, stderr = mean_stderr(values)
+    best, _ = mean_stderr(bayes)
+    excess, excess_stderr = mean_stderr(values - bayes)
+    share = excess / best if best > 0 else float("nan")
+    # A ratio of means over the same sequences: its error comes from the paired residuals.
+    _, share_stderr = mean_stderr((values - (1 + share) * bayes) / best) if best > 0 else (0.0, float("nan"))
+    return {
+        "kl": kl,
+        "stderr": stderr,
+        "excess": excess,
+        "excess_stderr": excess_stderr,
+        "excess_share": share,
+        "excess_share_stderr": share_stderr,
+    }

@@ -1,0 +1,1 @@
+"""How analyses are run: command line, cache, plan, processes, reports."""

@@ -1,0 +1,129 @@
+"""Files are written completely or not at all, and never over files that the suite did not write."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from analyses.running.command import BadInput
+from interp.outside import one_line, read_json
+from interp.staging import new_file
+
+CACHED = re.compile(r"[\w-]+-[0-9a-f]{24}\.(json|npz)")  # what `analyses.running.cache` writes
+
+
+def check_regular(file: Path) -> None:
+    """Refuse a path that is a directory or a device, or that lies below a file."""
+    if file.is_dir():
+        raise BadInput(f"{file} is a directory, expected a file name")
+    if file.exists() and not file.is_file():
+        raise BadInput(f"{file} is not a regular file: it is not replaced")
+    if any(one.exists() and not one.is_dir() for one in file.parents):
+        raise BadInput(f"{file}: a file is in the way of its directory")
+    check_writable(file.parent, of=str(file))
+
+
+def check_writable(directory: Path, *, of: str) -> None:
+    """Refuse a directory that cannot be written or made, before an hour of work is lost."""
+    above = next((one for one in (directory, *directory.parents) if one.exists()), None)
+    if above is not None and not os.access(above, os.W_OK | os.X_OK):
+        raise BadInput(f"{of}: {above} cannot be written")
+
+
+def check_table_target(file: Path, *, overwrite: bool) -> None:
+    """Refuse to overwrite any file but an earlier table."""
+    check_regular(file)
+    if file.exists() and not overwrite and not _is_table(file):
+        raise BadInput(f"{file} is not a table of an analysis; --overwrite replaces it")
+
+
+def check_document_target(file: Path, *, key: str, name: str, overwrite: bool) -> None:
+    """Refuse to overwrite any file but an earlier result, whose `key` has the value `name`."""
+    check_regular(file)
+    if file.exists() and not overwrite:
+        try:
+            document = read_json(file)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict) or document.get(key) != name:
+            raise BadInput(f"{file} is not a result of {name}; --overwrite replaces it")
+
+
+def check_directory(
+    directory: Path, *, ours: Callable[[Path], bool], overwrite: bool, option: str = "--out", hint: str = ""
+) -> None:
+    """A directory with files of this suite only, or a path where one can be made; otherwise it is refused.
+
+    Hidden files, such as temporary ones, are ignored.
+    """
+    try:
+        if directory.exists() and not directory.is_dir():
+            raise BadInput(f"{option} {directory}: a file is in the way, expected a directory")
+        if option == "--out":  # a cache may be read-only if it has all the results
+            check_writable(directory, of=f"{option} {directory}")
+        if overwrite or not directory.is_dir():
+            return
+        other = sorted(one.name for one in directory.iterdir() if not one.name.startswith(".") and not ours(one))
+    except OSError as error:
+        raise BadInput(f"{option} {directory}: {error.strerror}") from error
+    if other:
+        more = f" and {len(other) - 1} more" if len(other) > 1 else ""
+        ways = hint or "give a fresh directory, or --overwrite to use this one"
+        raise BadInput(f"{option} {directory}: also holds {one_line(other[0])!r}{more}; {ways}")
+
+
+def is_result(file: Path) -> bool:
+    """Whether this is a table, a result, a picture with its JSON file, the page, a folder of figures or the cache."""
+    if file.is_dir():
+        return file.name in ("figures", "cache")
+    if file.suffix in (".pdf", ".png", ".svg"):
+        return file.with_suffix(".json").is_file()
+    if file.name in ("index.html", "explorer.html", "timing.json"):
+        return True
+    if file.suffix == ".csv":
+        return _is_table(file)
+    return file.suffix == ".json" and re.match(r"\s*\{\s*\"(analysis|figure)\":", _beginning(file)) is not None
+
+
+def is_cached(file: Path) -> bool:
+    """Whether this lies in a directory of the cache."""
+    return CACHED.fullmatch(file.name) is not None and not file.is_dir()
+
+
+def check_cache(directory: Path, *, overwrite: bool = False) -> None:
+    """A directory of the cache alone, or a place where one can be made."""
+    hint = "" if overwrite else "give another directory"
+    check_directory(directory, ours=is_cached, overwrite=overwrite, option="--cache", hint=hint)
+
+
+def _is_table(file: Path) -> bool:
+    """Whether a CSV file is the table of an analysis, perhaps one without rows."""
+    return re.match(r"analysis(,|\s*$)", _first_line(file)) is not None
+
+
+def _beginning(file: Path) -> str:
+    with file.open(errors="replace") as stream:
+        return stream.read(200)
+
+
+def _first_line(file: Path) -> str:
+    return _beginning(file).partition("\n")[0]
+
+
+def write_file(file: Path, content: str | bytes) -> None:
+    """Write the file completely or not at all: after a crash or a full disk, the old file or the new one is there."""
+    check_regular(file)
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(file) as staging:
+            with staging.open("wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            staging.chmod(0o644)  # a temporary file is private
+            os.replace(staging, file)
+    except OSError as error:
+        raise BadInput(f"cannot write {file}: {error.strerror or one_line(error)}") from error

@@ -1,0 +1,323 @@
+"""What an analysis is given and gives back: a `Subject` (one checkpoint), a `Study` (a table of rows).
+
+Opening a subject reads `config.json` only. Its model, its held-out chains and what was captured on them are made when
+they are first used, so that a bad path fails at once and without torch. They are kept as long as the subject, so that
+several instruments share them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from analyses.running.options import DEFAULT_BATCH, CheckpointOptions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from interp.chains.priors import ChainBatch, Prior
+    from interp.circuit.capture import Capture
+    from interp.fitting.attention_fit import AttentionFit
+    from interp.fitting.match_fit import MatchFit
+    from interp.hooked.checkpoint import CheckpointInfo
+
+DEFAULT_ETA = 5.0  # both levels of the paper's hierarchical task
+STARTS = ("hard", "soft", "copy8", "free", "kappa_fixed", "kappa_tied")  # that of the paper first
+
+
+class DoesNotApply(ValueError):
+    """An analysis does not apply to this checkpoint, which is known only after the model was loaded."""
+
+
+class Unfinished(ValueError):
+    """The checkpoint is of a run that is not finished, and --unfinished was not given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """One checkpoint under study, with held-out sequences from the prior it was trained on.
+
+    path          the directory, as the user wrote it
+    name          what tables call it: the path below the zoo, or the directory's own name
+    info          its `config.json`
+    batch, seed   of the held-out sequences
+    given_prior   what --prior says of them; None for the training record's prior
+    """
+
+    path: Path
+    name: str
+    info: CheckpointInfo
+    batch: int = DEFAULT_BATCH
+    seed: int = 0
+    given_prior: str | None = None
+    _captures: dict[tuple[str, bool], Capture] = field(default_factory=dict, repr=False, compare=False)
+    _fits: dict[tuple[int, str, bool], tuple[Capture, MatchFit]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    @classmethod
+    def open(cls, path: str | Path, options: CheckpointOptions | None = None, *, name: str | None = None) -> Subject:
+        """Read the checkpoint's description; a `ValueError` names what is wrong with it."""
+        from interp.hooked.checkpoint import read_info
+
+        info = read_info(path)
+        if options is not None:
+            for key in ("order", "vocab", "bos", "length"):
+                if getattr(options, key) is not None:
+                    raise ValueError(
+                        f"{path}: --{key} is for a model from file.py:function; a checkpoint already defines it"
+                    )
+        subject = cls(path=Path(path), name=Path(path).resolve().name if name is None else name, info=info)
+        if options is None:
+            return subject
+        if subject.unfinished_at and not options.unfinished:
+            raise Unfinished(refusal(subject))
+        return subject.asked(options)
+
+    def asked(self, options: CheckpointOptions) -> Subject:
+        """The same checkpoint on the sequences that the options ask for."""
+        return replace(self, batch=options.batch, seed=options.seed, given_prior=options.prior, _captures={}, _fits={})
+
+    @property
+    def model_config(self) -> dict[str, Any]:
+        """family, order, vocab, length, bos and the rest of the model's description."""
+        return self.info.model
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """The training record; empty where there is none."""
+        return self.info.training or {}
+
+    @property
+    def unfinished_at(self) -> str:
+        """How far its run came, where that is not finished; else empty."""
+        from interp.hooked.checkpoint import unfinished_at
+
+        return unfinished_at(self.info)
+
+    def summary(self) -> dict[str, Any]:
+        """What it is, for the rows of a table: see `summary_of`; and how far its run came, where it is unfinished."""
+        found = summary_of(self.info.model, self.info.training, prior=self.prior)
+        return {**found, "unfinished": self.unfinished_at} if self.unfinished_at else found
+
+    @property
+    def start(self) -> str | None:
+        """How its training started: see `start_of`."""
+        return start_of(self.info.model, self.info.training)
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of its description and weights."""
+        from interp.hooked.checkpoint import CONFIG_FILE, TENSOR_FILE
+
+        content = (self.path / CONFIG_FILE).read_bytes() + (self.path / TENSOR_FILE).read_bytes()
+        self._check_unchanged()
+        return hashlib.sha256(content).hexdigest()
+
+    @cached_property
+    def model(self) -> Any:
+        """The model, or the circuit of a model from elsewhere; loaded on first use."""
+        from interp.circuit.checkpoint import load
+
+        with warnings.catch_warnings():  # whoever opened it knows: see `Unfinished`
+            warnings.filterwarnings("ignore", message=".* of a run that is not finished")
+            found = load(self.path)
+        self._check_unchanged()
+        return found
+
+    def _check_unchanged(self) -> None:
+        """Refuse a checkpoint that was replaced since its description was read: its numbers would be mixed."""
+        from interp.hooked.checkpoint import CheckpointError, read_info
+
+        if read_info(self.path) != self.info:
+            raise CheckpointError(f"{self.path}: was replaced while it was analysed; run the analysis again")
+
+    @property
+    def scanned(self) -> Any:
+        """The model, for a scan, which needs no head to be known."""
+        return self.model
+
+    @cached_property
+    def prior(self) -> Prior:
+        """The prior that was given, else that of the training record, else the paper's hierarchical one."""
+        from interp.chains.descriptions import parse_prior, prior_from_dict
+
+        order, vocab = self.info.model["order"], self.info.model["vocab"]
+        if self.given_prior is not None:
+            prior = parse_prior(self.given_prior, order=order, vocab=vocab)
+        elif self.training.get("prior") is not None:
+            prior = prior_from_dict(self.training["prior"])
+        else:
+            prior = parse_prior("hierarchical", order=order, vocab=vocab)
+        if (prior.order, prior.vocab) != (order, vocab):
+            raise ValueError(
+                f"{self.path}: the model has order {order} and vocabulary {vocab}, "
+                f"its data order {prior.order} and vocabulary {prior.vocab}"
+            )
+        return prior
+
+    @cached_property
+    def chains(self) -> ChainBatch:
+        """Held-out sequences at the model's length, with every true law known."""
+        return self.prior.sample(batch=self.batch, length=self.info.model["length"], seed=self.seed, method="explicit")
+
+    def capture(self, *, query: Literal["last", "all", "trained"] = "last", copies: bool = False) -> Capture:
+        """`interp.capture` of the model on `chains`, made once."""
+        from interp.circuit.capture import capture
+
+        if (query, copies) not in self._captures:
+            self._captures[query, copies] = capture(
+                self.model, self.chains.tokens, query=query, copies=copies, checkpoint=str(self.path)
+            )
+        return self._captures[query, copies]
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the model comes from elsewhere."""
+        return bool(self.info.model["family"] == "foreign")
+
+    def fit(self, cap: Capture, *, source: Literal["scores", "pattern"] = "scores", position: bool = True) -> MatchFit:
+        """`interp.fit_scores` of a capture, made once."""
+        from interp.instruments.beta_kappa import fit_scores
+
+        key = (id(cap), source, position)  # the capture is kept, so that its id is not reused
+        if key not in self._fits:
+            self._fits[key] = (cap, fit_scores(cap, source=source, position=position))
+        return self._fits[key][1]
+
+    def law(self, cap: Capture) -> MatchFit | AttentionFit:
+        """The additive law of the capture's match heads, from their scores.
+
+        The attention of a model from outside this suite may follow a law where its scores do not. Then the law is that
+        of the attention, and its message says so.
+        """
+        from interp.instruments.beta_kappa import fit_scores
+
+        scored = self.fit(cap)
+        if scored.success or not self.is_foreign:
+            return scored
+        seen = fit_scores(cap, source="attention", position=False)
+        if not seen.success:
+            return scored
+        return replace(seen, message=f"the law is that of the attention; {seen.message}")
+
+    def trained_on(self, prior: Prior, *, length: int) -> bool:
+        """Whether it was trained on this prior at this length."""
+        return self.training.get("prior") == prior.to_dict() and self.info.model["length"] == length
+
+
+def refusal(subject: Subject) -> str:
+    """Why a checkpoint of an unfinished run is not read, and how it would be."""
+    return f"{subject.path}: {subject.unfinished_at}; --unfinished to read it all the same"
+
+
+def summary_of(model: dict[str, Any], training: dict[str, Any] | None, *, prior: Prior) -> dict[str, Any]:
+    """The properties by which figures and readers distinguish checkpoints; None where there is no training record."""
+    record = training or {}
+    return {
+        "family": model["family"],
+        "prior": prior.kind,
+        "bos": model["bos"],
+        "length": model["length"],
+        "order": model["order"],
+        "vocab": model["vocab"],
+        "seed": record.get("seed"),
+        "protocol": record.get("protocol"),
+        "init": record.get("init"),
+        "start": start_of(model, training),
+    }
+
+
+def start_of(model: dict[str, Any], training: dict[str, Any] | None) -> str | None:
+    """The start of a run in a word (`models.families.registry.start_name`); None where no record tells it."""
+    from models.families.registry import start_name
+
+    record = training or {}
+    try:
+        return start_name(model["family"], init=record["init"], kappa=record.get("kappa", "free"))
+    except (KeyError, ValueError, TypeError, AttributeError):  # the record may be of another program
+        return None
+
+
+def place_of_start(start: str | None) -> int:
+    """How far a start stands from the paper's: its place in STARTS; what is not known comes last."""
+    return STARTS.index(start) if start in STARTS else len(STARTS)
+
+
+def prior_text(values: dict[str, Any]) -> str:
+    """The shortest text of a prior that `to_dict` described, as `parse_prior` reads it; without torch if it can.
+
+    >>> prior_text({"kind": "hierarchical", "order": 2, "vocab": 5, "eta": [5.0, 5.0], "eta0": 1.0})
+    'hierarchical:5'
+    """
+    with contextlib.suppress(KeyError, TypeError, ValueError):  # the record comes from a file: below it is refused
+        if values["kind"] == "independent":
+            return f"independent:{_listed(values['alpha'])}"
+        if values["kind"] == "hierarchical":
+            eta = values["eta"] if len(set(values["eta"])) > 1 else values["eta"][:1]
+            root = "" if values["eta0"] == 1 else f":{_listed(values['eta0'])}"
+            return f"hierarchical:{_listed(eta)}{root}"
+    from interp.chains.descriptions import prior_from_dict
+
+    return prior_from_dict(values).text
+
+
+def _listed(numbers: Any) -> str:
+    """One number or several, with commas between."""
+    return ",".join(f"{value:g}" for value in (numbers if isinstance(numbers, (list, tuple)) else [numbers]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A table with its origin.
+
+    rows        JSON-able dicts with the same keys
+    provenance  where the numbers come from, as `interp.provenance` makes it
+    shown       the columns to print in a terminal, in this order; all that fit, if empty
+    notes       lines to print below the table: what was found
+    text        what a terminal shows in place of the table and the notes, where one table does not fit the rows
+    failures    what makes the command exit with 1, one line each; empty if all is well
+    """
+
+    rows: Sequence[dict[str, Any]]
+    provenance: dict[str, Any] = field(repr=False)
+    shown: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    failures: Sequence[str] = ()
+    text: str = ""
+
+    def table(self) -> pd.DataFrame:
+        """The rows as a DataFrame; vectors become columns, larger arrays are left to the JSON."""
+        import pandas as pd
+
+        return pd.DataFrame(flat_rows(self.rows))
+
+
+MAX_VECTOR = 16
+
+
+def flat_rows(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of scalars: `beta: [x, y]` becomes beta_1, beta_2, `a: {b: x}` becomes a.b; bigger arrays go."""
+    return [_flat(row) for row in rows]
+
+
+def _flat(row: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in row.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            if key != "provenance":
+                flat.update(_flat(value, f"{name}."))
+        elif isinstance(value, (list, tuple)):
+            scalars = not any(isinstance(item, (list, tuple, dict)) for item in value)
+            if scalars and 0 < len(value) <= MAX_VECTOR:
+                flat.update({f"{name}_{place}": item for place, item in enumerate(value, start=1)})
+        else:
+            flat[name] = value
+    return flat

@@ -1,0 +1,1 @@
+"""One module for each question that needs no checkpoint, or many."""

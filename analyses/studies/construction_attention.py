@@ -1,0 +1,93 @@
+"""The two constructions on one sequence: copy and match attention, and the weights by overlap.
+
+    python -m analyses construction_attention
+    python -m analyses construction_attention --length 128 --alpha 0.5
+
+One sequence from the independent prior, seen through three analytic models (fig:mech_indep): hard matching without BOS
+(beta = 100, counting), soft matching without BOS at the beta of lemma:optimal_beta (interpolation), and hard matching
+with BOS at kappa = k beta + ln(alpha |V|) (add-alpha). Of --batch sequences the first is taken whose last context has
+occurred at least twice, so that there are matches to see.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from analyses.running.ask import Ask
+from analyses.running.options import ChainOptions, option
+from analyses.running.subject import Study
+
+if TYPE_CHECKING:
+    from analyses.running.cache import Cache
+
+KIND = "study"
+
+HARD = 100.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ChainOptions):
+    length: int = option(64, "tokens (default: %(default)s)", metavar="T", least=2)
+    alpha: float = option(1.0, "concentration of the prior (default: %(default)s)")
+
+
+ASK = Ask()
+
+
+def study(options: Options, cache: Cache) -> Study:
+    """One row per construction, with the attention it paid."""
+    from analyses.checkpoint.attention import first_with_matches, one_sequence
+    from interp.chains.priors import IndependentDirichlet
+    from interp.circuit.runner import predict
+    from interp.estimators.soft_matching import add_alpha, beta_for_add_alpha, maximum_likelihood
+    from interp.hooked.construction import construct
+    from interp.results import provenance
+
+    order, vocab, length, alpha = options.order, options.vocab, options.length, options.alpha
+    prior = IndependentDirichlet(order=order, vocab=vocab, alpha=alpha)
+    drawn = prior.sample(batch=options.batch, length=length, seed=options.seed).tokens
+    chosen = first_with_matches(drawn, order=order)
+    tokens = drawn[chosen : chosen + 1]
+    counted = maximum_likelihood(tokens, order=order, vocab=vocab)
+    smoothed = add_alpha(tokens, order=order, vocab=vocab, alpha=alpha)
+
+    soft = beta_for_add_alpha(length=length, order=order, vocab=vocab, alpha=alpha)
+    models: list[tuple[str, float, float | None]] = [
+        ("hard", HARD, None),
+        ("adaptive", soft, None),
+        ("bos", HARD, order * HARD + math.log(alpha * vocab)),
+    ]
+    rows: list[dict[str, Any]] = []
+    for name, beta, kappa in models:
+        model = construct(order=order, vocab=vocab, length=length, beta=[beta] * order, kappa=kappa)
+        law = predict(model, tokens)
+        rows.append(
+            {
+                "construction": name,
+                "order": order,
+                "vocab": vocab,
+                "length": length,
+                "alpha": alpha,
+                "bos": kappa is not None,
+                "beta": [beta] * order,
+                "kappa": kappa,
+                "to_counting": float((law - counted).abs().max()),
+                "to_add_alpha": float((law - smoothed).abs().max()),
+                **one_sequence(model, tokens),
+            }
+        )
+    return Study(
+        rows=rows,
+        provenance=provenance(seed=options.seed, prior=prior.to_dict(), sequence=chosen),
+        shown=(
+            "construction",
+            "beta_1",
+            "kappa",
+            *(f"mass.{kind}" for kind in ("full", "partial", "none", "bos")),
+            "to_counting",
+            "to_add_alpha",
+        ),
+        notes=["to_counting, to_add_alpha: largest difference of the predicted law from that estimator's."],
+    )

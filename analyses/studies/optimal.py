@@ -1,0 +1,296 @@
+"""The beta and kappa that minimise the population loss, beside those of trained models.
+
+    python -m analyses optimal                                        every sweep, both priors, with and without BOS
+    python -m analyses optimal --sweeps length --lengths 32 64 128
+    python -m analyses optimal --priors hierarchical:5 --draws 200000
+
+The paper leaves the optimum open. Around its base point (k = 2, |V| = 5, T = 64, alpha = 1 or eta = 5) one quantity is
+varied at a time. Each row has beta*, kappa* and KL* with standard errors, the closed form of lemma:optimal_beta, and on
+--batch common sequences the excess over the Bayes predictor. With BOS under the independent prior beta* is infinite:
+then `combination`, kappa - sum(beta), is what is identified, and ln(alpha |V|) is what prop:add_constant says of it.
+Rows of source `trained` are the checkpoints of the zoo: beta and kappa as `fit_scores` reads them from their attention,
+beside the optimum of the same setting (`gap_*` is trained minus optimum).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from analyses.parts.estimators import alpha_of, optimum, soft
+from analyses.parts.heldout import Sequences, excess_columns, measure, measure_bayes
+from analyses.running.ask import Ask
+from analyses.running.options import PAPER_LENGTHS, ZooOptions, option
+from analyses.running.subject import Study, Subject, prior_text
+from analyses.running.zoo import find_subjects, predictor_of
+
+if TYPE_CHECKING:
+    from analyses.running.cache import Cache
+    from interp.chains.priors import Prior
+    from interp.estimators.optimal import OptimalParameters
+
+KIND = "study"
+
+SHOWN = (
+    "source", "prior", "order", "vocab", "length", "bos", "beta_1", "beta_2", "kappa", "combination", "kl",
+    "excess_share",
+)  # fmt: skip
+BASE = {"order": 2, "vocab": 5, "length": 64}
+BAYES_DRAWS = 120
+FITTED_KEYS = 32_768  # keys that a trained model's beta is read from, in as many sequences as that takes
+
+Sweep = Literal["length", "vocab", "order", "concentration"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ZooOptions):
+    batch: int = option(2000, "number of sequences (default: %(default)s)", metavar="N", least=1)
+    sweeps: tuple[Sweep, ...] = option(("length", "vocab", "order", "concentration"), "what to vary (default: all)")
+    priors: tuple[str, ...] = option(
+        ("hierarchical:5", "independent:1"), "base points (default: %(default)s)", metavar="PRIOR"
+    )
+    lengths: tuple[int, ...] = option(PAPER_LENGTHS, "lengths (default: %(default)s)", metavar="N", least=2)
+    vocabs: tuple[int, ...] = option((2, 3, 5, 10, 20), "vocabs (default: %(default)s)", metavar="N", least=2)
+    orders: tuple[int, ...] = option((1, 2, 3), "orders (default: %(default)s)", metavar="N", least=1)
+    concentrations: tuple[float, ...] = option(
+        (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0), "alpha, or eta of every level (default: %(default)s)", metavar="N"
+    )
+    draws: int = option(50_000, "sequences that the optimum is found on (default: %(default)s)", metavar="N", least=100)
+    models: Literal["all", "swept"] = option(
+        "all", "trained models: all of the zoo, or those of the --lengths alone (default: %(default)s)"
+    )
+
+
+# The draws that kl_curves tunes on, so that each optimum is searched only once.
+ASK = Ask(options=Options(sweeps=("length",), draws=40_000, seed=1, batch=500), cost=0.15)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One point of a sweep, or (sweep "zoo") the checkpoints that were trained in one setting."""
+
+    sweep: str
+    prior: str
+    order: int
+    vocab: int
+    length: int
+    checkpoints: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.sweep}: {self.prior} k={self.order} |V|={self.vocab} T={self.length}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A prior, a length, and whether there is BOS: each setting has an optimum."""
+
+    sweep: str
+    prior: Prior
+    length: int
+    bos: bool
+
+
+def pieces(options: Options) -> list[Point]:
+    """Base point by base point, one quantity varied at a time; then the trained models by what they were trained on."""
+    found = []
+    for text in options.priors:
+        kind = text.partition(":")[0]
+        for sweep in options.sweeps:
+            for value in dict.fromkeys(getattr(options, f"{sweep}s")):
+                shape = BASE if sweep == "concentration" else {**BASE, sweep: value}
+                named = f"{kind}:{value:g}" if sweep == "concentration" else text
+                found.append(Point(sweep=sweep, prior=named, **shape))
+    groups: dict[Point, list[str]] = {}
+    for one in asked_about(options):
+        record, length = one.training["prior"], one.model_config["length"]
+        shape = {"order": record["order"], "vocab": record["vocab"], "length": length}
+        groups.setdefault(Point(sweep="zoo", prior=prior_text(record), **shape), []).append(one.name)
+    return [*found, *(replace(point, checkpoints=tuple(names)) for point, names in groups.items())]
+
+
+def asked_about(options: Options) -> list[Subject]:
+    """The trained models of the table."""
+    found = find_subjects(options.zoo, unfinished=options.unfinished)
+    return [one for one in found if options.models == "all" or one.model_config["length"] in options.lengths]
+
+
+def together(options: Options, piece: Point) -> str:
+    """`kl_curves` needs the same optimum."""
+    return f"{piece.prior} T={piece.length}"
+
+
+def study_piece(options: Options, piece: Point, cache: Cache) -> Study:
+    """The optimum with and without BOS, or a row per trained model."""
+    from interp.chains.descriptions import parse_prior
+    from interp.results import provenance
+
+    prior = parse_prior(piece.prior, order=piece.order, vocab=piece.vocab)
+    rows, failures = [], []
+    if piece.sweep == "zoo":
+        rows = [trained_row(one, options, cache) for one in asked_about(options) if one.name in piece.checkpoints]
+    else:
+        for bos in (True, False):
+            setting = Setting(sweep=piece.sweep, prior=prior, length=piece.length, bos=bos)
+            best = find(setting, options, cache)
+            rows.append({**place(setting), **numbers(best, prior), **bayes_columns(setting, best, options, cache)})
+            if not best.success:
+                failures.append(f"{place(setting)}: {best.message}")
+    return Study(rows=rows, provenance=provenance(seed=options.seed), failures=failures)
+
+
+def join(options: Options, studies: Sequence[Study]) -> Study:
+    """All sweeps, then the trained models in the order of the zoo; one set of columns for both."""
+    rows = [row for study in studies for row in study.rows]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    subjects = asked_about(options)
+    order = {one.name: place for place, one in enumerate(subjects)}
+    rows = sorted(rows, key=lambda row: order.get(row.get("checkpoint", ""), -1))
+    return Study(
+        rows=[{name: row.get(name) for name in names} for row in rows],
+        provenance={**studies[0].provenance, "checkpoints": {one.name: one.digest[:16] for one in subjects}},
+        shown=SHOWN,
+        notes=[
+            "beta, kappa -: infinite; then combination, kappa - sum(beta) over those lags, is what is identified",
+            *([] if subjects else ["no trained checkpoint was found; `python -m models sweep zoo` trains them"]),
+        ],
+        failures=[failure for study in studies for failure in study.failures],
+    )
+
+
+def find(setting: Setting, options: Options, cache: Cache) -> OptimalParameters:
+    return optimum(
+        setting.prior, length=setting.length, bos=setting.bos, draws=options.draws, seed=options.seed, cache=cache
+    )
+
+
+def place(setting: Setting, source: str = "optimum") -> dict[str, Any]:
+    """Which point of which sweep."""
+    values = setting.prior.to_dict()
+    return {
+        "source": source,
+        "sweep": setting.sweep,
+        "prior": prior_text(values),
+        "kind": values["kind"],
+        "concentration": concentration(setting.prior),
+        "order": setting.prior.order,
+        "vocab": setting.prior.vocab,
+        "length": setting.length,
+        "bos": setting.bos,
+    }
+
+
+def concentration(prior: Prior) -> float:
+    """What the sweep over concentrations varies: alpha of independent contexts, eta_1 of a hierarchy."""
+    return alpha_of(prior) if prior.independent else float(prior.concentrations()[1])
+
+
+def numbers(best: OptimalParameters, prior: Prior) -> dict[str, Any]:
+    """The optimum, beside what the paper has in closed form."""
+    from interp.estimators.soft_matching import beta_for_add_alpha
+
+    alpha = alpha_of(prior)
+    lemma = None
+    if best.length >= prior.order + 2:
+        lemma = beta_for_add_alpha(length=best.length, order=prior.order, vocab=prior.vocab, alpha=alpha)
+    return {
+        "beta": list(best.beta),
+        "kappa": best.kappa,
+        "stderr": list(best.stderr),
+        "combination": best.combination,
+        "combination_stderr": best.combination_stderr,
+        "log_alpha_vocab": math.log(alpha * prior.vocab) if prior.independent else None,
+        "lemma_beta": lemma,
+        "kl_population": best.kl,
+        "kl_population_stderr": best.kl_stderr,
+        "floored": best.floored,
+        "n": best.n,
+        "success": best.success,
+        "message": best.message,
+    }
+
+
+def bayes_columns(setting: Setting, best: OptimalParameters, options: Options, cache: Cache) -> dict[str, Any]:
+    """KL on the common sequences, Bayes' KL, and the excess."""
+    sequences = Sequences(prior=setting.prior, batch=options.batch, length=setting.length, seed=options.seed + 1)
+    bayes = measure_bayes(sequences, cache, draws=BAYES_DRAWS)
+    beta, kappa = best.usable()
+    predictor = soft("optimum", vocab=best.vocab, beta=beta, kappa=kappa)
+    columns = excess_columns(measure(sequences, predictor, cache).values, bayes.values)
+    columns["kl_stderr"] = columns.pop("stderr")
+    return {**columns, "bayes_kl": float(bayes.values.mean()), "batch": options.batch}
+
+
+def trained_row(checkpoint: Subject, options: Options, cache: Cache) -> dict[str, Any]:
+    """The beta and kappa of a trained model, beside the optimum of its setting."""
+    from interp.chains.descriptions import prior_from_dict
+
+    prior = prior_from_dict(checkpoint.training["prior"])
+    setting = Setting(
+        sweep="zoo", prior=prior, length=checkpoint.model_config["length"], bos=checkpoint.model_config["bos"]
+    )
+    best = find(setting, options, cache)
+    fit = cache.value(
+        {"what": "fit", "digest": checkpoint.digest, "keys": FITTED_KEYS, "covariance": True},
+        lambda: fitted(checkpoint, prior),
+    )
+    sequences = Sequences(prior=prior, batch=options.batch, length=setting.length, seed=options.seed + 1)
+    bayes = measure_bayes(sequences, cache, draws=BAYES_DRAWS)
+    columns = excess_columns(measure(sequences, predictor_of(checkpoint), cache).values, bayes.values)
+    columns["kl_stderr"] = columns.pop("stderr")
+    flat = [lag for lag, is_flat in enumerate(best.flat) if is_flat]
+    learned, learned_stderr = learned_combination(fit, flat)
+    return {
+        **place(setting, "trained"),
+        **numbers(best, prior),
+        **columns,
+        "bayes_kl": float(bayes.values.mean()),
+        "batch": options.batch,
+        "beta": fit["beta"],
+        "kappa": fit["kappa"],
+        "stderr": fit["stderr"],
+        "combination": learned,
+        "combination_stderr": learned_stderr,
+        "checkpoint": checkpoint.name,
+        "subject": checkpoint.summary(),
+        "family": checkpoint.model_config["family"],
+        "seed": checkpoint.training.get("seed"),
+        "gap_beta": [value - other for value, other in zip(fit["beta"], best.beta, strict=True)],
+        "gap_kappa": fit["kappa"] - best.kappa if fit["kappa"] is not None and best.kappa is not None else None,
+        "gap_combination": learned - best.combination if learned is not None and best.combination is not None else None,
+        "success": fit["success"],
+        "message": fit["message"],
+    }
+
+
+def learned_combination(fit: dict[str, Any], flat: list[int]) -> tuple[float | None, float | None]:
+    """kappa less the betas of the flat lags, with the error that their joint covariance gives; None without BOS."""
+    import numpy as np
+
+    if not flat or fit["kappa"] is None:
+        return None, None
+    signs = np.zeros(len(fit["beta"]) + 1)
+    signs[flat], signs[-1] = -1.0, 1.0
+    variance = signs @ np.array(fit["covariance"]) @ signs
+    return float(signs @ [*fit["beta"], fit["kappa"]]), float(np.sqrt(np.maximum(variance, 0.0)))  # keeps NaN
+
+
+def fitted(checkpoint: Subject, prior: Prior) -> dict[str, Any]:
+    """beta and kappa as the match head's scores show them."""
+    from interp.circuit.capture import capture
+    from interp.hooked.checkpoint import load
+    from interp.instruments.beta_kappa import fit_scores
+
+    length = checkpoint.model_config["length"]
+    tokens = prior.sample(batch=max(32, FITTED_KEYS // length), length=length, seed=0, method="collapsed").tokens
+    fit = fit_scores(capture(load(checkpoint.path), tokens, copies=False))
+    errors = [*fit.stderr.tolist(), *([] if fit.kappa_stderr is None else [fit.kappa_stderr])]
+    return {
+        "beta": fit.beta.tolist(),
+        "kappa": fit.kappa,
+        "stderr": errors,
+        "covariance": fit.covariance.tolist(),
+        "success": fit.success,
+        "message": fit.message,
+    }

@@ -1,0 +1,1 @@
+"""The paper's claims, one function each: `(seed, batch) -> Claim`. `analyses.studies.theory` runs them all."""

@@ -1,1 +1,0 @@
-"""The paper's claims, one function each: `(seed, batch) -> Claim`. `analyses.theory` runs them all."""

@@ -1,0 +1,218 @@
+"""What the figures of curves over T share: which rows make a curve, how each predictor looks, how it is drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from figures.parts.panels import BAYES_COLOUR
+from figures.parts.rows import Row, matching
+from interp.results import half_width
+from models.families.registry import find_family
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """How a curve is drawn and what it is called."""
+
+    label: str
+    colour: str
+    line: str | tuple[int, tuple[float, ...]] = "-"
+    marker: str = ""
+    filled: bool = True
+    width: float = 1.0
+    below: bool = False  # under all others: what coincides with it is to be seen
+
+    def style(self) -> dict[str, Any]:
+        """As keywords of `Axes.plot`."""
+        return {
+            "color": self.colour,
+            "linestyle": self.line,
+            "marker": self.marker or "None",
+            "markerfacecolor": self.colour if self.filled else "white",
+            "linewidth": self.width,
+            "zorder": 1.5 if self.below else 2.0,
+        }
+
+
+# Named as the rows of `kl_curves` name the predictors.
+LOOKS = {
+    "bayes": Look(label="Bayes predictor", colour=BAYES_COLOUR, width=1.4, below=True),
+    "maximum likelihood": Look(label="maximum likelihood", colour="#882255", width=1.4),
+    "add-0.1": Look(label="add-0.1", colour="#7f7f7f", line=":"),
+    "add-0.5": Look(label="add-0.5", colour="#7f7f7f", line="--"),
+    "add-1": Look(label="add-1", colour="#7f7f7f", line="-."),
+    "add-alpha, tuned": Look(label=r"add-$\alpha$, $\alpha$ tuned for each $T$", colour="#7f7f7f", width=1.4),
+    "jelinek-mercer": Look(label="Jelinek-Mercer, tuned", colour="#882255", marker="s"),
+    "katz": Look(label="Katz", colour="#b08968", marker="o"),
+    "katz, absolute": Look(label="Katz, absolute", colour="#b08968", line="--", marker="v"),
+    "katz, good-turing": Look(label="Katz, Good-Turing", colour="#b08968", line=":", marker="^"),
+    "witten-bell": Look(label="Witten-Bell", colour="#52796f", marker="D"),
+    "kneser-ney": Look(label="Kneser-Ney", colour="#5b99c2", marker="P"),
+    "context tree weighting": Look(label="context tree weighting", colour="#000000", marker="X"),
+    "hard, no BOS": Look(label=r"construction, $\beta=100$", colour="#003566", line=":", marker="D", filled=False),
+    "hard, BOS": Look(label=r"construction, $\beta=100$, BOS", colour="#003566", line=":", marker="D", filled=False),
+    "beta(t), no BOS": Look(label=r"construction, $\beta(t)$ of the lemma", colour="#5b99c2", marker="o"),
+    "optimal, no BOS": Look(label="construction, best $\\beta$, no BOS", colour="#ffb703", line="--"),
+    "optimal, BOS": Look(label=r"construction, best $\beta, \kappa$", colour="#ffb703"),
+}
+
+
+def of_kind(rows: Iterable[Row], kind: str) -> list[Row]:
+    """The rows of the first prior of this kind: `independent` or `hierarchical`."""
+    mine = [row for row in rows if row["prior"].partition(":")[0] == kind]
+    return [row for row in mine if row["prior"] == mine[0]["prior"]]
+
+
+def concentration(rows: Iterable[Row], kind: str) -> str:
+    """alpha or eta of the prior, as the rows name it: `5` of `hierarchical:5`."""
+    mine = of_kind(rows, kind)
+    return mine[0]["prior"].partition(":")[2] or "default" if mine else "not run"
+
+
+def curve(rows: Iterable[Row], predictor: str) -> list[Row]:
+    """One predictor's rows, shortest first."""
+    return sorted((row for row in rows if row["predictor"] == predictor), key=lambda row: row["length"])
+
+
+def models(rows: Iterable[Row], **words: Any) -> list[Row]:
+    """The rows of the trained models that fit every word (`rows.matching`), shortest first, then by seed."""
+    return matching([{**row, "checkpoint": row["predictor"]} for row in rows], **words)
+
+
+def by_length(rows: Iterable[Row]) -> dict[int, list[Row]]:
+    """The rows of each length, shortest first; a seed is a row."""
+    found: dict[int, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row["length"]):
+        found.setdefault(row["length"], []).append(row)
+    return found
+
+
+def plot_curve(ax: Axes, rows: Sequence[Row], field: str, look: Look, *, error: str | None = None) -> Line2D:
+    """A line through the rows, with 95% bars if the rows have a standard error of that name."""
+    lengths = [row["length"] for row in rows]
+    (line,) = ax.plot(lengths, [row[field] for row in rows], label=look.label, **look.style())
+    if error is not None:
+        for row in rows:
+            reach = float(half_width(row[error], n=row["n"]))
+            ax.plot([row["length"]] * 2, [row[field] - reach, row[field] + reach], color=look.colour, linewidth=0.6)
+    return line
+
+
+def plot_seeds(
+    ax: Axes,
+    rows: Sequence[Row],
+    field: str,
+    family: str,
+    *,
+    shift: float = 0.0,
+    size: float = 3.8,
+    medians: bool = True,
+) -> Line2D:
+    """A marker for each seed, a thin line from the least to the largest, and a line through the medians.
+
+    They lie above all curves, with a white edge, so that what coincides with a curve can be seen; `shift` sets a family
+    aside, in powers of two of the length, and `size` puts the markers of one into those of another.
+    """
+    colour = find_family(family).colour
+    aside = 2.0**shift
+    groups = by_length(rows)
+    if medians:
+        ax.plot(
+        [length * aside for length in groups],
+        [median(row[field] for row in group) for group in groups.values()],
+        color=colour, linewidth=0.7, zorder=2.5,
+    )  # fmt: skip
+    for length, group in groups.items():
+        values = [row[field] for row in group]
+        ax.plot([length * aside] * 2, [min(values), max(values)], color=colour, linewidth=0.6, zorder=2.5)
+    (points,) = ax.plot(
+        [row["length"] * aside for row in rows],
+        [row[field] for row in rows],
+        linestyle="None",
+        marker=find_family(family).marker,
+        markersize=size,
+        color=colour,
+        markeredgecolor="white",
+        markeredgewidth=0.35,
+        zorder=4,
+        label=find_family(family).trained_label,
+    )
+    return points
+
+
+def family_shift(family: str, families: Sequence[str]) -> float:
+    """How far a family is set aside, so that none lies on another."""
+    return 0.17 * (families.index(family) - (len(families) - 1) / 2)
+
+
+def length_axis(ax: Axes, lengths: Iterable[int], *, sparse: bool = False) -> None:
+    """T on a logarithmic axis, with a tick at powers of two only: the paper's other lengths lie too close for names.
+
+    `sparse` names every other one of them, for narrow panels.
+    """
+    found = sorted(set(lengths))
+    ax.set_xscale("log", base=2)
+    named = [length for length in found if math.log2(length).is_integer()] or found
+    named = named[:: 2 if sparse and len(named) > 4 else 1]
+    ax.set_xticks(named, [str(length) for length in named])
+    ax.set_xticks([length for length in found if length not in named], minor=True)
+    ax.tick_params(axis="x", which="minor", labelbottom=False, size=1.2)
+    ax.set_xlabel("sequence length $T$")
+
+
+def spread_out(places: Sequence[float], *, gap: float) -> list[float]:
+    """The places moved apart so that neighbours are at least `gap` away, each as near to its own as that allows.
+
+    >>> spread_out([0.0, 0.0, 5.0], gap=1.0)
+    [-0.5, 0.5, 5.0]
+    """
+    order = sorted(range(len(places)), key=lambda index: places[index])
+    # Clusters of labels that touch: each sits around the mean of what it labels.
+    clusters: list[list[int]] = []
+    for index in order:
+        clusters.append([index])
+        while len(clusters) > 1 and _top(clusters[-2], places, gap) + gap > _bottom(clusters[-1], places, gap):
+            clusters[-2:] = [clusters[-2] + clusters[-1]]
+    moved = list(places)
+    for cluster in clusters:
+        for rank, index in enumerate(cluster):
+            moved[index] = _bottom(cluster, places, gap) + rank * gap
+    return moved
+
+
+def _bottom(cluster: list[int], places: Sequence[float], gap: float) -> float:
+    return sum(places[index] for index in cluster) / len(cluster) - gap * (len(cluster) - 1) / 2
+
+
+def _top(cluster: list[int], places: Sequence[float], gap: float) -> float:
+    return _bottom(cluster, places, gap) + gap * (len(cluster) - 1)
+
+
+def counted(groups: Iterable[Sequence[Row]]) -> str:
+    """How many seeds there are, as words of a caption: `3 seeds` or `1 to 3 seeds`."""
+    numbers = sorted({len(group) for group in groups})
+    if not numbers:
+        return "no seeds"
+    if len(numbers) > 1:
+        return f"{numbers[0]} to {numbers[-1]} seeds"
+    return f"{numbers[0]} seed{'s' if numbers[0] > 1 else ''}"
+
+
+def listed(values: Iterable[Any]) -> str:
+    """`32, 64 and 128`."""
+    words = [str(value) for value in values]
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+
+
+def shape_words(rows: Sequence[Row]) -> str:
+    """`k = 2, |V| = 5`, as the rows say."""
+    shapes = sorted({(row["order"], row["vocab"]) for row in rows})
+    return " or ".join(f"k = {order}, |V| = {vocab}" for order, vocab in shapes)

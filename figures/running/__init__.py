@@ -1,0 +1,1 @@
+"""How figures are made: command line, drawing, `make reproduce`."""

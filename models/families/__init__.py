@@ -1,0 +1,1 @@
+"""The families of models, one module or folder each."""

@@ -1,0 +1,183 @@
+"""The disentangled family: one-hot blocks, every W_A, every relative bias and W_O free (sec:models).
+
+    config = disentangled.config(order=2, vocab=5, length=64, bos=True)
+    flat = disentangled.initial(config, init="random(0.3)", seed=0)       # the compiled trainer's parameter vector
+    model = disentangled.to_hooked(config, flat)                          # and the HookedTransformer it stands for
+
+Starts of the whole model (`models.training.starts` for part by part)
+    random(STD)      every W_A and relative bias normal(0, STD)
+    copy(STRENGTH)   the same with STD 0.02, and STRENGTH added to copy head h's bias at lag h: the paper's
+                     "initialised to hard copy heads but trainable". Large strengths saturate the softmax.
+    hard             the construction's copy heads, W_A and the match bias zero: the setting of corollary:inductive
+    symmetric(STD)   every block of every W_A is a I + b J, with a, b and the relative biases normal(0, STD)
+    bias(STD)        relative biases normal(0, STD), every W_A and W_O zero: theorem:invariance's own start
+    zero             everything zero, also the relative biases: copy heads that start equal stay equal
+In all but the last two W_O starts as the construction's: it reads the match head's votes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from einops import rearrange
+from scipy.optimize import linear_sum_assignment
+
+from interp.hooked.construction import COPY_STRENGTH
+from interp.hooked.transformer import InductionConfig, InductionTransformer, Readout
+from models.families.disentangled.compiled import Shape, predict
+from models.families.registry import DISENTANGLED
+from models.training.starts import Start
+
+COPY_STD = 0.02
+PARAMETERS = {  # of each part that can be frozen
+    "copies": ("copy_weight", "copy_bias"),
+    "match_bias": ("match_bias",),
+    "readout": ("readout_weight",),
+    "direct": ("readout_weight",),
+    "carried": ("readout_weight",),
+    "copies_bos": ("copy_bias",),
+    "copies_first": ("copy_bias",),
+}
+
+
+def config(
+    *, order: int = 2, vocab: int = 5, length: int, bos: bool, readout: Readout = "probability"
+) -> InductionConfig:
+    """Attention only, width 2(k+1)|V|, k copy heads of width |V|, one match head of width (k+1)|V|."""
+    return InductionConfig(
+        family="disentangled", order=order, vocab=vocab, length=length, bos=bos, readout=readout, floor=1e-7
+    )
+
+
+def shape_of(config: InductionConfig) -> Shape:
+    """The part of the config that the compiled trainer needs."""
+    return Shape(
+        order=config.order,
+        vocab=config.vocab,
+        length=config.length,
+        bos=config.bos,
+        readout=config.readout,
+        floor=config.floor,
+    )
+
+
+def initial(config: InductionConfig, *, init: str, seed: int) -> np.ndarray:
+    """A start vector for the compiled trainer, from its own generator, separate from that of the data."""
+    starts = DISENTANGLED.starts.parse(init)
+    shape = shape_of(config)
+    # One draw for the whole vector: a part's numbers do not depend on how the other parts start.
+    flat = np.random.default_rng([seed, 1]).standard_normal(shape.size)
+    parts = shape.views(flat)
+    _start_copies(parts, starts["copies"])
+    _scale(parts["match_weight"], starts["match"], vocab=config.vocab)
+    parts["match_bias"] *= starts["match_bias"].size or 0.0
+    _scale(parts["readout_weight"], starts["readout"], vocab=config.vocab)
+    if starts["readout"].word == "construction":
+        half = config.blocks * config.vocab
+        parts["readout_weight"][:, half : half + config.vocab] = np.eye(config.vocab)
+    return flat.astype(config.dtype)
+
+
+def _start_copies(parts: dict[str, np.ndarray], start: Start) -> None:
+    """From standard normal numbers to the copy heads' start, in place."""
+    weight, bias = parts["copy_weight"], parts["copy_bias"]
+    peak = {"copy": start.size or 0.0, "hard": COPY_STRENGTH}.get(start.word, 0.0)
+    spread = {"copy": COPY_STD, "hard": 0.0}.get(start.word, start.size or 0.0)
+    for head in weight:
+        _scale(head, Start("zero") if start.word == "bias" else Start(start.word, spread), vocab=len(head))
+    bias *= spread
+    for head in range(len(bias)):
+        bias[head, head + 1] += peak
+
+
+def _scale(weight: np.ndarray, start: Start, *, vocab: int) -> None:
+    """Standard normal numbers times the start's size, in place; symmetric: a I + b J in every |V| x |V| block."""
+    if start.word == "symmetric":
+        blocks = rearrange(weight, "(row m) (column n) -> row column m n", m=vocab, n=vocab)  # a view
+        coefficients = blocks[:, :, 0, :2].copy()
+        blocks[:] = coefficients[..., 1, None, None]
+        blocks += coefficients[..., 0, None, None] * np.eye(vocab)
+    weight *= start.size or 0.0
+
+
+def training_mask(shape: Shape, frozen: Sequence[str]) -> np.ndarray:
+    """1 for every parameter that trains, 0 for the frozen parts.
+
+    Two parts are columns of W_O: `direct` reads the query's own stream, past the match head; `carried` reads the copied
+    tokens that the match head brings from the keys. The rest of W_O reads the votes. Two are single distances of the
+    copy heads' biases, the largest: `copies_bos`, at which the last query alone sees BOS, and `copies_first` before it.
+    """
+    mask = np.ones(shape.size)
+    views = shape.views(mask)
+    half = (shape.order + 1) * shape.vocab
+    columns = {
+        "direct": slice(half),
+        "carried": slice(half + shape.vocab, None),
+        "copies_bos": slice(-1, None),
+        "copies_first": slice(-2, -1),
+    }
+    for part in frozen:
+        for name in PARAMETERS[part]:
+            views[name][..., columns.get(part, slice(None))] = 0.0
+    return mask
+
+
+@torch.no_grad()
+def to_hooked(config: InductionConfig, flat: np.ndarray) -> InductionTransformer:
+    """The HookedTransformer with these parameters."""
+    model = InductionTransformer(config)
+    parts = {name: torch.from_numpy(part.copy()) for name, part in shape_of(config).views(flat).items()}
+    half = config.blocks * config.vocab
+    model.copy_attention.W_Q[:, : config.vocab] = parts["copy_weight"]
+    model.copy_attention.rel_bias[:] = parts["copy_bias"]
+    model.match_attention.W_Q[0, :half] = parts["match_weight"]
+    model.match_attention.rel_bias[0] = parts["match_bias"]
+    model.unembed.W_U[:] = parts["readout_weight"].T
+    return model
+
+
+def from_hooked(model: InductionTransformer) -> np.ndarray:
+    """The compiled trainer's parameter vector of a disentangled (or construction) model: the inverse of `to_hooked`."""
+    config = model.config
+    if not config.one_hot:
+        raise ValueError("a standard transformer has no disentangled parameters")
+    half = config.blocks * config.vocab
+    shape = shape_of(config)
+    flat = np.zeros(shape.size, dtype=config.dtype)
+    parts = shape.views(flat)
+    parts["copy_weight"][:] = model.copy_attention.W_Q[:, : config.vocab].detach().numpy()
+    parts["copy_bias"][:] = model.copy_attention.rel_bias.detach().numpy()
+    parts["match_weight"][:] = model.match_attention.W_Q[0, :half].detach().numpy()
+    parts["match_bias"][:] = model.match_attention.rel_bias[0].detach().numpy()
+    parts["readout_weight"][:] = model.unembed.W_U.detach().numpy().T
+    return flat
+
+
+def predict_hooked(model: InductionTransformer, tokens: torch.Tensor) -> torch.Tensor:
+    """`interp.predict` for a disentangled model or a construction, thousands of long sequences in seconds."""
+    return torch.from_numpy(predict(shape_of(model.config), from_hooked(model), tokens.numpy())).double()
+
+
+def read_weights(config: InductionConfig, flat: np.ndarray) -> tuple[list[float], float | None]:
+    """beta per lag and kappa as read from the weights alone, for a progress line; `interp.fit_scores` measures them.
+
+    A block's coefficient is its mean diagonal minus its mean off-diagonal. Heads are matched to lags 1..k by their
+    biases. Where copy heads are not sharp, these numbers are larger than the betas of the scores.
+    """
+    parts = shape_of(config).views(flat.astype(np.float64))
+    order, vocab = config.order, config.vocab
+    blocks = parts["match_weight"].reshape(order + 1, vocab, order + 1, vocab).transpose(0, 2, 1, 3)
+    diagonal = np.trace(blocks, axis1=2, axis2=3) / vocab
+    everything = blocks.mean(axis=(2, 3))
+    off = (everything * vocab - diagonal) / (vocab - 1)
+    coefficient = diagonal - off
+    heads, lags = linear_sum_assignment(parts["copy_bias"][:, 1 : order + 1], maximize=True)
+    block_of = {0: 0} | {int(lag) + 1: int(head) + 1 for head, lag in zip(heads, lags, strict=True)}
+    beta = [float(coefficient[block_of[lag - 1], block_of[lag]]) for lag in range(1, order + 1)]
+    if not config.bos:
+        return beta, None
+    candidates = parts["match_bias"][: config.length - order]
+    kappa = (everything - off).sum() + parts["match_bias"][-1] - candidates.mean()
+    return beta, float(kappa)

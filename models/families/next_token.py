@@ -1,0 +1,132 @@
+"""Train a plain HookedTransformer on chains with a next-token loss: an example of a model from outside this suite.
+
+    python -m models.families.next_token models/foreign/four_heads.toml --out runs/four_heads
+
+The study file has the arguments of HookedTransformerConfig, of the run, and of `find_circuit`. The loss is the
+cross-entropy of token t + 1 at every position t of a sequence, so that the last position, which has no next token, is
+never trained. Weights come from AdamW with a linear warm-up and a cosine, gradients cut to norm 1. The result is a
+checkpoint that `ip.load` reads: the model with its order, vocabulary and, as far as `find_circuit` finds them, the
+heads of its circuit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from interp.outside import one_line
+from models.families.plain_transformer import before_training, descend, read_study, share_of_rate
+
+REPORT = 100  # steps between lines
+SEEDS = 1_000_000  # seeds of data for each seed of a run
+TESTED = 256  # held-out sequences
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextTokenRun:
+    """One run: the shape of the transformer, the chains, and the steps."""
+
+    transformer: dict[str, Any]
+    circuit: dict[str, Any] = field(default_factory=dict)  # arguments of `find_circuit`, besides the order
+    prior: dict[str, Any]
+    length: int
+    batch: int
+    steps: int
+    learning_rate: float
+    weight_decay: float = 0.0
+    warmup: int = 100
+    seed: int = 0
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step, as a share of the largest."""
+        return share_of_rate(step, steps=self.steps, warmup=self.warmup)
+
+
+def read_run(file: Path) -> NextTokenRun:
+    """The run that a study file describes; a `ValueError` names what is wrong with it."""
+    return read_study(file, NextTokenRun, tables=("circuit",))
+
+
+def make_model(run: NextTokenRun) -> Any:
+    """The transformer before its first step; the global generators are left as they were."""
+    return before_training(run.transformer, length=run.length, vocab=run.prior["vocab"], seed=run.seed)
+
+
+def train(run: NextTokenRun, *, say: Any = None) -> tuple[Any, dict[str, Any]]:
+    """The trained transformer and a record of the run."""
+    import torch
+
+    from interp.chains.descriptions import prior_from_dict
+
+    torch.set_num_threads(1)
+    prior, model = prior_from_dict(run.prior), make_model(run)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=run.learning_rate, weight_decay=run.weight_decay)
+    start = time.process_time()
+    for step in range(run.steps):
+        tokens = prior.sample(batch=run.batch, length=run.length, seed=SEEDS * run.seed + step).tokens
+        loss = model(tokens, return_type="loss", prepend_bos=False)
+        descend(optimiser, model, loss, rate=run.learning_rate * run.rate(step))
+        if say is not None and step % REPORT == 0:
+            say(f"step {step}: loss {loss.item():.4f}")
+    record = {
+        "loss": "next_token",
+        **{name: value for name, value in asdict(run).items() if name not in ("transformer", "circuit")},
+        **_tested(model, prior, run),
+        "cpu_seconds": round(time.process_time() - start, 1),
+    }
+    return model.eval(), record
+
+
+def _tested(model: Any, prior: Any, run: NextTokenRun) -> dict[str, float]:
+    """Held-out loss over all positions that predict, beside that of the Bayes predictor where it has a closed form."""
+    import torch
+
+    from interp.estimators.soft_matching import add_alpha
+
+    chains = prior.sample(batch=TESTED, length=run.length, seed=SEEDS * (run.seed + 1) - 1)
+    tokens, found = chains.tokens, {}
+    with torch.no_grad():
+        found["held_out_loss"] = float(model(tokens, return_type="loss", prepend_bos=False))
+    if prior.kind == "independent":
+        laws = add_alpha(tokens, order=prior.order, vocab=prior.vocab, alpha=prior.alpha, every_position=True)
+        given = laws[:, :-1].gather(2, tokens[:, 1:, None])[:, prior.order - 1 :]
+        found["bayes_loss"] = float(-given.log().mean())
+    return found
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Train, find the circuit, and save."""
+    parser = argparse.ArgumentParser(
+        prog="python -m models.families.next_token",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("study", type=Path, help="a TOML file")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the checkpoint goes")
+    parser.add_argument("--steps", type=int, metavar="N", help="fewer steps than the file says, to try it out")
+    options = parser.parse_args(argv)
+    try:
+        run = read_run(options.study)
+        if options.steps is not None:
+            run = NextTokenRun(**{**asdict(run), "steps": options.steps})
+        import interp as ip
+
+        model, record = train(run, say=lambda line: print(line, file=sys.stderr, flush=True))
+        tokens = ip.prior_from_dict(run.prior).sample(batch=100, length=run.length, seed=SEEDS * run.seed + 2).tokens
+        circuit = ip.find_circuit(model, tokens, order=run.prior["order"], **run.circuit, query="trained")
+        ip.save(circuit, options.out, training=record)
+    except (ValueError, OSError) as error:
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        return 2
+    print(circuit)
+    print(json.dumps({name: record[name] for name in ("held_out_loss", "bayes_loss", "cpu_seconds") if name in record}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""The standard family (sec:models), trained fast: several seeds at once, and only what the last token needs.
+
+    config = standard_config(order=2, vocab=5, length=64, bos=True)
+    state = StackedState.start(config, seeds=(0, 1, 2))
+    losses = train_chunk(config, state, prior, np.full(1000, 1e-3))     # [steps, seeds]
+    model = to_hooked(config, state.params, 0)                          # an InductionTransformer
+
+The maths is exact: loss and gradients are those of the HookedTransformer of the same weights.
+
+- The copy layer reads symbols, of which there are |V| + 1, so its LayerNorm, queries, keys and values are tables.
+  With C_m(i) = sum over j <= i with x_j = m of exp(r_{i-j}), the share of symbol m in a head's output at position i
+  is exp(S[x_i, m]) C_m(i), normalised over m. C is one product of a Toeplitz matrix with the one-hot tokens. Row i
+  of the matrix is taken relative to its own largest bias, so no row underflows, however sharp the head.
+- Every read of the stream is behind a LayerNorm, which does not see the mean: all writes are centred beforehand, and
+  a LayerNorm is then a division by a root mean square. The stream after the copy heads is linear in (one-hot token,
+  shares), (k+1)(|V|+1) numbers, so the first matrix of the MLP is applied to those.
+- Of the match layer only the last query is needed. It is carried into the stream (W_K q), rather than every key out
+  of it, and values are averaged before W_V. The bias b_K adds a constant to all scores of a query, which the softmax
+  does not see: its gradient is zero.
+
+Arrays are [seed, feature, row], with rows over (sequence, position): long contiguous inner loops.
+
+    parameters    config, start, and the flat vector of parameters
+    copy_layer    tables, symbol counts, and the stream after the copy layer
+    match_layer   from that stream to logits
+    loss          loss, gradients and predictions
+    training      the state of a run, and Adam's steps
+    trainer       one seed behind the run loop's interface
+"""
+
+from models.families.standard.loss import loss_and_gradient, predict, predict_hooked
+from models.families.standard.parameters import (
+    from_hooked,
+    init_standard,
+    parameter_shapes,
+    stack,
+    standard_config,
+    to_hooked,
+    unstack,
+)
+from models.families.standard.training import StackedState, draw, train_chunk
+
+__all__ = [
+    "StackedState",
+    "draw",
+    "from_hooked",
+    "init_standard",
+    "loss_and_gradient",
+    "parameter_shapes",
+    "predict",
+    "predict_hooked",
+    "stack",
+    "standard_config",
+    "to_hooked",
+    "train_chunk",
+    "unstack",
+]

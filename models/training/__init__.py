@@ -1,0 +1,1 @@
+"""From a run's description to its checkpoint: starts, protocols, runs and sweeps."""

@@ -1,0 +1,462 @@
+"""One training run: resumable, logged, and safe against a kill at any moment.
+
+    NAME/                    the checkpoint (config.json, model.safetensors), refreshed whenever the state is saved
+    .NAME.run/state/         arrays and generator of the trainer, replaced as a whole
+    .NAME.run/log.jsonl      one line per logging interval
+    .NAME.run/snapshots/     intermediate checkpoints at log-spaced steps, with --snapshots
+
+The trainer's state is a function of the spec and the step alone. So a run that is killed and resumed loses at most
+the work since its last save, and ends in the same weights as one that was never disturbed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from interp.arguments import MAX_BYTES
+from interp.chains.batch import ChainBatch, Method
+from interp.divergence import Divergence, kl_divergence
+from interp.hooked.checkpoint import (
+    check_replaceable,
+    load,
+    one_kind_of_error,
+    read_info,
+    replace_directory,
+    save,
+)
+from interp.outside import one_line, read_object
+from interp.results import is_clear, jsonable, mean_stderr
+from interp.staging import new_directory, new_file
+from models.families.registry import find_family
+from models.running.command import say
+from models.running.progress import progress_bar
+from models.running.zoo import work_directory
+from models.training.spec import SAVE_SECONDS, RunSpec
+from models.training.trainers import Trainer, make_trainer
+
+HELD_OUT_SEQUENCES = 4096
+HELD_OUT_SEED = 1_000_003
+LOG_POINTS = 100
+LEAST_FREE = 64 << 20  # bytes on the disk where a run goes
+PIECE_SECONDS = 1.0  # seconds of training in one call of a trainer
+FIRST_PIECE = 64  # steps, before it is known how long one takes
+LEAST_NATS = 1e-4  # difference of two divergences; a smaller one is not visible in any table
+SNAPSHOTS_PER_DECADE = 6
+LOCK_SECONDS = 10.0  # to wait for a process that is ending, e.g. the worker of a sweep that was killed
+BAR = "{desc} {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # no bar: 80 columns are narrow
+READINGS = {"parameters": "beta", "weights": "blocks of W_A", "scores": "beta of the scores"}
+
+
+class RunError(RuntimeError):
+    """A run that cannot start or go on; its message is one line for the user."""
+
+
+class Diverged(RunError):
+    """A run whose loss or predictions stopped being finite; the last good weights are kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """How a run ended.
+
+    learnt   whether it predicts better than the uniform law, by more than the error of the difference
+    failure  one line that says why the run failed, see `_failure`; else empty
+    """
+
+    path: Path
+    held_out: Divergence
+    learnt: bool
+    failure: str
+    beta: list[float]
+    kappa: float | None
+    seconds: float
+
+
+def run(
+    spec: RunSpec, out: Path, *, resume: bool = False, progress: bool = True, save_seconds: float = SAVE_SECONDS
+) -> Finished:
+    """Train to the end, or go on from where an earlier call stopped; the checkpoint is left in `out`."""
+    work = work_directory(out)
+    _check_start(spec, out, work, resume=resume)
+    with _locked(work):
+        trainer = make_trainer(spec)
+        seconds = _restore(trainer, spec, work)
+        known = _state_place(work) is not None
+        if not known:  # from the first moment on --resume finds the settings
+            _save_state(trainer, spec, out, work, seconds=0.0, status="running")
+        if resume and progress:
+            say(f"{out}: {'resumed' if known else 'no saved state: begins'} at step {trainer.step:,} of {spec.steps:,}")
+        return _train(trainer, spec, out, work, seconds=seconds, progress=progress, save_seconds=save_seconds)
+
+
+def is_finished(out: Path) -> bool:
+    """Whether `out` holds the checkpoint of a run that came to its end."""
+    try:
+        info = read_info(out)
+    except ValueError:
+        return False
+    return (info.training or {}).get("status") == "finished"
+
+
+def recorded_spec(out: Path) -> RunSpec:
+    """The spec of the run that left the checkpoint `out`; factors that it does not mention had their defaults."""
+    training = read_info(out).training or {}
+    return RunSpec.from_dict({field.name: training[field.name] for field in fields(RunSpec) if field.name in training})
+
+
+def started_spec(out: Path) -> RunSpec | None:
+    """The spec that the run in `out` was started with, as its state or its checkpoint recorded it; None without either.
+
+    What is there but cannot be read is a `RunError`.
+    """
+    if (document := _saved_state(work_directory(out))) is not None:
+        return RunSpec.from_dict(document["spec"])
+    try:
+        read_info(out)
+    except ValueError:
+        return None
+    try:
+        return recorded_spec(out)
+    except (TypeError, ValueError) as error:
+        raise RunError(f"{out}: no checkpoint of a run: {error}") from None
+
+
+def _held_out(spec: RunSpec) -> ChainBatch:
+    """Sequences that no run is trained on. Where the table of all contexts does not fit, the urn draws them."""
+    prior = spec.build_prior()
+    kernels = 8 * HELD_OUT_SEQUENCES * prior.vocab ** (prior.order + 1)
+    method: Method = "explicit" if kernels <= MAX_BYTES else "collapsed"
+    return prior.sample(batch=HELD_OUT_SEQUENCES, length=spec.length, seed=HELD_OUT_SEED, method=method)
+
+
+def _train(
+    trainer: Trainer, spec: RunSpec, out: Path, work: Path, *, seconds: float, progress: bool, save_seconds: float
+) -> Finished:
+    schedule = spec.schedule
+    held_out = _held_out(spec)
+    snapshots = snapshot_steps(spec.steps) if spec.snapshots else []
+    stops = sorted({*np.linspace(0, spec.steps, LOG_POINTS + 1).astype(int).tolist(), *snapshots} - {0})
+    started = time.monotonic() - seconds
+    saved = time.monotonic()
+    _trim_log(work, trainer.step)
+    if spec.snapshots and trainer.step == 0:
+        save(trainer.hooked(), _snapshot_path(work, 0), training=_record(spec, 0, 0.0, "running"))
+    bar = progress_bar(
+        in_log=True,
+        shown=progress,
+        total=spec.steps,
+        initial=trainer.step,
+        desc=one_line(out.name),
+        bar_format=BAR,
+    )
+    reading = ""
+    with bar:
+        for stop in (stop for stop in stops if stop > trainer.step):
+            # The state to return to if this part of the run diverges.
+            before = trainer.dump()
+            start = trainer.step
+            pieces = []
+            for piece in _advance(trainer, schedule.learning_rates(start, stop)):
+                pieces.append(piece)
+                bar.set_postfix_str(f"loss {piece[-1]:.4f}{reading}", refresh=False)
+                bar.update(len(piece))
+            losses = np.concatenate(pieces)
+            divergence = _evaluate(trainer, held_out) if np.isfinite(losses).all() else None
+            if divergence is None:
+                bad = start + int(np.append(~np.isfinite(losses), True).argmax())  # at the latest after this part
+                trainer.restore(*before)
+                _save_state(trainer, spec, out, work, seconds=time.monotonic() - started, status="diverged")
+                raise Diverged(
+                    f"{out}: the loss stopped being finite at step {bad}; the weights of step {start} are kept "
+                    f"(a smaller --learning-rate than {spec.learning_rate:g} may help)"
+                )
+            beta, kappa = trainer.reading()
+            elapsed = time.monotonic() - started
+            _log(
+                work,
+                step=trainer.step,
+                loss=float(losses.mean()),
+                kl=divergence.mean,
+                kl_stderr=divergence.stderr,
+                beta=beta,
+                kappa=kappa,
+                seconds=round(elapsed, 2),
+            )
+            reading = f", {_reading_line(divergence.mean, beta, kappa, spec)}"
+            if stop in snapshots:
+                training = _record(spec, trainer.step, elapsed, "running", divergence)
+                save(trainer.hooked(), _snapshot_path(work, stop), training=training)
+            if time.monotonic() - saved > save_seconds and stop < spec.steps:
+                _save_state(trainer, spec, out, work, seconds=elapsed, status="running", divergence=divergence)
+                saved = time.monotonic()
+    seconds = time.monotonic() - started
+    divergence = _evaluate(trainer, held_out)
+    if divergence is None:  # training is complete, but the predictions are not finite
+        raise Diverged(f"{out}: the predictions are not finite")
+    _save_state(trainer, spec, out, work, seconds=seconds, status="finished", divergence=divergence)
+    beta, kappa = trainer.reading()
+    return Finished(
+        path=out,
+        held_out=divergence,
+        learnt=_clearly_above(_uniform(held_out), divergence),
+        failure=_failure(spec, out, divergence, held_out),
+        beta=beta,
+        kappa=kappa,
+        seconds=seconds,
+    )
+
+
+def _advance(trainer: Trainer, rates: np.ndarray) -> Iterator[np.ndarray]:
+    """One step per rate, in calls of about PIECE_SECONDS; gives the losses of each, to the first that is not finite.
+
+    Compiled code reacts to Ctrl-C, and lets the progress bar move, only when it returns.
+    """
+    done, piece = 0, FIRST_PIECE
+    while done < len(rates):
+        begun = time.monotonic()
+        losses = trainer.advance(rates[done : done + piece])
+        yield losses
+        if not np.isfinite(losses).all():
+            return
+        done += piece
+        piece = max(1, round(piece * min(4.0, PIECE_SECONDS / max(time.monotonic() - begun, 1e-9))))
+
+
+def _failure(spec: RunSpec, out: Path, ended: Divergence, held_out: ChainBatch) -> str:
+    """Why a finished run has failed; empty where it has not.
+
+    A run has failed if it ends worse than the uniform law, or no better than that and worse than it started. A run that
+    stays on the plateau where it started has not failed.
+    """
+    uniform = _uniform(held_out)
+    if _clearly_above(uniform, ended):
+        return ""
+    words = "worse than the uniform law"
+    if not _clearly_above(ended, uniform):
+        start = _evaluate(make_trainer(spec), held_out)
+        if start is None or not _clearly_above(ended, start):
+            return ""
+        words = "no better than the uniform law, and worse than it started"
+    return (
+        f"{out}: the run ended {words}: held-out KL {ended.mean:.4f} ± {ended.stderr:.4f} against {uniform.mean:.4f} "
+        f"of the uniform law (a smaller --learning-rate than {spec.learning_rate:g}, or more --steps than "
+        f"{spec.steps}, may help)"
+    )
+
+
+def snapshot_steps(steps: int) -> list[int]:
+    """Log-spaced steps 1..steps at which a snapshot is kept.
+
+    >>> snapshot_steps(10)
+    [1, 2, 3, 5, 7, 10]
+    """
+    count = max(2, round(SNAPSHOTS_PER_DECADE * np.log10(steps)) + 1)
+    return sorted({int(step) for step in np.round(np.geomspace(1, steps, count))})
+
+
+def _evaluate(trainer: Trainer, held_out: ChainBatch) -> Divergence | None:
+    """The held-out divergence; None where a prediction is not finite, which the last step may have caused."""
+    import torch
+
+    predicted = torch.from_numpy(trainer.predict(held_out.tokens.numpy())).double()
+    return kl_divergence(held_out.next_law, predicted) if bool(torch.isfinite(predicted).all()) else None
+
+
+def _uniform(held_out: ChainBatch) -> Divergence:
+    """Of the uniform law."""
+    import torch
+
+    return kl_divergence(held_out.next_law, torch.full_like(held_out.next_law, 1 / held_out.next_law.shape[-1]))
+
+
+def _clearly_above(one: Divergence, other: Divergence) -> bool:
+    """Whether a mean is above another by more than the error of the difference and by more than LEAST_NATS."""
+    mean, stderr = mean_stderr(one.values - other.values)
+    return mean > LEAST_NATS and is_clear(mean, stderr)
+
+
+def _record(
+    spec: RunSpec, step: int, seconds: float, status: str, divergence: Divergence | None = None
+) -> dict[str, Any]:
+    """The training record of the checkpoint: the spec, how far it got, and how well it predicts."""
+    record = spec.to_dict()
+    record.update(step=step, status=status, seconds=round(seconds, 1))
+    record["held_out"] = None if divergence is None else {
+        **divergence.record(),
+        "seed": HELD_OUT_SEED,
+    }  # fmt: skip
+    return jsonable(record)
+
+
+def _save_state(
+    trainer: Trainer,
+    spec: RunSpec,
+    out: Path,
+    work: Path,
+    *,
+    seconds: float,
+    status: str,
+    divergence: Divergence | None = None,
+) -> None:
+    arrays, rest = trainer.dump()
+    staging = new_directory(work / "state")
+    try:
+        with one_kind_of_error(work):
+            save_file(arrays, staging / "arrays.safetensors")
+        document = {"spec": spec.to_dict(), "trainer": rest, "seconds": seconds, "status": status}
+        (staging / "state.json").write_text(json.dumps(document))
+        replace_directory(staging, work / "state")
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    save(trainer.hooked(), out, training=_record(spec, trainer.step, seconds, status, divergence))
+
+
+def _state_place(work: Path) -> Path | None:
+    """Where the saved state is: under its own name or, after a kill between two renames, under the earlier one's."""
+    return next((place for place in (work / "state", work / ".state.previous") if place.is_dir()), None)
+
+
+def _saved_state(work: Path) -> dict[str, Any] | None:
+    """What the saved state of a run says of it, checked; None where none was saved."""
+    if (state := _state_place(work)) is None:
+        return None
+    try:
+        document = read_object(state / "state.json", any_size=True)
+        spec = RunSpec.from_dict(document["spec"]).to_dict()
+        return {**document, "spec": spec, "seconds": float(document["seconds"]), "status": document["status"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{state}: cannot be read ({error}); remove {work} to start anew") from error
+
+
+def _restore(trainer: Trainer, spec: RunSpec, work: Path) -> float:
+    """Load the saved state into the trainer, if there is one; returns the seconds already spent."""
+    if (document := _saved_state(work)) is None:
+        return 0.0
+    if different := [name for name, value in spec.to_dict().items() if document["spec"][name] != value]:
+        raise RunError(f"{work}: was started with other settings ({', '.join(different)}); use another --out")
+    if document["status"] == "diverged":
+        raise RunError(f"{work}: this run diverged; use another --out and other settings")
+    state = _state_place(work) or work / "state"
+    try:
+        trainer.restore(load_file(state / "arrays.safetensors"), document["trainer"])
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError, SafetensorError) as error:
+        raise RunError(f"{state}: does not fit this run ({error}); remove {work} to start anew") from error
+    return float(document["seconds"])
+
+
+def _check_start(spec: RunSpec, out: Path, work: Path, *, resume: bool) -> None:
+    if not resume and (out.exists() or work.exists()):
+        raise RunError(f"{out}: a run is already there; --resume continues it, another --out starts a new one")
+    if resume and is_finished(out):
+        if recorded_spec(out) == spec and load(out):
+            raise AlreadyFinished(f"{out}: already finished")
+        raise RunError(f"{out}: holds a finished run with other settings; use another --out")
+    try:
+        check_replaceable(out.resolve())  # before anything is created beside it
+    except ValueError as error:
+        raise RunError(str(error)) from None
+    _check_work(work)
+    _check_free(out)  # before anything is created there
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+        with new_file(work / "probe") as probe:
+            probe.write_bytes(b"0" * 4096)
+    except OSError as error:
+        raise RunError(f"{out}: cannot be written ({error.strerror or error})") from error
+
+
+def _check_free(out: Path) -> None:
+    """Refuse a disk that is nearly full."""
+    above = next((one for one in out.resolve().parents if one.is_dir()), None)
+    if above is not None and (free := shutil.disk_usage(above).free) < LEAST_FREE:
+        raise RunError(f"{out}: only {free >> 20} MiB free on the disk, a run wants at least {LEAST_FREE >> 20} MiB")
+
+
+def _check_work(work: Path) -> None:
+    """Refuse a work directory that no run has made, before anything is written to it."""
+    if work.exists() and not work.is_dir():
+        raise RunError(f"{work}: a file is in the way of the run's work directory; use another --out")
+    ours = {"state", "snapshots", "lock", "log.jsonl", "log.new"}
+    other = [one.name for one in work.iterdir() if one.name not in ours and one.name[0] != "."] if work.is_dir() else []
+    if other:
+        raise RunError(f"{work}: also holds {sorted(other)[0]!r}, which no run has made; use another --out")
+
+
+class AlreadyFinished(RunError):
+    """Nothing to do: the run is already finished."""
+
+
+@contextmanager
+def _locked(work: Path) -> Iterator[None]:
+    """Prevents two processes from writing one run. The lock is released when the process ends, for any reason."""
+    with open(work / "lock", "a+") as handle:
+        end = time.monotonic() + LOCK_SECONDS
+        while not _acquired(handle):
+            if time.monotonic() > end:
+                handle.seek(0)
+                raise RunError(f"{work}: another process ({handle.read().strip()}) is training here")
+            time.sleep(0.1)
+        handle.truncate(0)
+        handle.write(f"{os.getpid()}\n")
+        handle.flush()
+        yield
+
+
+def _acquired(handle: IO[str]) -> bool:
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _log(work: Path, **entry: Any) -> None:
+    with open(work / "log.jsonl", "a") as handle:
+        handle.write(json.dumps(jsonable(entry)) + "\n")
+
+
+def _trim_log(work: Path, step: int) -> None:
+    """Remove the lines logged after the state that the run resumes from, and an incomplete last line."""
+    file = work / "log.jsonl"
+    if not file.exists():
+        return
+    kept = []
+    for line in file.read_text(errors="replace").splitlines():
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(line + "\n")
+        except (ValueError, KeyError, TypeError):
+            continue
+    with new_file(file) as staging:
+        staging.write_text("".join(kept))
+        os.replace(staging, file)
+
+
+def _snapshot_path(work: Path, step: int) -> Path:
+    return work / "snapshots" / f"step_{step:08d}"
+
+
+def reading_source(spec: RunSpec) -> str:
+    """Where the numbers of a run's progress line are read: parameters of a construction, weights, or scores."""
+    family = find_family(spec.family)
+    return "parameters" if family.analytic else "weights" if family.blocks else "scores"
+
+
+def _reading_line(kl: float, beta: list[float], kappa: float | None, spec: RunSpec) -> str:
+    """The text of the progress line. Blocks of W_A are not called beta: beta of the scores may differ from them."""
+    line = f"KL {kl:.4f}, {READINGS[reading_source(spec)]} {', '.join(f'{value:.2f}' for value in beta)}"
+    return line if kappa is None else f"{line}, kappa {kappa:.2f}"

@@ -1,0 +1,368 @@
+"""What `make reproduce` asks: which checkpoints, what is shared, and that nothing is computed twice."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from analyses.running import answers, plan
+from analyses.running.answers import Question
+from analyses.running.ask import Ask, everything, near, not_long, up_to
+from analyses.running.brought import TASK
+from analyses.running.command import BadInput, read_entries
+from analyses.running.documents import questions_of
+from analyses.running.keys import Weights, key_of
+from analyses.running.options import CheckpointOptions
+from analyses.running.plan import asks_for, jobs_of, request_of, run_plan
+from analyses.running.pool import Progress, in_order, readable, run_jobs
+from analyses.running.zoo import find_subjects
+from analyses.studies.regret import chosen
+from tests import tiny_zoo
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory):
+    return tiny_zoo.plant(tmp_path_factory.mktemp("zoo"), families=("construction", "disentangled"))
+
+
+def asked(*wanted):
+    known = tiny_zoo.tiny_asks()
+    return {name: known[name] for name in wanted}
+
+
+def names(checkpoints):
+    return [checkpoint.name for checkpoint in checkpoints]
+
+
+def test_every_shipped_analysis_says_what_it_is_to_be_asked():
+    analyses = read_entries(plan.FOLDER, marker="KIND")
+    asks = plan.shipped_asks()
+    assert set(analyses) - set(asks) == {"copying_scores", "replacement", "scan"}  # for the command line alone
+    for name, ask in asks.items():
+        options = answers.options_of(answers.load_module(name))
+        assert ask.options is None or type(ask.options) is options
+        assert ask.cost > 0
+
+
+def test_an_analysis_without_an_ask_is_left_out(monkeypatch):
+    module = answers.load_module("lag_pairs")
+    monkeypatch.delattr(module, "ASK")
+    assert "lag_pairs" not in plan.shipped_asks()
+    with pytest.raises(BadInput, match="no analysis 'lag_pairs' that figures can run"):
+        asks_for(["lag_pairs"])
+
+
+def test_selections(zoo):
+    found = find_subjects(zoo)
+    assert len(found) == 8
+    assert names(everything(found)) == names(found)
+    assert up_to(8)(found) == []
+    first = near(64, 128, seeds=1)(found)
+    assert names(first) == [name for name in names(found) if name.endswith("seed0")]
+    assert len(near(64)(found)) == 8
+
+
+def test_checkpoints_that_an_analysis_is_not_for_are_left_out(zoo):
+    found = find_subjects(zoo)
+    chosen = request_of("dynamics", Ask(), found, zoo=zoo, cache=zoo).checkpoints
+    assert [Path(path).name for path in chosen] == ["T16_seed0"]  # the one that kept snapshots
+    shape = {**found[0].model_config, "family": "standard", "d_model": 64}
+    standard = replace(found[0], info=replace(found[0].info, model=shape))
+    chosen = request_of("vote_weight", Ask(), [standard, *found[1:]], zoo=zoo, cache=zoo).checkpoints
+    assert list(chosen) == [str(one.path) for one in found[1:]]
+
+
+def with_info(one, **words):
+    """The subject with another length, protocol or start."""
+    model = {**one.model_config, **{name: words[name] for name in ("length",) if name in words}}
+    training = {**one.training, **{name: words[name] for name in ("protocol", "init") if name in words}}
+    return replace(one, info=replace(one.info, model=model, training=training), name=words.get("name", one.name))
+
+
+def test_long_runs_can_be_left_out(zoo):
+    found = find_subjects(zoo)
+    assert not_long(everything)(found) == found
+    long = [with_info(one, protocol="long") for one in found[:2]]
+    assert not_long(everything)([*long, *found[2:]]) == found[2:]
+
+
+def test_nearest_lengths_are_taken_by_ratio(zoo):
+    (one,) = [one for one in find_subjects(zoo) if one.name == "hierarchical_bos/construction/free/T16_seed0"]
+    longer = [with_info(one, length=length, name=f"{one.name}-{length}") for length in (16, 90, 129)]
+    assert [one.model_config["length"] for one in near(64, 128)(longer)] == [90, 129]
+    assert [one.model_config["length"] for one in near(40)(longer)] == [90]
+    assert [one.model_config["length"] for one in near(20)(longer)] == [16]
+
+
+def test_every_start_has_its_nearest_length(zoo):
+    one = next(one for one in find_subjects(zoo) if one.name.endswith("disentangled/soft/T16_seed0"))
+    made = [("soft", "random(0.3)", 16), ("hard", "copy(40)", 16), ("hard", "copy(40)", 90), ("copy8", "copy(8)", 90)]
+    found = [with_info(one, name=f"{start}-{length}", init=init, length=length) for start, init, length in made]
+    assert [one.summary()["start"] for one in found] == [start for start, _, _ in made]
+    assert names(near(16, seeds=1)(found)) == ["soft-16", "hard-16", "copy8-90"]
+    assert names(chosen(found, one.prior, length=90, every=False)) == ["hard-90", "copy8-90"]
+
+
+def test_questions_about_one_checkpoint_are_one_job_and_so_are_pieces_that_share_an_optimum(zoo, tmp_path):
+    wanted = asked("copy_heads", "beta_kappa", "overlap_mass", "lag_asymmetry", "kl_curves", "optimal", "theory")
+    found = find_subjects(zoo)
+    requests = [request_of(name, ask, found, zoo=zoo, cache=tmp_path) for name, ask in wanted.items()]
+    questions = [question for request in requests for question in questions_of(request)]
+    lengths = {str(one.path): one.model_config["length"] for one in found}
+    jobs = jobs_of(questions, wanted, {question: {} for question in questions}, lengths=lengths, cache=tmp_path)
+    assert sorted(question.words for job in jobs for question in job.questions) == sorted(q.words for q in questions)
+    by_checkpoint = [job for job in jobs if job.questions[0].checkpoint is not None]
+    assert len(by_checkpoint) == len(found)
+    for job in by_checkpoint:
+        assert [one.analysis for one in job.questions] == ["copy_heads", "beta_kappa", "overlap_mass", "lag_asymmetry"]
+        assert len({one.checkpoint for one in job.questions}) == 1
+    place = next(job for job in jobs if "kl_curves hierarchical:5 T=16" in {one.words for one in job.questions})
+    assert {one.analysis for one in place.questions} == {"kl_curves", "optimal"}
+    shorter = next(job for job in jobs if "kl_curves hierarchical:5 T=8" in {one.words for one in job.questions})
+    assert place.cost > shorter.cost
+
+
+def test_second_run_reads_what_the_first_computed(zoo, tmp_path, monkeypatch):
+    wanted = asked("beta_kappa", "lag_asymmetry", "construction_attention", "pseudo_counts")
+    run = run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1)
+    first = run.documents
+    assert [len(first[name].rows) for name in wanted] == [8, 8, 3, 18]
+    assert run.made == set(run.seconds)
+    assert {row["subject"]["family"] for row in first["beta_kappa"].rows} == {"construction", "disentangled"}
+    planted = [row for row in first["beta_kappa"].rows if row["subject"]["family"] == "construction"]
+    assert planted[0]["beta"] == pytest.approx(tiny_zoo.BETA, abs=1e-3)
+
+    monkeypatch.setattr(plan, "perform", lambda job: pytest.fail(f"{job.words} ran again"))
+    again = run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1)
+    assert again.documents == first
+    assert again.made == set()
+    assert again.seconds == run.seconds
+    # Another option is another question.
+    ask = wanted["construction_attention"]
+    wanted["construction_attention"] = replace(ask, options=replace(ask.options, length=12))
+    with pytest.raises(pytest.fail.Exception, match="construction_attention ran again"):
+        run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1)
+
+
+def test_changed_weights_are_analysed_anew_and_only_they(tmp_path):
+    zoo = tiny_zoo.plant(tmp_path / "zoo", seeds=1, families=("construction", "disentangled"))
+    wanted = asked("copy_heads", "theory")
+    run_plan(wanted, zoo=zoo, cache=tmp_path / "cache", jobs=1)
+    path = zoo / "independent_nobos/disentangled/soft/T16_seed0"
+    tiny_zoo.ip.save(
+        tiny_zoo.model_of("disentangled", kappa=None, seed=7),
+        path,
+        training=tiny_zoo.training(tiny_zoo.INDEPENDENT, seed=0),
+    )
+    made = run_plan(wanted, zoo=zoo, cache=tmp_path / "cache", jobs=1).made
+    assert [question.checkpoint for question in made] == [str(path)]
+
+
+# Which files of a zoo an analysis reads: its key must name each one.
+
+READ: list[str] = []
+WATCHED: list[str] = []
+
+
+def watch(event, arguments):
+    if WATCHED and event == "open" and isinstance(arguments[0], (str, os.PathLike)):
+        place = os.path.realpath(os.fspath(arguments[0]))
+        if place.startswith(WATCHED[0]):
+            READ.append(place)
+
+
+@pytest.fixture(scope="module")
+def watching(zoo):
+    import sys
+
+    sys.addaudithook(watch)  # it cannot be taken away again, but rests while nothing is watched
+    yield os.path.realpath(zoo)
+    WATCHED.clear()
+
+
+def checkpoint_questions(zoo):
+    found = find_subjects(zoo)
+    for name, ask in tiny_zoo.tiny_asks().items():
+        request = request_of(name, ask, found, zoo=zoo, cache=zoo)
+        if request.checkpoints:
+            yield questions_of(request)[0]
+
+
+def unnamed(question, key):
+    """The files that were read while the question was answered, and whose content is no part of the key."""
+    READ.clear()
+    answers.answer(question, cache=answers.Cache(None))
+    folders = {os.path.realpath(folder) for folder in key["weights"]}
+    return {file for file in READ if os.path.dirname(file) not in folders and file not in folders}
+
+
+def test_every_file_of_the_zoo_that_is_read_is_in_the_key(zoo, watching):
+    questions = list(checkpoint_questions(zoo))
+    assert len(questions) > 10
+    keys = {question: key_of(question, Weights()) for question in questions}
+    WATCHED[:] = [watching]
+    for question, key in keys.items():
+        assert unnamed(question, key) == set(), question.words
+        assert READ, question.words
+    symmetry = next(question for question in questions if question.analysis == "label_symmetry")
+    alone = {**keys[symmetry], "weights": {symmetry.checkpoint: ""}}
+    assert unnamed(symmetry, alone) != set()  # the other seed
+
+
+def test_snapshots_and_other_seeds_are_in_the_key(zoo):
+    path = str(zoo / "hierarchical_bos/construction/free/T16_seed0")
+    weights = Weights()
+    history = Question(analysis="dynamics", options=CheckpointOptions(), checkpoint=path)
+    assert len(key_of(history, weights)["weights"]) == 4
+    ask = tiny_zoo.tiny_asks()["label_symmetry"]
+    symmetry = Question(analysis="label_symmetry", options=ask.options, checkpoint=path)
+    assert len(key_of(symmetry, weights)["weights"]) == 2
+    alone = Question(analysis="label_symmetry", options=replace(ask.options, siblings=False), checkpoint=path)
+    assert len(key_of(alone, weights)["weights"]) == 1
+
+
+def test_damaged_cache_is_made_again(zoo, tmp_path):
+    wanted = asked("construction_attention")
+    first = run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1)
+    (file,) = tmp_path.glob("answer-construction_attention-*.json")
+    whole = file.read_text()
+    file.write_text(whole[:100])
+    second = run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1)
+    assert second.documents["construction_attention"].rows == first.documents["construction_attention"].rows
+    assert json.loads(file.read_text())["key"] == json.loads(whole)["key"]
+
+
+def test_two_processes_give_what_one_gives(zoo, tmp_path):
+    wanted = asked("copy_heads", "pseudo_counts")
+    one = run_plan(wanted, zoo=zoo, cache=tmp_path / "one", jobs=1)
+    two = run_plan(wanted, zoo=zoo, cache=tmp_path / "two", jobs=2)
+    for name in wanted:
+        assert one.documents[name].rows == two.documents[name].rows
+
+
+def test_documents_are_written_as_the_command_line_writes_them(zoo, tmp_path):
+    documents = run_plan(
+        asked("lag_pairs", "construction_attention"), zoo=zoo, cache=tmp_path / "cache", jobs=1
+    ).documents
+    for document in documents.values():
+        document.write(tmp_path)
+    stored = json.loads((tmp_path / "lag_pairs.json").read_text())
+    assert stored["analysis"] == "lag_pairs"
+    assert stored["rows"] == documents["lag_pairs"].rows
+    given = {"batch": 64, "seed": 0, "prior": None}
+    assert stored["provenance"]["options"] == {
+        **given,
+        **dict.fromkeys(TASK),
+    }  # a shipped checkpoint says its task itself
+    assert (tmp_path / "lag_pairs.csv").read_text().startswith("analysis,checkpoint,subject.family")
+    assert (tmp_path / "lag_pairs_tidy.csv").is_file()
+    assert not (tmp_path / "construction_attention_tidy.csv").exists()
+
+
+def test_checkpoints_that_come_while_it_runs_are_left_for_the_next_run(zoo, tmp_path, monkeypatch):
+    module = answers.load_module("optimal")
+    whole, calls = module.pieces, []
+
+    def growing(options):
+        calls.append(options)
+        return whole(options)[: len(calls)]
+
+    monkeypatch.setattr(module, "pieces", growing)
+    assert len(whole(asked("optimal")["optimal"].options)) > 1
+    found = run_plan(asked("optimal"), zoo=zoo, cache=tmp_path, jobs=1)
+    assert len(found.made) == 1
+    assert found.documents["optimal"].rows
+
+
+def test_an_empty_zoo_gives_empty_documents(tmp_path):
+    (tmp_path / "zoo").mkdir()
+    documents = run_plan(asked("attention", "lag_asymmetry"), zoo=tmp_path / "zoo", cache=tmp_path, jobs=1).documents
+    assert [document.rows for document in documents.values()] == [[], []]
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(BadInput, match="no analysis 'nothing' that figures can run"):
+        asks_for(["nothing"])
+
+
+# The pool.
+
+
+class Timed:
+    def __init__(self, cost: float, kind: str = "one") -> None:
+        self.cost, self.words, self.kind = cost, f"job of {cost:g}", kind
+
+
+def test_the_longest_jobs_start_first_and_each_is_reported(capsys):
+    jobs = [Timed(1.0), Timed(5.0), Timed(3.0)]
+    found = [(job.cost, result) for job, result in run_jobs(lambda job: 2 * job.cost, jobs, workers=1, what="x")]
+    assert found == [(5.0, 10.0), (3.0, 6.0), (1.0, 2.0)]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("; ")[1] for line in lines] == ["job of 5", "job of 3", "job of 1"]
+    assert lines[-1].startswith("  3/3, 0 s left")
+
+
+def test_processes_begin_with_different_kinds_of_jobs():
+    """So that they do not compile the same functions at the same time."""
+    jobs = [Timed(9.0), Timed(8.0), Timed(7.0, "other"), Timed(6.0, "third"), Timed(1.0)]
+
+    def order(workers: int, given: list[Timed]) -> list[float]:
+        return [job.cost for job in in_order(given, workers)]
+
+    assert order(1, jobs) == [9.0, 8.0, 7.0, 6.0, 1.0]
+    assert order(2, jobs) == [9.0, 7.0, 8.0, 6.0, 1.0]
+    assert order(4, jobs) == [9.0, 7.0, 6.0, 8.0, 1.0]
+    assert order(2, jobs[:2]) == [9.0, 8.0]
+    assert order(2, []) == []
+
+
+def test_time_left_is_what_is_left_at_the_pace_so_far(monkeypatch):
+    from analyses.running import pool
+
+    clock = [100.0]
+    monkeypatch.setattr(pool.time, "monotonic", lambda: clock[0])
+    jobs = [Timed(4.0), Timed(2.0), Timed(2.0)]
+    progress = Progress("x", jobs, workers=2)
+    assert progress.seconds_left() == 4.0  # by the costs alone, on two processes
+    clock[0] += 8.0
+    progress.advance(jobs[0])
+    assert progress.seconds_left() == 8.0  # two seconds for each second of cost
+    assert readable(400) == "7 min"
+
+
+@dataclass(frozen=True)
+class Waits:
+    """A job that is not done in a minute."""
+
+    number: int
+    kind: str = "waits"
+    cost: float = 1.0
+
+    @property
+    def words(self) -> str:
+        return str(self.number)
+
+
+def first_is_short(job: Waits) -> int:
+    if job.number:
+        time.sleep(100)
+    return job.number
+
+
+def test_ctrl_c_does_not_wait_for_the_workers() -> None:
+    """Compiled code does not hear of it: the workers are ended, and no job is begun any more."""
+    jobs = [Waits(0, cost=2.0), *(Waits(number) for number in range(1, 5))]
+    start = time.monotonic()
+    running = run_jobs(first_is_short, jobs, workers=2, what="jobs")
+    assert next(running)[1] == 0
+    with pytest.raises(KeyboardInterrupt):
+        running.throw(KeyboardInterrupt)  # type: ignore[attr-defined]
+    assert time.monotonic() - start < 90
+    # Two threads wait for a process that has ended; the one that comes second still lists it.
+    assert not [child.pid for child in multiprocessing.active_children() if Path(f"/proc/{child.pid}").exists()]

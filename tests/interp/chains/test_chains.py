@@ -1,0 +1,563 @@
+"""Both priors and both samplers against exact probabilities of short sequences.
+
+The exact numbers come from `reference.kernel_moment`: moments of the kernel as polynomials in its parents' laws, in
+fractions, with no urn in it. Seeds are fixed, so a test that passes keeps passing; every chi-square has a control that
+it must reject.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from analyses.running.subject import prior_text
+from interp import arguments
+from interp.chains import urn
+from interp.chains.batch import context_codes
+from interp.chains.descriptions import parse_prior, prior_from_dict
+from interp.chains.dirichlet import draw_dirichlet
+from interp.chains.priors import ChainBatch, HierarchicalDirichlet, IndependentDirichlet, Prior
+from interp.estimators.predicted import predicted_parameters
+from models.training.spec import make_spec
+from tests import reference
+
+METHODS = ("explicit", "collapsed")
+every_method = pytest.mark.parametrize("method", METHODS)
+
+# A prior, its parameters as the reference takes them, and a length short enough for the exact law.
+SMALL = [
+    (IndependentDirichlet(order=1, vocab=3, alpha=0.5), {"alpha": Fraction(1, 2)}, 4),
+    (IndependentDirichlet(order=2, vocab=2, alpha=1.5), {"alpha": Fraction(3, 2)}, 6),
+    (HierarchicalDirichlet(order=1, vocab=3, eta=(2.0,)), {"eta": [Fraction(2)]}, 4),
+    (
+        HierarchicalDirichlet(order=2, vocab=2, eta=(3.0, 0.5), eta0=0.25),
+        {"eta": [Fraction(3), Fraction(1, 2)], "eta0": Fraction(1, 4)},
+        6,
+    ),
+    (HierarchicalDirichlet(order=3, vocab=2, eta=(1.0, 4.0, 2.0)), {"eta": [Fraction(x) for x in (1, 4, 2)]}, 6),
+]
+every_small = pytest.mark.parametrize(
+    ("prior", "exact", "length"), SMALL, ids=["indep-k1", "indep-k2", "hier-k1", "hier-k2", "hier-k3"]
+)
+# Priors that tell symbols apart.
+UNEQUAL = [
+    (IndependentDirichlet(order=1, vocab=3, alpha=(0.5, 1.0, 2.5)), {"alpha": [Fraction(x, 2) for x in (1, 2, 5)]}, 4),
+    (
+        HierarchicalDirichlet(order=2, vocab=2, eta=(3.0, 0.5), eta0=(0.25, 1.0)),
+        {"eta": [Fraction(3), Fraction(1, 2)], "eta0": [Fraction(1, 4), Fraction(1)]},
+        6,
+    ),
+    (
+        HierarchicalDirichlet(order=1, vocab=3, eta=(2.0,), eta0=(4.0, 1.0, 0.5)),
+        {"eta": [Fraction(2)], "eta0": [Fraction(4), Fraction(1), Fraction(1, 2)]},
+        4,
+    ),
+]
+every_prior = pytest.mark.parametrize(
+    ("prior", "exact", "length"),
+    [*SMALL, *UNEQUAL],
+    ids=["indep-k1", "indep-k2", "hier-k1", "hier-k2", "hier-k3", "vector-alpha", "vector-eta0-k2", "vector-eta0-k1"],
+)
+LARGER = [
+    IndependentDirichlet(order=2, vocab=4, alpha=0.3),
+    HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 2.0)),
+    HierarchicalDirichlet(order=3, vocab=3, eta=(4.0, 1.0, 2.0), eta0=0.5),
+]
+
+
+def pattern_counts(tokens: torch.Tensor) -> Counter[tuple[int, ...]]:
+    counts: Counter[tuple[int, ...]] = Counter()
+    for row, number in zip(*np.unique(tokens.numpy(), axis=0, return_counts=True), strict=True):
+        counts[reference.equality_pattern(row.tolist())] += int(number)
+    return counts
+
+
+def same_law(first: Counter, second: Counter) -> float:
+    """The p-value of a chi-square test that two samples of patterns have one law; rare patterns are pooled."""
+    patterns = sorted(first.keys() | second.keys())
+    table = np.array([[first[p], second[p]] for p in patterns])
+    common = table.sum(1) >= 20
+    table = np.vstack([table[common], table[~common].sum(0)])
+    table = table[table.sum(1) > 0]
+    return float(stats.chi2_contingency(table).pvalue)
+
+
+# ---- the law of the tokens
+
+
+@every_small
+def test_the_exact_law_is_a_label_symmetric_law(prior: Prior, exact: dict, length: int) -> None:
+    """The reference checks itself: it sums to one and sees only which tokens are equal (eq:label_symmetry)."""
+    by_pattern: dict[tuple[int, ...], set[Fraction]] = {}
+    total = Fraction(0)
+    for x in itertools.product(range(prior.vocab), repeat=length):
+        p = reference.next_law_moment(x, k=prior.order, vocab=prior.vocab, m=0, power=0, **exact)
+        by_pattern.setdefault(reference.equality_pattern(x), set()).add(p)
+        total += p
+    assert total == 1
+    assert all(len(values) == 1 for values in by_pattern.values())
+
+
+@every_method
+@every_prior
+def test_tokens_have_the_exact_law(prior: Prior, exact: dict, length: int, method: str) -> None:
+    batch = 20_000
+    tokens = prior.sample(batch=batch, length=length, seed=1, method=method).tokens
+    seen = Counter(map(tuple, tokens.tolist()))
+    observed, expected = [], []
+    for x in itertools.product(range(prior.vocab), repeat=length):
+        p = reference.next_law_moment(x, k=prior.order, vocab=prior.vocab, m=0, power=0, **exact)
+        observed.append(seen[x])
+        expected.append(batch * float(p))
+    assert stats.chisquare(observed, expected).pvalue > 1e-3
+
+
+def test_a_different_eta_is_told_apart_from_the_exact_law() -> None:
+    """The control of the test above."""
+    other = HierarchicalDirichlet(order=1, vocab=3, eta=(2.6,))
+    seen = Counter(map(tuple, other.sample(batch=20_000, length=4, seed=1, method="collapsed").tokens.tolist()))
+    everything = list(itertools.product(range(3), repeat=4))
+    expected = [
+        20_000 * float(reference.next_law_moment(x, k=1, vocab=3, m=0, power=0, eta=[Fraction(2)])) for x in everything
+    ]
+    assert stats.chisquare([seen[x] for x in everything], expected).pvalue < 1e-4
+
+
+@pytest.mark.parametrize("prior", LARGER, ids=["indep", "hier-k2", "hier-k3"])
+def test_both_samplers_have_one_law_of_equality_patterns(prior: Prior) -> None:
+    explicit, collapsed = (
+        pattern_counts(prior.sample(batch=20_000, length=prior.order + 5, seed=2, method=method).tokens)
+        for method in METHODS
+    )
+    assert same_law(explicit, collapsed) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("prior", "other"),
+    [
+        (LARGER[0], IndependentDirichlet(order=2, vocab=4, alpha=0.5)),
+        (LARGER[1], HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 8.0))),
+        (LARGER[1], HierarchicalDirichlet(order=2, vocab=4, eta=(1.5, 2.0))),
+        (LARGER[2], HierarchicalDirichlet(order=3, vocab=3, eta=(4.0, 1.0, 2.0), eta0=1.0)),
+    ],
+    ids=["alpha", "eta2", "eta1", "eta0"],
+)
+def test_a_different_prior_is_told_apart(prior: Prior, other: Prior) -> None:
+    length = prior.order + 5
+    explicit = prior.sample(batch=20_000, length=length, seed=2, method="explicit").tokens
+    collapsed = other.sample(batch=20_000, length=length, seed=3, method="collapsed").tokens
+    assert same_law(pattern_counts(explicit), pattern_counts(collapsed)) < 1e-6
+
+
+@every_method
+@pytest.mark.parametrize("prior", LARGER, ids=["indep", "hier-k2", "hier-k3"])
+def test_the_first_tokens_are_uniform(prior: Prior, method: str) -> None:
+    k, vocab = prior.order, prior.vocab
+    tokens = prior.sample(batch=20_000, length=k + 3, seed=4, method=method).tokens
+    codes = context_codes(tokens[:, :k].numpy(), order=k, vocab=vocab)[:, 0]
+    assert stats.chisquare(np.bincount(codes, minlength=vocab**k)).pvalue > 1e-3
+    # The token after them is uniform too, but not given them: it is where the kernel comes in.
+    after = context_codes(tokens[:, 1 : k + 1].numpy(), order=k, vocab=vocab)[:, 0]
+    assert np.bincount(after, minlength=vocab**k).min() > 0
+
+
+# ---- the laws
+
+
+def second_moments(prior: Prior) -> list[float]:
+    """E[pi_c(m)^2] at each depth of the context tree.
+
+    A Dirichlet(a, ..., a) coordinate has (a + 1) / (|V| (a |V| + 1)), and a child given its parent's coordinate p has
+    (eta p^2 + p) / (eta + 1).
+    """
+
+    def symmetric(a: float) -> float:
+        return (a + 1) / (prior.vocab * (a * prior.vocab + 1))
+
+    if isinstance(prior, IndependentDirichlet):
+        return [1 / prior.vocab**2] * prior.order + [symmetric(prior.alpha)]
+    assert isinstance(prior, HierarchicalDirichlet)
+    moments = [symmetric(prior.eta0)]
+    for eta in prior.eta:
+        moments.append((eta * moments[-1] + 1 / prior.vocab) / (eta + 1))
+    return moments
+
+
+def assert_mean(values: np.ndarray, expected: float, *, sigmas: float = 4.5) -> None:
+    """The mean over the first axis (independent draws) is `expected` within its own standard error."""
+    per_draw = values.reshape(len(values), -1).mean(-1)
+    stderr = per_draw.std(ddof=1) / math.sqrt(len(per_draw))
+    assert abs(per_draw.mean() - expected) < sigmas * stderr
+    assert stderr < 0.05 * expected  # or the comparison would say nothing
+
+
+@pytest.mark.parametrize("prior", [*LARGER, SMALL[1][0], SMALL[3][0]])
+def test_kernels_have_their_closed_form_moments(prior: Prior) -> None:
+    """Squares, and products of rows: contexts that share a suffix move together as their common ancestor."""
+    batch, vocab = 4000, prior.vocab
+    kernel = prior.draw_kernel(batch, np.random.default_rng(5))
+    moments = second_moments(prior)
+    assert kernel.shape == (batch, vocab**prior.order, vocab)
+    assert np.allclose(kernel.sum(-1), 1.0, atol=1e-12)
+    assert_mean(kernel[..., 0], 1 / vocab)
+    assert_mean(kernel**2, moments[-1])
+    for shared in range(prior.order):
+        # Codes 0 and |V|^shared agree on the `shared` most recent tokens and differ in the next older one.
+        assert_mean(kernel[:, 0] * kernel[:, vocab**shared], moments[shared])
+
+
+def test_moments_tell_priors_apart() -> None:
+    kernel = HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 2.0)).draw_kernel(4000, np.random.default_rng(5))
+    wrong = second_moments(HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 3.0)))[-1]
+    with pytest.raises(AssertionError):
+        assert_mean(kernel**2, wrong)
+
+
+def calibration(chains: ChainBatch, exact: dict) -> float:
+    """The largest deviation of E[next_law(m)^power given the tokens] from its exact value, in exact standard errors.
+
+    Sparse laws are so skewed that a sample of them may not show its own spread.
+    """
+    worst = 0.0
+    laws = chains.next_law.numpy()
+    rows: dict[tuple[int, ...], list[int]] = {}
+    for b, row in enumerate(chains.tokens.tolist()):
+        rows.setdefault(tuple(row), []).append(b)
+    for x, members in rows.items():
+        if len(members) < 100:
+            continue
+        for m, power in itertools.product(range(chains.vocab), (1, 2)):
+            weight, first, second = (
+                float(reference.next_law_moment(x, k=chains.order, vocab=chains.vocab, m=m, power=p, **exact))
+                for p in (0, power, 2 * power)
+            )
+            mean, square = first / weight, second / weight
+            stderr = math.sqrt((square - mean**2) / len(members))
+            worst = max(worst, abs((laws[members, m] ** power).mean() - mean) / stderr)
+    return worst
+
+
+@every_method
+@every_small
+def test_next_law_and_tokens_have_the_right_joint_law(prior: Prior, exact: dict, length: int, method: str) -> None:
+    """First and second moments of pi_{u_T} given every short sequence: the collapsed posterior draw is exact too."""
+    chains = prior.sample(batch=12_000, length=length, seed=6, method=method)
+    assert calibration(chains, exact) < 4.5
+
+
+def test_laws_of_other_sequences_are_miscalibrated() -> None:
+    """The control of the test above."""
+    prior, exact, length = SMALL[3]
+    chains = prior.sample(batch=20_000, length=length, seed=6, method="collapsed")
+    shuffled = ChainBatch(**{**vars(chains), "next_law": chains.next_law.roll(1, dims=0)})
+    assert calibration(shuffled, exact) > 10
+
+
+def test_laws_are_the_kernel_after_each_position() -> None:
+    prior = HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0))
+    chains = prior.sample(batch=6, length=12, seed=7)
+    laws = chains.laws()
+    assert laws.shape == (6, 12, 3)
+    assert laws.dtype == torch.float64
+    assert torch.equal(laws[:, -1], chains.next_law)
+    assert torch.allclose(laws[:, 0], torch.full((6, 3), 1 / 3, dtype=torch.float64))
+    for b, row in enumerate(chains.tokens.tolist()):
+        for t in range(1, 12):
+            assert torch.equal(laws[b, t], chains.kernel[b, row[t] + 3 * row[t - 1]])
+
+
+def test_tokens_follow_their_laws() -> None:
+    """Each token, pushed through the law that was reported before it, is uniform."""
+    prior = HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0))
+    chains = prior.sample(batch=2000, length=12, seed=8)
+    laws, tokens = chains.laws()[:, 1:-1], chains.tokens[:, 2:]
+    chosen = laws.gather(-1, tokens[..., None])[..., 0]
+    assert_mean((chosen - (laws**2).sum(-1)).numpy() + 1.0, 1.0)  # E[pi(x)] = sum pi^2
+    assert abs(float((chosen - 1 / 4).mean())) > 0.05  # and it is not the uniform law's
+
+
+def test_collapsed_chains_keep_no_kernel() -> None:
+    chains = IndependentDirichlet(order=2, vocab=3).sample(batch=2, length=9, seed=0, method="collapsed")
+    assert chains.kernel is None
+    with pytest.raises(ValueError, match="sample with method='explicit'"):
+        chains.laws()
+
+
+def test_collapsed_chains_never_build_the_table() -> None:
+    """30^12 contexts, sampled in passing."""
+    for prior in (
+        IndependentDirichlet(order=12, vocab=30),
+        HierarchicalDirichlet(order=12, vocab=30, eta=(5.0,) * 12),
+    ):
+        chains = prior.sample(batch=3, length=200, seed=0, method="collapsed")
+        assert chains.tokens.shape == (3, 200)
+        assert torch.allclose(chains.next_law.sum(-1), torch.ones(3, dtype=torch.float64))
+        with pytest.raises(ValueError, match="use method='collapsed'"):
+            prior.sample(batch=3, length=200, seed=0)
+
+
+# ---- the urn itself
+
+
+def seated(prior: Prior, uniforms: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """Tokens and urn after one chain driven by the given uniforms."""
+    tokens = np.empty(len(uniforms), dtype=np.int64)
+    seats = urn.new_urn(len(uniforms), prior.order, prior.vocab)
+    urn.draw_chain(uniforms, tokens, prior.order, prior.vocab, prior.seating(), prior.independent, seats)
+    return tokens, seats
+
+
+@pytest.mark.parametrize("prior", LARGER, ids=["indep", "hier-k2", "hier-k3"])
+def test_predictive_law_is_what_the_urn_draws(prior: Prior) -> None:
+    """Every value of the one uniform, on a grid: the share of each next token is its predictive probability."""
+    grid = 2000
+    rng = np.random.default_rng(9)
+    for length in (prior.order + 1, 12, 40):
+        _, seats = seated(prior, rng.random(length))
+        law = np.empty(prior.vocab)
+        setting = (prior.order, prior.vocab, prior.concentrations(), prior.independent)
+        urn.predictive_law(law, *setting, seats)
+        drawn = [
+            urn.draw_token((i + 0.5) / grid, *setting, tuple(array.copy() for array in seats)) for i in range(grid)
+        ]
+        pieces = (prior.order + 2) * prior.vocab  # intervals of the uniform, each known to one cell of the grid
+        assert law.sum() == pytest.approx(1.0, abs=1e-12)
+        assert np.abs(np.bincount(drawn, minlength=prior.vocab) / grid - law).max() < pieces / grid
+
+
+@every_prior
+def test_predictive_laws_average_to_the_bayes_predictive(prior: Prior, exact: dict, length: int) -> None:
+    """Over the seatings of one sequence; for the independent prior there is only one, and it is add-alpha."""
+    rng = np.random.default_rng(10)
+    laws: dict[tuple[int, ...], list[np.ndarray]] = {}
+    for uniforms in rng.random((3000, length)):
+        tokens, seats = seated(prior, uniforms)
+        law = np.empty(prior.vocab)
+        urn.predictive_law(law, prior.order, prior.vocab, prior.seating(), prior.independent, seats)
+        laws.setdefault(tuple(tokens.tolist()), []).append(law)
+    compared = 0
+    for x, found in laws.items():
+        if len(found) < 50:
+            continue
+        setting = {"k": prior.order, "vocab": prior.vocab, **exact}
+        joint = [float(reference.next_law_moment(x, m=m, power=1, **setting)) for m in range(prior.vocab)]
+        bayes = np.array(joint) / sum(joint)
+        spread = np.std(found, axis=0, ddof=1) / math.sqrt(len(found))
+        assert (np.abs(np.mean(found, axis=0) - bayes) <= 4.5 * spread + 1e-12).all()
+        if prior.independent:
+            assert spread.max() < 1e-12
+            alpha = prior.to_dict()["alpha"]
+            smoothed = reference.add_alpha(x, k=prior.order, vocab=prior.vocab, alpha=alpha)
+            assert np.abs(bayes - smoothed).max() < 1e-12
+        compared += 1
+    assert compared >= 6
+
+
+def test_extreme_uniforms_still_name_tokens() -> None:
+    for prior in LARGER:
+        for value in (0.0, np.nextafter(1.0, 0.0)):
+            tokens, _ = seated(prior, np.full(30, value))
+            assert tokens.min() >= 0
+            assert tokens.max() < prior.vocab
+
+
+# ---- Dirichlet draws
+
+
+def test_dirichlet_draws_have_their_moments() -> None:
+    concentration = np.array([0.2, 1.0, 3.0])
+    laws = draw_dirichlet(np.tile(concentration, (20_000, 1)), np.random.default_rng(11))
+    total = concentration.sum()
+    for m, a in enumerate(concentration):
+        assert_mean(laws[:, m], a / total)
+        assert_mean(laws[:, m] ** 2, a * (a + 1) / (total * (total + 1)))
+
+
+@pytest.mark.parametrize("concentration", [1e-2, 1e-8, 1e-300, 1e8])
+def test_dirichlet_draws_survive_extreme_concentrations(concentration: float) -> None:
+    laws = draw_dirichlet(np.full((500, 4), concentration), np.random.default_rng(12))
+    assert np.isfinite(laws).all()
+    assert np.allclose(laws.sum(-1), 1.0)
+    if concentration <= 1e-8:  # one symbol takes all, each of them equally often
+        assert np.allclose(laws.max(-1), 1.0)
+        assert stats.chisquare(np.bincount(laws.argmax(-1), minlength=4)).pvalue > 1e-3
+
+
+def test_symbols_without_concentration_are_never_drawn() -> None:
+    laws = draw_dirichlet(np.tile([0.0, 0.7, 1e-320], (100, 1)), np.random.default_rng(13))
+    assert np.isfinite(laws).all()
+    assert (laws[:, 0] == 0).all()
+
+
+@every_method
+def test_sparse_priors_sample_cleanly(method: str) -> None:
+    for prior in (
+        IndependentDirichlet(order=2, vocab=4, alpha=1e-9),
+        HierarchicalDirichlet(order=3, vocab=4, eta=(1e-6, 1e-6, 1e-6), eta0=1e-6),
+        HierarchicalDirichlet(order=2, vocab=4, eta=(1e9, 1e9), eta0=1e-12),
+    ):
+        chains = prior.sample(batch=200, length=20, seed=14, method=method)
+        assert chains.next_law.isfinite().all()
+        assert torch.allclose(chains.next_law.sum(-1), torch.ones(200, dtype=torch.float64))
+
+
+# ---- seeds
+
+
+@every_method
+@pytest.mark.parametrize("prior", LARGER, ids=["indep", "hier-k2", "hier-k3"])
+def test_a_seed_fixes_the_sample_and_touches_nothing_else(prior: Prior, method: str) -> None:
+    of_numpy, of_torch = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
+    first, again, other = (prior.sample(batch=5, length=20, seed=seed, method=method) for seed in (15, 15, 16))
+    assert torch.equal(first.tokens, again.tokens)
+    assert torch.equal(first.next_law, again.next_law)
+    assert not torch.equal(first.tokens, other.tokens)
+    assert np.array_equal(np.random.get_state()[1], of_numpy)  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), of_torch)
+
+
+# ---- shapes, names and bad input
+
+
+@every_method
+@pytest.mark.parametrize("order", [1, 2, 4])
+@pytest.mark.parametrize("vocab", [2, 5])
+def test_any_order_and_vocabulary(order: int, vocab: int, method: str) -> None:
+    for prior in (
+        IndependentDirichlet(order=order, vocab=vocab),
+        HierarchicalDirichlet(order=order, vocab=vocab, eta=(2.0,) * order),
+    ):
+        chains = prior.sample(batch=3, length=order + 1, seed=0, method=method)  # the shortest allowed
+        assert chains.tokens.shape == (3, order + 1)
+        assert chains.tokens.dtype == torch.int64
+        assert chains.next_law.shape == (3, vocab)
+        assert chains.next_law.dtype == torch.float64
+        assert (chains.order, chains.vocab, chains.seed, chains.method) == (order, vocab, 0, method)
+        assert 0 <= int(chains.tokens.min()) <= int(chains.tokens.max()) < vocab
+
+
+def test_context_codes_put_lag_one_lowest() -> None:
+    codes = context_codes(np.array([[2, 0, 1, 2]]), order=2, vocab=3)
+    assert codes.tolist() == [[0 + 3 * 2, 1 + 3 * 0, 2 + 3 * 1]]
+
+
+@pytest.mark.parametrize("prior", LARGER, ids=["indep", "hier-k2", "hier-k3"])
+def test_priors_round_trip_through_their_description(prior: Prior) -> None:
+    assert prior_from_dict(prior.to_dict()) == prior
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"kind": "uniform", "order": 1, "vocab": 2}, "prior kind must be one of independent, hierarchical"),
+        ({"order": 1, "vocab": 2}, "prior kind must be one of"),
+        ({"kind": "independent", "order": 1, "alpha": 1.0}, "the description of a independent prior lacks vocab"),
+        ({"kind": "independent", "order": 1, "vocab": 2, "alpha": 1.0, "beta": 1.0}, "bad description"),
+        ({"kind": "hierarchical", "order": 1, "vocab": 2}, "lacks eta, eta0"),
+        (
+            {"kind": "hierarchical", "order": 2, "vocab": 2, "eta": [1.0], "eta0": 1.0},
+            r"one number per level 1\.\.2, got 1",
+        ),
+    ],
+)
+def test_bad_descriptions_are_named(values: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        prior_from_dict(values)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: IndependentDirichlet(order=0, vocab=3), "order must be an integer >= 1"),
+        (lambda: IndependentDirichlet(order=2, vocab=1), "vocab must be an integer >= 2"),
+        (lambda: IndependentDirichlet(order=2, vocab=3, alpha=0.0), "alpha must be a finite number > 0"),
+        (lambda: IndependentDirichlet(order=2, vocab=3, alpha=math.nan), "alpha must be a finite number > 0"),
+        (lambda: HierarchicalDirichlet(order=2, vocab=3, eta=(5.0,)), r"one number per level 1\.\.2, got 1"),
+        (lambda: HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, -1.0)), "eta must be a finite number > 0"),
+        (lambda: HierarchicalDirichlet(order=1, vocab=3, eta=(1.0,), eta0=0.0), "eta0 must be a finite"),
+        (lambda: LARGER[0].sample(batch=0, length=9, seed=0), "batch must be an integer >= 1, got 0"),
+        (lambda: LARGER[0].sample(batch=1, length=2, seed=0), "length must exceed the order: length 2, order 2"),
+    ],
+)
+def test_bad_input_is_named_in_one_line(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_method_is_named() -> None:
+    with pytest.raises(ValueError, match="method must be 'explicit' or 'collapsed', got 'gibbs'"):
+        inspect.unwrap(Prior.sample)(LARGER[0], batch=1, length=9, seed=0, method="gibbs")
+
+
+def test_a_kernel_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arguments, "MAX_BYTES", 8 * 10 * 4**3)
+    LARGER[0].sample(batch=10, length=9, seed=0)
+    with pytest.raises(ValueError, match=r"11 kernels .* use method='collapsed'"):
+        LARGER[0].sample(batch=11, length=9, seed=0)
+
+
+def test_a_vector_alpha_round_trips_and_has_its_moments() -> None:
+    prior = IndependentDirichlet(order=1, vocab=3, alpha=[0.5, 1.0, 2.5])
+    assert prior.alpha == (0.5, 1.0, 2.5)
+    assert prior.text == "independent:0.5,1,2.5"
+    assert parse_prior(prior.text, order=1, vocab=3) == prior == prior_from_dict(prior.to_dict())
+    assert prior.pseudo_counts().tolist() == [0.5, 1.0, 2.5]
+    kernel = prior.sample(batch=20_000, length=4, seed=0).kernel
+    assert kernel is not None
+    expected = np.array([0.5, 1.0, 2.5]) / 4.0
+    assert np.abs(kernel.numpy().mean((0, 1)) - expected).max() < 0.005
+    assert np.abs(kernel.numpy().var((0, 1)) - expected * (1 - expected) / 5.0).max() < 0.003
+
+
+def test_a_vector_of_equal_alphas_is_the_number() -> None:
+    prior = IndependentDirichlet(order=2, vocab=3, alpha=(0.7, 0.7, 0.7))
+    assert prior == IndependentDirichlet(order=2, vocab=3, alpha=0.7)
+    assert prior.pseudo_counts().tolist() == [0.7] * 3
+    with pytest.raises(ValueError, match="not independent"):
+        HierarchicalDirichlet(order=1, vocab=3, eta=(2.0,)).pseudo_counts()
+
+
+def test_a_vector_eta0_round_trips_and_has_its_moments() -> None:
+    prior = HierarchicalDirichlet(order=1, vocab=3, eta=(2.0,), eta0=[0.5, 1.0, 2.5])
+    assert prior.text == "hierarchical:2:0.5,1,2.5"
+    assert parse_prior(prior.text, order=1, vocab=3) == prior == prior_from_dict(prior.to_dict())
+    assert prior_text(prior.to_dict()) == prior.text
+    equal = HierarchicalDirichlet(order=1, vocab=3, eta=(2.0,), eta0=(0.7, 0.7, 0.7))
+    assert equal == HierarchicalDirichlet(order=1, vocab=3, eta=(2.0,), eta0=0.7)
+    assert equal.seating().tolist() == equal.concentrations().tolist()
+    root = prior.draw_tree(20_000, np.random.default_rng(0))[0][:, 0]
+    expected = np.array([0.5, 1.0, 2.5]) / 4.0
+    assert np.abs(root.mean(0) - expected).max() < 0.005
+    assert np.abs(root.var(0) - expected * (1 - expected) / 5.0).max() < 0.003
+    with pytest.raises(ValueError, match=r"eta0 must be one number, or one per symbol \(3 of them\)"):
+        parse_prior("hierarchical:2:1,2", order=1, vocab=3)
+
+
+@pytest.mark.parametrize("prior", [case[0] for case in UNEQUAL])
+def test_what_relies_on_label_symmetry_refuses_unequal_symbols(prior: Prior) -> None:
+    from analyses.parts.estimators import alpha_of
+
+    with pytest.raises(ValueError, match=r"treats symbols differently.*label symmetry") as refusal:
+        prior.concentrations()
+    assert "\n" not in str(refusal.value)
+    with pytest.raises(
+        ValueError, match=r"treats symbols differently\. The closed form of beta and kappa.*one alpha or eta0"
+    ):
+        predicted_parameters(prior, length=20)
+    with pytest.raises(ValueError, match=r"treats symbols differently\. This study smooths with one alpha"):
+        alpha_of(prior)
+    with pytest.raises(
+        ValueError, match=r"treats symbols differently\. Training draws.*uniform base law: give one alpha"
+    ):
+        make_spec(family="disentangled", prior=prior.to_dict(), length=16, bos=True)
+    with pytest.raises(ValueError, match=r"one per symbol \(2 of them\)"):
+        IndependentDirichlet(order=1, vocab=2, alpha=(1.0, 2.0, 3.0))

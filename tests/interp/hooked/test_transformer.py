@@ -1,0 +1,497 @@
+"""The HookedTransformer subclass: its hooks, its relative bias, its readout, and what training may and may not move."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import interp as ip
+from interp.hooked import config as module
+from interp.hooked.transformer import InductionConfig, InductionTransformer, RelativeBiasAttention
+from tests import reference
+
+DISENTANGLED = InductionConfig(
+    family="disentangled", order=2, vocab=3, length=9, bos=True, readout="probability", dtype="float64"
+)
+STANDARD = InductionConfig(
+    family="standard",
+    order=2,
+    vocab=3,
+    length=9,
+    bos=True,
+    readout="logit",
+    d_model=12,
+    d_mlp=16,
+    dtype="float64",
+)
+SHAPES = [
+    replace(DISENTANGLED, order=order, vocab=vocab, length=order + 5, bos=bos, readout=readout)
+    for order, vocab, bos, readout in [
+        (1, 2, False, "probability"),
+        (1, 4, True, "logit"),
+        (2, 3, True, "probability"),
+        (2, 5, False, "logit"),
+        (3, 3, False, "probability"),
+        (3, 2, True, "probability"),
+    ]
+]
+
+
+def name_of(config: InductionConfig) -> str:
+    bos = "bos" if config.bos else "nobos"
+    return f"{config.family}-k{config.order}-V{config.vocab}-{bos}-{config.readout}"
+
+
+def live_blocks(model: InductionTransformer) -> dict[str, tuple[slice, ...]]:
+    """Where the paper's free matrices sit inside the model's parameters; everything else there must stay zero."""
+    vocab, half = model.config.vocab, model.config.blocks * model.config.vocab
+    return {
+        "blocks.0.attn.W_Q": (slice(None), slice(0, vocab), slice(None)),
+        "blocks.0.attn.rel_bias": (slice(None),),
+        "blocks.1.attn.W_Q": (slice(None), slice(0, half), slice(None)),
+        "blocks.1.attn.rel_bias": (slice(None),),
+        "unembed.W_U": (slice(None),),
+    }
+
+
+def randomised(config: InductionConfig, *, seed: int = 0, scale: float = 0.7) -> InductionTransformer:
+    """A model with its free parameters drawn at random, the disentangled family inside its live blocks only."""
+    model = InductionTransformer(config)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name in model.free_parameters():
+            parameter = model.get_parameter(name)
+            live = live_blocks(model)[name] if config.family == "disentangled" else (slice(None),)
+            if config.family == "standard" and name == "embed.W_E":
+                live = (slice(0, config.vocab),)
+            values = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype) * scale
+            parameter[live] = values[live]
+    return model
+
+
+def inputs(config: InductionConfig, *, batch: int = 3, seed: int = 0) -> torch.Tensor:
+    """Token ids as the model itself takes them, BOS included."""
+    tokens = torch.from_numpy(np.random.default_rng(seed).integers(config.vocab, size=(batch, config.length)))
+    if not config.bos:
+        return tokens
+    return torch.cat([torch.full((batch, 1), config.vocab), tokens], dim=1)
+
+
+def dense(model: InductionTransformer, row: list[int]) -> dict[str, np.ndarray]:
+    """The paper's forward on this model's matrices."""
+    config = model.config
+    vocab, half = config.vocab, config.blocks * config.vocab
+    copy, match = model.blocks[0].attn, model.blocks[1].attn
+    return reference.disentangled_forward(
+        row,
+        vocab=vocab,
+        bos=config.bos,
+        copy_weights=copy.W_Q.detach().numpy()[:, :vocab],
+        copy_biases=copy.rel_bias.detach().numpy(),
+        match_weight=match.W_Q.detach().numpy()[0, :half],
+        match_bias=match.rel_bias.detach().numpy()[0],
+        readout=model.unembed.W_U.detach().numpy().T,
+    )
+
+
+# ---- the disentangled transformer is exactly the paper's
+
+
+@pytest.mark.parametrize("config", SHAPES, ids=name_of)
+def test_the_hooked_model_is_the_papers_forward(config: InductionConfig) -> None:
+    model = randomised(config)
+    tokens = inputs(config)
+    logits, cache = model.run_with_cache(tokens)
+    probabilities = torch.softmax(logits, dim=-1).detach().numpy()
+    for b, row in enumerate(tokens.tolist()):
+        expected = dense(model, row[1:] if config.bos else row)
+        assert np.allclose(cache["blocks.0.attn.hook_pattern"][b], expected["copy_pattern"], atol=1e-12)
+        assert np.allclose(cache["blocks.1.attn.hook_attn_scores"][b, 0], expected["match_scores"], atol=1e-11)
+        assert np.allclose(cache["blocks.1.attn.hook_pattern"][b, 0], expected["match_pattern"], atol=1e-12)
+        if config.readout == "probability":
+            votes = np.maximum(expected["votes"], 0.0) + config.floor
+        else:
+            votes = np.exp(expected["votes"])
+        law = votes / votes.sum(-1, keepdims=True)
+        assert np.allclose(probabilities[b], law, atol=1e-11)
+
+
+def test_single_precision_is_close() -> None:
+    model, precise = (randomised(replace(DISENTANGLED, dtype=dtype)) for dtype in ("float32", "float64"))
+    with torch.no_grad():
+        for name, parameter in precise.named_parameters():
+            parameter.copy_(model.get_parameter(name))
+    tokens = inputs(DISENTANGLED)
+    assert model(tokens).dtype == torch.float32
+    assert torch.allclose(model(tokens).double(), precise(tokens), atol=1e-4)
+
+
+def test_the_residual_stream_is_made_of_blocks() -> None:
+    """Block 0 the token (BOS: uniform), block h what head h copied, then the match head's output."""
+    model = randomised(DISENTANGLED)
+    tokens = inputs(DISENTANGLED)
+    _, cache = model.run_with_cache(tokens)
+    vocab, half = 3, 9
+    first = cache["blocks.0.hook_resid_pre"]
+    one_hot = torch.nn.functional.one_hot(tokens[:, 1:], vocab).double()
+    assert torch.equal(first[:, 1:, :vocab], one_hot)
+    assert torch.allclose(first[:, 0, :vocab], torch.full((3, vocab), 1 / 3, dtype=torch.float64))
+    assert not first[..., vocab:].any()
+    copied = torch.einsum("bhqk,bkv->bqhv", cache["blocks.0.attn.hook_pattern"], first[..., :vocab])
+    middle = cache["blocks.1.hook_resid_pre"]
+    assert torch.allclose(middle[..., vocab:half], copied.flatten(2))
+    assert not middle[..., half:].any()
+    matched = torch.einsum("bhqk,bkd->bqd", cache["blocks.1.attn.hook_pattern"], middle[..., :half])
+    assert torch.allclose(cache["blocks.1.hook_resid_post"][..., half:], matched)
+
+
+# ---- hooks
+
+
+@pytest.mark.parametrize("config", [DISENTANGLED, STANDARD], ids=["disentangled", "standard"])
+def test_hooks_fire_with_the_canonical_names_and_axes(config: InductionConfig) -> None:
+    model = randomised(config)
+    tokens = inputs(config, batch=4)
+    n, k, width = config.n_ctx, config.order, config.stream_width
+    shapes: dict[str, tuple[int, ...]] = {}
+    model.run_with_hooks(
+        tokens,
+        fwd_hooks=[(lambda name: True, lambda value, hook: shapes.__setitem__(hook.name, tuple(value.shape)))],
+    )
+    assert shapes["hook_embed"] == (4, n, width)
+    assert shapes["blocks.0.attn.hook_q"] == (4, n, k, config.copy_width)
+    assert shapes["blocks.1.attn.hook_q"] == (4, n, 1, config.match_width)
+    assert shapes["blocks.0.attn.hook_attn_scores"] == shapes["blocks.0.attn.hook_pattern"] == (4, k, n, n)
+    assert shapes["blocks.1.attn.hook_attn_scores"] == shapes["blocks.1.attn.hook_pattern"] == (4, 1, n, n)
+    assert shapes["blocks.1.hook_resid_post"] == (4, n, width)
+    assert model(tokens).shape == (4, n, config.vocab)
+
+
+@pytest.mark.parametrize("config", [DISENTANGLED, STANDARD], ids=["disentangled", "standard"])
+def test_a_hook_that_edits_reaches_the_logits(config: InductionConfig) -> None:
+    model = randomised(config)
+    tokens = inputs(config)
+    plain = model(tokens)
+
+    def look_away(scores: torch.Tensor, hook: object) -> torch.Tensor:
+        scores = scores.clone()
+        scores[:, :, -1, 2] += 3.0
+        return scores
+
+    for layer in (0, 1):
+        edited = model.run_with_hooks(tokens, fwd_hooks=[(f"blocks.{layer}.attn.hook_attn_scores", look_away)])
+        assert not torch.allclose(edited[:, -1], plain[:, -1], atol=1e-6)
+        assert torch.equal(edited[:, :-1], plain[:, :-1])  # only the last query was edited
+    assert torch.equal(model(tokens), plain)
+
+
+def test_axes_are_batch_head_query_key() -> None:
+    """Head h reads lag h when its bias says so: a pattern that is neither symmetric nor the same for both heads."""
+    model = InductionTransformer(DISENTANGLED)
+    with torch.no_grad():
+        for head in range(2):
+            model.blocks[0].attn.rel_bias[head, head + 1] = 1e3
+    _, cache = model.run_with_cache(inputs(DISENTANGLED))
+    pattern = cache["blocks.0.attn.hook_pattern"]
+    for head in range(2):
+        for query in range(head + 1, DISENTANGLED.n_ctx):
+            assert torch.equal(pattern[:, head, query, query - head - 1], torch.ones(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("config", [DISENTANGLED, STANDARD], ids=["disentangled", "standard"])
+def test_the_relative_bias_enters_the_scores_before_the_mask(config: InductionConfig) -> None:
+    model = randomised(config)
+    tokens = inputs(config)
+    n = config.n_ctx
+    causal = torch.tril(torch.ones(n, n, dtype=torch.bool))
+    distance = (torch.arange(n)[:, None] - torch.arange(n)[None, :]).clamp(min=0)
+    for layer in (0, 1):
+        attention = model.blocks[layer].attn
+        name = f"blocks.{layer}.attn.hook_attn_scores"
+        _, cache = model.run_with_cache(tokens)
+        assert (cache[name][..., ~causal] == -torch.inf).all()
+        bias = attention.rel_bias.detach().clone()
+        with torch.no_grad():
+            attention.rel_bias.zero_()
+        _, without = model.run_with_cache(tokens)
+        with torch.no_grad():
+            attention.rel_bias.copy_(bias)
+        difference = (cache[name] - without[name])[..., causal]
+        assert torch.allclose(difference, bias[:, distance][:, causal].expand_as(difference), atol=1e-12)
+
+
+def test_fewer_queries_than_keys_are_the_last_ones() -> None:
+    """As with a key-value cache, where only new positions ask."""
+    model = randomised(DISENTANGLED)
+    attention = model.blocks[0].attn
+    assert isinstance(attention, RelativeBiasAttention)
+    q, k = torch.randn(2, 2, 10, 2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    whole = attention.calculate_attention_scores(q, k)
+    assert torch.allclose(attention.calculate_attention_scores(q[:, -3:], k), whole[:, :, -3:])
+
+
+def test_scores_have_no_scale_but_in_the_standard_family() -> None:
+    """1 / sqrt(d) would put beta off; the standard family scales each layer by its own head width."""
+    for config, scales in ((DISENTANGLED, (1.0, 1.0)), (STANDARD, (math.sqrt(6), math.sqrt(12)))):
+        model = randomised(config)
+        _, cache = model.run_with_cache(inputs(config))
+        for layer, scale in enumerate(scales):
+            q, k = (cache[f"blocks.{layer}.attn.hook_{x}"][:, -1] for x in "qk")
+            content = torch.einsum("bhd,bhd->bh", q, k) / scale
+            scores = cache[f"blocks.{layer}.attn.hook_attn_scores"][:, :, -1, -1]
+            assert torch.allclose(scores, content + model.blocks[layer].attn.rel_bias[:, 0])
+
+
+# ---- the readout
+
+
+def test_the_probability_readout_is_its_own_softmax() -> None:
+    model = randomised(DISENTANGLED)
+    tokens = inputs(DISENTANGLED)
+    logits, cache = model.run_with_cache(tokens)
+    votes = torch.relu(cache["blocks.1.hook_resid_post"] @ model.unembed.W_U) + DISENTANGLED.floor
+    law = votes / votes.sum(-1, keepdim=True)
+    assert torch.allclose(torch.softmax(logits, -1), law, atol=1e-14)
+    assert torch.allclose(torch.logsumexp(logits, -1), torch.zeros(3, 10, dtype=torch.float64), atol=1e-14)
+    assert (votes == DISENTANGLED.floor).any()  # some vote was negative, or the non-negative part were untested
+
+
+def test_the_floor_keeps_silent_votes_finite() -> None:
+    model = InductionTransformer(DISENTANGLED)  # W_U = 0: no vote at all
+    logits = model(inputs(DISENTANGLED))
+    assert torch.allclose(torch.softmax(logits, -1), torch.full((3, 10, 3), 1 / 3, dtype=torch.float64))
+
+
+def test_loss_and_unembed_hooks_work_on_the_probability_readout() -> None:
+    model = randomised(DISENTANGLED)
+    tokens = inputs(DISENTANGLED)
+    logits = model(tokens)
+    seen: list[torch.Tensor] = []
+    model.run_with_hooks(tokens, fwd_hooks=[("unembed.hook_out", lambda value, hook: seen.append(value))])
+    assert torch.equal(seen[0], logits)
+    loss = torch.nn.functional.nll_loss(logits[:, -1], tokens[:, -1])  # log p already
+    assert torch.isclose(loss, torch.nn.functional.cross_entropy(logits[:, -1], tokens[:, -1]))
+
+
+# ---- what training may move
+
+
+def train(model: InductionTransformer, *, steps: int, optimiser: type[torch.optim.Optimizer]) -> None:
+    free = [model.get_parameter(name) for name in model.free_parameters()]
+    optimizer = optimiser(free, lr=0.05)
+    tokens = inputs(model.config, batch=16)
+    targets = tokens[:, -2]
+    for _ in range(steps):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(tokens)[:, -1], targets).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("readout", ["probability", "logit"])
+def test_gradients_outside_the_live_blocks_are_exactly_zero(readout: str) -> None:
+    model = randomised(replace(DISENTANGLED, readout=readout))
+    tokens = inputs(DISENTANGLED, batch=8)
+    torch.nn.functional.cross_entropy(model(tokens)[:, -1], tokens[:, 2]).backward()
+    live = live_blocks(model)
+    assert sorted(live) == sorted(model.free_parameters())
+    for name, parameter in model.named_parameters():
+        if name not in live:
+            assert parameter.grad is None
+            continue
+        inside = torch.zeros_like(parameter, dtype=torch.bool)
+        inside[live[name]] = True
+        assert not parameter.grad[~inside].any()
+        assert parameter.grad[inside].any()
+
+
+def test_training_a_disentangled_model_moves_only_its_live_blocks() -> None:
+    model = randomised(DISENTANGLED)
+    before = {name: value.detach().clone() for name, value in model.named_parameters()}
+    train(model, steps=5, optimiser=torch.optim.Adam)
+    live = live_blocks(model)
+    for name, value in model.named_parameters():
+        inside = torch.zeros_like(value, dtype=torch.bool)
+        if name in live:
+            inside[live[name]] = True
+            assert not torch.equal(value[inside], before[name][inside])
+        assert torch.equal(value[~inside], before[name][~inside])
+
+
+def test_the_bos_row_of_the_standard_family_never_moves() -> None:
+    model = randomised(STANDARD)
+    row = model.embed.W_E[3].detach().clone()
+    others = model.embed.W_E[:3].detach().clone()
+    assert torch.equal(row, torch.full((12,), 1 / 3, dtype=torch.float64))
+    train(model, steps=20, optimiser=torch.optim.Adam)
+    assert torch.equal(model.embed.W_E[3], row)
+    assert not torch.equal(model.embed.W_E[:3], others)
+
+
+def test_the_standard_family_frees_all_but_its_positions() -> None:
+    model = InductionTransformer(STANDARD)
+    frozen = {name for name, value in model.named_parameters() if not value.requires_grad}
+    assert frozen == {"pos_embed.W_pos"}
+    assert not model.pos_embed.W_pos.any()
+    assert {"blocks.0.mlp.W_in", "blocks.0.ln1.w", "ln_final.w", "blocks.1.attn.rel_bias"} <= set(
+        model.free_parameters()
+    )
+    assert torch.equal(model.blocks[0].ln1.w, torch.ones(12, dtype=torch.float64))
+
+
+def test_the_construction_family_frees_nothing() -> None:
+    model = InductionTransformer(replace(DISENTANGLED, family="construction"))
+    assert model.free_parameters() == []
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_a_new_model_is_the_symmetric_start() -> None:
+    """theorem:invariance starts at W_A = 0 and W_O = 0: uniform attention, a uniform law."""
+    model = InductionTransformer(DISENTANGLED)
+    for name in model.free_parameters():
+        assert not model.get_parameter(name).any()
+    logits, cache = model.run_with_cache(inputs(DISENTANGLED))
+    assert torch.allclose(torch.softmax(logits, -1), torch.tensor(1 / 3, dtype=torch.float64))
+    for layer in (0, 1):
+        last = cache[f"blocks.{layer}.attn.hook_pattern"][:, :, -1]
+        assert torch.allclose(last, torch.tensor(0.1, dtype=torch.float64))
+
+
+# ---- building
+
+
+@pytest.mark.parametrize("config", [DISENTANGLED, STANDARD], ids=["disentangled", "standard"])
+def test_building_touches_no_global_generator(config: InductionConfig) -> None:
+    of_numpy, of_torch = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
+    first, second = InductionTransformer(config), InductionTransformer(config)
+    assert np.array_equal(np.random.get_state()[1], of_numpy)  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), of_torch)
+    for name, value in first.named_parameters():
+        assert torch.equal(value, second.get_parameter(name))
+        assert value.isfinite().all()
+
+
+def test_building_does_not_change_the_default_dtype_or_grad_mode() -> None:
+    InductionTransformer(STANDARD)
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("config", [DISENTANGLED, STANDARD, *SHAPES[:2]], ids=name_of)
+def test_configs_round_trip(config: InductionConfig) -> None:
+    assert InductionConfig.from_dict(config.to_dict()) == config
+
+
+def test_config_widths() -> None:
+    assert (DISENTANGLED.n_ctx, DISENTANGLED.blocks, DISENTANGLED.stream_width) == (10, 3, 18)
+    assert (DISENTANGLED.copy_width, DISENTANGLED.match_width) == (3, 9)
+    assert (STANDARD.stream_width, STANDARD.copy_width, STANDARD.match_width) == (12, 6, 12)
+    assert replace(DISENTANGLED, bos=False).n_ctx == 9
+    assert DISENTANGLED.torch_dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"family": "My Family"}, "family must be a name in small letters, got 'My Family'"),
+        ({"family": "wide", "d_model": 64}, "the wide family needs d_model and d_mlp"),
+        ({"readout": "softmax"}, "readout must be one of probability, logit"),
+        ({"dtype": "float16"}, "dtype must be one of float32, float64"),
+        ({"order": 0}, "order must be an integer >= 1"),
+        ({"order": 2.0}, "order must be an integer >= 1"),
+        ({"vocab": 1}, "vocab must be an integer >= 2"),
+        ({"length": 2}, "length must be an integer above the order 2, got 2"),
+        ({"length": 9.0}, "length must be an integer above the order 2"),
+        ({"bos": 1}, "bos must be true or false, got 1"),
+        ({"floor": 0.0}, "floor must be a finite number > 0"),
+        ({"floor": math.nan}, "floor must be a finite number > 0"),
+        ({"d_model": 64}, "d_model and d_mlp belong to the standard family only"),
+        ({"family": "standard"}, "the standard family needs d_model and d_mlp"),
+        ({"family": "standard", "d_model": 1, "d_mlp": 4}, "d_model must be at least the order 2, got 1"),
+    ],
+)
+def test_bad_configs_are_named(changes: dict, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As `load` meets them: values from JSON, past the run-time type checks that only the tests have.
+    for check in ("check_order", "check_vocab"):
+        monkeypatch.setattr(module, check, inspect.unwrap(getattr(module, check)))
+    values = {**DISENTANGLED.to_dict(), **changes}
+    bare = object.__new__(InductionConfig)
+    for name, value in values.items():
+        object.__setattr__(bare, name, value)
+    with pytest.raises(ValueError, match=message) as caught:
+        inspect.unwrap(InductionConfig.__post_init__)(bare)
+    assert "\n" not in str(caught.value)
+
+
+def test_config_dicts_are_strict() -> None:
+    values = DISENTANGLED.to_dict()
+    with pytest.raises(ValueError, match="unknown key in the model config: heads, seed"):
+        InductionConfig.from_dict({**values, "seed": 0, "heads": 2})
+    missing = {name: value for name, value in values.items() if name not in ("floor", "bos")}
+    with pytest.raises(ValueError, match="missing key in the model config: bos, floor"):
+        InductionConfig.from_dict(missing)
+    with pytest.raises(ValueError, match="must be a JSON object, got list"):
+        inspect.unwrap(InductionConfig.from_dict.__func__)(InductionConfig, [1, 2])
+
+
+# ---- tokens without BOS
+
+
+def warnings_of(run: Callable[[], object]) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run()
+    return [str(one.message) for one in caught if one.category is UserWarning]
+
+
+@pytest.mark.parametrize("config", [DISENTANGLED, STANDARD], ids=["disentangled", "standard"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda model, ids: model(ids),
+        lambda model, ids: model.run_with_cache(ids),
+        lambda model, ids: model.run_with_hooks(ids, return_type=None),
+        lambda model, ids: model(ids[0]),
+    ],
+    ids=["call", "cache", "hooks", "one sequence"],
+)
+def test_tokens_without_bos_warn_once(config: InductionConfig, run: Callable[..., object]) -> None:
+    model = InductionTransformer(config)
+    tokens = torch.tensor([[3, 0, 1, 2, 0, 1], [0, 0, 1, 2, 0, 1]])  # one of the two begins with BOS
+    found = warnings_of(lambda: run(model, tokens.flip(0)))
+    assert found == [
+        "the tokens do not begin with BOS, id 3, which this model was made for: "
+        "ip.Circuit(model).ids(tokens) puts it in front"
+    ]
+    assert warnings_of(lambda: run(model, tokens.flip(0))) == []
+    assert len(warnings_of(lambda: run(InductionTransformer(config), tokens.flip(0)))) == 1
+
+
+@pytest.mark.parametrize("config", SHAPES[:3], ids=name_of)
+def test_right_tokens_do_not_warn(config: InductionConfig) -> None:
+    model = InductionTransformer(config)
+    tokens = torch.randint(config.vocab, (12, config.length), generator=torch.Generator().manual_seed(0))
+    ids = ip.Circuit(model).ids(tokens)
+
+    def runs() -> None:
+        _, cache = model.run_with_cache(ids)
+        model(cache["blocks.0.hook_resid_post"], start_at_layer=1)
+        ip.predict(model, tokens)
+        ip.predict(model, tokens, every_position=True)
+        ip.capture(model, tokens, query="all")
+        ip.scan_heads(ip.Circuit(model), tokens)
+
+    assert warnings_of(runs) == []
+
+
+def test_the_warning_names_the_line_that_ran_the_model() -> None:
+    with pytest.warns(UserWarning, match="do not begin with BOS") as caught:
+        InductionTransformer(DISENTANGLED).run_with_cache(torch.zeros(1, 4, dtype=torch.int64))
+    assert Path(caught[0].filename).is_relative_to(Path(__file__).parents[2])  # not in torch or the suite

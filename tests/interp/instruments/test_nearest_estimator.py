@@ -1,0 +1,166 @@
+"""The nearest estimator: each limit of a construction is recognised, and random weights are near nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from analyses.running.cli import main
+from interp.chains.priors import ChainBatch
+from interp.circuit.circuit import Circuit
+from interp.circuit.runner import predict
+from interp.divergence import KL_FLOOR, kl_between, raised
+from interp.estimators.soft_matching import add_alpha
+from interp.hooked.checkpoint import save
+from interp.hooked.construction import construct
+from interp.instruments.nearest_estimator import NearestEstimator, nearest_estimator
+from tests import planted
+from tests.planted import planted_foreign, trained_like, without_mechanism
+
+BETA, KAPPA = (2.5, 1.2), 2.0
+
+
+@pytest.fixture(scope="module")
+def chains() -> ChainBatch:
+    return planted.chains(batch=160)
+
+
+@pytest.fixture(scope="module")
+def soft(chains: ChainBatch) -> NearestEstimator:
+    model = construct(order=2, vocab=4, length=24, beta=BETA, kappa=KAPPA)
+    return nearest_estimator(model, chains.tokens, beta=BETA, kappa=KAPPA)
+
+
+def test_a_construction_is_soft_matching(soft: NearestEstimator) -> None:
+    assert soft.nearest in ("soft_matching_fitted", "soft_matching_best")
+    assert soft["soft_matching_fitted"].kl == pytest.approx(0.0, abs=1e-12)
+    assert soft["soft_matching_fitted"].floored == 0.0
+    best = soft["soft_matching_best"]
+    assert best.kl < 1e-6
+    np.testing.assert_allclose(best.parameters["beta"], BETA, atol=5e-3)
+    assert best.parameters["kappa"] == pytest.approx(KAPPA, abs=5e-3)
+    others = [row for row in soft.estimators if not row.estimator.startswith("soft")]
+    assert min(row.kl for row in others) > 0.01
+    assert soft.success
+
+
+def test_the_ranking_is_by_distance(soft: NearestEstimator) -> None:
+    kls = [row.kl for row in soft.estimators]
+    assert kls == sorted(kls)
+    assert soft.estimators[0].behind == 0.0
+    for row in soft.estimators[1:]:
+        assert row.behind == pytest.approx(row.kl - kls[0])
+    katz = soft["katz"]
+    # Both are measured on the same sequences, so the difference is better known than the sum of errors says.
+    assert 0 < katz.behind_stderr <= 1.01 * katz.stderr
+
+
+def test_hard_matching_with_bos_is_add_alpha(chains: ChainBatch) -> None:
+    """prop:add_constant."""
+    alpha = 0.7
+    model = construct(order=2, vocab=4, length=24, beta=(60.0, 60.0), kappa=120.0 + math.log(alpha * 4))
+    near = nearest_estimator(model, chains.tokens)
+    assert near["add_alpha_best"].kl < 1e-9
+    assert near["add_alpha_best"].parameters["alpha"] == pytest.approx(alpha, rel=1e-3)
+    assert near["add_alpha_best"].kl < near["add_alpha_1"].kl
+    laws = predict(model, chains.tokens)
+    expected = kl_between(laws, add_alpha(chains.tokens, order=2, vocab=4, alpha=1.0)).mean()
+    assert near["add_alpha_1"].kl == pytest.approx(float(expected))
+    # Soft matching has it as a limit: two estimators, one law.
+    assert near["soft_matching_best"].kl < 1e-4
+    assert "soft_matching_fitted" not in {row.estimator for row in near.estimators}
+
+
+def test_hard_matching_without_bos_counts(chains: ChainBatch) -> None:
+    """With equal betas the largest overlap wins; where there are full matches, that is counting."""
+    model = construct(order=1, vocab=4, length=24, beta=(60.0,))
+    near = nearest_estimator(model, planted.chains(order=1, batch=160).tokens)
+    assert near["maximum_likelihood"].kl < near["add_alpha_1"].kl
+    assert near["katz"].kl < 1e-6  # backs off to the unigram where the token is new, as the head does
+    assert near["maximum_likelihood"].floored < 0.2
+
+
+def test_jelinek_mercer_beats_single_orders_on_a_soft_model(soft: NearestEstimator) -> None:
+    row = soft["jelinek_mercer_best"]
+    assert sum(row.parameters["weights"]) == pytest.approx(1.0)
+    assert row.kl < soft["katz"].kl
+    assert row.kl < soft["maximum_likelihood"].kl
+
+
+def test_pseudo_counts_that_the_attention_cannot_make_are_seen(chains: ChainBatch) -> None:
+    """Without BOS a readout may smooth; soft matching with a kappa is then nearer than without."""
+    model = trained_like(kappa=None)
+    with torch.no_grad():
+        model.unembed.W_U += 0.02  # every block sums to one: a constant for every vote
+    near = nearest_estimator(model, chains.tokens, beta=BETA)
+    assert near["soft_matching_best_bos"].kl < 0.5 * near["soft_matching_best"].kl
+    assert "kappa" not in near["soft_matching_best"].parameters
+
+
+def test_random_weights_are_near_nothing(chains: ChainBatch, soft: NearestEstimator) -> None:
+    near = nearest_estimator(without_mechanism(), chains.tokens)
+    assert near.estimators[0].kl > 0.3
+    assert near.estimators[0].kl > 100 * soft.estimators[0].kl
+
+
+def test_tuned_parameters_are_judged_on_sequences_they_have_not_seen(chains: ChainBatch) -> None:
+    """A random model gives tuning only noise to fit: judged elsewhere, tuning cannot win by much over the truth."""
+    model = without_mechanism(seed=3)
+    few = chains.tokens[:12]
+    near = nearest_estimator(model, few)
+    laws = predict(model, few)
+    best = near["add_alpha_best"].parameters["alpha"]
+    in_sample = float(kl_between(laws, add_alpha(few, order=2, vocab=4, alpha=best)).mean())
+    assert near["add_alpha_best"].kl >= in_sample - 1e-9
+
+
+def test_equal_predictions_are_at_no_distance_whatever_zeros_they_hold() -> None:
+    law = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]], dtype=torch.float64)
+    assert (kl_between(law, law) == 0).all()
+    assert torch.allclose(raised(law, floor=KL_FLOOR).sum(-1), torch.ones(2, dtype=torch.float64))
+    one_sided = float(kl_between(torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 0.0]]))[0])
+    assert one_sided == pytest.approx(0.5 * math.log(0.5) + 0.5 * math.log(0.5 / KL_FLOOR), rel=1e-4)
+
+
+def test_someone_elses_model() -> None:
+    tokens = planted.chains(order=1, vocab=5, length=16, batch=40).tokens
+    near = nearest_estimator(Circuit(planted_foreign(), order=1), tokens)
+    assert {row.estimator for row in near.estimators} >= {"soft_matching_best", "katz", "kneser_ney", "witten_bell"}
+
+
+def test_result(soft: NearestEstimator) -> None:
+    table = soft.table()
+    assert table["estimator"].tolist()[0] == soft.nearest
+    assert (table["stderr"] >= 0).all()
+    assert len(str(soft).splitlines()) <= 8
+    record = soft.record()
+    assert record["nearest"] == soft.nearest
+    assert record["kl"]["katz"] == soft["katz"].kl
+    json.dumps(record, allow_nan=False)
+    with pytest.raises(KeyError, match="no estimator 'magic'"):
+        soft["magic"]
+
+
+def test_bad_input(chains: ChainBatch) -> None:
+    model = trained_like()
+    with pytest.raises(ValueError, match="give at least 2"):
+        nearest_estimator(model, chains.tokens[:1])
+    with pytest.raises(ValueError, match="give kappa"):
+        nearest_estimator(model, chains.tokens, beta=BETA)
+    with pytest.raises(ValueError, match="expected 2, got 3"):
+        nearest_estimator(model, chains.tokens, beta=(1.0, 1.0, 1.0), kappa=0.0)
+
+
+def test_the_command_line(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
+    save(trained_like(length=16), tmp_path / "a")
+    save(without_mechanism(length=16), tmp_path / "b")
+    assert main(["nearest_estimator", str(tmp_path / "a"), str(tmp_path / "b"), "--batch", "64", "--json"]) == 0
+    planted_row, random_row = json.loads(capsys.readouterr().out)["rows"]
+    assert planted_row["nearest"].startswith("soft_matching")
+    assert planted_row["kl"]["soft_matching_fitted"] < 1e-6
+    assert "soft_matching_fitted" not in random_row["kl"]
+    assert "no soft_matching_fitted" in random_row["message"]

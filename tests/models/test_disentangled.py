@@ -1,0 +1,371 @@
+"""The compiled trainer against autograd, against torch's Adam, and against itself cut into chunks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from einops import einsum, rearrange, repeat
+from numba import njit
+
+from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
+from interp.chains.urn import draw_chain, new_urn, predictive_law
+from models.families import disentangled
+from models.families.disentangled.compiled import Shape, loss_and_gradient, predict, train_chunk
+from models.families.disentangled.kernels.simd import (
+    all_at_least,
+    exp,
+    fill,
+    larger,
+    largest,
+    load,
+    look_up,
+    pointer,
+    store,
+    total,
+    where,
+)
+from models.training.adam import Array, TrainState
+
+CASES = [
+    pytest.param(order, bos, readout, id=f"k{order}-{'bos' if bos else 'nobos'}-{readout}")
+    for order in (1, 2, 3)
+    for bos in (True, False)
+    for readout in ("probability", "logit")
+]
+
+
+class ReferenceTransformer(torch.nn.Module):
+    """The disentangled transformer as sec:models writes it: dense one-hot streams, every score, explicit softmax."""
+
+    def __init__(self, shape: Shape, flat: Array) -> None:
+        super().__init__()
+        self.shape = shape
+        for name, view in shape.views(flat).items():
+            setattr(self, name, torch.nn.Parameter(torch.tensor(view, dtype=torch.float64)))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        shape = self.shape
+        stream = torch.nn.functional.one_hot(tokens, shape.vocab).double()
+        if shape.bos:
+            bos = torch.full((len(tokens), 1, shape.vocab), 1 / shape.vocab, dtype=torch.float64)
+            stream = torch.cat([bos, stream], dim=1)
+        copied = self.attend(stream, self.copy_weight, self.copy_bias)
+        stream = torch.cat([stream, rearrange(copied, "batch head query width -> batch query (head width)")], dim=-1)
+        matched = self.attend(stream, self.match_weight[None], self.match_bias[None])[:, 0]
+        votes = torch.cat([stream, matched], dim=-1)[:, -1] @ self.readout_weight.T
+        if shape.readout == "logit":
+            return torch.softmax(votes, dim=-1)
+        votes = torch.relu(votes) + shape.floor
+        return votes / votes.sum(dim=-1, keepdim=True)
+
+    @staticmethod
+    def attend(stream: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        place = torch.arange(stream.shape[1])
+        lag = place[:, None] - place
+        scores = einsum(stream, weight, stream, "batch query a, head a b, batch key b -> batch head query key")
+        scores = scores + bias[:, lag.clamp(min=0)]
+        pattern = torch.softmax(scores.masked_fill(lag < 0, -torch.inf), dim=-1)
+        return einsum(pattern, stream, "batch head query key, batch key width -> batch head query width")
+
+    def flat_gradient(self) -> Array:
+        return torch.cat([getattr(self, name).grad.flatten() for name in self.shape.shapes]).numpy()
+
+
+def cross_entropy(laws: torch.Tensor, target: Array) -> torch.Tensor:
+    law = torch.tensor(target if target.ndim == 2 else np.eye(laws.shape[1])[target])
+    return -torch.special.xlogy(law, laws).sum(dim=-1).mean()
+
+
+def reference(shape: Shape, flat: Array, tokens: Array, target: Array) -> tuple[float, Array]:
+    model = ReferenceTransformer(shape, flat)
+    loss = cross_entropy(model(torch.tensor(tokens)), target)
+    loss.backward()
+    return loss.item(), model.flat_gradient()
+
+
+def example(shape: Shape, *, seed: int, batch: int = 6) -> tuple[Array, Array, dict[str, Array]]:
+    """Parameters, tokens and both kinds of target. A positive readout keeps votes away from the kink of relu."""
+    rng = np.random.default_rng(seed)
+    flat = rng.normal(scale=0.7, size=shape.size).astype(np.float32).astype(np.float64)
+    readout = shape.views(flat)["readout_weight"]
+    readout[:] = np.abs(readout)
+    tokens = rng.integers(shape.vocab, size=(batch, shape.length))
+    targets = {"token": rng.integers(shape.vocab, size=batch), "law": rng.dirichlet(np.ones(shape.vocab), size=batch)}
+    return flat, tokens, targets
+
+
+def assert_gradient(shape: Shape, flat: Array, tokens: Array, target: Array) -> None:
+    """Loss and gradient in both precisions, relative to the largest component."""
+    loss, gradient = reference(shape, flat, tokens, target)
+    for dtype, tolerance in ((np.float64, 1e-9), (np.float32, 1e-5)):
+        ours, grad, laws = loss_and_gradient(shape, flat.astype(dtype), tokens, target)
+        assert ours == pytest.approx(loss, rel=tolerance)
+        assert grad.dtype == dtype
+        assert np.abs(grad - gradient).max() < tolerance * np.abs(gradient).max()
+        assert laws.sum(axis=1) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("order", "bos", "readout"), CASES)
+def test_gradient_is_autograds(order: int, bos: bool, readout: str) -> None:
+    for vocab, length in ((5, 20), (3, 9), (10, 40)):
+        shape = Shape(order=order, vocab=vocab, length=length, bos=bos, readout=readout)
+        flat, tokens, targets = example(shape, seed=order)
+        for target in targets.values():
+            assert_gradient(shape, flat, tokens, target)
+
+
+@pytest.mark.parametrize(("order", "bos", "readout"), CASES)
+def test_gradient_is_the_hooked_transformers(order: int, bos: bool, readout: str) -> None:
+    config = disentangled.config(order=order, vocab=4, length=11, bos=bos, readout=readout)
+    shape = disentangled.shape_of(config)
+    flat, tokens, targets = example(shape, seed=order)
+    for dtype, tolerance in (("float64", 1e-9), ("float32", 1e-5)):
+        cast = flat.astype(dtype)
+        model = disentangled.to_hooked(type(config)(**{**vars(config), "dtype": dtype}), cast)
+        seen = torch.tensor(tokens)
+        if bos:
+            seen = torch.cat([repeat(torch.tensor([shape.vocab]), "1 -> batch 1", batch=len(seen)), seen], dim=1)
+        laws = torch.softmax(model(seen)[:, -1].double(), dim=-1)
+        cross_entropy(laws, targets["law"]).backward()
+        gradient = np.zeros_like(cast)
+        parts, half = shape.views(gradient), (order + 1) * shape.vocab
+        parts["copy_weight"][:] = model.copy_attention.W_Q.grad[:, : shape.vocab].numpy()
+        parts["copy_bias"][:] = model.copy_attention.rel_bias.grad.numpy()
+        parts["match_weight"][:] = model.match_attention.W_Q.grad[0, :half].numpy()
+        parts["match_bias"][:] = model.match_attention.rel_bias.grad[0].numpy()
+        parts["readout_weight"][:] = model.unembed.W_U.grad.numpy().T
+        _, ours, _ = loss_and_gradient(shape, cast, tokens, targets["law"])
+        assert np.abs(ours - gradient).max() < tolerance * np.abs(gradient).max()
+        assert predict(shape, cast, tokens) == pytest.approx(laws.detach().numpy(), abs=tolerance)
+
+
+@pytest.mark.parametrize("bos", [True, False])
+@pytest.mark.parametrize("peak", [60.0, 200.0])
+def test_sharp_heads_stay_exact(bos: bool, peak: float) -> None:
+    """Before a sharp head's lag every weight but the peak's counts, and exp(r - max r) has underflowed."""
+    shape = Shape(order=3, vocab=4, length=30, bos=bos)
+    flat, tokens, targets = example(shape, seed=0)
+    parts = shape.views(flat)
+    for head, lag in enumerate((1, 2, 17)):
+        parts["copy_bias"][head, lag] += peak
+    assert_gradient(shape, flat, tokens, targets["law"])
+
+
+def test_content_that_shuns_what_was_seen_stays_exact() -> None:
+    """The other way to a normaliser of nothing: the favoured symbol has not occurred."""
+    shape = Shape(order=1, vocab=4, length=12, bos=False)
+    flat, tokens, targets = example(shape, seed=0)
+    shape.views(flat)["copy_weight"][0, :, 3] += 150.0
+    assert_gradient(shape, flat, np.minimum(tokens, 2), targets["token"])
+
+
+def test_hard_matching_stays_exact() -> None:
+    """The construction with beta = 100 counts the exact matches, so gradients are finite and right."""
+    shape = Shape(order=2, vocab=3, length=40, bos=True)
+    flat, tokens, targets = example(shape, seed=0)
+    flat[:] = 0.0
+    parts = shape.views(flat)
+    for head in range(2):
+        parts["copy_bias"][head, head + 1] = 60.0
+        at = head * shape.vocab
+        parts["match_weight"][at : at + 3, at + 3 : at + 6] = 100.0 * np.eye(3)
+    parts["match_bias"][-1] = 150.0 - 200.0 / 3
+    parts["match_bias"][-3:-1] = -500.0
+    parts["readout_weight"][:, 9:12] = np.eye(3)
+    assert_gradient(shape, flat, tokens, targets["law"])
+    laws = predict(shape, flat, tokens)
+    # Candidates start at the third token; BOS is there at exp(150), which is nothing beside an exact match's exp(200).
+    matches = (tokens[:, 1:-1] == tokens[:, -1:]) & (tokens[:, :-2] == tokens[:, -2:-1])
+    for row, match, law in zip(tokens, matches, laws, strict=True):
+        if match.any():
+            counts = np.bincount(row[2:][match], minlength=3)
+            assert law == pytest.approx(counts / counts.sum(), abs=1e-6)
+
+
+@pytest.mark.parametrize("readout", ["probability", "logit"])
+def test_predictions_are_laws_and_do_not_depend_on_the_batch(readout: str) -> None:
+    shape = Shape(order=2, vocab=5, length=33, bos=True, readout=readout)
+    flat, tokens, targets = example(shape, seed=1)
+    laws = predict(shape, flat, tokens)
+    assert laws.sum(axis=1) == pytest.approx(1.0)
+    assert (laws > 0).all()
+    assert np.array_equal(laws, loss_and_gradient(shape, flat, tokens, targets["token"])[2])
+    assert np.array_equal(laws[3:4], predict(shape, flat, tokens[3:4]))
+
+
+def start(shape: Shape, *, dtype: type = np.float32) -> TrainState:
+    flat, _, _ = example(shape, seed=0)
+    return TrainState(params=(0.3 * flat).astype(dtype), generator=np.random.default_rng(7))
+
+
+@pytest.mark.parametrize("target", ["token", "law"])
+@pytest.mark.parametrize(
+    "prior",
+    [HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0)), IndependentDirichlet(order=2, vocab=5, alpha=1.0)],
+    ids=["hierarchical", "independent"],
+)
+def test_chunks_leave_no_trace(prior: HierarchicalDirichlet | IndependentDirichlet, target: str) -> None:
+    shape = Shape(order=2, vocab=5, length=18, bos=True)
+    lrs = np.linspace(1e-2, 1e-3, 100)
+    whole = start(shape)
+    losses = train_chunk(shape, whole, prior, lrs, target=target, batch=4)
+    pieces = start(shape)
+    parts = []
+    for chunk in np.split(lrs, 10):
+        parts.append(train_chunk(shape, pieces, prior, chunk, target=target, batch=4))
+        pieces = TrainState.restore(pieces.dump())  # as a killed run would
+    assert np.array_equal(losses, np.concatenate(parts))
+    assert whole.step == pieces.step == 100
+    for name in ("params", "first_moment", "second_moment"):
+        assert np.array_equal(getattr(whole, name), getattr(pieces, name))
+    assert whole.generator.bit_generator.state == pieces.generator.bit_generator.state
+    other = start(shape)
+    other.generator = np.random.default_rng(8)
+    assert not np.array_equal(losses, train_chunk(shape, other, prior, lrs, target=target, batch=4))
+
+
+@pytest.mark.parametrize("target", ["token", "law"])
+def test_twenty_steps_are_torchs_adam(target: str) -> None:
+    """The same batches, drawn here from the same generator, through autograd and torch.optim.Adam."""
+    shape = Shape(order=2, vocab=3, length=10, bos=True)
+    prior = HierarchicalDirichlet(order=2, vocab=3, eta=(2.0, 4.0))
+    lrs = np.linspace(1e-2, 1e-3, 20)
+    state = start(shape, dtype=np.float64)
+    model = ReferenceTransformer(shape, state.params)
+    optimiser = torch.optim.Adam(model.parameters(), betas=(0.8, 0.99), eps=1e-6)
+    losses = train_chunk(shape, state, prior, lrs, target=target, batch=3, betas=(0.8, 0.99), epsilon=1e-6)
+
+    rng = np.random.default_rng(7)
+    urn = new_urn(shape.length, shape.order, shape.vocab)
+    rest = (shape.order, shape.vocab, prior.concentrations(), False, urn)
+    for lr, loss in zip(lrs, losses, strict=True):
+        tokens, laws = np.empty((3, shape.length), dtype=np.int64), np.empty((3, shape.vocab))
+        for row, law in zip(tokens, laws, strict=True):
+            draw_chain(rng.random(shape.length), row, *rest)
+            predictive_law(law, *rest)
+            if target == "token":
+                chosen = np.searchsorted(np.cumsum(law), rng.random(), side="right")
+                law[:] = np.eye(shape.vocab)[chosen]
+        optimiser.param_groups[0]["lr"] = lr
+        optimiser.zero_grad()
+        expected = cross_entropy(model(torch.tensor(tokens)), laws)
+        expected.backward()
+        optimiser.step()
+        assert loss == pytest.approx(expected.item(), rel=1e-9)
+    for name, view in shape.views(state.params).items():
+        assert view == pytest.approx(getattr(model, name).detach().numpy(), abs=1e-9)
+
+
+def test_mask_freezes_what_it_covers() -> None:
+    shape = Shape(order=2, vocab=5, length=18, bos=True)
+    prior = IndependentDirichlet(order=2, vocab=5, alpha=1.0)
+    state, before = start(shape), start(shape).params
+    mask = np.ones(shape.size)
+    shape.views(mask)["match_weight"][:] = 0.0
+    train_chunk(shape, state, prior, np.full(20, 1e-2), batch=4, mask=mask)
+    frozen = mask == 0
+    assert np.array_equal(state.params[frozen], before[frozen])
+    assert (state.params[~frozen] != before[~frozen]).mean() > 0.9
+
+
+def test_training_learns() -> None:
+    shape = Shape(order=1, vocab=3, length=24, bos=True)
+    prior = IndependentDirichlet(order=1, vocab=3, alpha=0.3)
+    state = start(shape)
+    losses = train_chunk(shape, state, prior, np.full(1500, 5e-3), batch=16)
+    assert losses[-200:].mean() < losses[:50].mean() - 0.1
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["copy_weight", "copy_bias", "match_weight", "match_bias", "readout_weight"])
+def test_divergence_shows_and_stops(name: str, poison: float) -> None:
+    shape = Shape(order=2, vocab=5, length=18, bos=True)
+    prior = IndependentDirichlet(order=2, vocab=5, alpha=1.0)
+    state = start(shape)
+    shape.views(state.params)[name].flat[:] = poison
+    before = state.dump()
+    losses = train_chunk(shape, state, prior, np.full(3, 1e-3), batch=4)
+    assert not np.isfinite(losses).any()
+    assert state.step == 0
+    for key in ("params", "first_moment", "second_moment"):
+        assert np.array_equal(getattr(state, key), before[key], equal_nan=True)
+
+
+def test_a_divergence_on_the_way_stops_there() -> None:
+    shape = Shape(order=2, vocab=5, length=18, bos=True)
+    prior = IndependentDirichlet(order=2, vocab=5, alpha=1.0)
+    state = start(shape)
+    lrs = np.array([1e-3, 1e-3, np.inf, 1e-3, 1e-3])
+    losses = train_chunk(shape, state, prior, lrs, batch=4)
+    assert np.isfinite(losses[:3]).all()
+    assert not np.isfinite(losses[3:]).any()
+    assert state.step == 3
+
+
+def test_bad_input_is_refused() -> None:
+    shape = Shape(order=2, vocab=5, length=18, bos=True)
+    flat, tokens, targets = example(shape, seed=0)
+    prior = IndependentDirichlet(order=2, vocab=5, alpha=1.0)
+    with pytest.raises(ValueError, match="length must be an integer of at least 3"):
+        Shape(order=2, vocab=5, length=2, bos=True)
+    with pytest.raises(ValueError, match="readout must be"):
+        Shape(order=2, vocab=5, length=8, bos=True, readout="softmax")
+    with pytest.raises(ValueError, match="parameters must be"):
+        predict(shape, flat[:-1], tokens)
+    with pytest.raises(ValueError, match=r"tokens must be \[batch, 18\]"):
+        predict(shape, flat, tokens[:, :-1])
+    with pytest.raises(ValueError, match=r"tokens must lie in 0\.\.4"):
+        predict(shape, flat, tokens + 1)
+    with pytest.raises(ValueError, match="target must be"):
+        loss_and_gradient(shape, flat, tokens, targets["token"][:-1])
+    with pytest.raises(ValueError, match="the prior has order 1"):
+        train_chunk(shape, start(shape), IndependentDirichlet(order=1, vocab=5, alpha=1.0), np.ones(1))
+    with pytest.raises(ValueError, match="target must be"):
+        train_chunk(shape, start(shape), prior, np.ones(1), target="truth")
+    with pytest.raises(ValueError, match="mask must have"):
+        train_chunk(shape, start(shape), prior, np.ones(1), mask=np.ones(3))
+
+
+@njit
+def _vector_operations(x: Array, keys: Array, table: Array, out: Array) -> tuple[float, float, bool]:
+    source, key, entries, to = pointer(x, 0), pointer(keys, 0), pointer(table, 0), pointer(out, 0)
+    a, b = load(source, 0), load(source, 8)
+    zero = fill(source, 0.0)
+    store(to, 0, exp(a - 3.0) / (b * b + 1.0))
+    store(to, 8, where(key, 0, 2, larger(a, b), zero))
+    store(to, 16, look_up(entries, 0, key, 0, 1, look_up(entries, 0, key, 0, 0, zero)))
+    return total(a), largest(a), all_at_least(a, 0.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_vectors_do_what_arrays_do(dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    x, table = rng.normal(size=16).astype(dtype), rng.normal(size=16).astype(dtype)
+    keys = np.array([2, 9, 15, 2, 0, 7, 8, 1], dtype=np.int32)
+    out = np.empty(24, dtype=dtype)
+    whole, top, above = _vector_operations(x, keys, table, out)
+    a, b = x[:8].astype(np.float64), x[8:].astype(np.float64)
+    tolerance = 4 * float(np.finfo(dtype).eps)
+    assert out[:8] == pytest.approx(np.exp(a - 3.0) / (b * b + 1.0), rel=tolerance)
+    assert np.array_equal(out[8:16], np.where(keys == 2, np.maximum(x[:8], x[8:]), 0))
+    assert np.array_equal(out[16:], table[keys])
+    assert whole == pytest.approx(a.sum(), rel=tolerance, abs=tolerance)
+    assert (top, above) == (x[:8].max(), False)
+
+
+@njit
+def _exponentials(x: Array, out: Array) -> None:
+    for i in range(0, len(x), 8):
+        store(pointer(out, 0), i, exp(load(pointer(x, 0), i)))
+
+
+@pytest.mark.parametrize(("dtype", "least"), [(np.float32, -87.0), (np.float64, -708.0)])
+def test_exponential_keeps_its_digits(dtype: type, least: float) -> None:
+    x = np.linspace(least, 0.5, 8000).astype(dtype)
+    x[:3] = np.nan, -np.inf, least - 20
+    out = np.empty_like(x)
+    _exponentials(x, out)
+    assert np.isnan(out[0])
+    assert (out[1:3] == 0).all()
+    assert out[3:] == pytest.approx(np.exp(x[3:].astype(np.float64)), rel=3 * float(np.finfo(dtype).eps))

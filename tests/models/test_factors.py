@@ -1,0 +1,517 @@
+"""Factors of a run: readout, frozen parts, starts, tied kappa, symmetrised batches; checked against autograd."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from einops import rearrange
+from torch.func import functional_call
+
+import interp as ip
+from interp.chains.urn import draw_chain, new_urn, predictive_law
+from interp.hooked.construction import COPY_STRENGTH
+from interp.hooked.transformer import InductionConfig, InductionTransformer
+from models.families import construction, disentangled
+from models.families.disentangled.compiled import Shape, loss_and_gradient, train_chunk
+from models.families.disentangled.weights import PARAMETERS
+from models.families.kappa import KappaRule
+from models.families.registry import DISENTANGLED, FAMILIES, PARTS_OF
+from models.running.cli import CHECKPOINTS, STUDIES, main
+from models.running.zoo import find_checkpoints
+from models.training import run as runs
+from models.training.adam import TrainState
+from models.training.run import RunError, recorded_spec, run
+from models.training.spec import RunSpec, make_spec
+from models.training.sweep import load_study
+from models.training.trainers import make_trainer
+
+pytestmark = pytest.mark.usefixtures("few_held_out")
+
+PRIOR = ip.HierarchicalDirichlet(order=2, vocab=3, eta=(2.0, 4.0))
+SUBSETS = [
+    pytest.param(chosen, id="+".join(chosen) or "nothing")
+    for size in range(len(DISENTANGLED.freezable) + 1)
+    for chosen in itertools.combinations(DISENTANGLED.freezable, size)
+    if not any(whole in chosen and set(chosen) & set(parts) for whole, parts in PARTS_OF.items())  # refused
+]
+# Parts that are columns of a parameter, here with 9 positions and BOS. Of W_O: 0-8 the query's own stream, 9-11 the
+# votes, 12-17 copies of the keys.
+COLUMNS = {
+    "direct": ("readout_weight", range(9)),
+    "carried": ("readout_weight", range(12, 18)),
+    "copies_bos": ("copy_bias", [9]),
+    "copies_first": ("copy_bias", [8]),
+}
+HOOKED_NAMES = {
+    "copy_weight": "blocks.0.attn.W_Q",
+    "copy_bias": "blocks.0.attn.rel_bias",
+    "match_weight": "blocks.1.attn.W_Q",
+    "match_bias": "blocks.1.attn.rel_bias",
+    "readout_weight": "unembed.W_U",
+}
+
+
+def config_of(*, readout: str = "probability", bos: bool = True, length: int = 9) -> InductionConfig:
+    small = disentangled.config(order=2, vocab=3, length=length, bos=bos, readout=readout)
+    return replace(small, dtype="float64")
+
+
+def tiny(**changes: object) -> RunSpec:
+    settings: dict[str, object] = {"family": "disentangled", "prior": PRIOR.to_dict(), "length": 10, "bos": True}
+    return make_spec(**{**settings, "steps": 60, **changes})  # type: ignore[arg-type]
+
+
+def batches(shape: Shape, *, batch: int, seed: int):
+    """The sequences and laws that the trainer draws from a generator of this seed."""
+    rng = np.random.default_rng(seed)
+    urn = new_urn(shape.length, shape.order, shape.vocab)
+    rest = (shape.order, shape.vocab, PRIOR.concentrations(), False, urn)
+    while True:
+        tokens, laws = np.empty((batch, shape.length), dtype=np.int64), np.empty((batch, shape.vocab))
+        for row, law in zip(tokens, laws, strict=True):
+            draw_chain(rng.random(shape.length), row, *rest)
+            predictive_law(law, *rest)
+        yield torch.tensor(tokens), torch.tensor(laws)
+
+
+def loss_of(model: InductionTransformer, tokens: torch.Tensor, laws: torch.Tensor) -> torch.Tensor:
+    """Last-token cross-entropy by the HookedTransformer's own forward."""
+    if model.config.bos:
+        tokens = torch.nn.functional.pad(tokens, (1, 0), value=model.config.vocab)
+    return -(laws * torch.log_softmax(model(tokens)[:, -1], dim=-1)).sum(-1).mean()
+
+
+@pytest.mark.parametrize("readout", ["probability", "logit"])
+@pytest.mark.parametrize("frozen", SUBSETS)
+def test_every_mask_and_readout_trains_as_autograd_does(readout: str, frozen: tuple[str, ...]) -> None:
+    """The same batches through the HookedTransformer and torch.optim.Adam, with the frozen parameters left out."""
+    config = config_of(readout=readout)
+    shape = disentangled.shape_of(config)
+    start = disentangled.initial(config, init="random(0.4),readout=symmetric(0.4)", seed=3)
+    state = TrainState(params=start, generator=np.random.default_rng(7))
+    train_chunk(
+        shape,
+        state,
+        PRIOR,
+        np.full(8, 1e-2),
+        target="law",
+        batch=3,
+        mask=disentangled.training_mask(shape, frozen),
+    )
+    model = disentangled.to_hooked(config, start)
+    still = {name for part in frozen if part not in COLUMNS for name in PARAMETERS[part]}
+    whole = {HOOKED_NAMES[name] for name in still}
+    free = [model.get_parameter(name) for name in model.free_parameters() if name not in whole]
+    optimiser = torch.optim.Adam(free, lr=1e-2)
+    for _, (tokens, laws) in zip(range(8), batches(shape, batch=3, seed=7), strict=False):
+        optimiser.zero_grad()
+        loss_of(model, tokens, laws).backward()
+        grads = {"readout_weight": model.unembed.W_U.grad.T, "copy_bias": model.copy_attention.rel_bias.grad}
+        for part in frozen:
+            if part in COLUMNS:
+                name, columns = COLUMNS[part]
+                grads[name][:, columns] = 0.0
+        optimiser.step()
+    np.testing.assert_allclose(state.params, disentangled.from_hooked(model), atol=1e-8)
+    before, after = shape.views(start), shape.views(state.params)
+    for name in shape.shapes:
+        assert np.array_equal(before[name], after[name]) == (name in still), name
+    for name in {"readout_weight", "copy_bias"} - still:
+        stays = (before[name] == after[name]).all(0)
+        cut = [column for part in frozen if part in COLUMNS and COLUMNS[part][0] == name for column in COLUMNS[part][1]]
+        assert np.flatnonzero(stays).tolist() == sorted(cut)
+
+
+@pytest.mark.parametrize("readout", ["probability", "logit"])
+@pytest.mark.parametrize("bos", [True, False])
+def test_the_setting_of_the_corollary_trains_as_autograd_does(readout: str, bos: bool) -> None:
+    """Hard frozen copies, W_A from zero."""
+    config = config_of(readout=readout, bos=bos)
+    shape = disentangled.shape_of(config)
+    start = disentangled.initial(config, init="hard", seed=0)
+    model = disentangled.to_hooked(config, start)
+    tokens, laws = next(batches(shape, batch=8, seed=1))
+    loss = loss_of(model, tokens, laws)
+    loss.backward()
+    ours, gradient, _ = loss_and_gradient(shape, start, tokens.numpy(), laws.numpy())
+    assert ours == pytest.approx(loss.item(), abs=1e-9)
+    half = config.blocks * config.vocab
+    expected = model.match_attention.W_Q.grad[0, :half].numpy()
+    np.testing.assert_allclose(shape.views(gradient)["match_weight"], expected, atol=1e-9)
+    assert np.abs(expected).max() > 1e-3
+
+
+def test_hard_is_the_constructions_own_copying_and_readout() -> None:
+    config = config_of(length=12)
+    parts = disentangled.shape_of(config).views(disentangled.initial(config, init="hard", seed=5))
+    analytic = ip.construct(order=2, vocab=3, length=12, beta=(2.0, 1.0), kappa=0.5)
+    theirs = disentangled.shape_of(config).views(disentangled.from_hooked(analytic))
+    for name in ("copy_weight", "copy_bias", "readout_weight"):
+        np.testing.assert_array_equal(parts[name], theirs[name])
+    assert not parts["match_weight"].any()
+    assert not parts["match_bias"].any()
+
+
+def test_the_named_starts_are_what_they_were() -> None:
+    """Starts of the shipped checkpoints: one normal draw for the whole vector, the readout overwritten."""
+    config = disentangled.config(order=2, vocab=3, length=12, bos=True)
+    shape = disentangled.shape_of(config)
+    for init, std, peak in (("random(0.3)", 0.3, 0.0), ("copy(5)", 0.02, 5.0)):
+        expected = np.random.default_rng([4, 1]).normal(scale=std, size=shape.size)
+        views = shape.views(expected)
+        for lag in (1, 2):
+            views["copy_bias"][lag - 1, lag] += peak
+        views["readout_weight"][:] = np.eye(3, 18, k=9)
+        np.testing.assert_array_equal(disentangled.initial(config, init=init, seed=4), expected.astype(np.float32))
+
+
+def blocks_of(weight: np.ndarray) -> np.ndarray:
+    return rearrange(weight, "(row m) (column n) -> (row column) m n", m=3, n=3)
+
+
+def asymmetry(parts: dict[str, np.ndarray]) -> float:
+    """How far any block of any W_A or of W_O is from a I + b J."""
+    stacked = [*parts["copy_weight"], *blocks_of(parts["match_weight"]), *blocks_of(parts["readout_weight"])]
+    orders = [list(order) for order in itertools.permutations(range(3))]
+    return float(max(np.abs(block[np.ix_(order, order)] - block).max() for block in stacked for order in orders))
+
+
+@pytest.mark.parametrize(
+    ("init", "symmetric"),
+    [
+        ("symmetric(0.5)", True),
+        ("bias(0.5)", True),
+        ("zero", True),
+        ("hard", True),
+        ("hard,readout=symmetric(1)", True),
+        ("random(0.5)", False),
+        ("copy(5)", False),
+        ("hard,readout=random(1)", False),
+        ("symmetric(0.5),match=random(0.1)", False),
+    ],
+)
+def test_symmetric_starts_are_those_that_no_relabeling_changes(init: str, symmetric: bool) -> None:
+    config = config_of()
+    parts = disentangled.shape_of(config).views(disentangled.initial(config, init=init, seed=1))
+    assert (asymmetry(parts) == 0) == symmetric
+    factors = {"init": init, "freeze": "copies" if "hard" in init else "", "readout": "logit", "symmetrise": True}
+    if symmetric:
+        assert tiny(**factors).symmetrise
+    else:
+        with pytest.raises(ValueError, match="no relabeling changes"):
+            tiny(**factors)
+
+
+def test_a_parts_start_does_not_depend_on_the_other_parts() -> None:
+    config = config_of()
+    shape = disentangled.shape_of(config)
+    whole = shape.views(disentangled.initial(config, init="random(0.3)", seed=2))
+    mixed = shape.views(disentangled.initial(config, init="hard,match=random(0.3),readout=random(2)", seed=2))
+    np.testing.assert_array_equal(whole["match_weight"], mixed["match_weight"])
+    assert mixed["copy_bias"].max() == COPY_STRENGTH
+    assert mixed["readout_weight"].std() == pytest.approx(2.0, rel=0.3)
+
+
+@pytest.mark.parametrize("readout", ["probability", "logit"])
+@pytest.mark.parametrize("bos", [True, False])
+def test_a_symmetrised_gradient_is_the_mean_over_relabelled_batches(readout: str, bos: bool) -> None:
+    config = config_of(readout=readout, bos=bos)
+    shape = disentangled.shape_of(config)
+    flat = disentangled.initial(config, init="symmetric(0.7)", seed=0)
+    tokens, laws = next(batches(shape, batch=5, seed=2))
+    loss, gradient, _ = loss_and_gradient(shape, flat, tokens.numpy(), laws.numpy(), symmetrise=True)
+    total = torch.zeros((), dtype=torch.float64)
+    model = disentangled.to_hooked(config, flat)
+    for order in itertools.permutations(range(3)):
+        new = torch.tensor(order)
+        relabelled = torch.empty_like(laws)
+        relabelled[:, new] = laws
+        total = total + loss_of(model, new[tokens], relabelled) / 6
+    total.backward()
+    assert loss == pytest.approx(total.item(), abs=1e-8)
+    parts, half = shape.views(gradient), config.blocks * config.vocab
+    np.testing.assert_allclose(parts["copy_weight"], model.copy_attention.W_Q.grad[:, :3].numpy(), atol=1e-8)
+    np.testing.assert_allclose(parts["copy_bias"], model.copy_attention.rel_bias.grad.numpy(), atol=1e-8)
+    np.testing.assert_allclose(parts["match_weight"], model.match_attention.W_Q.grad[0, :half].numpy(), atol=1e-8)
+    np.testing.assert_allclose(parts["match_bias"], model.match_attention.rel_bias.grad[0].numpy(), atol=1e-8)
+    np.testing.assert_allclose(parts["readout_weight"], model.unembed.W_U.grad.numpy().T, atol=1e-8)
+
+
+def test_symmetrised_batches_keep_the_symmetry_to_the_last_bit_and_plain_ones_do_not() -> None:
+    found = {}
+    for symmetrise in (True, False):
+        spec = tiny(init="bias(0.3)", readout="logit", symmetrise=symmetrise)
+        trainer = make_trainer(spec)
+        trainer.advance(spec.schedule.learning_rates(0, 60))
+        parts = trainer.shape.views(trainer.state.params)  # type: ignore[attr-defined]
+        assert np.abs(parts["match_weight"]).max() > 1e-3
+        found[symmetrise] = asymmetry(parts)
+    assert found[True] == 0.0
+    assert found[False] > 1e-3
+
+
+def test_a_readout_of_zero_moves_under_the_logit_readout_alone() -> None:
+    slopes = {}
+    for readout in ("probability", "logit"):
+        config = config_of(readout=readout)
+        shape = disentangled.shape_of(config)
+        tokens, laws = next(batches(shape, batch=4, seed=0))
+        flat = disentangled.initial(config, init="bias(0.3)", seed=0)
+        _, gradient, _ = loss_and_gradient(shape, flat, tokens.numpy(), laws.numpy())
+        slopes[readout] = np.abs(gradient).max()
+    assert slopes["probability"] == 0.0
+    assert slopes["logit"] > 1e-2
+
+
+def test_hard_copies_are_saturated() -> None:
+    """Their own lag has no gradient at all, which is why they must be frozen."""
+    config = config_of(length=12)
+    shape = disentangled.shape_of(config)
+    tokens, laws = next(batches(shape, batch=8, seed=0))
+    slopes = {}
+    for init in ("hard,match=random(1)", "copy(3),match=random(1)"):
+        _, gradient, _ = loss_and_gradient(
+            shape, disentangled.initial(config, init=init, seed=0), tokens.numpy(), laws.numpy()
+        )
+        slopes[init[:4]] = np.abs(np.diag(shape.views(gradient)["copy_bias"][:, 1:3])).min()
+    assert slopes["hard"] < 1e-15
+    assert slopes["copy"] > 1e-5
+
+
+# --- kappa ------------------------------------------------------------------------------------------------------
+
+
+def test_the_rules_of_kappa() -> None:
+    tied, fixed = KappaRule.parse("tied(0.5)"), KappaRule.parse("fixed(-2)")
+    assert tied.line(vocab=4) == (np.log(2.0), 1.0)
+    assert fixed.line(vocab=4) == (-2.0, 0.25)
+    assert KappaRule.parse("free").free
+    # tied(ALPHA) is prop:add_constant: kappa = k beta + ln(alpha |V|) where the betas are equal.
+    params = construction.initial(construction.config(order=3, vocab=4, length=9, bos=True), init="beta(2)", kappa=tied)
+    assert params.tolist() == [2.0, 2.0, 2.0, 6.0 + np.log(2.0)]
+    # fixed(DELTA) leaves the relative bias of BOS where it is.
+    for beta in ("beta(0)", "beta(3)"):
+        config = construction.config(order=2, vocab=4, length=9, bos=True)
+        model = construction.to_hooked(config, construction.initial(config, init=beta, kappa=fixed))
+        assert model.match_attention.rel_bias[0, 9].item() == pytest.approx(-2.0)
+
+
+@pytest.mark.parametrize("rule", ["free", "tied(0.7)", "fixed(1.5)"])
+def test_the_gradient_of_a_tied_kappa_is_autograds_through_the_hooked_transformer(rule: str) -> None:
+    kappa = KappaRule.parse(rule)
+    config = construction.config(order=2, vocab=3, length=11, bos=True)
+    config = replace(config, floor=construction.FLOOR)
+    tokens, laws = next(batches(disentangled.shape_of(config), batch=8, seed=3))
+    beta = torch.tensor([1.3, -0.4], dtype=torch.float64, requires_grad=True)
+    own = torch.tensor(0.6, dtype=torch.float64, requires_grad=True)
+    offset, slope = (0.0, 0.0) if kappa.free else kappa.line(vocab=3)
+    score = own if kappa.free else offset + slope * beta.sum()
+    model = InductionTransformer(config)
+    ip.write_construction(model, beta=beta.detach().numpy(), kappa=score.item())
+    query = model.match_attention.W_Q.detach().clone()
+    query[0, 0:3, 3:6] = beta[0] * torch.eye(3, dtype=torch.float64)
+    query[0, 3:6, 6:9] = beta[1] * torch.eye(3, dtype=torch.float64)
+    bias = model.match_attention.rel_bias.detach().clone()
+    bias[0, 11] = score - beta.sum() / 3
+    weights = {"blocks.1.attn.W_Q": query, "blocks.1.attn.rel_bias": bias}
+    seen = torch.nn.functional.pad(tokens, (1, 0), value=3)
+    logits = functional_call(model, weights, (seen,))[:, -1]
+    expected = -(laws * torch.log_softmax(logits, dim=-1)).sum(-1).mean()
+    expected.backward()
+    params = np.array([1.3, -0.4, score.item()])
+    loss, gradient = construction.loss_and_gradient(config, params, tokens.numpy(), laws.numpy(), kappa=kappa)
+    assert loss == pytest.approx(expected.item(), abs=1e-10)
+    np.testing.assert_allclose(gradient[:2], beta.grad.numpy(), atol=1e-9)
+    assert gradient[2] == (pytest.approx(own.grad.item(), abs=1e-9) if kappa.free else 0.0)
+
+
+@pytest.mark.parametrize("rule", ["tied(1)", "fixed(-0.5)"])
+def test_a_tied_kappa_stays_tied(rule: str, tmp_path: Path) -> None:
+    spec = tiny(family="construction", kappa=rule, steps=200)
+    finished = run(spec, tmp_path / "a", progress=False)
+    offset, slope = KappaRule.parse(rule).line(vocab=3)
+    assert finished.kappa == pytest.approx(offset + slope * sum(finished.beta), abs=1e-12)
+    assert abs(finished.beta[0] - 1.0) > 0.1
+    assert recorded_spec(tmp_path / "a").kappa == rule
+    free = run(tiny(family="construction", steps=200), tmp_path / "b", progress=False)
+    assert free.kappa != pytest.approx(offset + slope * sum(free.beta), abs=1e-3)
+
+
+# --- Specs and checkpoints --------------------------------------------------------------------------------------
+
+FACTORS = [
+    {"readout": "logit"},
+    {"freeze": "copies,readout", "init": "hard"},
+    {"freeze": "direct,carried", "readout": "logit"},
+    {"freeze": "match_bias", "init": "copy(4),match_bias=zero,readout=random(0.5)", "readout": "logit"},
+    {"init": "bias(0.3)", "readout": "logit", "symmetrise": True},
+    {"family": "construction", "kappa": "tied(1)"},
+    {"family": "standard", "bos_vector": "block", "batch": 4},
+]
+
+
+@pytest.mark.parametrize("factors", FACTORS, ids=lambda factors: ",".join(factors))
+def test_factors_are_kept_and_an_interrupted_run_ends_in_the_same_bits(
+    factors: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = tiny(**factors)
+    run(spec, tmp_path / "whole", progress=False)
+    calls, log = 0, runs._log
+
+    def interrupt(work: Path, **entry: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 23:
+            raise KeyboardInterrupt
+        log(work, **entry)
+
+    monkeypatch.setattr(runs, "_log", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, tmp_path / "cut", progress=False, save_seconds=0.0)
+    monkeypatch.setattr(runs, "_log", log)
+    with pytest.raises(RunError, match=r"other settings \(seed\)"):
+        run(tiny(**factors, seed=1), tmp_path / "cut", resume=True, progress=False)
+    run(spec, tmp_path / "cut", resume=True, progress=False)
+    files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
+    assert files[0] == files[1]
+    record = ip.read_info(tmp_path / "cut").training
+    assert record is not None
+    names = ("readout", "freeze", "kappa", "symmetrise", "init", "bos_vector")
+    assert {name: record[name] for name in names} == {name: getattr(spec, name) for name in names}
+    assert recorded_spec(tmp_path / "cut") == spec == RunSpec.from_dict(spec.to_dict())
+    assert ip.load(tmp_path / "cut").config.readout == spec.readout
+
+
+def test_frozen_parts_of_a_checkpoint_are_bit_equal_to_their_start(tmp_path: Path) -> None:
+    arguments = ["train", "--prior", "hierarchical:5,5", "--bos", "--length", "12", "--steps", "300"]
+    assert main([*arguments, "--freeze", "copies,readout", "--init", "hard", "--out", str(tmp_path / "a")]) == 0
+    spec = recorded_spec(tmp_path / "a")
+    assert (spec.freeze, spec.init, spec.prior["eta"]) == ("copies,readout", "hard", [5.0, 5.0])
+    model = ip.load(tmp_path / "a")
+    start = disentangled.to_hooked(model.config, disentangled.initial(model.config, init="hard", seed=0))
+    for name, value in start.named_parameters():
+        moved = not torch.equal(value, model.get_parameter(name))
+        assert moved == (name in ("blocks.1.attn.W_Q", "blocks.1.attn.rel_bias")), name
+
+
+@pytest.mark.parametrize(("init", "stays"), [("hard", True), ("copy(40)", True), ("copy(3)", False)])
+def test_free_hard_copies_stay_and_that_is_said(
+    init: str, stays: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["train", "--length", "12", "--vocab", "3", "--steps", "1500", "--init", init]
+    assert main([*arguments, "--out", str(tmp_path / "a")]) == 0
+    assert ("cannot move them off their lags" in capsys.readouterr().err) == stays
+    model, chains = ip.load(tmp_path / "a"), PRIOR.sample(batch=64, length=12, seed=0)
+    assert (ip.copy_heads(ip.capture(model, chains.tokens)).last_mass.min() > 0.999) == stays
+    start = disentangled.to_hooked(model.config, disentangled.initial(model.config, init=init, seed=0))
+    for name in ("blocks.0.attn.W_Q", "blocks.0.attn.rel_bias"):  # free, and trained where a lag has no key yet
+        assert not torch.equal(start.get_parameter(name), model.get_parameter(name))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"init": "bias(0.3)"}, "no gradient under the probability readout"),
+        ({"init": "bias(0.3)", "readout": "logit", "freeze": "readout"}, "frozen at zero"),
+        ({"freeze": "direct,readout"}, "readout is frozen whole, and direct with it"),
+        ({"freeze": "copies_bos,copies", "init": "hard"}, "copies is frozen whole, and copies_bos with it"),
+        ({"freeze": "copies_bos", "bos": False}, "copies_bos is a bias at BOS's distance or next to it"),
+        ({"freeze": "carried", "init": "random(0.3),readout=random(1)"}, "freezing carried cuts it only where"),
+        ({"symmetrise": True}, "copies=random\\(0.3\\) is none"),
+        ({"readout": "votes"}, "reads out by probability or logit, got 'votes'"),
+        ({"freeze": "copies"}, "copies: it would stay at its random start, random\\(0.3\\); add --init 'hard'"),
+        ({"freeze": "readout, match_bias"}, "match_bias: it would .* add --init 'random\\(0.3\\),match_bias=zero'"),
+        (
+            {"freeze": "match"},
+            "among copies, match_bias, readout, direct, carried, copies_bos, copies_first, got 'match'",
+        ),
+        ({"kappa": "tied(1)"}, "kappa tied\\(1\\): in the disentangled family"),
+        ({"family": "construction", "kappa": "tied(-1)"}, "ALPHA > 0"),
+        ({"family": "construction", "kappa": "tied(1)", "bos": False}, "needs a BOS token"),
+        ({"family": "construction", "init": "random(0.3)"}, "init must be beta\\(VALUE\\)"),
+        ({"family": "construction", "freeze": "copies"}, "no parts to freeze"),
+        ({"family": "construction", "readout": "logit"}, "reads out by probability"),
+        ({"family": "standard", "readout": "probability"}, "reads out by logit"),
+        ({"family": "standard", "freeze": "readout"}, "no parts to freeze"),
+        ({"family": "standard", "init": "hard"}, "init must be random\\(STD\\) or copy\\(STRENGTH\\)"),
+        ({"family": "standard", "bos_vector": "zero"}, "must be constant or block or mean, got 'zero'"),
+        ({"family": "standard", "bos_vector": "mean", "bos": False}, "bos_vector mean needs a BOS token"),
+        ({"bos_vector": "mean"}, "bos_vector of the disentangled family must be block, got 'mean'"),
+        ({"family": "standard", "symmetrise": True}, "cannot train on symmetrised"),
+        ({"init": "hard,match"}, "no part 'match'"),
+        ({"init": "copies=hard,match=zero"}, "does not say where match_bias, readout start"),
+        ({"init": "random"}, "init must be random\\(STD\\)"),
+        ({"init": "random(-1)"}, "number >= 0"),
+        ({"init": "random(much)"}, "number >= 0"),
+        ({"init": "hard(3)"}, "init must be"),
+    ],
+)
+def test_what_contradicts_itself_is_refused_in_one_line(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refusal:
+        tiny(**changes)
+    assert "\n" not in str(refusal.value)
+
+
+def test_parts_are_frozen_at_random_weights_only_where_the_start_is_named() -> None:
+    asked = tiny(freeze="copies,match_bias", init="random(0.3)")
+    assert (asked.freeze, asked.init) == ("copies,match_bias", "random(0.3)")
+    assert RunSpec.from_dict(asked.to_dict()) == asked  # as a checkpoint describes its run
+    assert tiny(freeze="readout").freeze == "readout"  # starts at the construction's
+
+
+def test_the_frozen_parts_have_one_order_and_spaces_do_not_matter() -> None:
+    assert tiny(freeze="readout, copies", init="hard").freeze == "copies,readout"
+    assert tiny(freeze="readout,copies", init="hard") == tiny(freeze="copies,readout", init="hard")
+
+
+def test_a_run_made_before_there_were_factors_is_the_same_run() -> None:
+    for family in FAMILIES:
+        spec = tiny(family=family)
+        old = {
+            name: value
+            for name, value in spec.to_dict().items()
+            if name not in ("readout", "freeze", "kappa", "symmetrise", "bos_vector")
+        }
+        assert RunSpec.from_dict(old) == spec
+    with pytest.raises(ValueError, match="unknown or missing key: length"):
+        RunSpec.from_dict({name: value for name, value in old.items() if name != "length"})
+    with pytest.raises(ValueError, match="unknown or missing key: lenght"):
+        RunSpec.from_dict({**old, "lenght": 3})
+
+
+def test_every_shipped_checkpoint_still_tells_its_run() -> None:
+    found = find_checkpoints(CHECKPOINTS)
+    assert len(found) >= 115
+    for path in found:
+        spec = recorded_spec(path)
+        record = json.loads((path / "config.json").read_text())
+        assert record["model"]["readout"] == spec.readout
+        assert all(
+            record["training"].get(each.name, getattr(spec, each.name)) == getattr(spec, each.name)
+            for each in fields(spec)
+        )
+
+
+def test_the_study_of_conditions_has_its_cells() -> None:
+    planned = load_study("conditions", studies=STUDIES, out=Path("runs"))
+    cells = {run.name.split("/")[0] for run in planned}
+    assert {"frozen", "frozen_copies", "hard_start", "random_start", "zero_start"} <= cells
+    first = next(run for run in planned if run.name == "frozen/hierarchical_bos/disentangled/T64_seed0")
+    assert first.spec == make_spec(
+        family="disentangled",
+        prior="hierarchical:5,5",
+        bos=True,
+        length=64,
+        freeze="copies,readout",
+        init="hard",
+    )
+    for cell in ("frozen", "frozen_copies", "hard_start", "random_start"):
+        annealed = [run.spec for run in planned if run.name.startswith(f"{cell}/") and run.spec.protocol == "annealed"]
+        assert len(annealed) == 3 * 4 * 3 * 2  # tasks, lengths, seeds, readouts
+        assert sum(run.spec.protocol == "paper" for run in planned if run.name.startswith(f"{cell}/")) == 2
