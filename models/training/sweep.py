@@ -305,8 +305,9 @@ def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
         except ConnectionError:
             address = "local"
     if address == "local":
-        # A worker that starts while this process is killed would look for the dead node for ten seconds and more.
+        # Its processes that start while this one is killed would look for the dead node for up to a minute.
         os.environ.setdefault("RAY_raylet_client_num_connect_attempts", "4")
+        os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "5")
         environment: dict[str, Any] = {"env_vars": {**ONE_THREAD, "PYTHONPATH": str(PROJECT)}}
         ray.init(address, runtime_env=environment, num_cpus=jobs, include_dashboard=False, log_to_driver=False)
         return
