@@ -47,7 +47,8 @@ MANY = 20_000  # sequences for the truth of a fit of attention
 # order, |V|, sequences, T: where the additivity test is asked for
 ADDITIVITY = ((2, 4, 16, 40), (3, 2, 64, 64), (4, 2, 64, 64), (4, 2, 16, 64))
 PRIOR = ip.HierarchicalDirichlet(order=2, vocab=3, eta=(4.0, 4.0))
-HEAVY = Path(__file__).parent.parent / "models/checkpoints/hierarchical_bos/disentangled/T32_seed0"
+SIMULATIONS = {"fits": 2000, "additivity": 400, "bayes": 400, "optimum": 400, "share": 400}
+HEAVY = Path(__file__).parent.parent / "models/checkpoints/hierarchical_bos/disentangled/soft/T32_seed0"
 
 
 def captures(
@@ -196,13 +197,13 @@ TABLES: dict[str, Callable[[int], Iterator[Row]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=TABLES, default=list(TABLES))
-    parser.add_argument("--simulations", type=int, default=400)
+    parser.add_argument("--simulations", type=int, help="for each row; by default 2000 of fits, else 400")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     found: dict[str, list[Row]] = {}
     for name in options.only:
         found[name] = []
-        for row in TABLES[name](options.simulations):
+        for row in TABLES[name](options.simulations or SIMULATIONS[name]):
             if not options.json and not found[name]:
                 print(f"\n| {' | '.join(row)} |\n|{'---|' * len(row)}")
             if not options.json:

@@ -318,6 +318,26 @@ FOLDERS: dict[str, tuple[Maker, str]] = {
     "a tokenizer elsewhere": (linked("tokenizer.json", lambda folder: folder.parent / "words.json"), "is a link to"),
     "a tokenizer in a pipe": (pipe("tokenizer.json"), "tokenizer.json is not a file"),
     "a tokenizer that is nested": (text("tokenizer.json", "[" * 10**5), "has no tokenizer that can be read"),
+    "a tokenizer of a terabyte of holes": (
+        lambda folder: os.truncate(folder / "tokenizer.json", 1 << 40),
+        "tokenizer.json has 1048576 MiB, at most 64 are read",
+    ),
+    "a chat template of a terabyte of holes": (
+        both(text("chat_template.jinja", ""), lambda folder: os.truncate(folder / "chat_template.jinja", 1 << 40)),
+        "chat_template.jinja has 1048576 MiB, at most 64 are read",
+    ),
+    "a tokenizer that takes all memory": (
+        lambda folder: edit_json(
+            folder / "tokenizer.json",
+            {
+                "normalizer": {
+                    "type": "Sequence",
+                    "normalizers": [{"type": "Precompiled", "precompiled_charsmap": "/////w=="}],
+                }
+            },
+        ),
+        "its table of characters is longer than its bytes",
+    ),
     "a tokenizer of more tokens": (config(vocab_size=100), r"its config needs \[100, 32\]"),
     "a pickle alone": (both(without("model.safetensors"), pickled("pytorch_model.bin")), "holds no model.safetensors"),
     "a pickle by the index": (both(pickled("weights.bin"), indexed("weights.bin")), "which is no .*safetensors beside"),
@@ -407,7 +427,11 @@ FOLDERS: dict[str, tuple[Maker, str]] = {
     "10^9 layers of GPT-2": (config(model_type="gpt2", n_layer=10**9), "n_layer = 1000000000, its files hold"),
     "10^9 layers by their kinds": (
         config(model_type="gpt_neo", attention_types=[[["global"], 10**9]]),
-        "attention_types = 1000000000, at most",
+        "attention_types = 1000000000, its files hold",
+    ),
+    "a hundred times 10^7 layers": (
+        config(model_type="gpt_neo", attention_types=[[["global"], 10**7]] * 100),
+        "attention_types = 10000000, its files hold",
     ),
     "10^7 dimensions": (config(hidden_size=10**7), "asks for more than the files hold"),
     "2^31 - 1 neurons": (config(intermediate_size=2**31 - 1), "intermediate_size = 2147483647, at most"),

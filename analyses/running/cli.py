@@ -214,7 +214,7 @@ def read_arguments(entry: Entry, module: ModuleType | None, argv: Sequence[str])
     """What the command line asks for."""
     parser = make_parser(entry, module)
     given = parser.parse_args(argv)
-    named = (*getattr(given, "checkpoints", ()), *getattr(given, "model", ()))
+    named = (*given.checkpoints, *given.model) if entry.marker != "study" else ()
     with bad_options():
         subjects = tuple(dict.fromkeys(one for path in named for one in checkpoints_at(path)))
     if entry.marker != "study" and not subjects:

@@ -11,11 +11,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from analyses.running.subject import place_of_start as place
+from interp.notation import MAX_ORDER
+from interp.outside import shown
 from models.families.registry import FAMILIES
 
 Row = dict[str, Any]
 
+# Of what results from elsewhere may say: figures make as many panels, cells or ticks.
+MOST = {"order": MAX_ORDER, "layer": 1000, "head": 1000, "matches": 1000}
 BESIDE = ("paper", "long")  # protocols of runs that were made beside the zoo's main ones, to compare
+
+
+def too_large(value: Any) -> str:
+    """What is wrong where one of the numbers in `MOST`, wherever it stands, is larger; else empty."""
+    if isinstance(value, dict):
+        for name, most in MOST.items():
+            if isinstance(number := value.get(name), int) and number > most:
+                return f"{name} is {shown(number)}, more than the {most} that are drawn"
+        value = list(value.values())
+    return next(filter(None, map(too_large, value)), "") if isinstance(value, list) else ""
 
 
 def matching(rows: Sequence[Row], **words: Any) -> list[Row]:

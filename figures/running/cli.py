@@ -58,7 +58,7 @@ from analyses.running.options import CACHE, UNFINISHED, ZOO
 from analyses.running.pool import run_jobs
 from analyses.running.report import page_width
 from analyses.running.zoo import find_subjects, left_out
-from figures.parts.rows import BESIDE, analytic, beside, only_beside, with_main
+from figures.parts.rows import BESIDE, analytic, beside, only_beside, too_large, with_main
 from figures.running import claims_table, drawing
 from figures.running.drawing import Drawn
 from interp.outside import read_json
@@ -357,6 +357,8 @@ def read_document(file: Path, name: str) -> Document:
         raise BadInput(f"{file}: a result has rows, a list of objects, and provenance, an object")
     if not all(isinstance(row.get("subject"), (dict, type(None))) for row in rows):
         raise BadInput(f"{file}: the subject of a row must be an object")
+    if large := too_large(rows):
+        raise BadInput(f"{file}: {large}")
     return Document(analysis=name, rows=rows, provenance=origin)
 
 

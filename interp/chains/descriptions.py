@@ -27,9 +27,11 @@ def prior_from_dict(values: Any) -> Prior:
     kind = values.get("kind")
     if not isinstance(kind, str) or kind not in PRIORS:
         raise ValueError(f"prior kind must be one of {', '.join(PRIORS)}, got {shown(kind)}")
-    missing = [field.name for field in fields(PRIORS[kind]) if field.name not in values]
-    if missing:
+    names = [field.name for field in fields(PRIORS[kind])]
+    if missing := [name for name in names if name not in values]:
         raise ValueError(f"the description of a {kind} prior lacks {', '.join(missing)}")
+    if unknown := [name for name in values if name not in ("kind", *names)]:
+        raise ValueError(f"the description of a {kind} prior has an unknown key, {shown(unknown[0])}")
     try:
         return PRIORS[kind](**{name: value for name, value in values.items() if name != "kind"})
     except TypeError as error:

@@ -291,7 +291,7 @@ class HierarchicalDirichlet(Prior):
             raise ValueError(f"eta must list one number per level 1..{self.order}, got {shown(self.eta)}")
         eta = tuple(self.eta)
         if len(eta) != self.order:
-            raise ValueError(f"eta must list one number per level 1..{self.order}, got {len(eta)}: {list(eta)}")
+            raise ValueError(f"eta must list one number per level 1..{self.order}, got {len(eta)}: {shown(list(eta))}")
         _keep_plain(self, eta=tuple(check_concentration(value, name="eta") for value in eta))
         base = tuple(as_alpha(self.eta0, vocab=self.vocab, name="eta0").tolist())
         _keep_plain(self, eta0=base[0] if len(set(base)) == 1 else base)

@@ -285,7 +285,7 @@ def head_name(place: Head) -> str:
 
 def _distinct(heads: tuple[Head, ...]) -> tuple[Head, ...]:
     if len(set(heads)) < len(heads):
-        raise ValueError(f"match_heads names a head twice: {list(heads)}")
+        raise ValueError(f"match_heads names a head twice: {shown(list(heads))}")
     return heads
 
 

@@ -11,6 +11,7 @@ taken.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import math
@@ -22,13 +23,13 @@ from typing import Any
 
 import torch
 
-from interp.language.headers import BUFFER, Shape, read_json_once
+from interp.language.headers import BUFFER, MOST_JSON, Shape, read_json_once
 from interp.language.weights import CONFIG, LanguageModelError, Place, one_kind_of_error, quiet
 from interp.outside import shown
 
 MOST_WHOLE = 1 << 25  # of integers in a config; the longest contexts are 10 million tokens
 MOST_BUFFERS = 1 << 27  # numbers in masks and tables of positions, which are computed and lie in no file
-LAYERS = re.compile(r"(n|num|num_hidden|(num_)?(en|de)coder)_layers?|block_count")
+LAYERS = re.compile(r"(n|num|num_hidden|(num_)?(en|de)coder)_layers?|block_count|attention_types")
 # Keys that lead to code or to other files, and why the model cannot be read without them.
 REFUSED = {
     "auto_map": "names code of its own, which is never run; without that entry transformers' own code reads the model",
@@ -263,4 +264,23 @@ def stage_tokenizer(place: Place, settings: dict[str, Any], folder: Path) -> Non
             known = {key: value for key, value in found.items() if key in TOKENIZER_KEYS[name]}
             (folder / name).write_text(json.dumps(known))
         elif name != CONFIG and name not in place.shards and not name.endswith(".index.json"):
+            with one_kind_of_error(f"{place.name} has no tokenizer that can be read"):
+                if (size := file.stat().st_size) > MOST_JSON:
+                    raise ValueError(f"{name} has {size >> 20} MiB, at most {MOST_JSON >> 20} are read")
+                if name == "tokenizer.json":
+                    _check_tables(read_json_once(file).get("normalizer"))
             (folder / name).symlink_to(file)
+
+
+def _check_tables(normalizer: Any) -> None:
+    """Refuse a table of characters that is longer than its bytes: tokenizers would take memory first, and abort."""
+    if isinstance(normalizer, dict):
+        if "precompiled_charsmap" in normalizer:
+            table = base64.b64decode(normalizer["precompiled_charsmap"] or "")
+            if int.from_bytes(table[:4], "little") > len(table):
+                raise ValueError("its table of characters is longer than its bytes")
+        for one in normalizer.values():
+            _check_tables(one)
+    elif isinstance(normalizer, list):
+        for one in normalizer:
+            _check_tables(one)

@@ -25,7 +25,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from interp.arguments import MAX_BYTES
+from interp.arguments import MAX_BYTES, whole_number
 from interp.chains.batch import ChainBatch, Method
 from interp.divergence import Divergence, kl_divergence
 from interp.hooked.checkpoint import (
@@ -36,7 +36,7 @@ from interp.hooked.checkpoint import (
     replace_directory,
     save,
 )
-from interp.outside import one_line, read_object
+from interp.outside import one_line, open_file, read_object
 from interp.results import is_clear, jsonable, mean_stderr
 from interp.staging import new_directory, new_file
 from models.families.registry import find_family
@@ -44,7 +44,7 @@ from models.running.command import say
 from models.running.progress import progress_bar
 from models.running.zoo import work_directory
 from models.training.spec import SAVE_SECONDS, RunSpec
-from models.training.trainers import Trainer, make_trainer
+from models.training.trainers import Arrays, Trainer, make_trainer
 
 HELD_OUT_SEQUENCES = 4096
 HELD_OUT_SEED = 1_000_003
@@ -350,10 +350,25 @@ def _restore(trainer: Trainer, spec: RunSpec, work: Path) -> float:
         raise RunError(f"{work}: this run diverged; use another --out and other settings")
     state = _state_place(work) or work / "state"
     try:
-        trainer.restore(load_file(state / "arrays.safetensors"), document["trainer"])
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError, SafetensorError) as error:
-        raise RunError(f"{state}: does not fit this run ({error}); remove {work} to start anew") from error
+        whole_number(document["trainer"]["step"], name="step", most=spec.steps)
+        trainer.restore(_fitting(state / "arrays.safetensors", trainer.dump()[0]), document["trainer"])
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, OSError, SafetensorError) as error:
+        raise RunError(f"{state}: does not fit this run ({one_line(error)}); remove {work} to start anew") from error
     return float(document["seconds"])
+
+
+def _fitting(file: Path, wanted: Arrays) -> Arrays:
+    """The arrays of a saved state, which are like those wanted: compiled loops do not look where an array ends."""
+    from interp.hooked.tensors import read_header
+
+    with open_file(file) as handle:
+        held = {name: (f"{entry.dtype}", entry.shape) for name, entry in read_header(handle).items()}
+    if held != {name: (f"torch.{array.dtype}", list(array.shape)) for name, array in wanted.items()}:
+        raise ValueError("its arrays are of other sizes")
+    found: Arrays = load_file(file)
+    if not all(np.isfinite(array).all() for array in found.values()):
+        raise ValueError("its arrays hold NaN or infinity")
+    return found
 
 
 def _check_start(spec: RunSpec, out: Path, work: Path, *, resume: bool) -> None:
@@ -385,13 +400,16 @@ def _check_free(out: Path) -> None:
 
 
 def _check_work(work: Path) -> None:
-    """Refuse a work directory that no run has made, before anything is written to it."""
+    """Refuse a work directory that no run has made, before anything is written to it, or through a link in it."""
     if work.exists() and not work.is_dir():
         raise RunError(f"{work}: a file is in the way of the run's work directory; use another --out")
-    ours = {"state", "snapshots", "lock", "log.jsonl", "log.new"}
-    other = [one.name for one in work.iterdir() if one.name not in ours and one.name[0] != "."] if work.is_dir() else []
-    if other:
-        raise RunError(f"{work}: also holds {sorted(other)[0]!r}, which no run has made; use another --out")
+    kinds = {name: Path.is_dir for name in ("state", "snapshots")} | {
+        name: Path.is_file for name in ("lock", "log.jsonl", "log.new")
+    }
+    for one in sorted(work.iterdir()) if work.is_dir() else ():
+        ours = kinds[one.name](one) if one.name in kinds else one.name[0] == "."
+        if one.is_symlink() or not ours:
+            raise RunError(f"{work}: also holds {one.name!r}, which no run has made; use another --out")
 
 
 class AlreadyFinished(RunError):

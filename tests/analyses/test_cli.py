@@ -715,3 +715,10 @@ def test_the_bar_of_a_run_calls_beta_only_what_is_beta():
     assert said["construction"] == "KL 0.2126, beta 1.97, 0.13, kappa 1.20"
     assert said["disentangled"] == "KL 0.2126, blocks of W_A 1.97, 0.13, kappa 1.20"
     assert said["standard"] == "KL 0.2126, beta of the scores 1.97, 0.13, kappa 1.20"
+
+
+def test_the_model_of_a_study_is_one_path(tmp_path, capsys):
+    """Not a path for each of its letters, the first of which is the whole disk."""
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["language_model", str(tmp_path)])
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path} has no config.json")

@@ -167,6 +167,23 @@ def test_examples_in_the_help_are_understood(capsys):
             parser.parse_args(words[4:])
 
 
+@pytest.mark.parametrize(
+    ("figure", "analysis", "row"),
+    [
+        ("mech_main", "attention", {"subject": {"order": 10**7}}),
+        ("language_heads", "language_model", {"layer": 10**7}),
+        ("language_heads", "language_model", {"head": 10**7}),
+        ("leaving_the_law", "vote_weight", {"weights": [{"matches": 10**7}]}),
+    ],
+)
+def test_results_that_ask_for_millions_of_panels_are_refused(figure, analysis, row, draw, tmp_path, capsys):
+    for name in ("dynamics", "beta_kappa", analysis):
+        document = {"analysis": name, "rows": [row] if name == analysis else [], "provenance": {}}
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    assert refused(draw, figure, "--results", tmp_path, "--out", tmp_path / "out") == 2
+    assert "10000000, more than the" in capsys.readouterr().err
+
+
 def test_results_are_kept_beside_the_page_unless_told_otherwise(tmp_path, monkeypatch):
     """`reproduce` keeps all it makes below --out; figures share one cache."""
     from figures.running import reproduce

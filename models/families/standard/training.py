@@ -18,7 +18,7 @@ from interp.hooked.transformer import InductionConfig
 from models.compiled import njit
 from models.families.standard.loss import backward, one_thread
 from models.families.standard.parameters import init_standard, stack
-from models.training.adam import Array, TargetKind
+from models.training.adam import Array, TargetKind, restored_generator
 
 
 @dataclass(kw_only=True)
@@ -81,11 +81,7 @@ class StackedState:
     @classmethod
     def restore(cls, data: Mapping[str, Any], *, device: str | torch.device = "cpu") -> StackedState:
         """The state that `dump` described."""
-        generators = []
-        for state in data["generators"]:
-            bits = getattr(np.random, state["bit_generator"])()
-            bits.state = state
-            generators.append(np.random.Generator(bits))
+        generators = [restored_generator(state) for state in data["generators"]]
         tensors = {
             name: torch.tensor(data[name], device=device) for name in ("params", "first_moment", "second_moment")
         }

@@ -460,17 +460,21 @@ def test_priors_round_trip_through_their_description(prior: Prior) -> None:
         ({"kind": "uniform", "order": 1, "vocab": 2}, "prior kind must be one of independent, hierarchical"),
         ({"order": 1, "vocab": 2}, "prior kind must be one of"),
         ({"kind": "independent", "order": 1, "alpha": 1.0}, "the description of a independent prior lacks vocab"),
-        ({"kind": "independent", "order": 1, "vocab": 2, "alpha": 1.0, "beta": 1.0}, "bad description"),
+        ({"kind": "independent", "order": 1, "vocab": 2, "alpha": 1.0, "beta": 1.0}, "an unknown key, 'beta'"),
         ({"kind": "hierarchical", "order": 1, "vocab": 2}, "lacks eta, eta0"),
         (
-            {"kind": "hierarchical", "order": 2, "vocab": 2, "eta": [1.0], "eta0": 1.0},
-            r"one number per level 1\.\.2, got 1",
+            {"kind": "hierarchical", "order": 2, "vocab": 2, "eta": [1.0], "eta0": 1},
+            r"per level 1\.\.2, got 1: \[1\.0\]",
         ),
+        ({"kind": "hierarchical", "order": 1, "vocab": 2, "eta": [1.0] * 10**5, "eta0": 1}, "got 100000: "),
+        ({"kind": "independent", "order": 1, "vocab": 2, "alpha": [1.0] * 10**5}, "alpha"),
+        ({"kind": "independent", "order": 1, "vocab": 2, "alpha": 1.0, "x" * 10**5: 1}, "an unknown key, 'xxx"),
     ],
 )
 def test_bad_descriptions_are_named(values: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as caught:
         prior_from_dict(values)
+    assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize(
