@@ -10,14 +10,20 @@ from typing import Any
 from analyses.claims import ours, paper
 from analyses.claims.judge import judge
 from analyses.claims.quantities import LEAST_WITH, MOST_WITHOUT, QUANTITIES
-from analyses.claims.records import Finding, Verdict
+from analyses.claims.readers import word_of
+from analyses.claims.records import SET_AFTER_DATA, Finding, Verdict
+from analyses.claims.wording import LEGEND as TABLE_LEGEND
+from analyses.claims.wording import some_lengths, start_words
 from analyses.running.command import BadInput, one_line
 from analyses.running.documents import Document
+from analyses.running.subject import place_of_start
 from interp.outside import read_object
 
 NAME = "claims"
+ZOO = "copy_heads"  # the analysis of every model of the suite
 CLAIMS = (*paper.CLAIMS, *ours.CLAIMS)
 WIDTH = 100
+LEGEND = TABLE_LEGEND
 SHARES = (LEAST_WITH, MOST_WITHOUT)  # of runs with a condition, and without
 
 
@@ -26,7 +32,25 @@ def document(documents: Mapping[str, Document]) -> Document:
     tables = {name: one.rows for name, one in documents.items()}
     rows = [row_of(judge(claim, tables)) for claim in CLAIMS]
     origin = next((one.provenance for one in documents.values() if one.provenance), {})
-    return Document(analysis=NAME, rows=rows, provenance=origin, text="\n".join(lines(rows)))
+    text = "\n".join([*lines(rows), "", LEGEND, *(textwrap.fill(line, WIDTH) for line in zoo_lines(documents))])
+    return Document(analysis=NAME, rows=rows, provenance=origin, text=text)
+
+
+def zoo_lines(documents: Mapping[str, Document]) -> list[str]:
+    """Which models the verdicts rest on: of each family and task the starts, with their lengths and numbers of runs."""
+    found: dict[tuple[str, str], dict[str, list[int]]] = {}
+    for row in documents[ZOO].rows if ZOO in documents else ():
+        task = f"{word_of(row, 'prior')} task, {'BOS' if word_of(row, 'bos') else 'no BOS'}"
+        starts = found.setdefault((str(word_of(row, "family")), task), {})
+        starts.setdefault(word_of(row, "start"), []).append(word_of(row, "length"))
+    told = []
+    for (family, task), starts in found.items():
+        known = []
+        for start in sorted(starts, key=place_of_start):
+            runs = "1 run" if len(starts[start]) == 1 else f"{len(starts[start])} runs"
+            known.append(f"{start_words(start)} {some_lengths(sorted(set(starts[start])))} ({runs})")
+        told.append(f"Judged: {family}, {task}: {'; '.join(known)}.")
+    return told
 
 
 def read(folder: Path) -> Document:
@@ -85,6 +109,7 @@ def _need_row(finding: Finding) -> dict[str, Any]:
         "reason": quantity.reason,
         "after_data": quantity.after_data,
         "of": finding.need.quantifier,
+        "of_after_data": finding.need.quantifier in SET_AFTER_DATA,
         "part": finding.need.part,
         "where": finding.condition,
         "evidence": finding.evidence,

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from analyses.claims.quantities import LEAST_WITH, MOST_WITHOUT, QUANTITIES
-from analyses.claims.readers import word_of
+from analyses.claims.readers import TO_COMPARE, word_of
 from analyses.claims.records import Claim, Finding, Group, Need, Quantifier, Quantity, Row, State, Tables, Verdict
 from analyses.claims.wording import (
     RULES,
@@ -25,23 +26,28 @@ from analyses.claims.wording import (
     labelled,
     outcome_of,
     sentence,
+    start_words,
     strongest,
 )
 from analyses.running.subject import place_of_start
 
+STUDY = "conditions"
 CELLS = ("frozen", "frozen_copies", "hard_start", "random_start")  # each frees one part more; others ask other things
+SHARP_START = "the copy heads start sharp"
 FEATURES: Mapping[str, Callable[[Row], bool]] = {
     "the copy heads are frozen": lambda run: "copies" in str(run["freeze"]).split(","),
     "the readout is fixed": lambda run: "readout" in str(run["freeze"]).split(","),
-    "the readout adds votes": lambda run: run["readout"] == "probability",
-    "the copy heads start sharp": lambda run: run["cell"] != "random_start",
+    SHARP_START: lambda run: run["cell"] != "random_start",
 }
 SEVERITY: tuple[State, ...] = ("unmet", "unsure", "measured", "met", "missing")
 
 
 def judge(claim: Claim, tables: Tables) -> Verdict:
     """The claim's verdict on these tables."""
-    findings = tuple(find(need, tables) for need in claim.needs)
+    needs = claim.needs
+    if len({need.part for need in needs}) == 1:  # a part is said where there are several
+        needs = tuple(replace(need, part="") for need in needs)
+    findings = tuple(find(need, tables) for need in needs)
     if not claim.needs:
         return Verdict(claim=claim, word="not judged", says=claim.note, start="", number="", findings=())
     outcomes: dict[tuple[str, str], list[Outcome]] = {}
@@ -54,9 +60,12 @@ def judge(claim: Claim, tables: Tables) -> Verdict:
     if claim.where and word == "holds":
         word, says = "holds where", f"holds where {claim.where}"
     groups = [group for finding in findings for group in basis(finding) if finding.need.by == "start"]
-    trained = [group for group in groups if group.start and group.start not in RULES] or groups
-    if word in ("holds", "holds where", "does not hold") and claim.topic != "setting":
-        says += basis_in_words(trained) + "".join(f"; {words}" for words in beside(findings))
+    trained = [group for group in groups if group.start and group.start not in RULES]
+    trained = trained or [group for group in groups if group.state != "missing"]
+    if any(group.state != "missing" for group in trained) and word != "not judged" and claim.topic != "setting":
+        free = {id(group) for one in findings if "length" not in one.need.rows for group in one.groups}
+        says += basis_in_words(trained, [group for group in trained if id(group) in free])
+        says += "".join(f"; {words}" for words in beside(findings))
     return Verdict(
         claim=claim,
         word=word,
@@ -71,12 +80,11 @@ def find(need: Need, tables: Tables) -> Finding:
     """What one need finds: a group for each family and start, and a condition where none of them meets it."""
     quantity = QUANTITIES[need.quantity]
     if need.table not in tables:
-        return _missing(need, f"there is no table {need.table}")
-    every = select(tables[need.table], {name: word for name, word in need.rows.items() if name != "length"})
-    rows = select(every, {"length": need.rows["length"]}) if "length" in need.rows else every
-    if not rows:
-        return _missing(need, _no_rows(need, every))
-    rows = by_protocol(rows)
+        why = f"there is no table {need.table}"
+        return Finding(need=need, groups=(Group(family="", start="", state="missing", why=why),))
+    table = study_runs(tables[need.table]) if need.table == STUDY else tables[need.table]
+    every = select(table, {name: word for name, word in need.rows.items() if name != "length"})
+    rows = by_protocol(select(every, {"length": need.rows["length"]}) if "length" in need.rows else every)
     kinds: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         kinds.setdefault((str(word_of(row, "family") or ""), str(word_of(row, need.by) or "")), []).append(row)
@@ -85,12 +93,12 @@ def find(need: Need, tables: Tables) -> Finding:
         for (family, start), mine in kinds.items()
         if (group := _group(mine, quantity, need, tables, family, start)) is not None
     ]
-    if not groups:
-        return _missing(need, f"no run of {need.table} has the number")
+    groups += _missing(need, every, groups)
     found = Finding(need=need, groups=tuple(sorted(groups, key=lambda group: place_of_start(group.start))))
     if all(group.state != "unmet" or group.where for group in basis(found)):
         return found
-    condition, evidence = study_condition(need, quantity, tables)
+    sharp = any(group.start == "hard" for group in basis(found) if group.state == "unmet")
+    condition, evidence = study_condition(need, quantity, tables, given={SHARP_START} if sharp else set())
     return Finding(need=need, groups=found.groups, condition=condition, evidence=evidence)
 
 
@@ -108,7 +116,7 @@ def select(rows: Iterable[Row], words: Mapping[str, Any]) -> list[Row]:
 
 
 def by_protocol(rows: Sequence[Row]) -> list[Row]:
-    """Of each kind of run those of the paper's protocol, where there are any; never those of `long`."""
+    """Of each kind of run those of the paper's protocol, where there are any; runs made to compare only where alone."""
     kinds: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         kind = tuple(str(word_of(row, name)) for name in ("family", "prior", "bos", "length", "start"))
@@ -116,20 +124,25 @@ def by_protocol(rows: Sequence[Row]) -> list[Row]:
     kept = []
     for mine in kinds.values():
         paper = [row for row in mine if word_of(row, "protocol") == "paper"]
-        kept += paper or [row for row in mine if word_of(row, "protocol") != "long"]
+        kept += paper or [row for row in mine if word_of(row, "protocol") not in TO_COMPARE] or mine
     return kept
 
 
-def study_condition(need: Need, quantity: Quantity, tables: Tables) -> tuple[str, str]:
-    """The condition that decides the same need in the runs of the study `conditions`, and the counts; empty if none."""
+def study_condition(need: Need, quantity: Quantity, tables: Tables, *, given: Container[str] = ()) -> tuple[str, str]:
+    """The condition that decides the same need in the runs of the study `conditions`, and the counts; empty if none.
+
+    The study's runs are disentangled models; those with the readout of the paper's are asked. What is `given` in the
+    runs that do not meet the need cannot be the condition.
+    """
     read = quantity.read.get("conditions")
-    if read is None or need.table == "conditions":
+    if read is None or need.table == STUDY:
         return "", ""
     words = {name: need.rows[name] for name in ("prior", "bos") if name in need.rows}
-    runs = [run for run in select(study_runs(tables.get("conditions", ())), words) if run["cell"] in CELLS]
+    runs = [run for run in select(study_runs(tables.get(STUDY, ())), words) if run["cell"] in CELLS]
+    runs = [run for run in runs if run["readout"] == "probability"]
     states = [(run, state_of(found, quantity) == "met") for run in runs if (found := read(run, tables)) is not None]
-    single = [(name,) for name in FEATURES]
-    for names in [*single, *itertools.combinations(FEATURES, 2)]:
+    asked = [name for name in FEATURES if name not in given]
+    for names in [*((name,) for name in asked), *itertools.combinations(asked, 2)]:
         mine = [met for run, met in states if all(FEATURES[name](run) for name in names)]
         rest = [met for run, met in states if not all(FEATURES[name](run) for name in names)]
         if mine and rest and sum(mine) >= LEAST_WITH * len(mine) and sum(rest) <= MOST_WITHOUT * len(rest):
@@ -250,14 +263,31 @@ def _written(worst: tuple[float, float] | None, runs: Sequence[Any], quantity: Q
     if worst is None:
         return "no number"
     if quantity.bound is not None:
-        return format(worst[0], quantity.form)
+        return quantity.written(worst[0])
     low, *_, high = sorted([run[0] for run in runs if run is not None] * 2)
-    texts = dict.fromkeys(format(number, quantity.form) for number in (low, high))
+    texts = dict.fromkeys(quantity.written(number) for number in (low, high))
     return " to ".join(texts)
 
 
-def _missing(need: Need, why: str) -> Finding:
-    return Finding(need=need, groups=(Group(family="", start="", state="missing", why=why),))
+def _missing(need: Need, every: Sequence[Row], known: Sequence[Group]) -> list[Group]:
+    """A group for each family, or other alternative, that the need asks for and that has no number: it says why."""
+    family = need.by == "start"
+    asked = need.rows.get("family" if family else "start" if need.by == "rule" else need.by, "")
+    names = asked if isinstance(asked, tuple) else (asked,)
+    if not family and not known:  # one group says it of all alternatives
+        names = ("",)
+    told = {group.family if family else group.start for group in known}
+    groups = []
+    for name in [name for name in names if name not in told] if asked or not known else ():
+        mine = [row for row in every if word_of(row, "family" if family else need.by) == name] if name else every
+        here = select(mine, {"length": need.rows["length"]}) if "length" in need.rows else mine
+        why = f"no number in {need.table}" if here else _no_rows(need, mine)
+        if family:
+            groups.append(Group(family=name, start="", state="missing", why=why))
+        else:
+            why = f"{why} {start_words(name)}" if name else why
+            groups.append(Group(family=str(need.rows.get("family", "")), start=name, state="missing", why=why))
+    return groups
 
 
 def _no_rows(need: Need, other: Sequence[Row]) -> str:
@@ -265,7 +295,11 @@ def _no_rows(need: Need, other: Sequence[Row]) -> str:
     if other and "length" in need.rows:
         known = ", ".join(str(length) for length in sorted({word_of(row, "length") for row in other}))
         return f"no run of T = {_listed(need.rows['length'])}, only of T = {known}"
-    return f"{need.table} has no such rows"
+    if need.by == "rule":
+        return "no such construction"
+    if need.part.startswith(("on ", "with")) or not {"prior", "bos"} <= set(need.rows):  # the part says which run
+        return "no such run" if "family" in need.rows else f"no such rows in {need.table}"
+    return f"no run on the {need.rows['prior']} task {'with' if need.rows['bos'] else 'without'} BOS"
 
 
 def _absent(need: Need, rows: Sequence[Row]) -> str:

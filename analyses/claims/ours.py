@@ -16,6 +16,9 @@ def need(table: str, quantity: str, *, part: str = "", quantifier: Quantifier = 
     return Need(table=table, quantity=quantity, rows=rows, part=part, quantifier=quantifier)
 
 
+FROZEN: dict[str, Any] = {"cell": "frozen", "readout": "probability", "protocol": "annealed"}
+STARTS = ("random(0.3)", "copy(3)", "copy(8)", "copy(12)", "copy(20)")  # beside the hard one, copy(40)
+
 CLAIMS = (
     asked(
         "tuned_add_alpha", "prediction",
@@ -98,9 +101,17 @@ CLAIMS = (
         "dynamics", "training", "In which order do the parts of the circuit form?",
         need("dynamics", "formed", family=TRAINED),
     ),
-    asked("conditions", "cause", "Which condition does each claim need?", note="see the verdicts: `holds where`"),
-    asked("leaving_the_law", "training", "Is soft matching where training ends, without BOS?",
-          note="five times the steps leave the law: see the figure"),
+    asked(
+        "conditions", "cause", "From frozen hard copies and a frozen readout, training arrives at soft matching.",
+        need("conditions", "r2", part="on the hierarchical task", **FROZEN, **HIERARCHICAL),
+        need("conditions", "r2", part="with BOS", **FROZEN, **WITH_BOS),
+        need("conditions", "r2", part="without BOS", **FROZEN, **NO_BOS),
+        note="these are the theory's hypotheses; what each part that trains changes: the figure, and `holds where`",
+    ),
+    asked(
+        "leaving_the_law", "training", "Without BOS, five times the steps stay with soft matching.",
+        need("beta_kappa", "r2", family="disentangled", protocol="long", **NO_BOS),
+    ),
     asked(
         "predicted_optimum", "prediction", "The best beta and kappa follow from the prior and the length.",
         need("worlds", "world_cost", quantifier="nine in ten"),
@@ -140,6 +151,6 @@ CLAIMS = (
     ),
     asked(
         "flat_direction", "training", "Does the loss see the start that decides the look of the weights?",
-        need("flat_direction", "over_hard", question="start", length=32, family="disentangled"),
+        need("flat_direction", "over_hard", question="start", init=STARTS, length=32, family="disentangled"),
     ),
 )  # fmt: skip

@@ -16,6 +16,7 @@ NO_BOS: dict[str, Any] = {"prior": "independent", "bos": False}
 PAPER = ("construction", "disentangled", "standard")
 TRAINED = ("disentangled", "standard")
 DISENTANGLED = ("construction", "disentangled")  # whose weights show blocks
+SHAPE = {"order": 2, "vocab": 5}
 NINE = (32, 64, 128, 192, 256, 384, 512, 768, 1024)
 COPIES, BLOCKS, MATCHING = "for the copies", "for the weight blocks", "for the matching"
 CONSTRUCTIONS = "for the constructions"
@@ -43,11 +44,13 @@ def blocks(length: int, **rows: Any) -> Need:
 
 
 def matched(quantity: str, table: str = "overlap_mass", *, part: str = MATCHING, **rows: Any) -> Need:
-    return Need(table=table, quantity=quantity, rows=rows, part=part)
+    return Need(table=table, quantity=quantity, rows=rows, part=part, quantifier="most" if rows else "every")
 
 
 def constructed(quantity: str, name: str, *, part: str = CONSTRUCTIONS) -> Need:
-    return Need(table="construction_attention", quantity=quantity, rows={"construction": name}, part=part)
+    return Need(
+        table="construction_attention", quantity=quantity, rows={"construction": name}, part=part, quantifier="every"
+    )
 
 
 def predicted(quantity: str, *, part: str = "", quantifier: Quantifier = "mean", **rows: Any) -> Need:
@@ -92,14 +95,14 @@ SETTINGS = (
     chosen(
         6, "scalars", "sec:experiments",
         "The construction trains beta alone; how kappa is set under the hierarchical prior is not said.",
-        note="here kappa trains too, is tied to beta, or is fixed: the start of a construction names the rule",
+        note="here kappa is free, tied or fixed: see its start",
     ),
     chosen(7, "readout", "sec:preliminaries", "W_O gives logits in the text, probabilities in the proof.",
-           note="disentangled models give probabilities, standard ones logits"),
+           note="disentangled: probabilities; standard: logits"),
     chosen(
         8, "initialisation", "sec:experiments",
         "All parameters of the trained models are optimised from initialisation.",
-        note="W_O of disentangled models starts at the construction's and trains",
+        note="W_O starts at the construction's, and trains",
     ),
     Claim(
         id="hard_start", number=9, label="app:nobos_trained_visualizations", topic="setting",
@@ -108,7 +111,7 @@ SETTINGS = (
         note="a hard copy is a bias of 40 nats: trainable in name only, as its gradient vanishes",
     ),
     chosen(10, "bos_vector", "sec:experiments", "BOS is embedded as a fixed neutral vector.",
-           note="the same; for standard models the mean of the token embeddings"),
+           note="the same; standard: the mean embedding"),
     Claim(
         id="lengths", number=11, label="app:hierarchical_experiments", topic="setting",
         sentence="Nine lengths from 32 to 1024, three seeds.",
@@ -117,7 +120,7 @@ SETTINGS = (
     chosen(
         12, "one_sequence", "app:experiments_app",
         "Pictures show one sequence (T = 64; hierarchical: 32 and 128) and the converged seed.",
-        note="pictures show one sequence too; verdicts rest on means over sequences and on most of the seeds",
+        note="verdicts: means over sequences, most seeds",
     ),
 )  # fmt: skip
 
@@ -135,12 +138,7 @@ THEORY = (
     Claim(
         id="pseudo_count", number=18, label="eq:pseudo_count", topic="theory",
         sentence="At the lemma's beta the mean pseudo-count is approximately alpha.",
-        needs=(
-            Need(
-                table="pseudo_counts", quantity="doublings", quantifier="every",
-                rows={"order": 2, "vocab": 5, "alpha": 1.0},
-            ),
-        ),
+        needs=(Need(table="pseudo_counts", quantity="doublings", quantifier="every", rows={**SHAPE, "alpha": 1.0}),),
     ),
     proved(19, "optimal_beta", "lemma:optimal_beta", "The lemma's beta(t) solves its approximate equation."),
     Claim(
@@ -149,8 +147,7 @@ THEORY = (
         needs=tuple(map(theory, ("lemma:first_order", "eq:transformer_gradient", "eq:approx_gradient_condition"))),
     ),
     Claim(
-        id="katz", number=21, label="sec:interpretation", topic="theory",
-        where="k = 1 or the full context was seen",
+        id="katz", number=21, label="sec:interpretation", topic="theory", where="k = 1 or the full context was seen",
         sentence="As beta grows, the estimator becomes Katz back-off.",
         needs=(theory("sec:interpretation"),),
         note="elsewhere it averages the matches of largest overlap, contiguous or not: theory gives counterexamples",
@@ -172,17 +169,16 @@ PREDICTIONS = (
     Claim(
         id="task_priors", number=27, label="fig:task_priors", topic="task and circuit",
         sentence="Only under the hierarchical prior do contexts that share recent tokens inform each other.",
-        needs=(
-            Need(table="prior_trees", quantity="correlation",
-                 rows={"prior": "hierarchical", "what": "pair", "name": "siblings"}),
-            Need(table="prior_trees", quantity="no_correlation",
-                 rows={"prior": "independent", "what": "pair", "name": "siblings"}),
+        needs=tuple(
+            Need(table="prior_trees", quantity=quantity, quantifier="every",
+                 rows={"prior": prior, "what": "pair", "name": "siblings"})
+            for quantity, prior in (("correlation", "hierarchical"), ("no_correlation", "independent"))
         ),
     ),
     Claim(
         id="circuit", number=28, label="fig:two_layer_circuit", topic="task and circuit",
         sentence="Two attention layers, copy then match, compute the estimator.",
-        needs=(Need(table="circuit", quantity="circuit_error"), Need(table="circuit", quantity="copy_mass")),
+        needs=(matched("circuit_error", "circuit", part=""), matched("copy_mass", "circuit", part="")),
     ),
     Claim(
         id="hard_beta", number=29, label="fig:kl_vs_position", topic="prediction",
@@ -216,7 +212,7 @@ PREDICTIONS = (
     Claim(
         id="families_match", number=34, label="fig:kl_vs_position", topic="prediction",
         sentence="Hierarchical task: construction, disentangled and standard models track each other closely.",
-        needs=(predicted("apart", family=PAPER, **HIERARCHICAL),),
+        needs=(predicted("apart", family=TRAINED, **HIERARCHICAL),),
     ),
     Claim(
         id="beat_add_alpha", number=35, label="fig:kl_vs_position", topic="prediction",
@@ -228,8 +224,12 @@ PREDICTIONS = (
         sentence="With beta_1 and beta_2 alone the construction matches the trained models.",
         needs=(
             Need(
-                table="open_choices", quantity="over_free", quantifier="every", by="reading",
-                rows={"question": "kappa", "reading": ("free", "tied(1)", "fixed(0)")},
+                table="kl_curves", quantity="over_trained", by="rule", part="for trained betas",
+                rows={"family": "construction", "start": ("free", "kappa_tied", "kappa_fixed"), **HIERARCHICAL},
+            ),
+            Need(
+                table="open_choices", quantity="over_trained", quantifier="every", by="reading",
+                part="for the best betas", rows={"question": "kappa", "reading": ("free", "tied(1)", "fixed(0)")},
             ),
         ),
         note="the paper does not say how kappa is set under this prior",
@@ -259,10 +259,8 @@ MECHANISM = (
         id="three_constructions", number=40, label="fig:mech_indep", topic="task and circuit",
         sentence="Constructions: hard beta attends to exact matches, finite beta to partial ones, BOS gets a share.",
         needs=(
-            constructed("full", "hard"),
-            constructed("partial", "adaptive"),
-            constructed("off_full_bos", "bos"),
-            constructed("bos_error", "bos"),
+            constructed("full", "hard"), constructed("partial", "adaptive"),
+            constructed("off_full_bos", "bos"), constructed("bos_error", "bos"),
         ),
     ),
     Claim(
@@ -328,8 +326,8 @@ MECHANISM = (
         id="hier_induction", number=49, label="fig:hier_induction", topic="matching",
         sentence="T = 128: most mass on full matches, a non-negligible share on partial ones.",
         needs=(
-            matched("full_lead", part="", family=PAPER, length=128, **HIERARCHICAL),
-            matched("partial", part="", family=PAPER, length=128, **HIERARCHICAL),
+            *(matched(name, part="", family=PAPER, length=128, **HIERARCHICAL) for name in ("full_lead", "partial")),
+            matched("key_ratio", "attention", part="", family=PAPER, length=128, **HIERARCHICAL),
         ),
     ),
     Claim(
@@ -355,14 +353,17 @@ MECHANISM = (
         id="partial_smooths", number=53, label="sec:experiments", topic="cause", ours=True,
         sentence="Without BOS, soft matching does the smoothing: partial matches cost most when switched off.",
         needs=(matched("partial_cost", "smoothing_source", part="", family="disentangled", **NO_BOS),),
-        note="in models whose readout trains, the readout does half of it",
+        note="a readout that trains does half of it; one that is fixed cannot, so that then it holds by definition",
     ),
     Claim(
         id="partial_with_bos", number=54, label="sec:experiments", topic="matching",
         sentence="Hierarchical task: partial matches get mass even with BOS, unlike on the independent task.",
         needs=(
-            *(matched("partial", part="", family=PAPER, length=length, **HIERARCHICAL) for length in (32, 64, 128)),
-            matched("off_full_bos", part="", family="disentangled", **WITH_BOS),
+            *(
+                matched("partial", part="on the hierarchical task", family=PAPER, length=length, **HIERARCHICAL)
+                for length in (32, 64, 128)
+            ),
+            matched("off_full_bos", part="on the independent task", family="disentangled", **WITH_BOS),
         ),
         note="judged up to T = 128, the longest that the paper shows attention of",
     ),
@@ -370,10 +371,9 @@ MECHANISM = (
         id="law_recovers", number=55, label="sec:experiments", topic="cause", ours=True,
         sentence="Models implement soft matching: in place of the attention it recovers nearly all of the loss.",
         needs=(
-            Need(table="causal", quantity="recovered", rows={"family": TRAINED, **HIERARCHICAL},
-                 part="on the hierarchical task"),
-            Need(table="causal", quantity="recovered", rows={"family": "disentangled", **WITH_BOS}, part="with BOS"),
-            Need(table="causal", quantity="recovered", rows={"family": "disentangled", **NO_BOS}, part="without BOS"),
+            matched("recovered", "causal", part="on the hierarchical task", family=TRAINED, **HIERARCHICAL),
+            matched("recovered", "causal", part="with BOS", family="disentangled", **WITH_BOS),
+            matched("recovered", "causal", part="without BOS", family="disentangled", **NO_BOS),
         ),
     ),
     Claim(
@@ -385,15 +385,15 @@ MECHANISM = (
         id="optimum", number=57, label="sec:experiments", topic="training", ours=True,
         sentence="Training arrives at the beta that minimises the population loss (the paper: an open question).",
         needs=(
-            Need(table="optimal", quantity="beta_gap", rows={"source": "trained", "family": PAPER, **HIERARCHICAL},
-                 part="on the hierarchical task"),
-            Need(table="optimal", quantity="beta_gap", rows={"source": "trained", **NO_BOS}, part="without BOS"),
+            matched("beta_gap", "optimal", part="on the hierarchical task", source="trained", family=PAPER,
+                    **HIERARCHICAL),
+            matched("beta_gap", "optimal", part="without BOS", source="trained", **NO_BOS),
         ),
     ),
     Claim(
         id="beyond", number=58, label="app:limitations_impact", topic="language models", ours=True,
         sentence="Deeper stacks, large models and natural text are left for future work.",
-        note="see the claims on four heads and on a language model below",
+        note="see below: four heads, and a language model",
     ),
 )  # fmt: skip
 

@@ -6,12 +6,18 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from analyses.claims.records import Row, Tables, Value
+from analyses.running.subject import place_of_start
 from models.families.registry import FAMILIES
+from models.training.protocols import CHANGED
 
 FIXED_ALPHAS = ("add-0.1", "add-0.5", "add-1")  # the same alpha at every length
+OPTIMUM = "optimal, BOS"  # the best soft matching
+TRAINED = ("disentangled", "standard")
+TO_COMPARE = ("long", CHANGED)  # protocols of runs that are judged only where there are no others
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ def value(found: Any, error: Any = None) -> Value:
 
 def word_of(row: Row, name: str) -> Any:
     """A word of the row's subject, else its column; a prior by its kind, a start by `start_of`."""
-    if name == "start":
+    if name in ("start", "rule"):  # the start of a construction is its rule of kappa
         return start_of(row)
     found = (row.get("subject") or {}).get(name, row.get(name))
     return str(found).split(":")[0] if name == "prior" and found is not None else found
@@ -160,6 +166,12 @@ def key_ratio(row: Row, tables: Tables) -> Value:
     return value(min(known)) if known else None
 
 
+def aligned_weights(row: Row, tables: Tables) -> Value:
+    """The aligned blocks' share of W_A; 0 where heads copy no distinct lags, so that no block is aligned."""
+    without_lags = row["aligned_share"] is None and row.get("match_weight") is not None
+    return value(0.0 if without_lags else row["aligned_share"])
+
+
 def bos_error(row: Row, tables: Tables) -> Value:
     """BOS' share of the attention less alpha |V| / (n + alpha |V|), of a context seen n times."""
     pseudo = row.get("alpha", 1.0) * word_of(row, "vocab")
@@ -222,7 +234,7 @@ def apart(row: Row, tables: Tables) -> Value:
         and other["length"] == row["length"]
         and word_of(other, "bos") == word_of(row, "bos")
         and word_of(other, "family") != word_of(row, "family")
-        and word_of(other, "protocol") != "long"
+        and word_of(other, "protocol") not in TO_COMPARE
         and start_of(other) in (start_of(row), "free")
     ]
     if not known or not others:
@@ -249,15 +261,29 @@ def excess_kept(row: Row, tables: Tables) -> Value:
     return value(row["excess_share"] / first["excess_share"], row["excess_share_stderr"] / first["excess_share"])
 
 
-def over_free(row: Row, tables: Tables) -> Value:
-    """How far a rule for kappa lies above a free kappa, over its distance from the best fixed add-alpha."""
-    curves = [one for one in tables.get("kl_curves", ()) if one["length"] == row["length"] and one["subject"] is None]
-    alphas = [
-        one["kl"] for one in curves if word_of(one, "prior") == "hierarchical" and one["predictor"] in FIXED_ALPHAS
+def over_trained(row: Row, tables: Tables) -> Value:
+    """By how much a construction's KL is over those of trained models at most, as a share of their gap to add-alpha.
+
+    A row of `open_choices` is the best that a rule of kappa can do: what it costs over a free kappa is added to the KL
+    of the best soft matching, which is of the same sequences as the trained models.
+    """
+    same = ("prior", "length", "order", "vocab")
+    here = [
+        one for one in tables.get("kl_curves", ()) if all(word_of(one, name) == word_of(row, name) for name in same)
     ]
-    if not alphas or row["over_free"] is None:
-        return None
-    return value(_ratio(row["over_free"], min(alphas) - row["kl"]))
+    known = {one["predictor"]: one["kl"] for one in here if one["subject"] is None}
+    alphas = [kl for name, kl in known.items() if name in FIXED_ALPHAS]
+    kl = row["kl"] if row.get("reading") is None else known.get(OPTIMUM, math.nan) + row["over_free"]
+    runs: dict[str, list[Row]] = {}
+    for one in here:
+        if word_of(one, "family") in TRAINED and word_of(one, "bos") and word_of(one, "protocol") not in TO_COMPARE:
+            runs.setdefault(word_of(one, "family"), []).append(one)
+    ratios = []
+    for mine in runs.values():
+        first = min((start_of(one) for one in mine), key=place_of_start)
+        theirs = fmean(one["kl"] for one in mine if start_of(one) == first)
+        ratios.append(_ratio(kl - theirs, min(alphas, default=theirs) - theirs))
+    return value(max(ratios)) if ratios and alphas else None
 
 
 def seeds(row: Row, tables: Tables) -> Value:
@@ -279,8 +305,13 @@ def source_lead(wanted: str) -> Any:
 
 
 def partial_lead(run: Row, tables: Tables) -> Value:
-    """The same for partial matches in a run of the study, which does not switch BOS off: none where there is BOS."""
-    return None if run["bos"] else Difference("partial_alone", "readout_alone")(run, tables)
+    """The same for partial matches in a run of the study, which does not switch BOS off: none where there is BOS.
+
+    None, too, where the readout is frozen: it is the construction's, so that it costs nothing by definition.
+    """
+    if run["bos"] or "readout" in str(run["freeze"]).split(","):
+        return None
+    return Difference("partial_alone", "readout_alone")(run, tables)
 
 
 def keys_lead(row: Row, tables: Tables) -> Value:

@@ -13,6 +13,8 @@ Value: TypeAlias = tuple[float, float] | None
 Reader: TypeAlias = Callable[[Row, Tables], Value]
 Quantifier: TypeAlias = Literal["every", "most", "mean", "nine in ten"]
 State: TypeAlias = Literal["met", "unmet", "unsure", "measured", "missing"]
+YES = "yes or no"
+SET_AFTER_DATA: tuple[Quantifier, ...] = ("most",)  # quantifiers that were chosen after results were seen
 Word: TypeAlias = Literal["holds", "holds where", "does not hold", "cannot tell", "not judged"]
 
 
@@ -26,7 +28,7 @@ class Quantity:
     reason      why this bound
     after_data  whether the bound was set after results were seen
     read        by the name of a table, how it is read from a row of that table
-    form        how it is printed
+    form        how it is printed; YES for a 1 or a 0
     """
 
     words: str
@@ -39,7 +41,17 @@ class Quantity:
 
     @property
     def required(self) -> str:
-        return "" if self.bound is None else f"{self.side} {self.bound:g}"
+        """The bound as it is printed; of a yes or no there is nothing to say."""
+        if self.bound is None or self.form == YES:
+            return ""
+        return f"{self.side} {format(self.bound, '.0%') if self.form.endswith('%') else format(self.bound, 'g')}"
+
+    def written(self, number: float) -> str:
+        """
+        >>> Quantity(words="a", form=YES, read={}).written(0.0)
+        'no'
+        """
+        return ("no", "yes")[number >= 1] if self.form == YES else format(number, self.form)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +72,10 @@ class Need:
     quantifier: Quantifier = "most"
     part: str = ""
     by: str = "start"
+
+    def after_data(self, quantity: Quantity) -> bool:
+        """Whether what it asks for, the threshold or of which runs, was set after results were seen."""
+        return quantity.bound is not None and (quantity.after_data or self.quantifier in SET_AFTER_DATA)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from analyses.claims.quantities import QUANTITIES
-from analyses.claims.records import Finding, Group, Word
+from analyses.claims.records import YES, Finding, Group, Word
 
 START_WORDS = {
     "hard": "from hard copies",
@@ -16,8 +16,21 @@ START_WORDS = {
     "kappa_tied": "with kappa tied",
     "unknown": "from a start that is not recorded",
 }
+PROTOCOL_WORDS = {
+    "paper": "by the paper's protocol",
+    "annealed": "annealed",
+    "paper_changed": "by the paper's protocol with fewer steps or another rate",
+    "long": "annealed with five times the steps",
+}
+AFTER_DATA = "*"
+LEGEND = f"{AFTER_DATA} The threshold, or the rule that most of the runs decide, was set after results were seen."
+STUDIED = ("disentangled", "")  # the family of the study of conditions
+MOST_LENGTHS = 3  # that are said one by one
 RULES = ("free", "kappa_fixed", "kappa_tied")  # the starts of a construction: how kappa is set
-ALTERNATIVES = {"reading": "kappa is"}  # what splits rows into alternatives other than the start, in words
+ALTERNATIVES = {
+    "reading": "kappa is",
+    "rule": "kappa is",
+}  # what splits rows into alternatives other than the start, in words
 
 
 class Outcome(NamedTuple):
@@ -43,9 +56,9 @@ def basis(finding: Finding) -> list[Group]:
 
 def outcome_of(finding: Finding, group: Group) -> Outcome:
     """What one group says of its part, with the condition under which it is met."""
-    if group.state in ("met", "measured"):
+    if group.state in ("met", "measured") and not group.why:
         return Outcome(group.state)
-    if group.state in ("unsure", "missing"):
+    if group.state in ("met", "measured", "unsure", "missing"):
         return Outcome("unknown", group.why or "within one standard error of the threshold")
     if group.where:
         return Outcome("where", group.where)
@@ -53,8 +66,12 @@ def outcome_of(finding: Finding, group: Group) -> Outcome:
     if others and finding.need.by == "start":
         return Outcome("where", " or ".join(start_words(one.start) for one in others))
     if others:
-        return Outcome("where", f"{ALTERNATIVES[finding.need.by]} " + " or ".join(one.start for one in others))
-    return Outcome("where", finding.condition) if finding.condition else Outcome("unmet")
+        return Outcome(
+            "where",
+            f"{ALTERNATIVES[finding.need.by]} " + " or ".join(one.start.removeprefix("kappa_") for one in others),
+        )
+    told = finding.condition and group.family in STUDIED
+    return Outcome("where", finding.condition) if told else Outcome("unmet")
 
 
 def sentence(outcomes: Mapping[str, Outcome]) -> tuple[Word, str]:
@@ -142,18 +159,48 @@ def deciding_number(findings: Sequence[Finding]) -> str:
     quantity = QUANTITIES[finding.need.quantity]
     if group.state == "missing":
         return group.why
-    required = f" ({quantity.required})" if quantity.required else ""
-    return f"{quantity.words} {group.worst}{required}"
+    mark = AFTER_DATA if finding.need.after_data(quantity) else ""
+    required = f" ({quantity.required}{mark})" if quantity.required else mark
+    return f"{quantity.words}{':' if quantity.form == YES else ''} {group.worst}{required}"
 
 
-def basis_in_words(groups: Sequence[Group]) -> str:
-    """From which start and by which protocol the runs were trained that a verdict rests on."""
+def basis_in_words(groups: Sequence[Group], free: Sequence[Group]) -> str:
+    """From which start, by which protocol and at which lengths the runs were trained that a verdict rests on.
+
+    free    those of the groups whose lengths no need has set: their lengths are said
+    """
     starts = dict.fromkeys(start_words(group.start) for group in groups if group.start)
     protocols = {protocol for group in groups if group.start not in RULES for protocol in group.protocols}
-    how = "by the paper's protocol" if protocols == {"paper"} else "annealed" if protocols == {"annealed"} else (
-"by the paper's protocol, else annealed" if protocols else "")  # fmt: skip
-    words = ", ".join(filter(None, (" and ".join(starts), how)))
+    known = [words for name, words in PROTOCOL_WORDS.items() if name in protocols]
+    how = ", else ".join([*known, *(f"by {name}" for name in sorted(protocols - set(PROTOCOL_WORDS)))])
+    words = "; ".join(filter(None, (", ".join(filter(None, (" and ".join(starts), how))), lengths_in_words(free))))
     return f" ({words})" if words else ""
+
+
+def lengths_in_words(groups: Iterable[Group]) -> str:
+    """The lengths of the runs; of each family where families differ.
+
+    >>> runs = [Group(family="a", start="hard", state="met", lengths=found) for found in ((32, 64), (32,))]
+    >>> lengths_in_words(runs), lengths_in_words([*runs, Group(family="b", start="soft", state="met", lengths=(64,))])
+    ('T = 32, 64', 'a T = 32, 64, b T = 64')
+    """
+    found: dict[str, set[int]] = {}
+    for group in groups:
+        if group.lengths:
+            found.setdefault(group.family, set()).update(group.lengths)
+    told = {family: some_lengths(sorted(lengths)) for family, lengths in found.items()}
+    return next(iter(told.values())) if len(set(told.values())) == 1 else ", ".join(
+        f"{family} {words}" for family, words in told.items()
+    )  # fmt: skip
+
+
+def some_lengths(lengths: Sequence[int]) -> str:
+    few = len(lengths) <= MOST_LENGTHS
+    return (
+        f"T = {', '.join(map(str, lengths))}"
+        if few
+        else f"{len(lengths)} lengths from T = {lengths[0]} to {lengths[-1]}"
+    )
 
 
 def strongest(outcomes: Sequence[Outcome]) -> Outcome:

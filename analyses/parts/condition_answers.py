@@ -9,6 +9,7 @@ from analyses.claims.judge import state_of
 from analyses.claims.ours import CLAIMS as OURS
 from analyses.claims.paper import CLAIMS as PAPERS
 from analyses.claims.quantities import QUANTITIES
+from models.training.protocols import PROTOCOLS
 
 Row = dict[str, Any]
 
@@ -22,7 +23,7 @@ def is_met(name: str, row: Row, run: Mapping[str, Any]) -> bool | None:
     settings = asked_settings(name)
     if settings and (row["prior"], row["bos"]) not in settings:
         return None
-    found = ASKED[name].read["conditions"]({"bos": row["bos"], **run}, {})
+    found = ASKED[name].read["conditions"]({"bos": row["bos"], "freeze": row["freeze"], **run}, {})
     return None if found is None else state_of(found, ASKED[name]) == "met"
 
 
@@ -82,7 +83,8 @@ def protocol_answer(rows: list[Row]) -> list[str]:
 
 
 def _twins(row: Row, rows: list[Row]) -> list[tuple[Row, Row, Row]]:
-    """The row, each of its runs, and the annealed run that differs in the protocol alone."""
+    """The row, each of its runs with all steps of the protocol, and the annealed run that differs in that alone."""
     same = {name: row[name] for name in ("cell", "readout", "prior", "bos", "length", "init")}
     annealed = {run["seed"]: run for other in pick(rows, **same, protocol="annealed") for run in other["runs"]}
-    return [(row, run, annealed[run["seed"]]) for run in row["runs"] if run["seed"] in annealed]
+    whole = [run for run in row["runs"] if (run["steps"] or 0) >= PROTOCOLS[PAPER].steps]
+    return [(row, run, annealed[run["seed"]]) for run in whole if run["seed"] in annealed]

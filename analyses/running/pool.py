@@ -33,6 +33,7 @@ class Job(Protocol):
     def cost(self) -> float: ...
 
 
+WIDTH = 80  # of a line of progress
 Task = TypeVar("Task", bound=Job)
 Found = TypeVar("Found")
 
@@ -137,7 +138,8 @@ class Progress:
             self.bar.set_postfix_str(line, refresh=False)
             self.bar.update()
         else:
-            print(f"  {self.done}/{self.total}, {line}", file=sys.stderr, flush=True)
+            line = f"  {self.done}/{self.total}, {line}"
+            print(in_width(line), file=sys.stderr, flush=True)
 
     def seconds_left(self) -> float:
         """From the costs of the remaining jobs, at the speed so far."""
@@ -148,6 +150,15 @@ class Progress:
     def close(self) -> None:
         if self.bar is not None:
             self.bar.close()
+
+
+def in_width(line: str) -> str:
+    """The line in at most 80 columns: of a long one the middle goes, since a run's name ends it.
+
+    >>> in_width("  1/48, 5 s left; dynamics runs/" + 40 * "long" + "/step_00040000").endswith("long/step_00040000")
+    True
+    """
+    return line if len(line) <= WIDTH else f"{line[: WIDTH // 2]}…{line[1 - WIDTH // 2 :]}"
 
 
 def readable(seconds: float) -> str:

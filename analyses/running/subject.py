@@ -219,6 +219,8 @@ def refusal(subject: Subject) -> str:
 
 def summary_of(model: dict[str, Any], training: dict[str, Any] | None, *, prior: Prior) -> dict[str, Any]:
     """The properties by which figures and readers distinguish checkpoints; None where there is no training record."""
+    from models.training.protocols import protocol_of
+
     record = training or {}
     return {
         "family": model["family"],
@@ -228,7 +230,7 @@ def summary_of(model: dict[str, Any], training: dict[str, Any] | None, *, prior:
         "order": model["order"],
         "vocab": model["vocab"],
         "seed": record.get("seed"),
-        "protocol": record.get("protocol"),
+        "protocol": protocol_of(record),
         "init": record.get("init"),
         "start": start_of(model, training),
     }

@@ -23,7 +23,7 @@ ANALYSES = ("direct_path", "lag_pairs")
 CLAIMS = ("nothing_beside",)
 CAPTION = (
     "Models whose match head is silenced at the last query: all its attention on BOS, or on nothing where there "
-    "is no BOS ({lengths}, {shape}, {seeds}; n = {n} held-out sequences). (a) KL(truth || prediction) of the "
+    "is no BOS ({setting}; n = {n} held-out sequences). (a) KL(truth || prediction) of the "
     "uniform law (tick), of the silenced (circle) and of the whole model (diamond), a line for each seed. (b) "
     "Weight that the match scores give to a key whose own token x_s equals the query's x_t, x_(t-1), x_(t-2), "
     "first seed; bars: one standard error; the paper's law has none. (c) Of the silenced model that gains most "

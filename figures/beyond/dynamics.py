@@ -21,7 +21,7 @@ LABEL = "beyond:dynamics"
 ANALYSES = ("dynamics",)
 CLAIMS = ("dynamics",)
 CAPTION = (
-    "The circuit over training, {lengths}, {shape}, {seeds}. From top: KL(truth || prediction) with one standard "
+    "The circuit over training, {setting}. From top: KL(truth || prediction) with one standard "
     "error over n = {n} held-out sequences; attention of the best copy head on each lag, averaged over positions "
     "(it can be less at the last query); beta and kappa fitted to the match scores, empty where the scores are no "
     "law of matches; attention mass of the match head at the last query. The step axis is logarithmic beyond the "

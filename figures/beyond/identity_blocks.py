@@ -25,7 +25,7 @@ LABEL = "beyond:identity_blocks"
 ANALYSES = ("identity_blocks",)
 CLAIMS = ("identity",)
 CAPTION = (
-    "Blocks of the match weights, the first seed of each setting ({lengths}, {shape}, {seeds}), read in two ways: "
+    "Blocks of the match weights, the first seed of each setting ({setting}), read in two ways: "
     "from W_A itself and from the scores on n = {n} held-out sequences; for the standard model from the scores "
     "and from its circuits (embedding, OV and QK). Maps: each block's part of the squared norm that the softmax "
     "can see, block (x_t-a, x_s-b) comparing these two tokens; aligned blocks framed; a p written in a heavy "

@@ -22,7 +22,7 @@ ANALYSES = ("lag_pairs",)
 CLAIMS = ("aligned_pairs", "scores_are_the_law")
 CAPTION = (
     "Weight beta_{{a,b}} of every pair of query token x_{{t-a}} and key token x_{{s-b}} in the match scores "
-    "(corollary:inductive), the first seed of each setting ({lengths}, {shape}, {seeds}): least squares over all "
+    "(corollary:inductive), the first seed of each setting ({setting}): least squares over all "
     "candidate keys of the last query, with a free level per query and a smooth function of the distance; n = "
     "{n} held-out sequences. ± is one standard error, clustered by sequence. The aligned pairs, in which "
     "prop:transformer_estimator has its weights, are framed. Below each map: the share of the explained squared "

@@ -21,7 +21,7 @@ LABEL = "beyond:leaving_the_law"
 ANALYSES = ("dynamics", "vote_weight", "beta_kappa")
 CLAIMS = ("leaving_the_law",)
 CAPTION = (
-    "Disentangled models on the independent prior without BOS ({lengths}, {shape}, {seeds}). (a) Share of the "
+    "Disentangled models on the independent prior without BOS ({setting}). (a) Share of the "
     "variance of the match scores that matches explain, at the snapshots of the runs that kept them (early in "
     "training it is small, too). (b) KL(truth || prediction) at the same snapshots, without the steep start; the "
     "standard error of a point is not the error of a difference of two. (c) How much the votes of the attention "

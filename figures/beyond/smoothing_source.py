@@ -21,7 +21,7 @@ ANALYSES = ("smoothing_source",)
 CLAIMS = ("partial_smooths", "bos_smooths")
 CAPTION = (
     "How much of the smoothing comes from partial matches (finite beta), BOS (kappa) and the readout W_O: bars "
-    "are the first seed of each setting, circles the others ({lengths}, {shape}, {seeds}; n = {n} held-out "
+    "are the first seed of each setting, circles the others ({setting}; n = {n} held-out "
     "sequences). (a) Rise of KL(truth || prediction) when one source is switched off and the others stay; linear "
     "up to 0.01 nats and logarithmic above; bars are one standard error over sequences (paired). (b) Each "
     "source's part (Shapley value) in the rise from all on to all off; sources stand in for each other, so a part "

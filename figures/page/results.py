@@ -98,6 +98,8 @@ def page(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Document], t
         groups={word: mine for word in WORD_CLASSES if (mine := [row for row in theirs if row["verdict"] == word])},
         answer=answer(theirs),
         shares=claims.SHARES,
+        legend=claims.LEGEND,
+        zoo=claims.zoo_lines(documents),
         explorer=explorer.FILE if live else None,
         shipped=shipped_among(documents),
         theory=documents["theory"].rows if "theory" in documents else [],

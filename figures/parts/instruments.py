@@ -113,9 +113,11 @@ def seeds_text(rows: Iterable[Row]) -> str:
 
 def setting_fields(rows: Sequence[Row], *, n: str = "n") -> dict[str, object]:
     """The fields of a caption that say what was measured; `n` is the column that counts the sequences."""
+    parts = (lengths_text(rows), shape_text(rows), seeds_text(rows)) if rows else ("no such model is there",)
     return {
+        "setting": ", ".join(parts),
         "lengths": lengths_text(rows),
-        "shape": shape_text(rows),
+        "shape": shape_text(rows) or "no model",
         "seeds": seeds_text(rows),
         "n": rows[0][n] if rows else "no",
     }

@@ -19,7 +19,8 @@ Row = dict[str, Any]
 
 # Of what results from elsewhere may say: figures make as many panels, cells or ticks.
 MOST = {"order": MAX_ORDER, "layer": 1000, "head": 1000, "matches": 1000}
-BESIDE = ("paper", "long")  # protocols of runs that were made beside the zoo's main ones, to compare
+# Protocols of runs that were made beside the zoo's main ones, to compare.
+BESIDE = ("paper", "long", "paper_changed")
 
 
 def too_large(value: Any) -> str:
@@ -35,8 +36,8 @@ def too_large(value: Any) -> str:
 def matching(rows: Sequence[Row], **words: Any) -> list[Row]:
     """The rows whose checkpoint fits every word, e.g. family="disentangled", bos=True; shortest first, then by seed.
 
-    Protocols other than `paper` and `long`, and rows without a record, count as the main kind: say protocol="paper" or
-    "long" for those. Without the word `start` the rows are of one start (`of_one_start`).
+    Protocols other than those of `BESIDE`, and rows without a record, count as the main kind: say protocol="paper" for
+    those of the paper. Without the word `start` the rows are of one start (`of_one_start`).
     """
     wanted = dict(words)
     protocol = wanted.pop("protocol", None)
@@ -44,7 +45,7 @@ def matching(rows: Sequence[Row], **words: Any) -> list[Row]:
     found = []
     for row in rows:
         subject = row.get("subject")
-        if subject is None or any(subject[word] != value for word, value in wanted.items()):
+        if subject is None or any(subject.get(word) != value for word, value in wanted.items()):
             continue
         if beside(subject) == protocol:
             found.append(row)
@@ -131,7 +132,7 @@ def nearest(rows: Sequence[Row], length: int, **words: Any) -> Row | None:
         found,
         key=lambda row: (
             abs(math.log(row["subject"]["length"] / length)),
-            place(row["subject"]["start"]),
+            place(start_in(row)),
             row["subject"]["seed"] or 0,
         ),
         default=None,

@@ -56,6 +56,8 @@ def lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             f"| {row['number'] or 'ours'} | {_cell(row['sentence'])} | {_cell(row['says'])} | {_cell(row['found'])} |"
             for row in kept
         ),
+        "",
+        claims.LEGEND.replace("*", "\\*"),
     ]
 
 

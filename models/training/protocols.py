@@ -8,8 +8,9 @@ long       `annealed` with five times the steps, to see what had not converged
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -49,3 +50,21 @@ PROTOCOLS = {
     "annealed": ANNEALED,
     "long": replace(ANNEALED, name="long", steps=5 * ANNEALED.steps),
 }
+CHANGED = "paper_changed"  # fewer steps than the paper's, or another rate, batch or target
+
+
+def protocol_of(record: Mapping[str, Any]) -> str | None:
+    """The protocol that a training record names; `CHANGED` where it names the paper's and is not that in full.
+
+    >>> protocol_of({"protocol": "paper", "steps": 50_000, "step": 50_000})
+    'paper_changed'
+    """
+    name: str | None = record.get("protocol")
+    if name != "paper":
+        return name
+    paper = PROTOCOLS[name]
+    done = record.get("step", record.get("steps", paper.steps))
+    same = all(
+        record.get(word, getattr(paper, word)) == getattr(paper, word) for word in ("learning_rate", "batch", "target")
+    )
+    return name if same and done >= paper.steps else CHANGED

@@ -137,6 +137,7 @@ def test_the_papers_protocol_is_compared_with_the_annealed_twin(table):
     )
     ours = [one for one in table if one["protocol"] != "paper"]
     paper = {**copy.deepcopy(row), "protocol": "paper", "runs": [copy.deepcopy(row["runs"][0])]}
+    paper["runs"][0]["steps"] = 1_000_000
     (same,) = condition_answers.protocol_answer([*ours, paper])
     assert "1 pairs of runs" in same
     assert same.endswith("answers are the same.")
@@ -144,14 +145,16 @@ def test_the_papers_protocol_is_compared_with_the_annealed_twin(table):
     (other,) = condition_answers.protocol_answer([*ours, paper])
     assert f"R2 of the law in the scores (frozen, probability, T = {row['length']}: lost)" in other
     assert condition_answers.protocol_answer(ours) == []
-    paper["runs"][0]["seed"] = 17  # a seed that has no annealed run
+    paper["runs"][0]["steps"] = 50_000  # not the protocol's
+    assert condition_answers.protocol_answer([*ours, paper]) == []
+    paper["runs"][0] |= {"steps": 1_000_000, "seed": 17}  # a seed that has no annealed run
     assert condition_answers.protocol_answer([*ours, paper]) == []
     told = [{**one, "met": condition_answers.met_counts(one)} for one in (*ours, paper)]
     assert condition_answers.answers(told) == condition_answers.answers(told[:-1])
 
 
 def test_only_what_is_known_and_asked_is_counted():
-    row = {"prior": "independent", "bos": True, "runs": [{name: None for name in QUANTITIES}]}
+    row = {"prior": "independent", "bos": True, "freeze": "", "runs": [{name: None for name in QUANTITIES}]}
     assert not any(asked for _, asked in condition_answers.met_counts(row).values())
     row["runs"] += [{**row["runs"][0], "r2": 0.5, "block_1": 3.0, "block_2": 1.0}]
     counts = condition_answers.met_counts(row)
@@ -163,9 +166,10 @@ def test_only_what_is_known_and_asked_is_counted():
 def test_partial_matches_are_compared_with_the_readout_without_bos():
     unknown = dict.fromkeys(QUANTITIES)
     runs = [{**unknown, "partial_alone": 0.2, "readout_alone": cost} for cost in (0.0, 0.3, None)]
-    row = {"prior": "independent", "bos": False, "runs": runs}
+    row = {"prior": "independent", "bos": False, "freeze": "copies", "runs": runs}
     assert condition_answers.met_counts(row)["partial_cost"] == [1, 2]
     assert condition_answers.met_counts({**row, "prior": "hierarchical", "bos": True})["partial_cost"] == [0, 0]
+    assert condition_answers.met_counts({**row, "freeze": "copies,readout"})["partial_cost"] == [0, 0]
 
 
 def test_a_changed_run_changes_the_key(tmp_path):

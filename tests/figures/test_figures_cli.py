@@ -13,7 +13,7 @@ from analyses.running.answers import Question
 from analyses.running.command import BadInput, read_entries
 from analyses.running.documents import Document
 from analyses.running.options import CheckpointOptions
-from figures.parts.rows import matching, of_one_start, protocol_note, with_main
+from figures.parts.rows import matching, nearest, of_one_start, protocol_note, with_main
 from figures.running import cli
 from tests import tiny_zoo
 
@@ -333,3 +333,17 @@ def test_where_there_are_no_main_runs_what_is_there_is_drawn(capsys) -> None:
     assert [row["checkpoint"] for row in matching(drawn.rows)] == ["construction/0", "disentangled/1"]
     assert "all trained models are of the paper protocol" in capsys.readouterr().err
     assert cli.of_protocol(alone, "long")["a"].rows[1]["subject"].get("main") is None
+
+
+def test_rows_of_an_older_version_name_no_start():
+    subject = {
+        "family": "disentangled",
+        "prior": "hierarchical",
+        "bos": True,
+        "length": 64,
+        "seed": 0,
+        "protocol": None,
+    }
+    old = [{"checkpoint": "a", "subject": subject}]
+    assert nearest(old, 32, family="disentangled") == old[0]
+    assert matching(old, start="hard") == []

@@ -81,4 +81,4 @@ def test_models_with_bos_are_not_mixed_in(results: dict[str, Any]) -> None:
     with pytest.warns(MissingPanel):
         figure = drawn(nothing)
     plt.close(figure)
-    assert "no model" in drawing.caption_of(leaving_the_law, nothing)
+    assert "no such model is there" in drawing.caption_of(leaving_the_law, nothing)
