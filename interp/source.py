@@ -97,5 +97,8 @@ def _made(cache: Path) -> str:
     return str(cache)
 
 
-INTERP = Path(__file__).parent
-njit = compiled_for(INTERP)
+KERNELS = (Path(__file__).parent / "chains", Path(__file__).parent / "estimators")
+"""The packages that hold kernels. A kernel compiles in functions and constants of these alone."""
+
+njit = compiled_for(*KERNELS)
+"""Numba's `njit` for the kernels of `interp`."""

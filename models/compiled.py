@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from interp.source import INTERP, compiled_for
+from interp.source import KERNELS, compiled_for
 
-njit = compiled_for(Path(__file__).parent, INTERP)
+njit = compiled_for(Path(__file__).parent, *KERNELS)
