@@ -14,9 +14,9 @@ RUN    := $(VENV)/bin/python
 # Settings by name: a path among PYTEST_ARGS would make pytest look for them beside it.
 PYTEST  = $(RUN) -m pytest -c pyproject.toml -q -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 # What is installed: `run` for reproduce, `docs` for the documentation, `all` for the checks and the rest.
-EXTRAS_run  := figures,language
+EXTRAS_run  := commands,language
 EXTRAS_docs := docs
-EXTRAS_all  := figures,dev,notebooks,cluster,docs,language
+EXTRAS_all  := commands,dev,notebooks,cluster,docs,language
 BENCHMARKS := $(filter-out __init__,$(basename $(notdir $(wildcard benchmarks/*.py))))
 
 # One thread per process: the matrices are small, and processes share the cores.

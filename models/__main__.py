@@ -2,9 +2,6 @@
 
 import sys
 
-from models.running.interrupt import one_line_on_interrupt
+from models.running.interrupt import enter
 
-with one_line_on_interrupt():
-    from models.running.cli import main
-
-sys.exit(main())
+sys.exit(enter("models.running.cli"))

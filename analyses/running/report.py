@@ -12,8 +12,8 @@ from typing import Any
 
 from interp.digits import plus_minus
 from interp.outside import one_line
-from models.running.command import WIDTH as WIDTH
-from models.running.command import page_width as page_width
+from models.running.terminal import WIDTH as WIDTH
+from models.running.terminal import page_width as page_width
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 PAGE = 76  # width of a table in a text that is kept: fits 80 columns with its indentation

@@ -6,7 +6,7 @@ import argparse
 import re
 import textwrap
 
-from models.running.command import page_width
+from models.running.terminal import page_width
 
 # A line of a list, such as "    python -m models    what there is": a name, two spaces or more, and what it means.
 ITEM = re.compile(r"(?P<name>\s*\S+(?: \S+)*) {2,}(?P<text>\S.*)")

@@ -1,42 +1,38 @@
 """How processes end: by Ctrl-C while a command is being imported, and with the process that started them.
 
-    with one_line_on_interrupt():
-        from analyses.running.cli import main      # Ctrl-C ends the process with one line and exit code 130
+    sys.exit(enter("analyses.running.cli"))   # Ctrl-C during the import ends it with one line and exit code 130
+    end_with_parent(parent)                   # in a worker: SIGKILL of the parent leaves no orphan
 
-    end_with_parent(parent)                # in a worker: SIGKILL of the parent leaves no orphan
-
-Everywhere else Ctrl-C is an ordinary `KeyboardInterrupt`, which the commands catch (`models.running.cli`,
-`analyses.running.command`).
+Everywhere else Ctrl-C is an ordinary `KeyboardInterrupt`, which `models.running.command_line` catches.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from types import FrameType
 
 INTERRUPTED = 130  # the exit code: 128 + SIGINT, as shells have it
 PARENT_SECONDS = 0.5  # between two looks for the parent
 
 
-@contextlib.contextmanager
-def one_line_on_interrupt() -> Iterator[None]:
-    """End the process with one line where Ctrl-C comes inside the block.
+def enter(module: str) -> int:
+    """Import a command line and run its `main`.
 
-    No exception is raised: a module that is being imported could catch it, or turn it into another error.
+    During the import Ctrl-C raises no exception: a module that is being imported could catch it. A process that ignores
+    Ctrl-C still does.
     """
-    if not _raises():
-        yield
-        return
-    signal.signal(signal.SIGINT, _end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+    main = importlib.import_module(module).main
+    signal.signal(signal.SIGINT, before)
+    code: int = main()
+    return code
 
 
 def end_with_parent(parent: int) -> None:
@@ -51,12 +47,6 @@ def end_with_parent(parent: int) -> None:
         os._exit(INTERRUPTED)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _raises() -> bool:
-    """Whether Ctrl-C would raise `KeyboardInterrupt` here: not in other threads, nor where the process ignores it."""
-    in_main = threading.current_thread() is threading.main_thread()
-    return in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def _end(number: int, frame: FrameType | None) -> None:

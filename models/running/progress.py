@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from models.running.command import say
+from models.running.terminal import say
 
 if TYPE_CHECKING:
     from tqdm import tqdm

@@ -25,8 +25,8 @@ from typing import Any
 from interp.outside import MAX_FOLDERS, one_line, read_json
 from interp.staging import new_file
 from models.families.registry import start_name
-from models.running.command import say, show
 from models.running.progress import progress_bar
+from models.running.terminal import say, show
 
 STUDIES = Path(__file__).parents[1] / "studies"
 CACHE_FILE, TABLE_FILE = "zoo.json", "README.md"

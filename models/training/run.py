@@ -40,8 +40,8 @@ from interp.outside import one_line, open_file, read_object
 from interp.results import is_clear, jsonable, mean_stderr
 from interp.staging import new_directory, new_file
 from models.families.registry import find_family
-from models.running.command import say
 from models.running.progress import progress_bar
+from models.running.terminal import say
 from models.running.zoo import work_directory
 from models.training.spec import SAVE_SECONDS, RunSpec
 from models.training.trainers import Arrays, Trainer, make_trainer

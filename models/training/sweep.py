@@ -41,9 +41,9 @@ from typing import Any
 from interp.outside import one_line, read_toml, shown
 from interp.staging import new_directory
 from models.families.registry import find_family, start_name
-from models.running.command import say
 from models.running.interrupt import end_with_parent
 from models.running.suggest import unknown
+from models.running.terminal import say
 from models.training.spec import SAVE_SECONDS, RunSpec, make_spec
 
 PROJECT = Path(__file__).parents[2]

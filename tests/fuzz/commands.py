@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import functools
+from types import SimpleNamespace
 from typing import Any
 
+import click
 from hypothesis import strategies as st
 
 from tests.fuzz.room import Sandbox, run_command
@@ -21,12 +23,12 @@ def vocabulary() -> dict[str, list[tuple[list[str], list[argparse.Action]]]]:
     from analyses.running.command import read_entries
     from figures.running import claims_table
     from figures.running import cli as figures
-    from models.running.cli import parser
+    from models.running.cli import models
 
     found: dict[str, list[tuple[list[str], list[argparse.Action]]]] = {"models": [], "analyses": [], "figures": []}
-    for action in parser()._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            found["models"] += [([name], sub._actions) for name, sub in action.choices.items()]
+    found["models"] += [
+        ([name], [action_of(one) for one in command.params]) for name, command in models.commands.items()
+    ]
     for entry in (*read_entries(analyses.FOLDER, marker="KIND").values(), analyses.ALL):
         module = None if entry is analyses.ALL else analyses.load_module(entry)
         found["analyses"].append(([entry.name], analyses.make_parser(entry, module)._actions))
@@ -34,6 +36,19 @@ def vocabulary() -> dict[str, list[tuple[list[str], list[argparse.Action]]]]:
         found["figures"].append(([entry.name], figures.make_parser(entry)._actions))
     found["figures"].append(([claims_table.ENTRY.name], claims_table.make_parser()._actions))
     return found
+
+
+def action_of(one: click.Parameter) -> Any:
+    """What argparse would know of a parameter."""
+    flag = getattr(one, "is_flag", False)
+    return SimpleNamespace(
+        option_strings=[] if isinstance(one, click.Argument) else list(one.opts),
+        nargs=0 if flag else "+" if one.multiple else None,
+        type=str if one.type is click.STRING else one.type,
+        choices=getattr(one.type, "choices", None),
+        dest=one.name,
+        required=one.required,
+    )
 
 
 GOOD_VALUES = {

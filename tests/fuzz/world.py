@@ -187,7 +187,6 @@ def light(sandbox: Sandbox) -> Iterator[None]:
             (models.running.cli, "CHECKPOINTS", sandbox.work / "zoo"),
             (figures.running.cli, "ZOO", sandbox.work / "zoo"),
             (models.running.zoo, "find_checkpoints", first_of(models.running.zoo.find_checkpoints)),
-            (models.running.cli, "parser", built_once(models.running.cli.parser)),
             (cli, "make_parser", built_once(cli.make_parser)),
             (figures.running.cli, "make_parser", built_once(figures.running.cli.make_parser)),
             (drawing, "draw", drawn),

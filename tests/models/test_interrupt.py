@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,7 @@ import pytest
 
 from analyses.running.pool import run_jobs
 from models.running import cli as models_cli
-from models.running.interrupt import INTERRUPTED, one_line_on_interrupt
+from models.running.interrupt import INTERRUPTED, enter
 
 IMPORTED = """
 import os, runpy, signal, sys
@@ -21,22 +20,14 @@ import os, runpy, signal, sys
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
-            os.kill(os.getpid(), signal.SIGINT)
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except BaseException:  # a module that swallows every exception
+                pass
 
 sys.meta_path.insert(0, Interrupting())
 sys.argv = [{package!r}]
 runpy.run_module({package!r}, run_name="__main__")
-"""
-SWALLOWED = """
-import os, signal
-from models.running.interrupt import one_line_on_interrupt
-with one_line_on_interrupt():
-    try:
-        os.kill(os.getpid(), signal.SIGINT)
-        signal.pause()
-    except BaseException:
-        pass
-print("went on")
 """
 
 
@@ -46,55 +37,34 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("package", ["models", "analyses", "figures"])
 def test_an_interrupted_import_is_one_line(package):
-    for module in (f"{package}.running.cli", "models.running.suggest"):
+    for module in (f"{package}.running.cli", "interp.outside"):
         ended = run(IMPORTED.format(module=module, package=package))
         assert (ended.returncode, ended.stderr, ended.stdout) == (INTERRUPTED, "interrupted\n", ""), module
 
 
-def test_modules_that_swallow_exceptions_cannot_swallow_it():
-    ended = run(SWALLOWED)
-    assert (ended.returncode, ended.stderr, ended.stdout) == (INTERRUPTED, "interrupted\n", "")
-
-
-def test_outside_of_the_blocks_it_is_an_exception_again():
-    with one_line_on_interrupt():
-        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_a_process_that_ignores_it_still_does_and_so_do_other_threads():
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with one_line_on_interrupt():
-            signal.raise_signal(signal.SIGINT)
-            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
-    done = []
-
-    def elsewhere() -> None:
-        with one_line_on_interrupt():
-            done.append(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
-
-    thread = threading.Thread(target=elsewhere)
-    thread.start()
-    thread.join()
-    assert done == [True]
+def test_after_the_import_it_is_what_it_was(monkeypatch):
+    seen = []
+    monkeypatch.setattr(models_cli, "main", lambda: seen.append(signal.getsignal(signal.SIGINT)) or 3)
+    before = signal.getsignal(signal.SIGINT)
+    assert enter("models.running.cli") == 3
+    monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN)  # a process that ignores it still does
+    assert enter("models.running.cli") == 3
+    assert seen[0] == before
 
 
 @pytest.mark.parametrize(
-    ("words", "command", "said"),
+    ("words", "called", "said"),
     [
-        (["train", "--out", "x"], "train_one", "interrupted; --resume goes on from the last save"),
-        (["sweep", "smoke"], "sweep_study", "interrupted; the same command goes on from the last save"),
-        (["zoo"], "show_zoo", "interrupted"),
+        (["train", "--out", "x"], "models.training.run.run", "interrupted; --resume goes on from the last save"),
+        (["sweep", "smoke"], "models.training.sweep.sweep", "interrupted; the same command goes on from the last save"),
+        (["zoo"], "models.running.zoo.zoo_command", "interrupted"),
     ],
 )
-def test_only_what_can_be_resumed_says_so(words, command, said, monkeypatch, capsys):
-    def interrupted(options: object) -> int:
+def test_only_what_can_be_resumed_says_so(words, called, said, monkeypatch, capsys):
+    def interrupted(*_: object, **__: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(models_cli, command, interrupted)
+    monkeypatch.setattr(called, interrupted)
     assert models_cli.main(words) == INTERRUPTED
     assert capsys.readouterr().err == f"{said}\n"
 
