@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -17,9 +18,17 @@ from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
 
 Row: TypeAlias = Sequence[int]
 Law: TypeAlias = list[float]
-Laws: TypeAlias = Sequence[float] | Sequence[Sequence[float]] | torch.Tensor
 
 SHAPES = [(order, vocab) for order in (1, 2, 3) for vocab in (2, 3, 5)]
+
+
+class Found(NamedTuple):
+    """What a check found: the largest error among its cases, how many, a note, and whether each control behaved."""
+
+    error: float
+    cases: int
+    note: str = ""
+    controls: Mapping[str, bool] = MappingProxyType({})
 
 
 def matching_lags(row: Row, *, order: int, key: int) -> set[int]:
@@ -28,70 +37,67 @@ def matching_lags(row: Row, *, order: int, key: int) -> set[int]:
     return {lag for lag in range(1, order + 1) if row[last - lag + 1] == row[key - lag]}
 
 
+def votes(row: Row, *, vocab: int, order: int, weight: Callable[[set[int]], float]) -> Law:
+    """For each symbol the sum over the candidates that hold it of the weight of their match mask."""
+    found = [0.0] * vocab
+    for key in range(order, len(row)):
+        found[row[key]] += weight(matching_lags(row, order=order, key=key))
+    return found
+
+
+def normalised(shares: Law) -> Law:
+    return [share / sum(shares) for share in shares]
+
+
 def estimator(row: Row, *, vocab: int, beta: Sequence[float], kappa: float | None) -> Law:
-    """eq:transformer_estimator, as the softmax over scores that its proof ends with."""
-    order = len(beta)
-    scores = [sum(beta[lag - 1] for lag in matching_lags(row, order=order, key=key)) for key in range(order, len(row))]
-    top = max([*scores, *([] if kappa is None else [kappa])])
-    bos = 0.0 if kappa is None else math.exp(kappa - top)
-    votes = [bos / vocab] * vocab
-    for key, score in zip(range(order, len(row)), scores, strict=True):
-        votes[row[key]] += math.exp(score - top)
-    total = sum(votes)
-    return [vote / total for vote in votes]
+    """eq:transformer_estimator."""
+    found = votes(
+        row, vocab=vocab, order=len(beta), weight=lambda lags: math.exp(sum(beta[lag - 1] for lag in sorted(lags)))
+    )
+    bos = 0.0 if kappa is None else math.exp(kappa)
+    return normalised([share + bos / vocab for share in found])
+
+
+def lag_sets(order: int) -> list[tuple[int, ...]]:
+    """Every set of lags M, the smaller first, [k] last."""
+    return [mask for size in range(order + 1) for mask in itertools.combinations(range(1, order + 1), size)]
+
+
+def cumulative_counts(row: Row, *, vocab: int, order: int, mask: Sequence[int]) -> Law:
+    """K_M(m) of def:occurrences for each m: candidates that hold m and match at least on the lags of M."""
+    return votes(row, vocab=vocab, order=order, weight=lambda lags: set(mask) <= lags)
 
 
 def cumulative_estimator(row: Row, *, vocab: int, order: int, gamma: float) -> Law:
     """eq:transformer_estimator_2: the sum over M of gamma^|M| K_M(m), with 0^0 = 1."""
-    votes = [0.0] * vocab
-    for size in range(order + 1):
-        for mask in itertools.combinations(range(1, order + 1), size):
-            for key in range(order, len(row)):
-                if set(mask) <= matching_lags(row, order=order, key=key):
-                    votes[row[key]] += gamma**size
-    total = sum(votes)
-    return [vote / total for vote in votes]
-
-
-def cumulative_count(row: Row, *, order: int, mask: Sequence[int], m: int) -> int:
-    """K_M(m) of def:occurrences: candidates that hold m and match at least on the lags of M."""
-    found = 0
-    for key in range(order, len(row)):
-        if set(mask) <= matching_lags(row, order=order, key=key) and row[key] == m:
-            found += 1
-    return found
+    terms = [
+        [gamma ** len(mask) * count for count in cumulative_counts(row, vocab=vocab, order=order, mask=mask)]
+        for mask in lag_sets(order)
+    ]
+    return normalised([sum(column) for column in zip(*terms, strict=True)])
 
 
 def suffix_model(row: Row, *, vocab: int, order: int, suffix: int) -> Law | None:
     """p_i of eq:jelinek_mercer: successors of the last `suffix` tokens; None if they were not seen."""
-    votes = [0.0] * vocab
-    for key in range(order, len(row)):
-        if set(range(1, suffix + 1)) <= matching_lags(row, order=order, key=key):
-            votes[row[key]] += 1.0
-    total = sum(votes)
-    return [vote / total for vote in votes] if total else None
+    found = cumulative_counts(row, vocab=vocab, order=order, mask=range(1, suffix + 1))
+    return normalised(found) if sum(found) else None
 
 
 def back_off(row: Row, *, vocab: int, order: int) -> Law:
     """Katz's selection rule as the paper states it: the longest contiguous suffix that has been seen."""
-    for suffix in range(order, 0, -1):
-        if law := suffix_model(row, vocab=vocab, order=order, suffix=suffix):
-            return law
-    unigram = suffix_model(row, vocab=vocab, order=order, suffix=0)
-    assert unigram is not None  # there is always a candidate, and the empty suffix matches it
-    return unigram
+    models = (suffix_model(row, vocab=vocab, order=order, suffix=suffix) for suffix in range(order, -1, -1))
+    return next(model for model in models if model)  # the empty suffix matches every candidate
 
 
 def best_matches(row: Row, *, vocab: int, weights: Sequence[int]) -> Law:
     """The average over the candidates with the largest total weight of matching lags."""
     order = len(weights)
-    totals = [
-        sum(weights[lag - 1] for lag in matching_lags(row, order=order, key=key)) for key in range(order, len(row))
-    ]
-    votes = [0.0] * vocab
-    for key, total in zip(range(order, len(row)), totals, strict=True):
-        votes[row[key]] += total == max(totals)
-    return [vote / sum(votes) for vote in votes]
+
+    def total(lags: set[int]) -> int:
+        return sum(weights[lag - 1] for lag in lags)
+
+    top = max(total(matching_lags(row, order=order, key=key)) for key in range(order, len(row)))
+    return normalised(votes(row, vocab=vocab, order=order, weight=lambda lags: total(lags) == top))
 
 
 def samples(rng: np.random.Generator, *, order: int, vocab: int, batch: int, length: int | None = None) -> torch.Tensor:
@@ -107,19 +113,12 @@ def samples(rng: np.random.Generator, *, order: int, vocab: int, batch: int, len
 
 def patterns(*, length: int, vocab: int) -> Iterator[tuple[int, ...]]:
     """All sequences up to relabeling: each new symbol is the smallest unused one."""
-
-    def grow(prefix: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        if len(prefix) == length:
-            yield prefix
-            return
-        for token in range(min(vocab, max(prefix, default=-1) + 2)):
-            yield from grow((*prefix, token))
-
-    return grow(())
+    for row in itertools.product(range(vocab), repeat=length):
+        if all(token <= max(row[:place], default=-1) + 1 for place, token in enumerate(row)):
+            yield row
 
 
-def gap(first: Laws, second: Laws) -> float:
+def gap(first: Any, second: Any) -> float:
     """The largest difference between two laws, or two lists of laws."""
-    left = torch.as_tensor(first, dtype=torch.float64)
-    right = torch.as_tensor(second, dtype=torch.float64)
+    left, right = (torch.as_tensor(one, dtype=torch.float64) for one in (first, second))
     return float((left - right).abs().max())
