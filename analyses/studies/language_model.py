@@ -19,37 +19,45 @@ The parts, each kept on its own in the cache:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from analyses.running.ask import Ask
+from analyses.running.options import CachedOptions, option, subject
 from analyses.running.subject import Study
-from analyses.studies.language import causal, heads, layers, natural, prediction, scanning, sink
-from analyses.studies.language.page import page
-from analyses.studies.language.task import Options as Options
-from analyses.studies.language.task import weights as weights
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from analyses.running.cache import Cache
 
 KIND = "study"
 ASK = Ask(cost=60.0)
 SHIPPED = "LANGUAGE"
+PARTS = ("heads", "prediction", "random", "layers", "repeats", "chains", "path", "sink", "text")
 
-PARTS: dict[str, Any] = {
-    "heads": heads.rows,
-    "prediction": prediction.rows,
-    "random": scanning.random_rows,
-    "layers": layers.rows,
-    "repeats": causal.repeat_rows,
-    "chains": causal.chain_rows,
-    "path": causal.path_rows,
-    "sink": sink.rows,
-    "text": natural.rows,
-}
+
+@dataclass(frozen=True, kw_only=True)
+class Options(CachedOptions):
+    model: str = subject(
+        "smollm2",
+        "a directory in Hugging Face form, a GGUF file, a hub name, or smollm2 (default: smollm2)",
+        metavar="MODEL",
+    )
+    batch: int = option(
+        24, "sequences for each measurement, some take a part of it (default: %(default)s)", metavar="N", least=20
+    )
+    heads: int = option(5, "how many of the best matching heads are studied (default: %(default)s)", least=1)
+    alphabet: Literal["letters", "words", "rare"] = option(
+        "words", "what stands for the symbols of a chain (default: %(default)s)"
+    )
+
+
+def weights(options: Options) -> dict[str, str]:
+    """The digest of the model's weights."""
+    from interp.language.weights import find
+
+    return {options.model: find(options.model).digest}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,17 +79,38 @@ def together(options: Options, piece: Piece) -> str:
     return f"language model {options.model}"
 
 
+def rows_of(part: str) -> Callable[[Options, Cache], list[dict[str, Any]]]:
+    """The function that measures a part."""
+    from analyses.studies.language import causal, laws, natural, prediction, scanning
+
+    found = {
+        "heads": laws.head_rows,
+        "prediction": prediction.rows,
+        "random": scanning.random_rows,
+        "layers": prediction.layer_rows,
+        "repeats": causal.repeat_rows,
+        "chains": causal.chain_rows,
+        "path": causal.path_rows,
+        "sink": laws.sink_rows,
+        "text": natural.rows,
+    }
+    return found[part]
+
+
 def study_piece(options: Options, piece: Piece, cache: Cache) -> Study:
-    """One part; its rows are kept by the code of that part alone."""
+    """One part; its rows are kept beside the answer, because parts use each other's."""
     from interp.results import jsonable, provenance
 
-    key = {"what": f"language-{piece.part}", "options": options.shaping(), "weights": weights(options)}
-    found = cache.value(key, partial(PARTS[piece.part], options, cache))
-    origin = provenance(seed=options.seed, weights=weights(options))
+    digests = weights(options)
+    key = {"what": f"language-{piece.part}", "options": options.shaping(), "weights": digests}
+    found = cache.value(key, partial(rows_of(piece.part), options, cache))
+    origin = provenance(seed=options.seed, weights=digests)
     return Study(rows=[jsonable(row) for row in found], provenance=jsonable(origin))
 
 
 def join(options: Options, studies: Sequence[Study]) -> Study:
     """All parts, with a page for the terminal."""
+    from analyses.studies.language.page import page
+
     found = [dict(row) for study in studies for row in study.rows]
     return Study(rows=found, provenance=studies[0].provenance, text=page(found))

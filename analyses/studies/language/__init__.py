@@ -1,1 +1,1 @@
-"""The parts of the study `language_model`: a module for each question, which returns rows."""
+"""The parts of the study `language_model`: functions from options and a cache to rows."""

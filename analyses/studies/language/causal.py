@@ -1,4 +1,4 @@
-"""(d) Do the matching heads cause the predictions, and do they follow the law? Edits on repeated tokens and on chains.
+"""Do the matching heads cause the predictions, and do they follow the law? Edits on repeated tokens and on chains.
 
 `ip.replace_heads` on the best heads together: their outputs set to the mean (control: as many other heads of the same
 layers), even attention, the law in place of the attention (control: the same weights on shuffled keys), hard matching.
@@ -17,20 +17,27 @@ heads of the same layers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from analyses.studies.language.heads import only_head
-from analyses.studies.language.means import HeadMeans, heads_beside
-from analyses.studies.language.scanning import chain_scan
-from analyses.studies.language.task import COPY, FIRST_QUERY, Options, Row, best_heads, chains, circuit_of, repeats
+import numpy as np
+import torch
+
+from analyses.studies.language.scanning import best_heads, chain_scan
+from analyses.studies.language.task import COPY, FIRST_QUERY, Row, chains, circuit_of, part_of, repeats
+from analyses.studies.language_model import Options
+from interp.circuit.capture import Capture, capture
+from interp.circuit.circuit import Circuit, Head, head_name, heads_of
+from interp.circuit.law import key_masks_at
+from interp.circuit.runner import Hook, Hooks, parts
+from interp.fitting.attention_fit import fit_attention
+from interp.instruments.replacement import replace_heads
+from interp.language.prompts import Prompts
+from interp.results import jsonable, mean_stderr
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from analyses.running.cache import Cache
-    from interp.circuit.capture import Capture
-    from interp.circuit.circuit import Circuit, Head
-    from interp.language.prompts import Prompts
 
 CHAIN_LENGTH = 64
 FIT = 4  # times the batch: sequences of repeated tokens that the law is fitted on; other sequences are edited
@@ -38,19 +45,21 @@ CHAIN_QUERIES = 32  # the last ones
 COPYING = 5  # previous-token heads that are ablated together
 DRAWS = 3
 
-Laws = tuple["np.ndarray", "np.ndarray | None"]
+Laws: TypeAlias = tuple[np.ndarray, np.ndarray | None]  # of each head the scores by mask, and kappa
 
 
-def chain_laws(options: Options, heads: list[Head], *, order: int = 2) -> Laws:
-    """The additive law of each head, fitted on chains: scores by mask, and kappa."""
+def chain_laws(options: Options, heads: Sequence[Head], *, order: int = 2) -> Laws:
+    """The additive law of each head, fitted on chains."""
     _, given = chains(options, batch=options.batch, length=CHAIN_LENGTH, stream=6)
-    return head_laws(_attention(options, given, heads, queries=range(FIRST_QUERY, CHAIN_LENGTH, 2), order=order))
+    circuit = circuit_of(options, given, heads, order=order)
+    return head_laws(capture(circuit, given.tokens, query=range(FIRST_QUERY, CHAIN_LENGTH, 2), copies=False))
 
 
-def repeat_laws(options: Options, heads: list[Head], *, batch: int) -> dict[str, Laws]:
+def repeat_laws(options: Options, heads: Sequence[Head], *, batch: int) -> dict[str, Laws]:
     """The law of each head of order 1, fitted on repeats in several ways; `law` is the main one."""
     given = repeats(options, batch=batch, stream=7)
-    cap = _attention(options, given, heads, queries=range(COPY, 2 * COPY - 1), order=1)
+    circuit = circuit_of(options, given, heads, order=1)
+    cap = capture(circuit, given.tokens, query=range(COPY, 2 * COPY - 1), copies=False)
     return {
         "law": head_laws(cap),
         "fitted with position": head_laws(cap, position=True),
@@ -58,20 +67,10 @@ def repeat_laws(options: Options, heads: list[Head], *, batch: int) -> dict[str,
     }
 
 
-def _attention(options: Options, given: Prompts, heads: list[Head], *, queries: Any, order: int) -> Capture:
-    from interp.circuit.capture import capture
-
-    return capture(circuit_of(options, given, heads, order=order), given.tokens, query=queries, copies=False)
-
-
 def head_laws(cap: Capture, *, position: bool = False, together: bool = False) -> Laws:
-    """The additive law of each head, or one for all of them, as scores by mask and kappa."""
-    import numpy as np
-
-    from interp.fitting.attention_fit import fit_attention
-
+    """The additive law of each head, or one for all of them."""
     heads = cap.match_pattern.shape[1]
-    caps = [cap] if together else [only_head(cap, place) for place in range(heads)]
+    caps = [cap] if together else [part_of(cap, head=place) for place in range(heads)]
     fits = [fit_attention(one, position=position, min_explained=0.0) for one in caps] * (heads if together else 1)
     kappa = None if fits[0].kappa is None else np.array([one.kappa for one in fits], dtype=np.float64)
     return np.stack([one.mask_score for one in fits]), kappa
@@ -82,44 +81,27 @@ def repeat_rows(options: Options, cache: Cache) -> list[Row]:
     heads = best_heads(options, cache)
     given = repeats(options, batch=options.batch, stream=8)
     laws = repeat_laws(options, heads, batch=FIT * options.batch)
-    return _replaced(
-        "repeats",
-        circuit_of(options, given, heads, order=1),
-        given,
-        queries=range(COPY, 2 * COPY - 1),
-        law=laws.pop("law"),
-        other={**laws, "law of chains": chain_laws(options, heads, order=1)},
-        seed=options.seed,
-    )
+    more = {**laws, "law of chains": chain_laws(options, heads, order=1)}
+    circuit = circuit_of(options, given, heads, order=1)
+    return _replaced("repeats", circuit, given, queries=range(COPY, 2 * COPY - 1), laws=more, seed=options.seed)
 
 
 def chain_rows(options: Options, cache: Cache) -> list[Row]:
     """On chains."""
     heads = best_heads(options, cache)
     _, given = chains(options, batch=options.batch // 2, length=CHAIN_LENGTH, stream=9)
+    laws = {"law": chain_laws(options, heads)}
     queries = range(CHAIN_LENGTH - 1 - CHAIN_QUERIES, CHAIN_LENGTH - 1)
-    law = chain_laws(options, heads)
-    return _replaced(
-        "chains", circuit_of(options, given, heads), given, queries=queries, law=law, other={}, seed=options.seed
-    )
+    return _replaced("chains", circuit_of(options, given, heads), given, queries=queries, laws=laws, seed=options.seed)
 
 
 def _replaced(
-    on: str, circuit: Circuit, given: Prompts, *, queries: Any, law: Laws, other: dict[str, Laws], seed: int
+    on: str, circuit: Circuit, given: Prompts, *, queries: range, laws: Mapping[str, Laws], seed: int
 ) -> list[Row]:
-    from interp.circuit.circuit import head_name
-    from interp.instruments.replacement import replace_heads
-    from interp.results import jsonable
-
+    by_mask, kappa = laws["law"]
+    others = {name: law for name, law in laws.items() if name != "law"}
     tests = replace_heads(
-        circuit,
-        given.tokens,
-        queries=queries,
-        by_mask=law[0],
-        kappa=law[1],
-        other_laws=other,
-        draws=DRAWS,
-        seed=seed,
+        circuit, given.tokens, queries=queries, by_mask=by_mask, kappa=kappa, other_laws=others, draws=DRAWS, seed=seed
     )
     place = {
         "part": "causal",
@@ -147,24 +129,29 @@ def path_rows(options: Options, cache: Cache) -> list[Row]:
     before = _followed(circuit, given, means.reading)
     cut = _followed(circuit, given, means.writing(copying))
     others = [heads_beside(circuit, copying, seed=options.seed + draw) for draw in range(DRAWS)]
-    controls = [_followed(circuit, given, means.writing(one)) for one in others]
-    return [_path_row(heads[place], place, copying, before, cut, controls) for place in range(len(heads))]
+    control = np.mean([_followed(circuit, given, means.writing(one)) for one in others], axis=0)
+    rows = []
+    for place, head in enumerate(heads):
+        row: Row = {
+            "part": "causal",
+            "on": "path",
+            "name": head_name(head),
+            "copy_heads": list(map(head_name, copying)),
+        }
+        for name, mass in (("mass", before), ("without_copies", cut), ("control", control)):
+            row[name], row[f"{name}_stderr"] = mean_stderr(mass[place])
+        rows.append({**row, "n": len(given.tokens)})
+    return rows
 
 
-def _followed(circuit: Circuit, given: Prompts, hooks: Any) -> np.ndarray:
+def _followed(circuit: Circuit, given: Prompts, hooks: Hooks) -> np.ndarray:
     """Attention of each matching head on the key after the query's earlier occurrence, [match, sequence]."""
-    import numpy as np
-    import torch
-
-    from interp.circuit.law import key_masks_at
-    from interp.circuit.runner import parts
-
     tokens, bos = given.tokens, int(circuit.has_bos)
     queries = torch.arange(COPY, 2 * COPY - 1) + bos
     masks = key_masks_at(tokens, order=1, bos=bool(bos), queries=queries)
     found = np.zeros((len(circuit.match_heads), len(tokens)))
 
-    def keep(rows: slice, layer: int, pattern: torch.Tensor) -> None:
+    def keep(rows: slice, layer: int, pattern: torch.Tensor, hook: object) -> None:
         for place, (own, head) in enumerate(circuit.match_heads):
             if own == layer:
                 mass = (pattern[:, head, queries].detach().cpu() * (masks[rows] == 1)).sum(-1)
@@ -173,7 +160,7 @@ def _followed(circuit: Circuit, given: Prompts, hooks: Any) -> np.ndarray:
     with torch.no_grad():
         for rows in parts(circuit, tokens):
             watch = [
-                (f"blocks.{layer}.attn.hook_pattern", lambda z, hook, layer=layer, rows=rows: keep(rows, layer, z))
+                (f"blocks.{layer}.attn.hook_pattern", partial(keep, rows, layer))
                 for layer in sorted({layer for layer, _ in circuit.match_heads})
             ]
             circuit.model.run_with_hooks(
@@ -186,25 +173,49 @@ def _followed(circuit: Circuit, given: Prompts, hooks: Any) -> np.ndarray:
     return found
 
 
-def _path_row(head: Head, place: int, copying: list[Head], before: Any, cut: Any, controls: list[Any]) -> Row:
-    import numpy as np
+class HeadMeans:
+    """The mean output of every head of some layers over sequences and positions; `reading` gathers it in a run.
 
-    from interp.circuit.circuit import head_name
-    from interp.results import mean_stderr
+    positions   token indices at which outputs are read and written; all by default
+    """
 
-    whole, whole_stderr = mean_stderr(before[place])
-    left, left_stderr = mean_stderr(cut[place])
-    control, control_stderr = mean_stderr(np.mean([one[place] for one in controls], axis=0))
-    return {
-        "part": "causal",
-        "on": "path",
-        "name": head_name(head),
-        "copy_heads": [head_name(at) for at in copying],
-        "mass": whole,
-        "mass_stderr": whole_stderr,
-        "without_copies": left,
-        "without_copies_stderr": left_stderr,
-        "control": control,
-        "control_stderr": control_stderr,
-        "n": int(before.shape[1]),
-    }
+    def __init__(
+        self, circuit: Circuit, tokens: torch.Tensor, *, layers: Sequence[int], positions: torch.Tensor | None = None
+    ) -> None:
+        own = torch.arange(tokens.shape[1]) if positions is None else positions
+        self.positions = own + int(circuit.has_bos)
+        self.layers, self.count = list(layers), tokens.shape[0] * len(own)
+        self.sums: dict[int, torch.Tensor] = {}
+
+    def reading(self, rows: slice) -> list[Hook]:
+        """Hooks that change nothing."""
+
+        def add(layer: int, z: torch.Tensor, hook: Any) -> None:
+            self.sums[layer] = self.sums.get(layer, 0.0) + z[:, self.positions].double().sum((0, 1)).cpu()
+
+        return [(f"blocks.{layer}.attn.hook_z", partial(add, layer)) for layer in self.layers]
+
+    def writing(self, heads: Sequence[Head]) -> Hooks:
+        """Hooks that replace these heads' outputs by their means."""
+
+        def write(layer: int, z: torch.Tensor, hook: Any) -> torch.Tensor:
+            edited = z.clone()
+            for own, head in heads:
+                if own == layer:
+                    edited[:, self.positions, head] = (self.sums[own][head] / self.count).to(z)
+            return edited
+
+        layers = sorted({layer for layer, _ in heads})
+        return lambda rows: [(f"blocks.{layer}.attn.hook_z", partial(write, layer)) for layer in layers]
+
+
+def heads_beside(circuit: Circuit, heads: Sequence[Head], *, seed: int) -> list[Head]:
+    """As many other heads of each layer, drawn at random; neither these nor the match heads."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn: list[Head] = []
+    for layer in sorted({layer for layer, _ in heads}):
+        every = [(layer, head) for head in range(heads_of(circuit.model, layer))]
+        free = [head for head in every if head not in heads and head not in circuit.match_heads]
+        wanted = sum(own == layer for own, _ in heads)
+        drawn += [free[place] for place in torch.randperm(len(free), generator=generator).tolist()[:wanted]]
+    return drawn

@@ -8,18 +8,28 @@ of positions alone shows in both.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from analyses.studies.language.task import FIRST_QUERY, LENGTH, ORDER, Options, Row, chains, opened, repeats, weights
+import numpy as np
+import torch
+
+from analyses.studies.language.task import FIRST_QUERY, LENGTH, ORDER, Row, chains, opened, repeats
+from analyses.studies.language_model import Options, weights
+from interp.circuit.circuit import Circuit, Head
+from interp.circuit.runner import parts
+from interp.fitting.scan_statistics import ScanStatistics
+from interp.instruments.head_scan import HeadScan
+from interp.instruments.scan_heads import COPY_LAGS, LayerFitter, assembled, scan_heads
+from interp.language.load import LanguageModel, load_language_model
+from interp.language.prompts import Prompts
+from interp.results import jsonable
 
 if TYPE_CHECKING:
     from analyses.running.cache import Cache
-    from interp.instruments.head_scan import HeadScan
-    from interp.language.load import LanguageModel
-    from interp.language.prompts import Prompts
 
 QUERY_STEP = 2  # every second query is read
-SHOWN = ("r2_match", "nats", "nats_explained", "mass_gap", "induction")
+COLUMNS = ("r2_match", "nats", "nats_explained", "nats_explained_stderr", "mass_gap", "induction", "induction_stderr",
+           "beta", "beta_stderr", "kappa")  # fmt: skip
 
 
 def chain_scan(options: Options, cache: Cache) -> list[Row]:
@@ -29,50 +39,41 @@ def chain_scan(options: Options, cache: Cache) -> list[Row]:
     return found
 
 
+def best_heads(options: Options, cache: Cache) -> list[Head]:
+    """The heads whose scores matches explain best on chains, the best first."""
+    ranked = sorted(chain_scan(options, cache), key=lambda row: -(row["r2_match"] or 0.0))
+    return [(row["layer"], row["head"]) for row in ranked[: options.heads]]
+
+
 def _chain_scan(options: Options) -> list[Row]:
-    _, given = chains(options, batch=options.batch, stream=1)
-    scan, control = scan_with_control(opened(options.model), given)
+    language = opened(options.model)
+    scan, control = scan_with_control(language, chains(options, batch=options.batch, stream=1)[1])
     twice = repeats(options, batch=max(10, options.batch // 2), stream=2)
-    classical = repeated_scan(opened(options.model), twice)
-    return [scan_row(at, scan, control, classical) for at in scan.heads]
-
-
-def scan_row(at: tuple[int, int], scan: HeadScan, control: HeadScan, classical: HeadScan) -> Row:
-    """What is kept of one head."""
-    from interp.results import jsonable
-
-    layer, head = at
-    row = {
-        "layer": layer,
-        "head": head,
-        "role": scan.role[layer][head],
-        "copy_lag": int(scan.copy_lag[at]),
-        "copy_mass": scan.copy_mass[at][scan.copy_lag[at] - 1],
-        **{name: getattr(scan, name)[at] for name in SHOWN},
-        "nats_explained_stderr": scan.nats_explained_stderr[at],
-        "induction_stderr": scan.induction_stderr[at],
-        "beta": scan.beta[at],
-        "beta_stderr": scan.beta_stderr[at],
-        "kappa": scan.kappa[at],
-        "control_r2_match": control.r2_match[at],
-        "control_nats_explained": control.nats_explained[at],
-        "induction_even": scan.induction_even,
-        "repeat_induction": classical.induction[at],
-        "repeat_induction_stderr": classical.induction_stderr[at],
-    }
-    found: Row = jsonable(row)
-    return found
+    half = twice.tokens.shape[1] // 2
+    # On the second copy of repeated tokens, at order 1, the induction score is the classical one.
+    classical = scan_heads(language.model, twice.tokens, order=1, query=range(half, 2 * half - 1), **twice.place)
+    return [
+        jsonable(
+            {
+                "layer": at[0],
+                "head": at[1],
+                "role": scan.role[at[0]][at[1]],
+                "copy_lag": int(scan.copy_lag[at]),
+                "copy_mass": scan.copy_mass[at][scan.copy_lag[at] - 1],
+                **{name: getattr(scan, name)[at] for name in COLUMNS},
+                "control_r2_match": control.r2_match[at],
+                "control_nats_explained": control.nats_explained[at],
+                "induction_even": scan.induction_even,
+                "repeat_induction": classical.induction[at],
+                "repeat_induction_stderr": classical.induction_stderr[at],
+            }
+        )
+        for at in scan.heads
+    ]
 
 
 def scan_with_control(language: LanguageModel, given: Prompts) -> tuple[HeadScan, HeadScan]:
     """The scan, and the scan with the masks of the next sequence, from one run of the model."""
-    import torch
-
-    from interp.circuit.circuit import Circuit
-    from interp.circuit.runner import parts
-    from interp.fitting.scan_statistics import ScanStatistics
-    from interp.instruments.scan_heads import COPY_LAGS, LayerFitter, assembled
-
     circuit = Circuit(language.model, order=ORDER, **given.place)
     tokens = circuit.check(given.tokens)
     queries = torch.arange(FIRST_QUERY, tokens.shape[1], QUERY_STEP) + int(circuit.has_bos)
@@ -83,27 +84,14 @@ def scan_with_control(language: LanguageModel, given: Prompts) -> tuple[HeadScan
             circuit.model.run_with_hooks(
                 circuit.ids(tokens[rows], rows), prepend_bos=False, return_type=None, fwd_hooks=hooks
             )
-    return tuple(assembled(LayerFitter(one)) for one in (own, other))  # type: ignore[return-value]
-
-
-def repeated_scan(language: LanguageModel, given: Prompts) -> HeadScan:
-    """The scan on the second copy of repeated tokens, order 1: its induction score is the classical one."""
-    from interp.instruments.scan_heads import scan_heads
-
-    length = given.tokens.shape[1]
-    return scan_heads(language.model, given.tokens, order=1, query=range(length // 2, length - 1), **given.place)
+    return assembled(LayerFitter(own)), assembled(LayerFitter(other))
 
 
 def random_rows(options: Options, cache: Cache) -> list[Row]:
     """The same scan on the same architecture with random weights: nothing may match."""
-    from interp.language.load import load_language_model
-
     _, given = chains(options, batch=max(10, options.batch // 2), length=LENGTH // 2, stream=1)
-    language = load_language_model(options.model, random_seed=options.seed)
-    scan, _ = scan_with_control(language, given)
-    import numpy as np
-
-    row: dict[str, Any] = {
+    scan, _ = scan_with_control(load_language_model(options.model, random_seed=options.seed), given)
+    row: Row = {
         "part": "random",
         "heads": len(scan.heads),
         "matching": len(scan.match_heads),

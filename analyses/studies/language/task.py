@@ -1,21 +1,25 @@
-"""What the parts of the study share: options, the model, its prompts, and the heads that match."""
+"""What the parts of the study share: the model, its prompts, parts of captures, and the columns of a law."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from analyses.running.options import CachedOptions, option, subject
+import numpy as np
+import torch
 
-if TYPE_CHECKING:
-    from analyses.running.cache import Cache
-    from interp.chains.priors import ChainBatch
-    from interp.circuit.circuit import Circuit, Head
-    from interp.language.load import LanguageModel
-    from interp.language.prompts import Prompts
+from analyses.studies.language_model import Options
+from interp.chains.priors import ChainBatch, HierarchicalDirichlet
+from interp.circuit.capture import Capture
+from interp.circuit.circuit import Circuit, Head
+from interp.fitting.attention_fit import AttentionFit, fit_attention
+from interp.language.load import LanguageModel, load_language_model
+from interp.language.prompts import Prompts, prompts, repeated_tokens
 
 ORDER, VOCAB, ETA = 2, 5, 5.0  # of the chains: the suite's hierarchical prior
+PRIOR = HierarchicalDirichlet(order=ORDER, vocab=VOCAB, eta=(ETA,) * ORDER)
 LENGTH = 96  # tokens of a chain
 FIRST_QUERY = 8  # earlier queries see too few keys to fit a law
 COPY = 24  # tokens of a copy of repeated random tokens
@@ -23,44 +27,10 @@ COPY = 24  # tokens of a copy of repeated random tokens
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options(CachedOptions):
-    """Of the whole study."""
-
-    model: str = subject(
-        "smollm2",
-        "a directory in Hugging Face form, a GGUF file, a hub name, or smollm2 (default: smollm2)",
-        metavar="MODEL",
-    )
-    batch: int = option(
-        24, "sequences for each measurement, some take a part of it (default: %(default)s)", metavar="N", least=20
-    )
-    heads: int = option(5, "how many of the best matching heads are studied (default: %(default)s)", least=1)
-    alphabet: Literal["letters", "words", "rare"] = option(
-        "words", "what stands for the symbols of a chain (default: %(default)s)"
-    )
-
-
-def weights(options: Options) -> dict[str, str]:
-    """The digest of the model's weights."""
-    from interp.language.weights import find
-
-    return {options.model: find(options.model).digest}
-
-
 @functools.lru_cache(maxsize=1)
 def opened(model: str) -> LanguageModel:
     """The model; parts that run in one process share it."""
-    from interp.language.load import load_language_model
-
     return load_language_model(model)
-
-
-def prior() -> Any:
-    """What the chains are drawn from."""
-    from interp.chains.priors import HierarchicalDirichlet
-
-    return HierarchicalDirichlet(order=ORDER, vocab=VOCAB, eta=(ETA,) * ORDER)
 
 
 def chains(
@@ -70,52 +40,69 @@ def chains(
 
     `stream` gives each part its own random numbers. With several alphabets the prompts come chain by chain.
     """
-    import dataclasses
-
-    from interp.language.prompts import prompts
-
-    drawn = prior().sample(batch=batch, length=length, seed=1000 * options.seed + stream, method="explicit")
+    seed = 1000 * options.seed + stream
+    drawn = PRIOR.sample(batch=batch, length=length, seed=seed, method="explicit")
     several = dataclasses.replace(drawn, tokens=drawn.tokens.repeat_interleave(alphabets, dim=0))
     language = opened(options.model)
-    given = prompts(
-        language,
-        several,
-        alphabet=options.alphabet,
-        fresh=True,
-        bos=bos and language.bos is not None,
-        seed=1000 * options.seed + stream,
-    )
-    return drawn, given
+    bos = bos and language.bos is not None
+    return drawn, prompts(language, several, alphabet=options.alphabet, fresh=True, bos=bos, seed=seed)
 
 
 def repeats(options: Options, *, batch: int, stream: int, length: int = COPY) -> Prompts:
     """Random tokens, and the same again."""
-    from interp.language.prompts import repeated_tokens
-
     language = opened(options.model)
-    return repeated_tokens(
-        language, batch=batch, length=length, bos=language.bos is not None, seed=1000 * options.seed + stream
-    )
+    bos = language.bos is not None
+    return repeated_tokens(language, batch=batch, length=length, bos=bos, seed=1000 * options.seed + stream)
 
 
-def circuit_of(
-    options: Options, given: Prompts, heads: list[Head] | tuple[Head, ...], *, order: int = ORDER
-) -> Circuit:
+def circuit_of(options: Options, given: Prompts, heads: Sequence[Head] = (), *, order: int = ORDER) -> Circuit:
     """The match heads on these prompts."""
-    from interp.circuit.circuit import Circuit
-
-    return Circuit(opened(options.model).model, order=order, match_heads=heads, **given.place)
+    return Circuit(opened(options.model).model, order=order, match_heads=tuple(heads), **given.place)
 
 
-def rounded(values: Any, digits: int = 5) -> list[float]:
+def rounded(values: Iterable[Any], digits: int = 5) -> list[float]:
     """A vector as JSON."""
     return [round(float(value), digits) for value in values]
 
 
-def best_heads(options: Options, cache: Cache) -> list[Head]:
-    """The heads whose scores matches explain best on chains, the best first."""
-    from analyses.studies.language.scanning import chain_scan
+def part_of(cap: Capture, *, head: int | None = None, sequences: Any = slice(None), queries: Any = None) -> Capture:
+    """The capture of one match head, of some sequences, or of some queries by token index."""
+    heads = slice(None) if head is None else slice(head, head + 1)
+    kept = torch.ones(len(cap.queries), dtype=torch.bool)
+    if queries is not None:
+        kept = torch.isin(cap.queries, torch.tensor(queries) + int(cap.bos))
+    return dataclasses.replace(
+        cap,
+        tokens=cap.tokens[sequences],
+        copy_pattern=cap.copy_pattern[:0],
+        match_scores=cap.match_scores[sequences][:, heads][:, :, kept],
+        match_pattern=cap.match_pattern[sequences][:, heads][:, :, kept],
+        match_heads=cap.match_heads[heads],
+        queries=cap.queries[kept],
+    )
 
-    table = chain_scan(options, cache)
-    ranked = sorted(table, key=lambda row: -(row["r2_match"] or 0.0))
-    return [(row["layer"], row["head"]) for row in ranked[: options.heads]]
+
+def fitted(cap: Capture, **how: Any) -> AttentionFit:
+    """A fit whose numbers are kept however little they explain; the rows give the share explained."""
+    return fit_attention(cap, min_explained=0.0, **how)
+
+
+def law_columns(fit: AttentionFit) -> Row:
+    """The numbers of a fit. kappa_minus_beta is kappa - |beta|: the score of BOS relative to a full match."""
+    signs = np.array([-1.0 if name.startswith("beta") else float(name == "kappa") for name in fit.parameters])
+    return {
+        "beta": rounded(fit.beta),
+        "beta_stderr": rounded(fit.stderr),
+        "kappa": fit.kappa,
+        "kappa_stderr": fit.kappa_stderr,
+        "kappa_minus_beta": float(signs @ fit.estimates),
+        "kappa_minus_beta_stderr": float(np.sqrt(signs @ fit.covariance @ signs)),
+        "nats": fit.nats,
+        "nats_explained": fit.nats_explained,
+        "nats_explained_stderr": fit.nats_explained_stderr,
+        "observed": rounded(fit.observed),
+        "predicted": rounded(fit.predicted),
+        "mass_gap": fit.mass_gap,
+        "message": fit.message,
+        "n": fit.sequences,
+    }

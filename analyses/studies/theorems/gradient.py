@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -170,7 +170,7 @@ def approx_condition(seed: int, batch: int) -> Found:
         uneven += [float(np.abs(means.b - alpha).max()), float(np.ptp(means.a)) / abs(means.a.sum())]
         errors.append(abs(task.condition(gamma)))
         elsewhere += [abs(task.condition(1.3 * gamma)), abs(task.condition(gamma / 1.3))]
-        setting = {"length": length, "order": order, "vocab": vocab, "alpha": alpha}
+        setting: dict[str, Any] = {"length": length, "order": order, "vocab": vocab, "alpha": alpha}
         by_search = beta_for_add_alpha(**setting, method="line_search", draws=LINE_SEARCH_DRAWS, seed=seed)
         searched.append(abs(by_search - math.log1p(gamma)))
         betas = f"{math.log1p(gamma):.3f} / {task.exact_beta():.3f}"
@@ -247,7 +247,7 @@ def three_methods(seed: int, batch: int) -> Found:
     """Line search and polynomial root agree, and their beta makes the mean pseudo-count alpha on fresh data."""
     errors, apart, gaps, at_closed = [], [], [], []
     for order, vocab, length, alpha in SETTINGS:
-        shape = {"order": order, "vocab": vocab}
+        shape: dict[str, Any] = {"order": order, "vocab": vocab}
         setting = {**shape, "length": length, "alpha": alpha, "draws": DRAWS, "seed": seed}
         closed, line, root = (
             beta_for_add_alpha(**setting, method=method) for method in ("closed_form", "line_search", "polynomial")
