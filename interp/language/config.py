@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from interp.language.headers import BUFFER, MOST_JSON, Shape, read_json_once
+from interp.language.headers import BUFFER, Shape, read_json_once
 from interp.language.weights import CONFIG, LanguageModelError, Place, one_kind_of_error, quiet
 from interp.outside import shown
 
@@ -265,8 +265,6 @@ def stage_tokenizer(place: Place, settings: dict[str, Any], folder: Path) -> Non
             (folder / name).write_text(json.dumps(known))
         elif name != CONFIG and name not in place.shards and not name.endswith(".index.json"):
             with one_kind_of_error(f"{place.name} has no tokenizer that can be read"):
-                if (size := file.stat().st_size) > MOST_JSON:
-                    raise ValueError(f"{name} has {size >> 20} MiB, at most {MOST_JSON >> 20} are read")
                 if name == "tokenizer.json":
                     _check_tables(read_json_once(file).get("normalizer"))
             (folder / name).symlink_to(file)

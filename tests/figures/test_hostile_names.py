@@ -134,7 +134,7 @@ def hostile_claim(claim: str, text: str) -> dict:
         "topic": "matching",
         "ours": False,
         "verdict": "does not hold",
-        "needs": [{**need, "after_data": True, "groups": [group]}],
+        "needs": [{**need, "after_data": True, "of": "most", "of_after_data": True, "groups": [group]}],
     }
 
 

@@ -128,8 +128,18 @@ def test_the_digest_covers_what_is_read(file: str, tmp_path: Path) -> None:
     before = find(folder).digest
     (folder / "README.md").write_text("not read")
     assert find(folder).digest == before
-    (folder / file).write_bytes((folder / file).read_bytes() + b" ")
+    other = bytearray((folder / file).read_bytes())
+    other[-1] ^= 1
+    (folder / file).write_bytes(other)
     assert find(folder).digest != before
+
+
+def test_the_digest_of_weights_full_of_holes_is_not_taken(tmp_path: Path) -> None:
+    """It would take hours; the header says how long the file is."""
+    folder = tiny_language.write(tiny_language.llama(), tmp_path)
+    os.truncate(folder / "model.safetensors", 1 << 40)
+    with pytest.raises(ip.LanguageModelError, match=r"the file has \d+ for them"):
+        _ = find(folder).digest
 
 
 def test_a_model_changed_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
