@@ -36,6 +36,7 @@ import torch
 import interp as ip
 from interp.circuit.circuit import as_circuit
 from interp.circuit.law import check_parameters_by_head
+from interp.divergence import KL_FLOOR
 from interp.instruments.causal_bench import CausalBench
 from interp.results import half_width, provenance, share_recovered
 
@@ -170,7 +171,7 @@ def share_rows(simulations: int) -> Iterator[Row]:
         lost, scale = [], []
         for seed in range(simulations):
             chains = prior.sample(batch=sequences, length=config.length, seed=seed + 2)
-            bench = CausalBench(circuit, chains.tokens, chains.next_law, floor=ip.KL_FLOOR, seed=seed)
+            bench = CausalBench(circuit, chains.tokens, chains.next_law, floor=KL_FLOOR, seed=seed)
             law = bench.edit_matches("law", bench.match_edits(heads)["law"])
             lost.append((law.losses - bench.losses).numpy())
             scale.append((bench.spread_evenly().losses - bench.losses).numpy())

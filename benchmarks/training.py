@@ -26,6 +26,7 @@ import torch
 from torch import nn
 
 import interp as ip
+from interp.hooked.config import InductionConfig
 from models.families import disentangled, standard
 from models.families.disentangled import compiled
 from models.training.adam import TrainState
@@ -37,7 +38,7 @@ PRIOR = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
 class PlainDisentangled(nn.Module):
     """The disentangled transformer as one would write it in bare torch: dense attention, last position read out."""
 
-    def __init__(self, config: ip.InductionConfig, flat: np.ndarray) -> None:
+    def __init__(self, config: InductionConfig, flat: np.ndarray) -> None:
         super().__init__()
         self.config = config
         for name, part in disentangled.shape_of(config).views(flat).items():

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex, TypeAlias
 
@@ -49,21 +48,17 @@ def whole_number(value: Whole, *, name: str, least: int = 0, most: int | None = 
     >>> whole_number(np.int8(5), name="order", least=1)
     5
     """
-    plain = _scalar(value)
-    try:
-        number = None if isinstance(plain, (bool, np.bool_, str, bytes)) else operator.index(plain)
-    except TypeError:
-        number = None
-    if number is None or number < least:
+    plain: Any = _scalar(value)
+    if not is_whole(plain) or plain < least:
         raise ValueError(f"{name} must be an integer >= {least}, got {shown(value)}")
-    if most is not None and number > most:
-        raise ValueError(f"{name} must be at most {most}, got {shown(number)}")
-    return number
+    if most is not None and plain > most:
+        raise ValueError(f"{name} must be at most {most}, got {shown(value)}")
+    return int(plain)
 
 
 def is_whole(value: Any) -> bool:
     """Whether this is an integer of any type, but not a boolean."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def count(value: Whole, *, name: str, least: int = 1) -> int:
@@ -82,9 +77,14 @@ def finite_number(value: Number, *, name: str, above: int | float | None = None,
     >>> finite_number(np.float32(0.5), name="alpha", above=0)
     0.5
     """
-    number = _real(value)
+    plain: Any = _scalar(value)
+    real = isinstance(plain, numbers.Real) and not isinstance(plain, bool)
+    try:
+        number = float(plain) if real else math.nan
+    except OverflowError:  # an integer past the largest float
+        number = math.inf
     wanted = "a finite number" if above is None else f"a finite number > {above:g}"
-    if number is None or not math.isfinite(number) or (above is not None and number <= above):
+    if not math.isfinite(number) or (above is not None and number <= above):
         raise ValueError(f"{name} must be {wanted}, got {shown(value)}")
     if most is not None and number > most:
         raise ValueError(f"{name} must be at most {most:g}, got {shown(value)}")
@@ -107,7 +107,7 @@ def real_array(value: Any, *, name: str) -> Float[np.ndarray, ...]:
     """
     array = plain_array(value, name=name)
     if array.size and array.dtype.kind not in "iuf":
-        raise ValueError(f"{name} must hold real numbers, got {_kind(array)}")
+        raise ValueError(f"{name} must hold real numbers, got {array.dtype}")
     return np.asarray(array, dtype=np.float64)
 
 
@@ -117,10 +117,6 @@ def plain_array(value: Any, *, name: str) -> NDArray[Any]:
         value = value.detach().cpu()
         value = value.float() if str(value.dtype) == "torch.bfloat16" else value
         return np.asarray(value.numpy())
-    if isinstance(value, (list, tuple)):
-        if _holds_switch(value):
-            raise ValueError(f"{name} must hold numbers, got a list with True or False in it")
-        value = _detached(value)
     try:
         return np.asarray(value)
     except (ValueError, TypeError, OverflowError, RuntimeError) as error:
@@ -143,30 +139,3 @@ def _scalar(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.ndim == 0:
         return value.item()
     return value
-
-
-def _real(value: Any) -> float | None:
-    plain = _scalar(value)
-    if isinstance(plain, (bool, np.bool_)) or not isinstance(plain, (numbers.Real, np.floating, np.integer)):
-        return None
-    try:
-        return float(plain)
-    except (OverflowError, ValueError):  # an integer past the largest float
-        return math.inf
-
-
-def _holds_switch(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(_holds_switch(item) for item in value)
-    return isinstance(value, (bool, np.bool_))
-
-
-def _detached(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return [_detached(item) for item in value]
-    return value.detach().cpu().numpy() if hasattr(value, "detach") else value
-
-
-def _kind(array: NDArray[Any]) -> str:
-    names = {"b": "booleans", "U": "texts", "S": "bytes", "O": "other objects", "c": "complex numbers"}
-    return names.get(array.dtype.kind, str(array.dtype))

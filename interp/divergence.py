@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from jaxtyping import Float
 
-from interp.arguments import Number, real_array
-from interp.notation import check_positive
+from interp.arguments import Number, finite_number, real_array
 from interp.results import Result, half_width, mean_stderr
 
 if TYPE_CHECKING:
@@ -89,23 +88,16 @@ def kl_divergence(
     KL 3.1073 ± 3.1073 nats over 2 sequences, floor 1e-06 needed in 50.0%
     """
     truth, prediction = as_laws(truth, name="truth"), as_laws(prediction, name="prediction")
-    if truth.shape != prediction.shape or truth.ndim < 2:
+    if truth.shape != prediction.shape or truth.ndim < 2 or truth.numel() == 0:
         raise ValueError(
             "truth and prediction must share a shape [batch, ..., vocab], "
             f"got {list(truth.shape)} and {list(prediction.shape)}"
         )
-    if truth.numel() == 0:
-        raise ValueError(f"truth and prediction hold no law: shape {list(truth.shape)}")
     floor = check_floor(floor, vocab=truth.shape[-1])
-    check_laws(truth, name="truth")
-    check_laws(prediction, name="prediction")
-    truth, prediction = truth.double(), prediction.double()
-    short = (prediction < floor) & (truth > 0)
-    needed = short.any(-1)
-    raised = torch.where(needed[..., None], prediction.clamp(min=floor), prediction)
-    raised = torch.where(needed[..., None], raised / raised.sum(-1, keepdim=True), raised)
+    needed = ((prediction < floor) & (truth > 0)).any(-1)
+    lifted = torch.where(needed[..., None], raised(prediction, floor=floor), prediction)
     # 0 log 0 = 0 on the side of the truth; a prediction of exactly 0 is left only where the truth is 0 too.
-    values = (torch.xlogy(truth, truth) - torch.xlogy(truth, raised)).sum(-1)
+    values = (torch.xlogy(truth, truth) - torch.xlogy(truth, lifted)).sum(-1)
     batch = truth.shape[0]
     clusters = torch.arange(batch).repeat_interleave(values.numel() // batch).numpy()
     mean, stderr = mean_stderr(values, clusters=clusters)
@@ -120,28 +112,23 @@ def kl_divergence(
 
 
 def as_laws(laws: Any, *, name: str) -> Float[torch.Tensor, "*rows vocab"]:
-    """Laws, given as a tensor, an array or lists, as a tensor of floats."""
+    """Laws, given as a tensor, an array or lists, in float64; what is no law is refused."""
     given = laws if isinstance(laws, torch.Tensor) else torch.from_numpy(real_array(laws, name=name))
-    if given.dtype == torch.bool or given.is_complex():
-        raise ValueError(f"{name} must hold probabilities, got {given.dtype}")
-    return given if given.is_floating_point() else given.double()
+    found = given.double()
+    if not torch.isfinite(found).all() or (found < 0).any():
+        raise ValueError(f"{name} must hold probabilities, but has a negative or non-finite entry")
+    worst = float((found.detach().sum(-1) - 1).abs().max()) if found.numel() else 0.0
+    if worst > 1e-4:
+        raise ValueError(f"{name} must hold laws that sum to 1, but one is off by {worst:.2g}")
+    return found
 
 
 def check_floor(floor: Number, *, vocab: int) -> float:
     """The floor, checked: it must be far below 1/|V|."""
-    number = check_positive(floor, name="floor")
+    number = finite_number(floor, name="floor", above=0)
     if number * vocab >= 1:
         raise ValueError(f"floor must be far below 1/|V| = {1 / vocab:.3g}, got {number:g}")
     return number
-
-
-def check_laws(laws: torch.Tensor, *, name: str) -> None:
-    """Refuse rows that are not probability laws."""
-    if not torch.isfinite(laws).all() or (laws < 0).any():
-        raise ValueError(f"{name} must hold probabilities, but has a negative or non-finite entry")
-    worst = float((laws.detach().double().sum(-1) - 1).abs().max())
-    if worst > 1e-4:
-        raise ValueError(f"{name} must hold laws that sum to 1, but one is off by {worst:.2g}")
 
 
 def raised(laws: Float[torch.Tensor, "*rows vocab"], *, floor: float) -> Float[torch.Tensor, "*rows vocab"]:

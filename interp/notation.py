@@ -92,11 +92,6 @@ def check_vocab(vocab: Whole) -> int:
     return whole_number(vocab, name="vocab", least=2, most=MAX_VOCAB)
 
 
-def check_positive(value: Number, *, name: str) -> float:
-    """A finite number > 0."""
-    return finite_number(value, name=name, above=0)
-
-
 def check_concentration(value: Number, *, name: str) -> float:
     """A pseudo-count or concentration, such as alpha or eta: a number > 0 within the range that samplers can use."""
     number = finite_number(value, name=name, above=0, most=MOST_CONCENTRATION)
@@ -128,11 +123,15 @@ def as_beta(beta: Any, *, order: int | None = None) -> Float[np.ndarray, " lag"]
     if order is not None and array.size != order:
         raise ValueError(f"beta must have one number per lag: expected {order}, got {array.size}")
     check_order(array.size)
-    with np.errstate(over="ignore"):
-        total = np.abs(array).sum()
-    if not math.isfinite(total):
-        raise ValueError(f"beta must be finite, and so must its sum, got {array.tolist()}")
+    check_sum(array)
     return array
+
+
+def check_sum(beta: NDArray[np.float64]) -> None:
+    """Refuse match weights of which the sum is not finite."""
+    with np.errstate(over="ignore"):
+        if not math.isfinite(np.abs(beta).sum()):
+            raise ValueError(f"beta must be finite, and so must its sum, got {beta.tolist()}")
 
 
 def as_kappa(kappa: Number | None) -> float | None:

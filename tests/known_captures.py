@@ -10,6 +10,8 @@ import torch
 
 import interp as ip
 from interp.circuit.capture import Capture, Query
+from interp.hooked.config import InductionConfig
+from interp.hooked.construction import write_construction
 
 # order, vocab, beta, kappa: every order and vocabulary of the claim, beta in [0.2, 100], kappa in [-3, 110] or no BOS.
 BETAS = ((2.7, 1.2, 0.6), (100.0, 100.0, 100.0), (0.2, 0.2, 0.2), (100.0, 0.2, 7.0), (0.5, 30.0, 100.0))
@@ -46,7 +48,7 @@ def planted(
 def disentangled(*, order: int, vocab: int, length: int, bos: bool) -> ip.InductionTransformer:
     """An empty model of the trained family, which is not tied to its length."""
     return ip.InductionTransformer(
-        ip.InductionConfig(
+        InductionConfig(
             family="disentangled",
             order=order,
             vocab=vocab,
@@ -64,7 +66,7 @@ def imperfect(
 ) -> ip.InductionTransformer:
     """A construction with softer copies and noise on every free weight: what training leaves behind."""
     model = disentangled(order=len(beta), vocab=vocab, length=length, bos=kappa is not None)
-    ip.write_construction(model, beta=np.asarray(beta, dtype=np.float64), kappa=kappa)
+    write_construction(model, beta=np.asarray(beta, dtype=np.float64), kappa=kappa)
     generator = torch.Generator().manual_seed(seed)
     model.blocks[0].attn.rel_bias.clamp_(max=6.0)
     model.blocks[1].attn.rel_bias.clamp_(min=-6.0)
@@ -80,9 +82,7 @@ def random_model(
 ) -> ip.InductionTransformer:
     """Every free weight drawn at random."""
     widths = {"d_model": 16, "d_mlp": 32} if family == "standard" else {}
-    config = ip.InductionConfig(
-        family=family, order=order, vocab=vocab, length=length, bos=bos, readout="logit", **widths
-    )
+    config = InductionConfig(family=family, order=order, vocab=vocab, length=length, bos=bos, readout="logit", **widths)
     model = ip.InductionTransformer(config)
     generator = torch.Generator().manual_seed(seed)
     for name in model.free_parameters():
@@ -96,7 +96,7 @@ def comparing(pair_beta: np.ndarray, *, vocab: int, length: int) -> ip.Induction
     """Perfect copies, and a match head that weighs equality of query block a and key block b by pair_beta[a, b]."""
     order = len(pair_beta) - 1
     model = disentangled(order=order, vocab=vocab, length=length, bos=False)
-    ip.write_construction(model, beta=np.zeros(order), kappa=None)
+    write_construction(model, beta=np.zeros(order), kappa=None)
     weights = np.kron(pair_beta, np.eye(vocab))
     model.blocks[1].attn.W_Q[0, : len(weights)] = torch.from_numpy(weights)
     return model
@@ -107,7 +107,7 @@ def everywhere(*, beta: Sequence[float], vocab: int, length: int, batch: int, qu
     """A model with BOS that compares contexts at every query: no relative bias in its match layer shuts out a key."""
     order = len(beta)
     model = disentangled(order=order, vocab=vocab, length=length, bos=True)
-    ip.write_construction(model, beta=np.asarray(beta, dtype=np.float64), kappa=0.0)
+    write_construction(model, beta=np.asarray(beta, dtype=np.float64), kappa=0.0)
     model.blocks[1].attn.rel_bias.zero_()
     return ip.capture(model, tokens_of(order=order, vocab=vocab, batch=batch, length=length), query=query)
 

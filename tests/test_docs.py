@@ -125,7 +125,7 @@ def pages(site: Path) -> dict[Path, Page]:
 
 def undocumented(names: set[str], pages: dict[Path, Page]) -> set[str]:
     anchors = set().union(*(page.anchors for path, page in pages.items() if path.parent.name == "api"))
-    return {name for name in names if f"interp.{interp._HOME_OF.get(name, '')}.{name}" not in anchors}
+    return {name for name in names if f"{interp._HOME_OF.get(name, '')}.{name}" not in anchors}
 
 
 def test_every_page_is_built(site: Path) -> None:

@@ -19,6 +19,7 @@ import pytest
 import torch
 
 import interp as ip
+from interp.results import Result
 from tests.fuzz.found import ESTIMATES, fingerprint, wrong_result
 from tests.fuzz.room import Finding, Sandbox, run_call, run_command
 from tests.fuzz.rooms import ROOMS, explore
@@ -171,7 +172,7 @@ def test_the_rooms_leave_alone_what_the_repository_ships(sandbox: Sandbox) -> No
 
 
 @dataclass(frozen=True, kw_only=True)
-class Odd(ip.Result):
+class Odd(Result):
     """A result with the faults that the rooms look for."""
 
     value: float = 1.0

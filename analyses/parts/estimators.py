@@ -34,9 +34,7 @@ def optimum(prior: Prior, *, length: int, bos: bool, draws: int, seed: int, cach
 
 def alpha_of(prior: Prior) -> float:
     """The alpha that additive smoothing is given: the prior's own if independent, 1 otherwise, as in the paper."""
-    from interp.chains.symmetry import check_symmetric
-
-    check_symmetric(prior, what="This study smooths with one alpha for all symbols")
+    prior.require_symmetry("This study smooths with one alpha for all symbols")
     return float(prior.concentrations()[-1]) / prior.vocab if prior.independent else 1.0
 
 
@@ -93,7 +91,7 @@ def estimators(
 def tuned_additive(prior: Prior, *, length: int, draws: int, seed: int, cache: Cache) -> Predictor:
     """add-alpha with the alpha that is best at this length, tuned on other sequences of the prior."""
     from interp.estimators.soft_matching import add_alpha
-    from interp.estimators.tuned_alpha import tune_add_alpha
+    from interp.estimators.tuned import tune_add_alpha
 
     key = {"what": "alpha", "prior": prior.to_dict(), "length": length, "draws": draws, "seed": seed}
     alpha: float = cache.value(
@@ -104,7 +102,7 @@ def tuned_additive(prior: Prior, *, length: int, draws: int, seed: int, cache: C
 
 def tuned_weights(prior: Prior, *, length: int, draws: int, seed: int, cache: Cache) -> list[float]:
     """Jelinek-Mercer weights tuned on other sequences of the prior."""
-    from interp.estimators.classical import tune_jelinek_mercer
+    from interp.estimators.tuned import tune_jelinek_mercer
 
     key = {"what": "weights", "prior": prior.to_dict(), "length": length, "draws": draws, "seed": seed}
     weights: list[float] = cache.value(

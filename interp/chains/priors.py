@@ -28,8 +28,6 @@ from numpy.typing import NDArray
 from interp.arguments import NumberField, NumbersField, Whole, WholeField, count, fits_memory, seed_number, shown
 from interp.chains.batch import ChainBatch as ChainBatch
 from interp.chains.batch import Method, context_codes
-from interp.chains.dirichlet import draw_dirichlet
-from interp.chains.symmetry import check_symmetric
 from interp.chains.trie import trie_bytes
 from interp.chains.urn import base_law, draw_batch
 from interp.digits import shortest
@@ -74,6 +72,14 @@ class Prior(ABC):
     def symmetric(self) -> bool:
         """Whether no relabeling of the symbols changes the prior (eq:prior_symmetry)."""
         return True
+
+    def require_symmetry(self, what: str) -> None:
+        """Refuse a prior that treats symbols differently; `what` says which step needs label symmetry, and why."""
+        if not self.symmetric:
+            raise ValueError(
+                f"the prior {self.text} treats symbols differently. {what}: give one alpha or eta0 for all symbols "
+                "(sampling, the estimators and Bayes take unequal ones)"
+            )
 
     @property
     def independent(self) -> bool:
@@ -129,9 +135,8 @@ class Prior(ABC):
         >>> prior.sample(batch=4, length=8, seed=0).tokens.shape
         torch.Size([4, 8])
         """
-        batch, length, seed = count(batch, name="batch"), count(length, name="length", least=0), seed_number(seed)
-        if length <= self.order:
-            raise ValueError(f"length must exceed the order: length {length}, order {self.order}")
+        batch, seed = count(batch, name="batch"), seed_number(seed)
+        length = count(length, name="length", least=self.order + 1)
         fits_memory(8 * batch * length, what=f"{batch} sequences of {length} tokens")
         rng = np.random.default_rng(seed)
         if method == "explicit":
@@ -195,23 +200,64 @@ P = TypeVar("P", bound=type[Prior])
 
 def register_prior(prior: P) -> P:
     """Make a kind of prior known to `parse_prior`, `prior_from_dict` and so to every command; a class decorator."""
-    kind = getattr(prior, "kind", None)
-    if not (isinstance(prior, type) and issubclass(prior, Prior) and isinstance(kind, str)):
-        raise ValueError(f"a kind of prior is a class derived from Prior, with a text as `kind`; got {shown(prior)}")
-    if PRIORS.get(kind, prior) is not prior:
+    if PRIORS.get(prior.kind, prior) is not prior:
         raise ValueError(f"there is a {prior.kind} prior already: {PRIORS[prior.kind].__name__}")
     PRIORS[prior.kind] = prior
     return prior
 
 
+@dataclass(frozen=True, kw_only=True)
+class DirichletTree(Prior):
+    """What the two priors of the paper share: a tree of Dirichlet laws above one base, alpha or eta0.
+
+    The base is one number for all symbols, or one per symbol. With unequal numbers the prior has no label symmetry:
+    sampling, the Bayes predictor and the search for the best soft matching accept it, training and closed forms do not.
+    """
+
+    def _base(self) -> float | Sequence[float]:
+        raise NotImplementedError
+
+    def _totals(self, base: float) -> list[float]:
+        """The concentration at each depth, given the base's total."""
+        raise NotImplementedError
+
+    @property
+    def symmetric(self) -> bool:
+        return isinstance(self._base(), float)
+
+    def concentrations(self) -> Float[np.ndarray, " depth"]:
+        self.require_symmetry("A concentration for each depth needs label symmetry")
+        return self.seating()
+
+    def seating(self) -> Float[np.ndarray, " number"]:
+        base = self._base()
+        if isinstance(base, float):
+            return np.array(self._totals(base * self.vocab))
+        total = math.fsum(base)
+        return np.array([*self._totals(total), *(np.cumsum(base) / total)])
+
+    def _base_text(self) -> str:
+        base = self._base()
+        return ",".join(map(shortest, (base,) if isinstance(base, float) else base))
+
+    def _keep(self, **values: Any) -> None:
+        """Replace what was given by Python's own numbers, because descriptions are written as JSON."""
+        for name, value in {"order": check_order(self.order), "vocab": check_vocab(self.vocab), **values}.items():
+            object.__setattr__(self, name, value)
+
+
+def _plain_base(value: NumberField | NumbersField, *, vocab: Whole, name: str) -> float | tuple[float, ...]:
+    """alpha or eta0: a number where all symbols have the same."""
+    values = tuple(as_alpha(value, vocab=check_vocab(vocab), name=name).tolist())
+    return values[0] if len(set(values)) == 1 else values
+
+
 @register_prior
 @dataclass(frozen=True, kw_only=True)
-class IndependentDirichlet(Prior):
+class IndependentDirichlet(DirichletTree):
     """pi_u ~ Dirichlet(alpha), independently for every context u in V^k.
 
-    `alpha` is one number for all symbols, or one per symbol. With unequal numbers the prior has no label symmetry.
-    Chains can then be sampled, and the Bayes predictor is exact (eq:bayes_optimal_markov), but models cannot be
-    trained.
+    `alpha` is one number for all symbols, or one per symbol. The Bayes predictor is exact (eq:bayes_optimal_markov).
 
     >>> IndependentDirichlet(order=1, vocab=3, alpha=(0.5, 1.0, 2.0)).text
     'independent:0.5,1,2'
@@ -223,9 +269,7 @@ class IndependentDirichlet(Prior):
     alpha: NumberField | NumbersField = 1.0
 
     def __post_init__(self) -> None:
-        _keep_plain(self, order=check_order(self.order), vocab=check_vocab(self.vocab))
-        values = tuple(as_alpha(self.alpha, vocab=self.vocab).tolist())
-        _keep_plain(self, alpha=values[0] if len(set(values)) == 1 else values)
+        self._keep(alpha=_plain_base(self.alpha, vocab=self.vocab, name="alpha"))
 
     @property
     def independent(self) -> bool:
@@ -233,7 +277,7 @@ class IndependentDirichlet(Prior):
 
     @property
     def text(self) -> str:
-        return f"independent:{','.join(map(shortest, (self.alpha,) if isinstance(self.alpha, float) else self.alpha))}"
+        return f"independent:{self._base_text()}"
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[Sequence[float]], *, order: int, vocab: int) -> IndependentDirichlet:
@@ -243,20 +287,11 @@ class IndependentDirichlet(Prior):
         given = tuple(numbers[0]) if numbers else (1.0,)
         return cls(order=order, vocab=vocab, alpha=given[0] if len(given) == 1 else given)
 
-    @property
-    def symmetric(self) -> bool:
-        return isinstance(self.alpha, float)
+    def _base(self) -> float | Sequence[float]:
+        return self.alpha
 
-    def concentrations(self) -> Float[np.ndarray, " depth"]:
-        check_symmetric(self, what="A concentration for each depth needs label symmetry")
-        assert isinstance(self.alpha, float)
-        return np.full(self.order + 1, self.alpha * self.vocab)
-
-    def seating(self) -> Float[np.ndarray, " number"]:
-        if isinstance(self.alpha, float):
-            return self.concentrations()
-        total = math.fsum(self.alpha)
-        return np.append(np.full(self.order + 1, total), np.cumsum(self.alpha) / total)
+    def _totals(self, base: float) -> list[float]:
+        return [base] * (self.order + 1)
 
     def pseudo_counts(self) -> Float[np.ndarray, " vocab"]:
         return as_alpha(self.alpha, vocab=self.vocab)
@@ -268,12 +303,11 @@ class IndependentDirichlet(Prior):
 
 @register_prior
 @dataclass(frozen=True, kw_only=True)
-class HierarchicalDirichlet(Prior):
+class HierarchicalDirichlet(DirichletTree):
     """pi_() ~ Dirichlet(eta0 1) and pi_c ~ Dirichlet(eta_l pi_{suffix of c}) for every context c of length l <= k.
 
     `eta` lists eta_1..eta_k. The paper does not give eta0; 1.0 is our choice. `eta0` is one number for all symbols, or
-    one per symbol: pi_() ~ Dirichlet(eta0). With unequal numbers the prior has no label symmetry. Sampling, the Bayes
-    predictor and the search for the best soft matching accept it; training and the predicted optimum do not.
+    one per symbol: pi_() ~ Dirichlet(eta0).
 
     >>> HierarchicalDirichlet(order=2, vocab=3, eta=(5, 5), eta0=(4, 1, 1)).text
     'hierarchical:5,5:4,1,1'
@@ -286,15 +320,11 @@ class HierarchicalDirichlet(Prior):
     eta0: NumberField | NumbersField = 1.0
 
     def __post_init__(self) -> None:
-        _keep_plain(self, order=check_order(self.order), vocab=check_vocab(self.vocab))
-        if isinstance(self.eta, (str, bytes)) or not hasattr(self.eta, "__len__"):
-            raise ValueError(f"eta must list one number per level 1..{self.order}, got {shown(self.eta)}")
-        eta = tuple(self.eta)
-        if len(eta) != self.order:
-            raise ValueError(f"eta must list one number per level 1..{self.order}, got {len(eta)}: {shown(list(eta))}")
-        _keep_plain(self, eta=tuple(check_concentration(value, name="eta") for value in eta))
-        base = tuple(as_alpha(self.eta0, vocab=self.vocab, name="eta0").tolist())
-        _keep_plain(self, eta0=base[0] if len(set(base)) == 1 else base)
+        base, order = _plain_base(self.eta0, vocab=self.vocab, name="eta0"), check_order(self.order)
+        eta = () if isinstance(self.eta, (str, bytes)) or not hasattr(self.eta, "__len__") else tuple(self.eta)
+        if len(eta) != order:
+            raise ValueError(f"eta must list one number per level 1..{order}, got {len(eta)}: {shown(self.eta)}")
+        self._keep(eta=tuple(check_concentration(value, name="eta") for value in eta), eta0=base)
 
     @property
     def independent(self) -> bool:
@@ -302,8 +332,7 @@ class HierarchicalDirichlet(Prior):
 
     @property
     def text(self) -> str:
-        base = (self.eta0,) if isinstance(self.eta0, float) else self.eta0
-        root = "" if self.eta0 == 1.0 else f":{','.join(map(shortest, base))}"
+        root = "" if self.eta0 == 1.0 else f":{self._base_text()}"
         return f"hierarchical:{','.join(map(shortest, self.eta))}{root}"
 
     @classmethod
@@ -320,35 +349,32 @@ class HierarchicalDirichlet(Prior):
             eta0=base[0] if len(base) == 1 else base,
         )
 
-    @property
-    def symmetric(self) -> bool:
-        return isinstance(self.eta0, float)
+    def _base(self) -> float | Sequence[float]:
+        return self.eta0
 
-    def concentrations(self) -> Float[np.ndarray, " depth"]:
-        check_symmetric(self, what="A concentration for each depth needs label symmetry")
-        assert isinstance(self.eta0, float)
-        return np.array([self.eta0 * self.vocab, *self.eta], dtype=np.float64)
-
-    def seating(self) -> Float[np.ndarray, " number"]:
-        if isinstance(self.eta0, float):
-            return self.concentrations()
-        total = math.fsum(self.eta0)
-        return np.array([total, *self.eta, *(np.cumsum(self.eta0) / total)], dtype=np.float64)
+    def _totals(self, base: float) -> list[float]:
+        return [base, *self.eta]
 
     def draw_tree(self, batch: int, rng: np.random.Generator) -> dict[int, Float[np.ndarray, "batch context vocab"]]:
         tree = {0: draw_dirichlet(np.tile(as_alpha(self.eta0, vocab=self.vocab), (batch, 1, 1)), rng)}
         for level, eta in enumerate(self.eta, start=1):
             # Code c of length `level` has suffix code c mod |V|^(level-1), so the parents repeat |V| times in order.
-            parents = np.tile(tree[level - 1], (1, self.vocab, 1))
-            assert parents.shape[1] == self.vocab**level
-            tree[level] = draw_dirichlet(eta * parents, rng)
+            tree[level] = draw_dirichlet(eta * np.tile(tree[level - 1], (1, self.vocab, 1)), rng)
         return tree
 
 
-def _keep_plain(prior: Prior, **values: Any) -> None:
-    """Replace what was given by Python's own numbers, because descriptions are written as JSON."""
-    for name, value in values.items():
-        object.__setattr__(prior, name, value)
+def draw_dirichlet(concentration: Array, rng: np.random.Generator) -> Array:
+    """One Dirichlet draw per row of the last axis, exact also where concentrations are so small that gammas underflow.
+
+    log Gamma(a) variates come from Gamma(a + 1) U^(1/a), and the normalisation is done in logs.
+    """
+    gammas = np.log(rng.standard_gamma(concentration + 1.0))
+    with np.errstate(divide="ignore", over="ignore"):
+        gammas += np.log(rng.random(concentration.shape)) / concentration
+    gammas -= gammas.max(axis=-1, keepdims=True)
+    weights = np.exp(gammas)
+    law: Array = weights / weights.sum(axis=-1, keepdims=True)
+    return law
 
 
 def check_prior(prior: Any) -> Prior:

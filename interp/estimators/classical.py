@@ -1,7 +1,6 @@
 """The classical smoothers that the transformer is compared with (sec:smoothing).
 
     jelinek_mercer(tokens, vocab=5, weights=(0.1, 0.3, 0.6))   a fixed mixture of orders, eq:jelinek_mercer
-    tune_jelinek_mercer(prior, length=64)                      its weights, by EM on sequences from the prior
     katz(tokens, order=2, vocab=5)                             the longest suffix seen; discounts optional
     witten_bell, kneser_ney                                    interpolation with weights from the data
 
@@ -13,39 +12,23 @@ candidate. Tokens are [batch, length]; the law of the token after the last one i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Literal
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 
-from interp.arguments import Number, Numbers, Switch, Whole, count, finite_number, real_array, seed_number, shown
-from interp.chains.priors import Prior, check_prior
-from interp.divergence import kl_divergence
+from interp.arguments import Number, Numbers, Switch, Whole, finite_number, real_array, shown
+from interp.estimators.counts import Queries, queries
 from interp.estimators.soft_matching import Law
-from interp.estimators.suffixes import MAX_TALLY, SuffixCounts, from_suffixes, suffix_counts
-from interp.notation import Tokens, check_order, check_vocab
-from interp.results import Result, half_width, provenance
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-
-Array: TypeAlias = NDArray[Any]
+from interp.estimators.suffixes import MAX_TALLY, SuffixCounts, count_suffixes
+from interp.notation import Tokens
 
 FALLBACK_DISCOUNT = 0.5  # where the counts of counts do not determine it
 GOOD_TURING_CUTOFF = MAX_TALLY - 1  # Katz: counts above 5 are not discounted
 
 
-def jelinek_mercer(
-    tokens: Tokens,
-    *,
-    vocab: Whole,
-    weights: Numbers,
-    every_position: Switch = False,
-) -> Law:
+def jelinek_mercer(tokens: Tokens, *, vocab: Whole, weights: Numbers, every_position: Switch = False) -> Law:
     """sum_i lambda_i p_i, a fixed mixture of the suffix models of order 0..k (eq:jelinek_mercer).
 
     `weights` are lambda_0..lambda_k; the order is their number less one. p_i is the maximum-likelihood model
@@ -55,141 +38,25 @@ def jelinek_mercer(
     >>> jelinek_mercer([[0, 1, 0, 1]], vocab=2, weights=(0.2, 0.3, 0.5))[0].tolist()
     [0.9, 0.1]
     """
-    mixture = _as_weights(weights)
+    mixture = torch.from_numpy(real_array(weights, name="weights"))
+    if mixture.ndim != 1 or len(mixture) < 2:
+        raise ValueError(f"weights must list lambda_0..lambda_k for an order k >= 1, got shape {list(mixture.shape)}")
+    if not (mixture >= 0).all() or not abs(float(mixture.sum()) - 1) <= 1e-6:
+        raise ValueError(f"weights must be finite, not negative and sum to one, got {mixture.tolist()}")
+    mixture = mixture / mixture.sum()
 
     def estimate(suffixes: SuffixCounts) -> torch.Tensor:
-        models = suffix_models(suffixes)
-        return torch.einsum("...iv,i->...v", models, mixture)
+        return torch.einsum("...iv,i->...v", suffix_models(suffixes), mixture)
 
-    return from_suffixes(estimate, tokens, order=len(mixture) - 1, vocab=vocab, every_position=every_position)
+    return _from_suffixes(estimate, tokens, len(mixture) - 1, vocab, every_position)
 
 
 def suffix_models(suffixes: SuffixCounts) -> Float[torch.Tensor, "*rows order vocab"]:
     """p_i for i = 0..k: each suffix's maximum likelihood, or the next shorter suffix's where it is new."""
-    counts = suffixes.counts.double()
-    totals = counts.sum(-1, keepdim=True)
-    shorter = torch.full_like(counts[..., 0, :], 1.0 / counts.shape[-1])
-    models = []
-    for i in range(counts.shape[-2]):
-        total = totals[..., i, :]
-        shorter = torch.where(total > 0, counts[..., i, :] / total.clamp(min=1.0), shorter)
-        models.append(shorter)
-    return torch.stack(models, dim=-2)
-
-
-@dataclass(frozen=True, kw_only=True)
-class JelinekMercerFit(Result):
-    """Mixture weights tuned on a prior.
-
-    weights  lambda_0..lambda_k     stderr  of each weight (sandwich formula); NaN where a weight is at 0
-    kl       mean KL(truth || mixture) at these weights, with `kl_stderr` and the share of laws `floored`
-    length   tokens of a sequence; n: number of sequences
-    """
-
-    weights: tuple[float, ...]
-    stderr: tuple[float, ...]
-    kl: float
-    kl_stderr: float
-    floored: float
-    length: int
-    n: int
-
-    def table(self) -> pd.DataFrame:
-        """One row per order: order, weight, stderr."""
-        import pandas as pd
-
-        return pd.DataFrame({"order": range(len(self.weights)), "weight": self.weights, "stderr": self.stderr})
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """The weight of each order, with 95% intervals."""
-        from interp.plotting import INTERVAL_NAME, OVERLAP_COLOURS, grouped_bars, heading, overlap_kind, panel
-
-        orders = range(len(self.weights))
-        ax = panel(ax, width=4.8)
-        grouped_bars(
-            ax,
-            [f"order {order}" for order in orders],
-            {"weight": np.array(self.weights)},
-            reach={"weight": half_width(self.stderr, n=self.n)},
-            colours={"weight": [OVERLAP_COLOURS[overlap_kind(order, order=orders[-1])] for order in orders]},
-        )
-        ax.set_ylabel(rf"weight $\lambda_i$ ({INTERVAL_NAME})")
-        return heading(ax, f"Jelinek-Mercer, length {self.length}: KL {self.kl:.4f} nats", doubt=self.doubt)
-
-    def __str__(self) -> str:
-        weights = ", ".join(f"{w:.4f} ± {e:.4f}" for w, e in zip(self.weights, self.stderr, strict=True))
-        lines = [
-            f"Jelinek-Mercer weights of order 0..{len(self.weights) - 1} at length {self.length}: {weights}",
-            f"  KL {self.kl:.4f} ± {self.kl_stderr:.4f} nats, n = {self.n}",
-        ]
-        return "\n".join([*lines, *self.remarks()])
-
-
-def tune_jelinek_mercer(
-    prior: Prior,
-    *,
-    length: Whole,
-    order: Whole | None = None,
-    draws: Whole = 20_000,
-    seed: Whole = 0,
-    steps: Whole = 2000,
-) -> JelinekMercerFit:
-    """The weights with the least population cross-entropy, by EM on `draws` sequences of the prior.
-
-    The true law of the next token is the target; it acts as held-out data of infinite size. A symbol that no order has
-    seen has probability zero at any weights and is left out.
-    """
-    prior = check_prior(prior)
-    order = check_order(prior.order if order is None else order)
-    length, draws, seed = count(length, name="length"), count(draws, name="draws", least=2), seed_number(seed)
-    steps = count(steps, name="steps")
-    chains = prior.sample(batch=draws, length=length, seed=seed, method="collapsed")
-    models = suffix_models(suffix_counts(chains.tokens, order=order, vocab=prior.vocab)).numpy()
-    law = chains.next_law.numpy()
-    weights = np.full(order + 1, 1.0 / (order + 1))
-    converged = False
-    for _ in range(steps):
-        mixed = np.einsum("biv,i->bv", models, weights)
-        ratio = np.divide(law, mixed, out=np.zeros_like(law), where=mixed > 0)
-        updated = weights * np.einsum("bv,biv->i", ratio, models)
-        updated /= updated.sum()
-        change = np.abs(updated - weights).max()
-        weights = updated
-        if change < 1e-8:
-            converged = True
-            break
-    prediction = torch.from_numpy(np.einsum("biv,i->bv", models, weights))
-    divergence = kl_divergence(chains.next_law, prediction)
-    return JelinekMercerFit(
-        weights=tuple(weights.tolist()),
-        stderr=tuple(_weight_errors(models, law, weights).tolist()),
-        kl=divergence.mean,
-        kl_stderr=divergence.stderr,
-        floored=divergence.floored,
-        length=length,
-        n=draws,
-        success=converged,
-        message="converged" if converged else f"EM still moved by {change:.1e} after {steps} steps",
-        provenance=provenance(seed=seed, prior=prior.to_dict()),
-    )
-
-
-def _weight_errors(models: Array, law: Array, weights: Array) -> Array:
-    """Standard errors of the weights inside the simplex; NaN for all if one of them is at its edge."""
-    if (weights < 1e-6).any():
-        return np.full(weights.shape, np.nan)
-    mixed = np.einsum("biv,i->bv", models, weights)
-    ratio = np.divide(law, mixed, out=np.zeros_like(law), where=mixed > 0)
-    gradients = np.einsum("bv,biv->bi", ratio, models)
-    curvature = np.einsum("bv,biv,bjv->ij", np.divide(ratio, mixed, out=ratio, where=mixed > 0), models, models) / len(
-        law
-    )
-    # Only directions that keep the sum at one are free: an orthonormal basis of them.
-    basis = np.linalg.svd(np.ones((1, len(weights))))[2][1:].T
-    bread = basis @ np.linalg.inv(basis.T @ curvature @ basis) @ basis.T
-    spread = np.cov(gradients.T) / len(law)
-    result: Array = np.sqrt(np.diag(bread @ spread @ bread))
-    return result
+    models = [_uniform(suffixes.counts)]
+    for count, total, _ in _orders(suffixes.counts):
+        models.append(torch.where(total > 0, count / total.clamp(min=1.0), models[-1]))
+    return torch.stack(models[1:], dim=-2)
 
 
 def katz(
@@ -222,34 +89,27 @@ def katz(
             return suffix_models(suffixes)[..., -1, :]
         return _discounted_back_off(suffixes, good_turing=discount == "good_turing")
 
-    return from_suffixes(estimate, tokens, order=order, vocab=vocab, every_position=every_position)
+    return _from_suffixes(estimate, tokens, order, vocab, every_position)
 
 
 def _discounted_back_off(suffixes: SuffixCounts, *, good_turing: bool) -> torch.Tensor:
-    counts = suffixes.counts.double()
     absolute = absolute_discounts(suffixes.tallies)
-    law = torch.full_like(counts[..., 0, :], 1.0 / counts.shape[-1])
-    for i in range(counts.shape[-2]):
-        count = counts[..., i, :]
-        total = count.sum(-1, keepdim=True)
+    law = _uniform(suffixes.counts)
+    for i, (count, total, _) in enumerate(_orders(suffixes.counts)):
         kept = count - absolute[..., i, None]
         if good_turing:
             shares = _good_turing_shares(suffixes.tallies[..., i, :])
-            index = (count - 1).clamp(min=0, max=GOOD_TURING_CUTOFF).long()
-            share = torch.gather(shares, -1, index)
+            share = torch.gather(shares, -1, (count - 1).clamp(min=0, max=GOOD_TURING_CUTOFF).long())
             kept = torch.where(torch.isnan(share), kept, count * share)
         kept = torch.where(count > 0, kept, 0.0)
         shorter = torch.where(count > 0, 0.0, law)
         given = shorter.sum(-1, keepdim=True)
         backed_off = (kept + (total - kept.sum(-1, keepdim=True)) * shorter / given.clamp(min=1e-300)) / total
-        whole = count / total
-        law = torch.where(total > 0, torch.where(given > 0, backed_off, whole), law)
+        law = torch.where(total > 0, torch.where(given > 0, backed_off, count / total), law)
     return law
 
 
-def absolute_discounts(
-    tallies: Float[torch.Tensor, "*rows order tally"] | torch.Tensor,
-) -> Float[torch.Tensor, "*rows order"]:
+def absolute_discounts(tallies: torch.Tensor) -> Float[torch.Tensor, "*rows order"]:
     """D = n_1 / (n_1 + 2 n_2) for each order, between 0 and 1; 0.5 where n_1 or n_2 vanishes."""
     once, twice = tallies[..., 0].double(), tallies[..., 1].double()
     known = (once > 0) & (twice > 0)
@@ -276,19 +136,14 @@ def witten_bell(tokens: Tokens, *, order: Whole, vocab: Whole, every_position: S
     >>> witten_bell([[0, 1, 1, 0, 1]], order=1, vocab=2).numpy().round(3).tolist()
     [[0.417, 0.583]]
     """
-    order, vocab = check_order(order), check_vocab(vocab)
 
     def estimate(suffixes: SuffixCounts) -> torch.Tensor:
-        counts = suffixes.counts.double()
-        law = torch.full_like(counts[..., 0, :], 1.0 / vocab)
-        for i in range(order + 1):
-            count = counts[..., i, :]
-            total = count.sum(-1, keepdim=True)
-            distinct = (count > 0).sum(-1, keepdim=True)
+        law = _uniform(suffixes.counts)
+        for count, total, distinct in _orders(suffixes.counts):
             law = torch.where(total > 0, (count + distinct * law) / (total + distinct), law)
         return law
 
-    return from_suffixes(estimate, tokens, order=order, vocab=vocab, every_position=every_position)
+    return _from_suffixes(estimate, tokens, order, vocab, every_position)
 
 
 def kneser_ney(
@@ -310,34 +165,43 @@ def kneser_ney(
     >>> kneser_ney([[0, 1, 1, 0, 1]], order=1, vocab=2).numpy().round(3).tolist()
     [[0.417, 0.583]]
     """
-    order, vocab = check_order(order), check_vocab(vocab)
-    fixed = None if discount is None else finite_number(discount, name="discount")
-    if fixed is not None and not 0 < fixed <= 1:
-        raise ValueError(f"discount must lie in (0, 1], got {shown(discount)}")
+    fixed = None if discount is None else finite_number(discount, name="discount", above=0, most=1.0)
 
     def estimate(suffixes: SuffixCounts) -> torch.Tensor:
-        counts = suffixes.continuations.double()
         discounts = absolute_discounts(suffixes.continuation_tallies)
         if fixed is not None:
             discounts = torch.full_like(discounts, fixed)
-        law = torch.full_like(counts[..., 0, :], 1.0 / vocab)
-        for i in range(order + 1):
-            count, step = counts[..., i, :], discounts[..., i, None]
-            total = count.sum(-1, keepdim=True)
-            distinct = (count > 0).sum(-1, keepdim=True)
+        law = _uniform(suffixes.continuations)
+        for i, (count, total, distinct) in enumerate(_orders(suffixes.continuations)):
+            step = discounts[..., i, None]
             mixed = ((count - step).clamp(min=0.0) + step * distinct * law) / total
             law = torch.where(total > 0, mixed, law)
         return law
 
-    return from_suffixes(estimate, tokens, order=order, vocab=vocab, every_position=every_position)
+    return _from_suffixes(estimate, tokens, order, vocab, every_position)
 
 
-def _as_weights(weights: Any) -> torch.Tensor:
-    mixture = torch.from_numpy(real_array(weights, name="weights"))
-    if mixture.ndim != 1 or len(mixture) < 2:
-        raise ValueError(f"weights must list lambda_0..lambda_k for an order k >= 1, got shape {list(mixture.shape)}")
-    if not torch.isfinite(mixture).all() or (mixture < 0).any():
-        raise ValueError(f"weights must be finite and not negative, got {mixture.tolist()}")
-    if abs(float(mixture.sum()) - 1) > 1e-6:
-        raise ValueError(f"weights must sum to one, got {mixture.tolist()}: {float(mixture.sum()):.6g}")
-    return mixture / mixture.sum()
+def _from_suffixes(
+    estimate: Callable[[SuffixCounts], torch.Tensor],
+    tokens: Tokens,
+    order: Whole,
+    vocab: Whole,
+    every_position: Switch,
+) -> Law:
+    """Apply a function of the suffix counts at the last or at every position, in chunks of bounded memory."""
+
+    def counted(part: Queries) -> torch.Tensor:
+        return estimate(count_suffixes(part))
+
+    asked = queries(tokens, order=order, vocab=vocab, every_position=every_position)
+    return asked.in_chunks(counted, numbers=(asked.order + 1) * (asked.vocab + MAX_TALLY))
+
+
+def _orders(counts: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """For each order 0..k: the counts of the suffix, their sum, and how many symbols were seen after it."""
+    for count in counts.double().unbind(-2):
+        yield count, count.sum(-1, keepdim=True), (count > 0).sum(-1, keepdim=True)
+
+
+def _uniform(counts: torch.Tensor) -> torch.Tensor:
+    return torch.full_like(counts[..., 0, :], 1.0 / counts.shape[-1], dtype=torch.float64)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from interp.arguments import Number, Switch, Whole, fits_memory, switch
+from interp.arguments import Number, Switch, Whole, fits_memory
 from interp.chains.trie import new_trie, plant, trie_bytes, walk
+from interp.estimators.counts import queries
 from interp.estimators.soft_matching import Law
-from interp.notation import Tokens, as_tokens, check_concentration, check_order, check_vocab
+from interp.notation import Tokens, check_concentration
 from interp.source import njit
 
 Array: TypeAlias = NDArray[Any]
@@ -36,18 +36,13 @@ def context_tree_weighting(
     >>> context_tree_weighting([[0, 1, 1, 0, 1]], order=1, vocab=2).numpy().round(3).tolist()
     [[0.409, 0.591]]
     """
-    order, vocab = check_order(order), check_vocab(vocab)
     alpha = check_concentration(alpha, name="alpha")
-    every_position = switch(every_position, name="every_position")
-    array = as_tokens(tokens, vocab=vocab, order=order)
-    batch, length = array.shape
-    fits_memory(trie_bytes(length, order, vocab), what="the contexts of one sequence")
-    fits_memory(8 * batch * (length if every_position else 1) * vocab, what="the laws")
-    first = 0 if every_position else length - 1
-    laws = np.full((batch, length - first, vocab), 1.0 / vocab)
-    _fill_tree_laws(array, order, vocab, alpha, first, laws)
-    result = torch.from_numpy(laws)
-    return result if every_position else result[:, 0]
+    asked = queries(tokens, order=order, vocab=vocab, every_position=every_position)
+    fits_memory(trie_bytes(asked.tokens.shape[1], asked.order, asked.vocab), what="the contexts of one sequence")
+    fits_memory(8 * asked.shape[0] * asked.shape[1] * asked.vocab, what="the laws")
+    laws = np.full((*asked.shape, asked.vocab), 1.0 / asked.vocab)
+    _fill_tree_laws(asked.tokens, asked.order, asked.vocab, alpha, asked.first, laws)
+    return asked.result(laws)
 
 
 @njit()

@@ -11,6 +11,8 @@ u, the counts N_M(m) as seen from u; a new token updates one entry for each u, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +20,7 @@ import torch
 from jaxtyping import Int64, Shaped
 from numpy.typing import NDArray
 
-from interp.arguments import Switch, Whole, fits_memory, plain_array, real_array, shown, switch
+from interp.arguments import Switch, Whole, fits_memory, plain_array, switch
 from interp.notation import Tokens, as_tokens, check_order, check_vocab
 from interp.source import njit
 
@@ -26,6 +28,47 @@ Array: TypeAlias = NDArray[Any]
 
 NOT_A_CANDIDATE = -1
 MAX_TABLE_CONTEXTS = 2048  # the mask table has |V|^2k entries
+CHUNK_BYTES = 64 << 20  # working memory of the every-position forms
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Checked sequences, and the positions that are asked: the last one, or every one."""
+
+    tokens: Int64[np.ndarray, "batch length"]
+    order: int
+    vocab: int
+    every_position: bool
+
+    @property
+    def first(self) -> int:
+        """The first position that is asked."""
+        return 0 if self.every_position else self.tokens.shape[1] - 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Sequences and positions that are asked."""
+        return len(self.tokens), self.tokens.shape[1] - self.first
+
+    def result(self, filled: Array) -> torch.Tensor:
+        """An array [batch, position, ...] as it is returned: without the axis of positions where only one is asked."""
+        found = torch.from_numpy(filled)
+        return found if self.every_position else found[:, 0]
+
+    def in_chunks(self, estimate: Callable[[Queries], torch.Tensor], *, numbers: int) -> torch.Tensor:
+        """Apply the estimate to a few sequences at a time; a position takes about four arrays of `numbers`."""
+        batch, positions = self.shape
+        fits_memory(8 * batch * positions * self.vocab, what="the laws")
+        step = max(1, CHUNK_BYTES // (32 * positions * numbers))
+        parts = (self.tokens[start : start + step] for start in range(0, batch, step))
+        return torch.cat([estimate(replace(self, tokens=part)) for part in parts])
+
+
+def queries(tokens: Tokens, *, order: Whole, vocab: Whole, every_position: Switch) -> Queries:
+    """The arguments of every estimator, checked."""
+    order, vocab = check_order(order), check_vocab(vocab)
+    every_position = switch(every_position, name="every_position")
+    return Queries(as_tokens(tokens, vocab=vocab, order=order), order, vocab, every_position)
 
 
 def match_masks(
@@ -39,18 +82,12 @@ def match_masks(
     [[-1, -1, 3, 0]]
     """
     order = check_order(order)
-    every_position = switch(every_position, name="every_position")
-    array = as_tokens(tokens, order=order)
-    batch, length = array.shape
-    fits_memory(8 * batch * length * (length if every_position else 1), what="the masks")
-    if not every_position:
-        masks = np.empty((batch, length), dtype=np.int64)
-        _masks_from_query(array, order, length - 1, masks)
-        return torch.from_numpy(masks)
-    masks = np.empty((batch, length, length), dtype=np.int64)
-    for query in range(length):
-        _masks_from_query(array, order, query, masks[:, query])
-    return torch.from_numpy(masks)
+    asked = Queries(as_tokens(tokens, order=order), order, 0, switch(every_position, name="every_position"))
+    shape = (*asked.shape, asked.tokens.shape[1])
+    fits_memory(8 * int(np.prod(shape, dtype=float)), what="the masks")
+    masks = np.full(shape, NOT_A_CANDIDATE, dtype=np.int64)
+    _fill_masks(asked.tokens, order, asked.first, masks)
+    return asked.result(masks)
 
 
 def mask_counts(
@@ -61,21 +98,19 @@ def mask_counts(
     >>> mask_counts([[0, 1, 0, 1]], order=2, vocab=2)[0].tolist()
     [[0, 1], [0, 0], [0, 0], [1, 0]]
     """
-    order, vocab = check_order(order), check_vocab(vocab)
-    every_position = switch(every_position, name="every_position")
-    array = as_tokens(tokens, vocab=vocab, order=order)
-    batch, length = array.shape
-    fits_memory(8 * batch * (length if every_position else 1) * (vocab << order), what="counts for every mask")
-    if not every_position:
-        counts = np.zeros((batch, 1 << order, vocab), dtype=np.int64)
-        _last_counts(array, order, counts)
-        return torch.from_numpy(counts)
-    counts = np.zeros((batch, length, 1 << order, vocab), dtype=np.int64)
-    if _table_is_cheaper(length, order, vocab):
-        _every_counts_by_table(array, order, vocab, context_masks(order=order, vocab=vocab), counts)
+    return count_masks(queries(tokens, order=order, vocab=vocab, every_position=every_position))
+
+
+def count_masks(asked: Queries) -> Int64[torch.Tensor, "*rows mask vocab"]:
+    """N_M(m) for checked arguments."""
+    tokens, order, vocab = asked.tokens, asked.order, asked.vocab
+    fits_memory(8 * asked.shape[0] * asked.shape[1] * (vocab << order), what="counts for every mask")
+    counts = np.zeros((*asked.shape, 1 << order, vocab), dtype=np.int64)
+    if asked.every_position and _table_is_cheaper(tokens.shape[1], order, vocab):
+        _count_by_table(tokens, order, vocab, context_masks(order=order, vocab=vocab), counts)
     else:
-        _every_counts_by_pairs(array, order, counts)
-    return torch.from_numpy(counts)
+        _count_by_pairs(tokens, order, asked.first, counts)
+    return asked.result(counts)
 
 
 def cumulative_counts(
@@ -89,9 +124,7 @@ def cumulative_counts(
     return superset_sum(mask_counts(tokens, order=order, vocab=vocab, every_position=every_position))
 
 
-def superset_sum(
-    counts: Any,
-) -> Shaped[torch.Tensor, "*rows mask vocab"]:
+def superset_sum(counts: Any) -> Shaped[torch.Tensor, "*rows mask vocab"]:
     """From N_M to K_M: sum over all S that contain M, one lag at a time.
 
     >>> superset_sum(torch.tensor([[[0, 2], [1, 1]]])).tolist()
@@ -100,9 +133,7 @@ def superset_sum(
     return _superset_transform(counts, sign=1)
 
 
-def superset_difference(
-    counts: Any,
-) -> Shaped[torch.Tensor, "*rows mask vocab"]:
+def superset_difference(counts: Any) -> Shaped[torch.Tensor, "*rows mask vocab"]:
     """From K_M back to N_M: inclusion-exclusion, the exact inverse of `superset_sum`.
 
     >>> superset_difference(torch.tensor([[[1, 3], [1, 1]]])).tolist()
@@ -116,20 +147,15 @@ def as_counts(counts: Any) -> Shaped[torch.Tensor, "*rows mask vocab"]:
 
     Small integer types become int64: their sums would wrap around.
     """
-    given = counts if isinstance(counts, torch.Tensor) else torch.as_tensor(_numeric(counts))
-    if given.ndim < 2 or given.dtype == torch.bool or given.is_complex():
-        raise ValueError(f"counts must be numbers of shape [..., mask, vocab], got {given.dtype} {list(given.shape)}")
-    masks = given.shape[-2]
-    if masks < 1 or masks & (masks - 1):
+    array = counts if isinstance(counts, torch.Tensor) else plain_array(counts, name="counts")
+    kind = str(array.dtype).removeprefix("torch.")
+    if not kind.startswith(("int", "uint", "float", "bfloat")) or array.ndim < 2 or 0 in array.shape[-2:]:
+        raise ValueError(f"counts must be numbers of shape [..., mask, vocab], got {kind} {list(array.shape)}")
+    masks = array.shape[-2]
+    if masks & (masks - 1):
         raise ValueError(f"the mask axis must have 2**order entries, got {masks}")
-    if given.shape[-1] < 1:
-        raise ValueError(f"counts must hold at least one symbol, got shape {shown(list(given.shape))}")
+    given = torch.as_tensor(array)
     return given if given.is_floating_point() else given.to(torch.int64)
-
-
-def _numeric(counts: Any) -> Array:
-    array = plain_array(counts, name="counts")
-    return array if array.dtype.kind in "iufb" else real_array(array, name="counts")
 
 
 def _superset_transform(counts: Any, *, sign: int) -> torch.Tensor:
@@ -168,33 +194,23 @@ def mask_between(row: Array, order: int, query: int, key: int) -> int:
 
 
 @njit()
-def _masks_from_query(tokens: Array, order: int, query: int, masks: Array) -> None:
+def _fill_masks(tokens: Array, order: int, first: int, masks: Array) -> None:
     for b in range(tokens.shape[0]):
-        for key in range(tokens.shape[1]):
-            if order <= key <= query:
-                masks[b, key] = mask_between(tokens[b], order, query, key)
-            else:
-                masks[b, key] = NOT_A_CANDIDATE
-
-
-@njit()
-def _last_counts(tokens: Array, order: int, counts: Array) -> None:
-    last = tokens.shape[1] - 1
-    for b in range(tokens.shape[0]):
-        for key in range(order, last + 1):
-            counts[b, mask_between(tokens[b], order, last, key), tokens[b, key]] += 1
-
-
-@njit()
-def _every_counts_by_pairs(tokens: Array, order: int, counts: Array) -> None:
-    for b in range(tokens.shape[0]):
-        for query in range(order, tokens.shape[1]):
+        for query in range(first, tokens.shape[1]):
             for key in range(order, query + 1):
-                counts[b, query, mask_between(tokens[b], order, query, key), tokens[b, key]] += 1
+                masks[b, query - first, key] = mask_between(tokens[b], order, query, key)
 
 
 @njit()
-def _every_counts_by_table(tokens: Array, order: int, vocab: int, masks_between: Array, counts: Array) -> None:
+def _count_by_pairs(tokens: Array, order: int, first: int, counts: Array) -> None:
+    for b in range(tokens.shape[0]):
+        for query in range(max(order, first), tokens.shape[1]):
+            for key in range(order, query + 1):
+                counts[b, query - first, mask_between(tokens[b], order, query, key), tokens[b, key]] += 1
+
+
+@njit()
+def _count_by_table(tokens: Array, order: int, vocab: int, masks_between: Array, counts: Array) -> None:
     contexts = vocab**order
     table = np.empty((contexts, 1 << order, vocab), dtype=np.int64)
     for b in range(tokens.shape[0]):

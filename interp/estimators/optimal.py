@@ -5,14 +5,16 @@
     best.predict(tokens)                    the law of the token after the last one
 
 The loss eq:icl_optimization_markov is estimated on one large sample from the prior, the same for all parameters
-(`population`). Gradient and curvature are exact. The search runs on a part of the sample first, and Newton's steps
-on all of it end it; the sandwich formula gives the standard errors.
+(`population`). Gradient and curvature are exact. The search runs on a part of the sample first, and ends on all of it;
+the sandwich formula gives the standard errors.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -37,8 +39,7 @@ if TYPE_CHECKING:
 Array: TypeAlias = NDArray[Any]
 
 CHUNK = 4096  # sequences predicted at once
-COARSE = 1000  # families that the search starts on; Newton's steps on the whole sample end it
-NEWTON_STEPS = 6
+COARSE = 1000  # families that the search starts on
 SLOPE = 1e-7  # of a converged search, per parameter
 START = 1.5  # beta where the search begins
 SHARP = 40.0  # used for an infinite beta: partial matches weigh e^-40
@@ -49,35 +50,81 @@ CLEAR_SIGMAS = 8.0  # on a part of the sample: a difference this large needs no 
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimalParameters(Result):
-    """The population-loss optimum of eq:transformer_estimator under a prior.
+class Optimum(Result):
+    """What a searched and a predicted optimum of soft matching share.
 
-    beta         per lag, lag 1 first; inf for a lag along which the loss is flat (see `flat`)
-    kappa        the score of BOS; None without BOS, inf where some lag is flat
-    stderr       of beta per lag, then of kappa; NaN where the number itself is not identified
-    flat         per lag: whether no finite beta is better than beta -> infinity
-    combination  kappa minus the sum of beta over the flat lags, which stays finite and is identified, with
-                 `combination_stderr`; None where no lag is flat. If all are, the optimum is add-alpha with
-                 alpha |V| = exp(combination) (prop:add_constant)
-    kl           mean KL(truth || prediction) in nats at the optimum, with `kl_stderr`
-    floored      share of sequences in which a possible symbol got probability 0, so that the KL needed its floor
+    beta         per lag, lag 1 first; inf for a lag along which the loss is flat
+    kappa        the score of BOS; None without BOS, inf where some beta is
+    combination  kappa minus the sum of the infinite betas, which stays finite; None where no beta is infinite. If all
+                 are, the optimum is add-alpha with alpha |V| = exp(combination) (prop:add_constant)
     length, bos, order, vocab   T, whether there is BOS, k and |V|
-    n, families  number of sequences in the sample, and of independent families of them (`population`)
     """
 
     beta: tuple[float, ...]
     kappa: float | None
-    stderr: tuple[float, ...]
-    flat: tuple[bool, ...]
     combination: float | None
-    combination_stderr: float | None
-    kl: float
-    kl_stderr: float
-    floored: float
     length: int
     bos: bool
     order: int
     vocab: int
+
+    def usable(self) -> tuple[tuple[float, ...], float | None]:
+        """Finite beta and kappa that predict the same: an infinite beta becomes a very large one."""
+        beta = tuple(SHARP if math.isinf(value) else value for value in self.beta)
+        if self.combination is None:
+            return beta, self.kappa
+        return beta, self.combination + SHARP * sum(map(math.isinf, self.beta))
+
+    def predict(self, tokens: Tokens, *, every_position: bool = False) -> Law:
+        """Soft matching at these parameters."""
+        beta, kappa = self.usable()
+        return soft_matching(tokens, vocab=self.vocab, beta=beta, kappa=kappa, every_position=every_position)
+
+    @property
+    def _task(self) -> str:
+        return f"length {self.length}, {'BOS' if self.bos else 'no BOS'}"
+
+    def _rows(self, *columns: Sequence[float], kappas: Sequence[float | None]) -> list[tuple[Any, ...]]:
+        """Rows of a table: the name of a parameter, and its value in each column (a value per lag; kappa apart)."""
+        rows: list[tuple[Any, ...]] = [
+            (f"beta_{lag}", *values) for lag, values in enumerate(zip(*columns, strict=True), start=1)
+        ]
+        return [*rows, ("kappa", *kappas)] if self.bos else rows
+
+    def _panel(self, ax: Axes | None, values: Array, reach: Array, *, note: str, title: str) -> Axes:
+        """beta per lag and kappa, or the combination that is finite; infinite values stand at the upper end."""
+        from interp.plotting import heading, panel, parameter_points
+
+        ax = panel(ax, width=4.8)
+        taken = "".join(rf"-\beta_{lag}" for lag, value in enumerate(self.beta, start=1) if math.isinf(value))
+        names = [f"beta_{lag}" for lag in range(1, self.order + 1)] + ["kappa"] * self.bos
+        parameter_points(ax, [*names, rf"$\kappa{taken}$"][: len(values)], values, reach)
+        ax.set_ylabel(f"score above an empty match\n(nats, {note})")
+        return heading(ax, title, doubt=self.doubt)
+
+    def _text(self, head: str, lines: list[str]) -> str:
+        shown = lines if len(lines) <= 6 else [*lines[:2], f"  ... {len(lines) - 5} more", *lines[-3:]]
+        return "\n".join([head, *shown, *self.remarks()])
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimalParameters(Optimum):
+    """The population-loss optimum of eq:transformer_estimator under a prior; `Optimum` has the other fields.
+
+    stderr       of beta per lag, then of kappa; NaN where the number itself is not identified
+    flat         per lag: whether no finite beta is better than beta -> infinity
+    combination_stderr  of `combination`
+    kl           mean KL(truth || prediction) in nats at the optimum, with `kl_stderr`
+    floored      share of sequences in which a possible symbol got probability 0, so that the KL needed its floor
+    n, families  number of sequences in the sample, and of independent families of them (`population`)
+    """
+
+    stderr: tuple[float, ...]
+    flat: tuple[bool, ...]
+    combination_stderr: float | None
+    kl: float
+    kl_stderr: float
+    floored: float
     n: int
     families: int
 
@@ -89,25 +136,11 @@ class OptimalParameters(Result):
         estimates = [*self.beta, *([] if self.kappa is None else [self.kappa])]
         return interval(estimates, self.stderr, n=self.families, level=level)
 
-    def usable(self) -> tuple[tuple[float, ...], float | None]:
-        """Finite beta and kappa that predict the same: an infinite beta becomes a very large one."""
-        beta = tuple(SHARP if flat else value for value, flat in zip(self.beta, self.flat, strict=True))
-        if self.combination is None:
-            return beta, self.kappa
-        return beta, self.combination + SHARP * sum(self.flat)
-
-    def predict(self, tokens: Tokens, *, every_position: bool = False) -> Law:
-        """Soft matching at the optimum."""
-        beta, kappa = self.usable()
-        return soft_matching(tokens, vocab=self.vocab, beta=beta, kappa=kappa, every_position=every_position)
-
     def table(self) -> pd.DataFrame:
         """One row per parameter: parameter, estimate, stderr; then the KL."""
         import pandas as pd
 
-        names = [*(f"beta_{lag}" for lag in range(1, self.order + 1)), "kappa"]
-        values = [*self.beta, *([] if self.kappa is None else [self.kappa])]
-        rows: list[tuple[str, float, float | None]] = list(zip(names, values, self.stderr, strict=False))
+        rows = self._rows(self.beta, self.stderr[: self.order], kappas=(self.kappa, self.stderr[-1]))
         if self.combination is not None:
             rows.append(("combination", self.combination, self.combination_stderr))
         rows.append(("kl", self.kl, self.kl_stderr))
@@ -115,26 +148,18 @@ class OptimalParameters(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """beta per lag and kappa, with 95% intervals; what is infinite at the optimum is written at the upper end."""
-        from interp.plotting import INTERVAL_NAME, heading, panel, parameter_points
+        from interp.plotting import INTERVAL_NAME
 
-        rows = self.table().query("parameter != 'kl'")
-        ax = panel(ax, width=4.8)
-        taken = "".join(rf"-\beta_{lag}" for lag, flat in enumerate(self.flat, start=1) if flat)
-        names = rows["parameter"].replace("combination", rf"$\kappa{taken}$").tolist()
-        parameter_points(ax, names, rows["estimate"].to_numpy(), half_width(rows["stderr"], n=self.families))
-        ax.set_ylabel(f"score above an empty match\n(nats, {INTERVAL_NAME})")
-        task = f"length {self.length}, {'BOS' if self.bos else 'no BOS'}"
-        return heading(ax, f"optimal soft matching, {task}: KL {self.kl:.4f} nats", doubt=self.doubt)
+        rows = self.table().iloc[:-1]
+        reach = half_width(rows["stderr"], n=self.families)
+        title = f"optimal soft matching, {self._task}: KL {self.kl:.4f} nats"
+        return self._panel(ax, rows["estimate"].to_numpy(), reach, note=INTERVAL_NAME, title=title)
 
     def __str__(self) -> str:
-        rows = self.table()
         lines = [
-            f"  {name:<12} {value:9.4f} ± {error:.4f}"
-            for name, value, error in zip(rows.parameter, rows.estimate, rows.stderr, strict=True)
+            f"  {name:<12} {value:9.4f} ± {error:.4f}" for name, value, error, _ in self.table().itertuples(index=False)
         ]
-        shown = lines if len(lines) <= 6 else [*lines[:2], f"  ... {len(lines) - 5} more", *lines[-3:]]
-        head = f"Optimal soft matching, length {self.length}, {'BOS' if self.bos else 'no BOS'}, n = {self.n}"
-        return "\n".join([head, *shown, *self.remarks()])
+        return self._text(f"Optimal soft matching, {self._task}, n = {self.n}", lines)
 
 
 def optimal_parameters(
@@ -190,7 +215,7 @@ def optimal_parameters(
         order=order,
         vocab=prior.vocab,
         n=len(sample.laws),
-        families=len(sample.laws) // sample.family,
+        families=sample.families,
         success=fit.success,
         message=_message(fit, flat, order),
         provenance=provenance(seed=seed, prior=prior.to_dict()),
@@ -217,29 +242,18 @@ class _Fit:
 
 
 def _fit(sample: Population, *, bos: bool, start: Array | None = None) -> _Fit:
-    """The minimum: a search on the first families, then Newton's steps on all of them."""
-    parameters = sample.counts.shape[1].bit_length() - 1 + bos
-    if parameters == 0:
-        losses = population_loss(sample, np.empty(0), bos=False).losses
-        return _Fit(theta=np.empty(0), stderr=np.empty(0), losses=losses, success=True, message="no parameter")
-    if start is None:
-        start = np.full(parameters, START)
-        if bos:
-            start[-1] = START * (parameters - 1)
-    families = len(sample.laws) // sample.family
-    theta, message = start, "converged"
-    if families > 2 * COARSE:
-        theta, _ = _search(sample.part(COARSE), theta, bos=bos)
-        theta, point = _newton(sample, theta, bos=bos)
-    else:
-        point = population_loss(sample, theta, bos=bos)
-    if np.abs(point.gradient).max() > SLOPE:
-        theta, message = _search(sample, theta, bos=bos)
-        point = population_loss(sample, theta, bos=bos)
+    """The minimum, searched on the first families and then on all of them."""
+    theta = start
+    if theta is None:
+        lags = sample.counts.shape[1].bit_length() - 1
+        theta = np.array([START] * lags + [START * lags] * bos)
+    if sample.families > 2 * COARSE:
+        theta, _, _ = _search(sample.part(COARSE), theta, bos=bos)
+    theta, point, message = _search(sample, theta, bos=bos)
     # The sandwich: curvature on both sides of the spread of the gradients. Along a flat direction it is
     # singular.
     bread = np.linalg.pinv(point.hessian, rcond=1e-10)
-    spread = np.atleast_2d(np.cov(point.gradients.T)) / families
+    spread = np.atleast_2d(np.cov(point.gradients.T)) / sample.families
     slope = float(np.abs(point.gradient).max())
     success = slope < 1e-5
     return _Fit(
@@ -253,48 +267,23 @@ def _fit(sample: Population, *, bos: bool, start: Array | None = None) -> _Fit:
     )
 
 
-def _search(sample: Population, start: Array, *, bos: bool) -> tuple[Array, str]:
-    """A trust-region search; safe from anywhere."""
-    last: list[tuple[Array, Loss]] = []
+def _search(sample: Population, start: Array, *, bos: bool) -> tuple[Array, Loss, str]:
+    """A trust-region search, safe from anywhere; near the minimum its steps are Newton's."""
 
-    def at(theta: Array) -> Loss:
-        if not last or not np.array_equal(last[-1][0], theta):
-            last[:] = [(theta.copy(), population_loss(sample, theta, bos=bos))]
-        return last[-1][1]
+    @lru_cache(maxsize=2)  # value, gradient and curvature are asked for one after the other
+    def at(theta: bytes) -> Loss:
+        return population_loss(sample, np.frombuffer(theta), bos=bos)
 
-    def value(theta: Array) -> float:
-        return at(theta).value
-
-    def gradient(theta: Array) -> Array:
-        return at(theta).gradient
-
-    def curvature(theta: Array) -> Array:
-        return at(theta).hessian
-
-    found = minimize(
-        value,
+    search: Any = minimize
+    found = search(
+        lambda theta: at(theta.tobytes()).value,
         start,
-        jac=gradient,
-        hess=curvature,
+        jac=lambda theta: at(theta.tobytes()).gradient,
+        hess=lambda theta: at(theta.tobytes()).hessian,
         method="trust-exact",
         options={"gtol": SLOPE, "maxiter": 200},
     )
-    return found.x, str(found.message)
-
-
-def _newton(sample: Population, start: Array, *, bos: bool) -> tuple[Array, Loss]:
-    """Newton's steps from a near start; the last point, converged or not."""
-    theta = start
-    point = population_loss(sample, theta, bos=bos)
-    for _ in range(NEWTON_STEPS):
-        if np.abs(point.gradient).max() <= SLOPE or np.linalg.eigvalsh(point.hessian)[0] <= 0:
-            break
-        step = np.linalg.solve(point.hessian, point.gradient)
-        if np.abs(step).max() > 1.0:  # too far away: the search is used instead
-            break
-        theta = theta - step
-        point = population_loss(sample, theta, bos=bos)
-    return theta, point
+    return found.x, at(found.x.tobytes()), str(found.message)
 
 
 def _flat_lags(sample: Population, full: _Fit) -> tuple[int, ...]:
@@ -305,12 +294,11 @@ def _flat_lags(sample: Population, full: _Fit) -> tuple[int, ...]:
     sample.
     """
     order = sample.counts.shape[1].bit_length() - 1
-    families = len(sample.laws) // sample.family
 
     def as_good(lags: tuple[int, ...]) -> bool:
         kept = [lag for lag in range(order) if lag not in lags]
         start = np.append(full.theta[kept], full.theta[-1] - full.theta[list(lags)].sum())
-        if families > 2 * COARSE:
+        if sample.families > 2 * COARSE:
             limit = _fit(sample.part(COARSE).sharpened(lags), bos=True, start=start)
             loss, error = mean_stderr(limit.losses - full.losses[:COARSE])
             if loss > CLEAR_SIGMAS * error:

@@ -29,7 +29,7 @@ from interp.chains.trie import trie_bytes
 from interp.chains.urn import Urn, base_law, draw_chain, draw_token, new_urn, walk_to_context
 from interp.estimators.bayes import draw_dirichlet_row
 from interp.estimators.counts import mask_between
-from interp.notation import check_order
+from interp.notation import mask_bits
 from interp.source import njit
 
 Array: TypeAlias = NDArray[Any]
@@ -58,16 +58,16 @@ class Population:
     entropies: Float[np.ndarray, " draw"]
     family: int
 
+    @property
+    def families(self) -> int:
+        """How many independent families there are."""
+        return len(self.laws) // self.family
+
     def part(self, families: int) -> Population:
         """The first families alone."""
-        rows = families * self.family
-        return Population(
-            counts=self.counts[:rows],
-            targets=self.targets[:rows],
-            laws=self.laws[:rows],
-            entropies=self.entropies[:rows],
-            family=self.family,
-        )
+        rows = slice(families * self.family)
+        names = ("counts", "targets", "laws", "entropies")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def sharpened(self, lags: tuple[int, ...]) -> Population:
         """The limit beta -> infinity at these lags (0-based): only masks that contain them, without these lags."""
@@ -83,7 +83,6 @@ def draw_population(
     prior: Prior, *, length: int, order: int, draws: int, seed: int, family: int | None = None
 ) -> Population:
     """At least `draws` sequences, in whole families; `order` is that of the estimator that will read them."""
-    check_order(order)
     if length <= max(order, prior.order):
         raise ValueError(f"length must exceed the order: length {length}, order {max(order, prior.order)}")
     if family is None:
@@ -284,25 +283,20 @@ class Loss:
 def population_loss(sample: Population, theta: Array, *, bos: bool) -> Loss:
     """Cross-entropy of soft matching on the sample; theta lists beta per lag, then kappa where there is BOS."""
     parameters = theta.size
-    families = len(sample.targets) // sample.family
-    losses, gradients = np.zeros(families), np.zeros((families, parameters))
+    losses, gradients = np.zeros(sample.families), np.zeros((sample.families, parameters))
     hessian = np.zeros((parameters, parameters))
-    masks = sample.counts.shape[1]
     order = parameters - bos
-    if masks != 1 << order:
-        raise ValueError(f"theta must list {masks.bit_length() - 1 + bos} numbers for {masks} masks, got {parameters}")
-    scores = np.array([sum(theta[lag] for lag in range(order) if mask >> lag & 1) for mask in range(masks)])
+    scores = mask_bits(order) @ theta[:order]
     top = max(scores.max(), theta[-1]) if bos else scores.max()
     weights = np.exp(np.maximum(scores - top, LEAST_SCORE))
     pseudo = math.exp(max(theta[-1] - top, LEAST_SCORE)) if bos else 0.0
     _accumulate(sample.counts, sample.targets, sample.family, weights, pseudo, order, losses, gradients, hessian)
-    n = len(sample.targets)
     upper = np.triu_indices(parameters, 1)
     hessian[upper] = hessian.T[upper]
     return Loss(
         value=float(losses.mean()),
         gradient=gradients.mean(0),
-        hessian=hessian / n,
+        hessian=hessian / len(sample.targets),
         losses=losses,
         gradients=gradients,
     )

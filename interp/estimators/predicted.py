@@ -21,13 +21,11 @@ from scipy.optimize import minimize
 
 from interp.arguments import Switch, Whole, count, switch
 from interp.chains.priors import Prior, check_prior
-from interp.chains.symmetry import check_symmetric
 from interp.estimators.fitted_correction import fitted_correction
-from interp.estimators.optimal import SHARP
-from interp.estimators.soft_matching import Law, beta_for_add_alpha, soft_matching
+from interp.estimators.optimal import Optimum
+from interp.estimators.soft_matching import beta_for_add_alpha
 from interp.estimators.tree_risk import TreeRisk
-from interp.notation import Tokens
-from interp.results import Result, provenance
+from interp.results import provenance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,75 +40,45 @@ FAR = 5.0  # nats from the leading order: so far away the loss is flat, so a sec
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictedParameters(Result):
+class PredictedParameters(Optimum):
     """The optimum of eq:transformer_estimator under a prior, as the law of the optimum predicts it.
 
-    beta           per lag, lag 1 first; inf where only exact matches inform (the independent prior with BOS)
-    kappa          the score of BOS; None without BOS, inf where beta is
-    combination    kappa minus the sum of beta where these are infinite: ln(alpha |V|); None elsewhere
+    Only exact matches inform under the independent prior with BOS: there beta and kappa are infinite, and `combination`
+    is ln(alpha |V|). `Optimum` has the other fields.
+
     derived_beta   by the derivation alone, without the fitted term
     derived_kappa  the same for kappa
     leading_beta   the leading order, an explicit formula
     leading_kappa  the same for kappa
-    length, bos, order, vocab   T, whether there is BOS, k and |V|
     """
 
-    beta: tuple[float, ...]
-    kappa: float | None
-    combination: float | None
     derived_beta: tuple[float, ...]
     derived_kappa: float | None
     leading_beta: tuple[float, ...]
     leading_kappa: float | None
-    length: int
-    bos: bool
-    order: int
-    vocab: int
-
-    def usable(self) -> tuple[tuple[float, ...], float | None]:
-        """Finite beta and kappa that predict the same: an infinite beta becomes a very large one."""
-        if self.combination is None:
-            return self.beta, self.kappa
-        return (SHARP,) * self.order, self.combination + SHARP * self.order
-
-    def predict(self, tokens: Tokens, *, every_position: bool = False) -> Law:
-        """Soft matching at the predicted parameters."""
-        beta, kappa = self.usable()
-        return soft_matching(tokens, vocab=self.vocab, beta=beta, kappa=kappa, every_position=every_position)
 
     def table(self) -> pd.DataFrame:
         """One row per parameter: parameter, predicted, derived, leading; then `combination` where there is one."""
         import pandas as pd
 
-        names = [f"beta_{lag}" for lag in range(1, self.order + 1)]
-        rows: list[tuple[Any, ...]] = list(zip(names, self.beta, self.derived_beta, self.leading_beta, strict=True))
-        if self.bos:
-            rows.append(("kappa", self.kappa, self.derived_kappa, self.leading_kappa))
+        kappas = (self.kappa, self.derived_kappa, self.leading_kappa)
+        rows = self._rows(self.beta, self.derived_beta, self.leading_beta, kappas=kappas)
         if self.combination is not None:
             rows.append(("combination", *[self.combination] * 3))
         return pd.DataFrame(rows, columns=["parameter", "predicted", "derived", "leading"])
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """beta per lag and kappa as predicted; what is infinite is written at the upper end."""
-        from interp.plotting import heading, panel, parameter_points
-
-        rows = self.table()
-        ax = panel(ax, width=4.8)
-        names = rows["parameter"].replace("combination", r"$\kappa-\sum\beta$").tolist()
-        parameter_points(ax, names, rows["predicted"].to_numpy(), np.full(len(rows), math.nan))
-        ax.set_ylabel("score above an empty match\n(nats, predicted)")
-        task = f"length {self.length}, {'BOS' if self.bos else 'no BOS'}"
-        return heading(ax, f"predicted optimum of soft matching, {task}", doubt=self.doubt)
+        values = self.table()["predicted"].to_numpy()
+        title = f"predicted optimum of soft matching, {self._task}"
+        return self._panel(ax, values, np.full(len(values), math.nan), note="predicted", title=title)
 
     def __str__(self) -> str:
-        rows = self.table()
         lines = [
             f"  {name:<12} {value:9.4f}   derived {derived:.4f}   leading order {leading:.4f}"
-            for name, value, derived, leading in rows.itertuples(index=False)
+            for name, value, derived, leading in self.table().itertuples(index=False)
         ]
-        shown = lines if len(lines) <= 6 else [*lines[:2], f"  ... {len(lines) - 5} more", *lines[-3:]]
-        head = f"Predicted optimum of soft matching, length {self.length}, {'BOS' if self.bos else 'no BOS'}"
-        return "\n".join([head, *shown, *self.remarks()])
+        return self._text(f"Predicted optimum of soft matching, {self._task}", lines)
 
 
 def predicted_parameters(
@@ -130,11 +98,9 @@ def predicted_parameters(
     >>> predicted_parameters(prior, length=64).beta[0] > predicted_parameters(prior, length=16).beta[0]
     True
     """
-    prior, length = check_prior(prior), count(length, name="length")
+    length = count(length, name="length", least=check_prior(prior).order + 1)
     bos, fitted = switch(bos, name="bos"), switch(fitted, name="fitted")
-    if length <= prior.order:
-        raise ValueError(f"length must exceed the order: length {length}, order {prior.order}")
-    check_symmetric(prior, what="The closed form of beta and kappa takes every symbol to be equally frequent")
+    prior.require_symmetry("The closed form of beta and kappa takes every symbol to be equally frequent")
     leading_beta, leading_kappa = leading_order(prior, length=length, bos=bos)
     beta, kappa, combination, success, message = leading_beta, leading_kappa, None, True, "converged"
     if prior.independent and bos:

@@ -13,11 +13,10 @@ import math
 
 import torch
 
-from interp.arguments import Number, Switch, Whole, count, finite_number, shown, whole_number
+from interp.arguments import Number, Switch, Whole, count, finite_number, whole_number
 from interp.estimators.counts import superset_sum
 from interp.estimators.soft_matching import Law, from_counts
-from interp.notation import Tokens, check_order, check_vocab
-from interp.notation import overlap as overlap_of
+from interp.notation import Tokens, check_order, check_vocab, mask_bits
 
 
 def pseudo_counts(tokens: Tokens, *, order: Whole, vocab: Whole, beta: Number, every_position: Switch = False) -> Law:
@@ -29,13 +28,11 @@ def pseudo_counts(tokens: Tokens, *, order: Whole, vocab: Whole, beta: Number, e
     [3.0, 1.0]
     """
     order = check_order(order)
-    scale = finite_number(beta, name="beta")
-    if scale <= 0:
-        raise ValueError(f"beta must be > 0 for pseudo-counts (gamma = e^beta - 1 > 0), got {shown(beta)}")
+    scale = finite_number(beta, name="beta", above=0)
     log_gamma = scale + math.log(-math.expm1(-scale))
     if -order * log_gamma > 700:
         raise ValueError(f"beta = {beta!r} is too small: gamma^-{order} overflows")
-    sizes = torch.tensor([overlap_of(mask) for mask in range(1 << order)], dtype=torch.float64)
+    sizes = torch.from_numpy(mask_bits(order).sum(1)).double()
     weights = torch.where(sizes < order, torch.exp((sizes - order) * log_gamma), 0.0)  # the full mask is left out
 
     def estimate(counts: torch.Tensor) -> torch.Tensor:
@@ -53,10 +50,7 @@ def expected_cumulative_count(*, length: Whole, order: Whole, vocab: Whole, over
     >>> expected_cumulative_count(length=64, order=2, vocab=5, overlap=1)
     12.2
     """
-    order, vocab, length = check_order(order), check_vocab(vocab), count(length, name="length")
-    overlap = whole_number(overlap, name="overlap")
-    if overlap > order:
-        raise ValueError(f"overlap must lie in 0..{order}, got {overlap}")
-    if length <= order:
-        raise ValueError(f"length must exceed the order: length {length}, order {order}")
+    order, vocab = check_order(order), check_vocab(vocab)
+    length = count(length, name="length", least=order + 1)
+    overlap = whole_number(overlap, name="overlap", most=order)
     return (length - order - 1) / float(vocab**overlap)

@@ -30,25 +30,24 @@ from interp.arguments import (
     Switch,
     Whole,
     count,
+    finite_number,
     fits_memory,
     real_array,
     seed_number,
     shown,
-    switch,
 )
 from interp.chains.priors import IndependentDirichlet
-from interp.estimators.counts import as_counts, mask_counts, superset_sum
+from interp.estimators.counts import Queries, as_counts, count_masks, mask_counts, queries, superset_sum
 from interp.notation import (
     Tokens,
     as_alpha,
     as_beta,
     as_kappa,
-    as_tokens,
     check_concentration,
     check_order,
+    check_sum,
     check_vocab,
     mask_bits,
-    overlap,
 )
 from interp.source import njit
 
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
 Array: TypeAlias = NDArray[Any]
 Law: TypeAlias = Float[torch.Tensor, "batch vocab"] | Float[torch.Tensor, "batch length vocab"]
 
-CHUNK_BYTES = 64 << 20  # working memory of the every-position forms
 MAX_WEIGHT = 2.0**53  # of one count: above it, n and n + 1 are the same float
 
 
@@ -78,9 +76,7 @@ def soft_matching(
     >>> soft_matching([[0, 1, 0, 1]], vocab=2, beta=(100.0, 100.0))[0].tolist()
     [1.0, 0.0]
     """
-    vocab = check_vocab(vocab)
-    weights = as_beta(beta)
-    pseudo = as_kappa(kappa)
+    weights, pseudo = as_beta(beta), as_kappa(kappa)
 
     def estimate(counts: torch.Tensor) -> torch.Tensor:
         return law_from_counts(counts, beta=torch.from_numpy(weights), kappa=pseudo)
@@ -99,20 +95,16 @@ def soft_matching_from_counts(
     >>> soft_matching_from_counts([[0, 1], [3, 0]], beta=[0.0]).tolist()
     [0.75, 0.25]
     """
-    given = as_counts(counts)
-    lags = as_beta(beta)
+    given, lags, score = as_counts(counts), as_beta(beta), as_kappa(kappa)
     if given.shape[-2] != 1 << lags.size:
         raise ValueError(
             f"beta has {lags.size} lags: expected counts for {1 << lags.size} masks, got {given.shape[-2]}"
         )
     if not ((given >= 0) & (given <= MAX_WEIGHT)).all():
         raise ValueError(f"counts must be finite, not negative and at most {MAX_WEIGHT:g}")
-    score = as_kappa(kappa)
     live = torch.from_numpy(lags)
     if isinstance(beta, torch.Tensor):  # gradients pass through it; half precision could not represent the counts
         live = beta if beta.dtype in (torch.float32, torch.float64) else beta.double()
-    if not torch.isfinite(live.detach().abs().sum()):
-        raise ValueError(f"beta must be finite, and so must its sum, got {lags.tolist()}")
     return law_from_counts(given, beta=live, kappa=kappa if isinstance(kappa, torch.Tensor) else score)
 
 
@@ -154,26 +146,16 @@ def soft_matching_pairs(
     beta[r1-1][r2-1] weighs x_{t-r1+1} = x_{s-r2}, the alignment of def:match_mask, so that a diagonal beta is
     `soft_matching`. (The corollary writes x_{t-r1}: there t is the position to be predicted.)
     """
-    vocab = check_vocab(vocab)
-    every_position = switch(every_position, name="every_position")
-    given = real_array(beta, name="beta")
-    if given.ndim != 2 or given.shape[0] != given.shape[1] or given.size == 0:
-        raise ValueError(f"beta must be a square matrix [query lag, key lag], got shape {given.shape}")
-    matrix = np.ascontiguousarray(given)
-    order = check_order(matrix.shape[0])
-    with np.errstate(over="ignore"):
-        total = np.abs(matrix).sum()
-    if not math.isfinite(total):
-        raise ValueError(f"beta must be finite, and so must its sum, got {matrix.tolist()}")
+    matrix = np.ascontiguousarray(real_array(beta, name="beta"))
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
+        raise ValueError(f"beta must be a square matrix [query lag, key lag], got shape {matrix.shape}")
+    check_sum(matrix)
     pseudo = as_kappa(kappa)
-    array = as_tokens(tokens, vocab=vocab, order=order)
-    batch, length = array.shape
-    first = 0 if every_position else length - 1
-    fits_memory(8 * batch * (length - first) * vocab, what="the laws")
-    laws = np.empty((batch, length - first, vocab))
-    _pair_laws(array, matrix, -np.inf if pseudo is None else pseudo, first, laws)
-    result = torch.from_numpy(laws)
-    return result if every_position else result[:, 0]
+    asked = queries(tokens, order=len(matrix), vocab=vocab, every_position=every_position)
+    fits_memory(8 * asked.shape[0] * asked.shape[1] * asked.vocab, what="the laws")
+    laws = np.empty((*asked.shape, asked.vocab))
+    _pair_laws(asked.tokens, matrix, -np.inf if pseudo is None else pseudo, asked.first, laws)
+    return asked.result(laws)
 
 
 def maximum_likelihood(tokens: Tokens, *, order: Whole, vocab: Whole, every_position: Switch = False) -> Law:
@@ -258,19 +240,15 @@ def order_mixture(tokens: Tokens, *, order: Whole, vocab: Whole, beta: Number) -
     mixture, and for very negative beta its terms are large and cancel.
     """
     vocab, order = check_vocab(vocab), check_order(order)
-    scale = float(as_beta([beta] * order)[0])
+    scale = float(as_beta([finite_number(beta, name="beta")] * order)[0])
     exact = mask_counts(tokens, order=order, vocab=vocab)
     cumulative = superset_sum(exact).double()
     totals = cumulative.sum(-1)
-    sizes = torch.tensor([overlap(mask) for mask in range(1 << order)])
+    sizes = torch.from_numpy(mask_bits(order).sum(1))
     by_order = torch.nn.functional.one_hot(sizes, order + 1).double()
     order_totals = totals @ by_order
-    # gamma^i K_i in logs: gamma overflows long before the ratio does.
-    log_gamma = (
-        scale + math.log(-math.expm1(-scale))
-        if scale > 0
-        else (math.log(-math.expm1(scale)) if scale < 0 else -math.inf)
-    )
+    # ln |gamma|, and gamma^i K_i in logs: gamma overflows long before the ratio does.
+    log_gamma = max(scale, 0.0) + math.log(-math.expm1(-abs(scale))) if scale else -math.inf
     orders = torch.arange(order + 1, dtype=torch.float64)
     powers = torch.where(orders == 0, 0.0, orders * log_gamma)
     logs = powers + torch.log(order_totals)
@@ -319,7 +297,7 @@ def beta_for_add_alpha(
     prior = IndependentDirichlet(order=order, vocab=vocab, alpha=alpha)
     chains = prior.sample(batch=draws, length=length, seed=seed, method="collapsed")
     exact = mask_counts(chains.tokens, order=order, vocab=vocab)
-    sizes = np.array([overlap(mask) for mask in range(1 << order)])
+    sizes = mask_bits(order).sum(1)
     if method == "line_search":
         mean_exact = exact.sum(-1).double().mean(0).numpy()
         full = mean_exact[-1]
@@ -347,20 +325,12 @@ def from_counts(
     every_position: Switch,
 ) -> Law:
     """Apply a function of the mask counts at the last or at every position, in chunks of bounded memory."""
-    order, vocab = check_order(order), check_vocab(vocab)
-    every_position = switch(every_position, name="every_position")
-    array = as_tokens(tokens, vocab=vocab, order=order)
-    if not every_position:
-        return estimate(mask_counts(array, order=order, vocab=vocab))
-    batch, length = array.shape
-    per_sequence = 8 * length * (1 << order) * vocab
-    fits_memory(8 * batch * length * vocab, what="the laws")
-    step = max(1, CHUNK_BYTES // (4 * per_sequence))  # about four arrays of that size live at once
-    laws = torch.empty(batch, length, vocab, dtype=torch.float64)
-    for start in range(0, batch, step):
-        counts = mask_counts(array[start : start + step], order=order, vocab=vocab, every_position=True)
-        laws[start : start + step] = estimate(counts)
-    return laws
+
+    def counted(part: Queries) -> torch.Tensor:
+        return estimate(count_masks(part))
+
+    asked = queries(tokens, order=order, vocab=vocab, every_position=every_position)
+    return asked.in_chunks(counted, numbers=asked.vocab << asked.order)
 
 
 def _normalised(votes: torch.Tensor) -> torch.Tensor:

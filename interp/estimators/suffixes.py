@@ -10,24 +10,23 @@ vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Int64
 from numpy.typing import NDArray
 
-from interp.arguments import Switch, Whole, fits_memory, switch
+from interp.arguments import Switch, Whole, fits_memory
 from interp.chains.trie import new_trie, plant, trie_bytes, walk
-from interp.notation import Tokens, as_tokens, check_order, check_vocab
+from interp.estimators.counts import Queries, queries
+from interp.notation import Tokens
 from interp.source import njit
 
 Array: TypeAlias = NDArray[Any]
 
 MAX_TALLY = 6  # counts of counts n_1 .. n_6: Katz discounts counts up to 5, which takes n_6
-CHUNK_BYTES = 64 << 20  # working memory of the every-position form
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,50 +53,23 @@ def suffix_counts(tokens: Tokens, *, order: Whole, vocab: Whole, every_position:
     >>> suffix_counts([[0, 1, 0, 1]], order=2, vocab=2).counts[0].tolist()  # unigram, after (1), after (0, 1)
     [[1, 1], [1, 0], [1, 0]]
     """
-    order, vocab = check_order(order), check_vocab(vocab)
-    every_position = switch(every_position, name="every_position")
-    array = as_tokens(tokens, vocab=vocab, order=order)
-    batch, length = array.shape
-    fits_memory(trie_bytes(length, order, vocab), what="the suffixes of one sequence")
-    fits_memory(32 * batch * (length if every_position else 1) * (order + 1) * vocab, what="the counts of the suffixes")
-    first = 0 if every_position else length - 1
-    queries = length - first
-    counts = np.zeros((2, batch, queries, order + 1, vocab), dtype=np.int64)
-    tallies = np.zeros((2, batch, queries, order + 1, MAX_TALLY), dtype=np.int64)
-    _fill_counts(array, order, vocab, first, counts, tallies)
-    if not every_position:
-        counts, tallies = counts[:, :, 0], tallies[:, :, 0]
+    return count_suffixes(queries(tokens, order=order, vocab=vocab, every_position=every_position))
+
+
+def count_suffixes(asked: Queries) -> SuffixCounts:
+    """The counts of suffixes for checked arguments."""
+    tokens, order, vocab = asked.tokens, asked.order, asked.vocab
+    fits_memory(trie_bytes(tokens.shape[1], order, vocab), what="the suffixes of one sequence")
+    fits_memory(32 * asked.shape[0] * asked.shape[1] * (order + 1) * vocab, what="the counts of the suffixes")
+    counts = np.zeros((2, *asked.shape, order + 1, vocab), dtype=np.int64)
+    tallies = np.zeros((2, *asked.shape, order + 1, MAX_TALLY), dtype=np.int64)
+    _fill_counts(tokens, order, vocab, asked.first, counts, tallies)
     return SuffixCounts(
-        counts=torch.from_numpy(counts[0]),
-        continuations=torch.from_numpy(counts[1]),
-        tallies=torch.from_numpy(tallies[0]),
-        continuation_tallies=torch.from_numpy(tallies[1]),
+        counts=asked.result(counts[0]),
+        continuations=asked.result(counts[1]),
+        tallies=asked.result(tallies[0]),
+        continuation_tallies=asked.result(tallies[1]),
     )
-
-
-def from_suffixes(
-    estimate: Callable[[SuffixCounts], torch.Tensor],
-    tokens: Tokens,
-    *,
-    order: Whole,
-    vocab: Whole,
-    every_position: Switch,
-) -> Float[torch.Tensor, "batch vocab"] | Float[torch.Tensor, "batch length vocab"]:
-    """Apply a function of the suffix counts at the last or at every position, in chunks of bounded memory."""
-    order, vocab = check_order(order), check_vocab(vocab)
-    every_position = switch(every_position, name="every_position")
-    array = as_tokens(tokens, vocab=vocab, order=order)
-    batch, length = array.shape
-    fits_memory(8 * batch * (length if every_position else 1) * vocab, what="the laws")
-    rows = length if every_position else 1
-    # Four integer arrays, and about as much again in the estimator.
-    per_sequence = 8 * rows * (order + 1) * 4 * (vocab + MAX_TALLY)
-    step = max(1, CHUNK_BYTES // per_sequence)
-    laws = [
-        estimate(suffix_counts(array[start : start + step], order=order, vocab=vocab, every_position=every_position))
-        for start in range(0, batch, step)
-    ]
-    return torch.cat(laws)
 
 
 @njit()

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from interp.arguments import NumberField, WholeField, count, fits_memory, is_whole, shown
-from interp.notation import check_order, check_positive, check_vocab
+from interp.arguments import NumberField, WholeField, count, finite_number, fits_memory, is_whole, shown
+from interp.notation import check_order, check_vocab
 
 if TYPE_CHECKING:
     import torch
@@ -63,7 +63,7 @@ class InductionConfig:
         # Plain numbers only, whatever kind was given: the config is written as JSON.
         object.__setattr__(self, "order", check_order(self.order))
         object.__setattr__(self, "vocab", check_vocab(self.vocab))
-        object.__setattr__(self, "floor", check_positive(self.floor, name="floor"))
+        object.__setattr__(self, "floor", finite_number(self.floor, name="floor", above=0))
         if isinstance(self.bos, np.bool_):
             object.__setattr__(self, "bos", bool(self.bos))
         if not isinstance(self.bos, bool):

@@ -37,7 +37,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from interp.arguments import Number, Whole, seed_number
+from interp.arguments import Number, Whole, finite_number, seed_number
 from interp.circuit.circuit import Circuit, as_circuit
 from interp.circuit.edits import NOTICEABLE
 from interp.circuit.law import check_next_law, full_matches, key_masks
@@ -56,7 +56,7 @@ from interp.instruments.readout_level import (
     move_level,
     sides_by_lag,
 )
-from interp.notation import Tokens, check_positive
+from interp.notation import Tokens
 from interp.results import Result, half_width, provenance, rows_table
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def vote_weight(
     """
     seed = seed_number(seed)
     origin = provenance(seed=seed, checkpoint=checkpoint)
-    alpha = None if alpha is None else check_positive(alpha, name="alpha")
+    alpha = None if alpha is None else finite_number(alpha, name="alpha", above=0)
     circuit = as_circuit(model)
     floor = check_floor(floor, vocab=circuit.vocab)
     if reason := not_linear(circuit.model):

@@ -53,8 +53,6 @@ class RunSpec:
     bos_vector: str = ""
 
     def __post_init__(self) -> None:
-        from interp.chains.symmetry import check_symmetric
-
         _check_types(self)
         find_family(self.family)
         if self.protocol not in PROTOCOLS:
@@ -62,7 +60,7 @@ class RunSpec:
         if self.target not in ("token", "law"):
             raise ValueError(f"target must be token or law, got {self.target!r}")
         prior = self.build_prior()  # refuses a bad description
-        check_symmetric(prior, what="Training draws its chains from an urn with a uniform base law")
+        prior.require_symmetry("Training draws its chains from an urn with a uniform base law")
         prior.concentrations()  # refuses a prior that has no urn
         if self.length <= self.prior["order"]:
             raise ValueError(f"length must exceed the order {self.prior['order']}, got {self.length}")

@@ -11,6 +11,8 @@ import pytest
 import interp as ip
 from analyses.checkpoint.dynamics import settling_step
 from analyses.running.cli import main
+from interp.hooked.config import InductionConfig
+from interp.hooked.construction import write_construction
 from models.training.run import run
 from models.training.spec import make_spec
 
@@ -75,9 +77,9 @@ def test_asymmetry_is_told_both_ways_and_not_where_there_is_none(
 
 def test_raw_blocks_overstate_an_impure_lag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = ip.InductionTransformer(
-        ip.InductionConfig(family="disentangled", order=2, vocab=4, length=24, bos=False, readout="probability")
+        InductionConfig(family="disentangled", order=2, vocab=4, length=24, bos=False, readout="probability")
     )
-    ip.write_construction(model, beta=(3.0, 3.0), kappa=None)
+    write_construction(model, beta=(3.0, 3.0), kappa=None)
     # Head 1 puts about half of its attention on lag 2 and the rest everywhere: its block counts for half.
     model.copy_attention.rel_bias.data[1] = 0.0
     model.copy_attention.rel_bias.data[1, 2] = 2.5

@@ -14,7 +14,7 @@ from analyses.running import cli, plan
 from analyses.running.ask import Ask
 from analyses.running.options import CheckpointOptions, RunOptions, ZooOptions
 from figures.running import cli as figures_cli
-from interp.hooked.checkpoint import unfinished_at
+from interp.hooked.checkpoint import CheckpointInfo, unfinished_at
 from models.running import cli as models_cli
 from models.running import zoo as models_zoo
 from models.running.zoo import find_checkpoints
@@ -58,7 +58,7 @@ def zoo(tmp_path: Path) -> Path:
     ],
 )
 def test_a_record_says_how_far_its_run_came(record: dict[str, Any] | None, words: str, tmp_path: Path) -> None:
-    info = ip.CheckpointInfo(path=tmp_path / "a", model={}, training=record)
+    info = CheckpointInfo(path=tmp_path / "a", model={}, training=record)
     found = unfinished_at(info)
     assert found == words
     for place in ("a.run/snapshots/step_1", ".a.run/snapshots/step_1"):  # the middle of a run, on purpose

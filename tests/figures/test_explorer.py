@@ -16,6 +16,7 @@ from analyses.running.documents import Document
 from analyses.running.subject import Subject
 from figures.page.explorer import page
 from figures.running import cli
+from interp.divergence import KL_FLOOR
 from tests import tiny_zoo
 from tests.figures.chromium import HEIGHT, WIDTHS
 
@@ -611,4 +612,4 @@ def test_kl_of_the_page_is_the_librarys_also_where_a_law_has_zeros(chromium, fil
         )
         said = tab.view.inner_text("#laws caption")
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-    assert f"a floor of {ip.KL_FLOOR:.6f}".rstrip("0") in said
+    assert f"a floor of {KL_FLOOR:.6f}".rstrip("0") in said

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import interp as ip
+from interp.results import Result
 
 MOST_LINES = 8
 ROUNDING = 1e-6
@@ -48,7 +49,7 @@ def wrong_result(found: Any) -> str | None:
     if isinstance(found, torch.Tensor):
         return None if torch.isfinite(found).all() else "a tensor that is not finite"
     text = str(found)
-    if not isinstance(found, ip.Result):
+    if not isinstance(found, Result):
         return None
     name = type(found).__name__
     json.dumps(found.record(), allow_nan=False)

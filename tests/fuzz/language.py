@@ -12,6 +12,8 @@ import torch
 from hypothesis import strategies as st
 
 import interp as ip
+from interp.language.load import LanguageModel
+from interp.language.prompts import Prompts
 from tests import tiny_language
 from tests.fuzz.captures import SWITCH, looked_at
 from tests.fuzz.room import Sandbox, run_call
@@ -43,7 +45,7 @@ SEPARATOR = st.one_of(
 
 
 @functools.cache
-def language() -> ip.LanguageModel:
+def language() -> LanguageModel:
     """The tiny model with its tokenizer, written and read back once."""
     with tempfile.TemporaryDirectory() as folder:
         return ip.load_language_model(tiny_language.write(tiny_language.llama(), Path(folder) / "tiny"))
@@ -67,7 +69,7 @@ def text(**given: Any) -> Any:
     return whole(ip.natural_text(language(), **given))
 
 
-def whole(found: ip.Prompts) -> ip.Prompts:
+def whole(found: Prompts) -> Prompts:
     """The prompts, which must be ids of the model."""
     ids = found.ids()
     assert ids.min() >= 0, "a negative id"

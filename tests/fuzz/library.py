@@ -13,6 +13,11 @@ from hypothesis import strategies as st
 
 import interp as ip
 from interp.chains.priors import PRIORS
+from interp.estimators.counts import superset_difference, superset_sum
+from interp.estimators.pseudo_counts import expected_cumulative_count
+from interp.hooked.config import InductionConfig
+from interp.hooked.construction import write_construction
+from interp.notation import is_contiguous, overlap
 from tests.fuzz.found import wrong_result
 from tests.fuzz.room import Sandbox, run_call
 from tests.fuzz.values import mostly, numbers, one_in, texts
@@ -123,9 +128,9 @@ def written(*, family: str, bos: bool, beta: Any, kappa: Any) -> Any:
     """What a model predicts after the construction was written into it."""
     widths = {"d_model": 8, "d_mlp": 8} if family == "standard" else {}
     readout = "logit" if family == "standard" else "probability"
-    config = ip.InductionConfig(family=family, order=2, vocab=3, length=4, bos=bos, readout=readout, **widths)
+    config = InductionConfig(family=family, order=2, vocab=3, length=4, bos=bos, readout=readout, **widths)
     model = ip.InductionTransformer(config)
-    ip.write_construction(model, beta=beta, kappa=kappa)
+    write_construction(model, beta=beta, kappa=kappa)
     return ip.predict(model, [[0, 1, 2, 0]])
 
 
@@ -203,8 +208,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, st.SearchStrategy[Any]]
     "pseudo_counts": (ip.pseudo_counts, {"tokens": tokens(), **SIZES, "beta": mostly(st.floats(0.1, 9))}, is_finite),
     "mask_counts": (ip.mask_counts, {"tokens": tokens(), **SIZES}, is_finite),
     "match_masks": (ip.match_masks, {"tokens": tokens(), "order": ORDER, "every_position": EVERY}, is_finite),
-    "superset_sum": (ip.superset_sum, {"counts": COUNTS}, anything),
-    "superset_difference": (ip.superset_difference, {"counts": COUNTS}, anything),
+    "superset_sum": (superset_sum, {"counts": COUNTS}, anything),
+    "superset_difference": (superset_difference, {"counts": COUNTS}, anything),
     "bayes_predictive": (
         lambda **given: ip.bayes_predictive(**given).mean,
         {
@@ -313,15 +318,15 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, st.SearchStrategy[Any]]
         is_finite,
     ),
     "expected_cumulative_count": (
-        ip.expected_cumulative_count,
+        expected_cumulative_count,
         {"length": SMALL, "order": ORDER, "vocab": VOCAB, "overlap": ORDER},
         is_finite,
     ),
     "kl_divergence": (ip.kl_divergence, {"truth": LAWS, "prediction": LAWS, "floor": POSITIVE}, anything),
     "mean_stderr": (ip.mean_stderr, {"values": st.one_of(numbers(), BETAS)}, anything),
     "mask_name": (ip.mask_name, {"mask": ORDER}, anything),
-    "overlap": (ip.overlap, {"mask": ORDER}, anything),
-    "is_contiguous": (ip.is_contiguous, {"mask": ORDER}, anything),
+    "overlap": (overlap, {"mask": ORDER}, anything),
+    "is_contiguous": (is_contiguous, {"mask": ORDER}, anything),
 }
 
 

@@ -16,7 +16,6 @@ from interp.notation import (
     as_kappa,
     as_tokens,
     check_order,
-    check_positive,
     check_vocab,
     is_contiguous,
     key_kinds,
@@ -83,18 +82,6 @@ def test_bad_orders_are_refused(order: object) -> None:
 def test_bad_vocabularies_are_refused(vocab: object) -> None:
     with pytest.raises(ValueError, match="vocab must be an integer >= 2"):
         inspect.unwrap(check_vocab)(vocab)
-
-
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, -math.inf])
-def test_numbers_that_are_not_positive_are_named(value: float) -> None:
-    with pytest.raises(ValueError, match="alpha must be a finite number > 0"):
-        check_positive(value, name="alpha")
-
-
-def test_numpy_integers_are_integers() -> None:
-    order, vocab = inspect.unwrap(check_order)(np.int64(3)), inspect.unwrap(check_vocab)(np.int32(7))
-    assert (order, vocab) == (3, 7)
-    assert type(order) is type(vocab) is int
 
 
 @pytest.mark.parametrize("beta", [(1.0, 2.0), [1, 2], np.array([1, 2]), torch.tensor([1.0, 2.0])])

@@ -15,7 +15,7 @@ from torch.func import functional_call
 
 import interp as ip
 from interp.chains.urn import draw_chain, new_urn, predictive_law
-from interp.hooked.construction import COPY_STRENGTH
+from interp.hooked.construction import COPY_STRENGTH, write_construction
 from interp.hooked.transformer import InductionConfig, InductionTransformer
 from models.families import construction, disentangled
 from models.families.disentangled.compiled import Shape, loss_and_gradient, train_chunk
@@ -313,7 +313,7 @@ def test_the_gradient_of_a_tied_kappa_is_autograds_through_the_hooked_transforme
     offset, slope = (0.0, 0.0) if kappa.free else kappa.line(vocab=3)
     score = own if kappa.free else offset + slope * beta.sum()
     model = InductionTransformer(config)
-    ip.write_construction(model, beta=beta.detach().numpy(), kappa=score.item())
+    write_construction(model, beta=beta.detach().numpy(), kappa=score.item())
     query = model.match_attention.W_Q.detach().clone()
     query[0, 0:3, 3:6] = beta[0] * torch.eye(3, dtype=torch.float64)
     query[0, 3:6, 6:9] = beta[1] * torch.eye(3, dtype=torch.float64)

@@ -23,8 +23,7 @@ from interp import arguments
 from interp.chains import urn
 from interp.chains.batch import context_codes
 from interp.chains.descriptions import parse_prior, prior_from_dict
-from interp.chains.dirichlet import draw_dirichlet
-from interp.chains.priors import ChainBatch, HierarchicalDirichlet, IndependentDirichlet, Prior
+from interp.chains.priors import ChainBatch, HierarchicalDirichlet, IndependentDirichlet, Prior, draw_dirichlet
 from interp.estimators.predicted import predicted_parameters
 from models.training.spec import make_spec
 from tests import reference
@@ -488,7 +487,7 @@ def test_bad_descriptions_are_named(values: dict, message: str) -> None:
         (lambda: HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, -1.0)), "eta must be a finite number > 0"),
         (lambda: HierarchicalDirichlet(order=1, vocab=3, eta=(1.0,), eta0=0.0), "eta0 must be a finite"),
         (lambda: LARGER[0].sample(batch=0, length=9, seed=0), "batch must be an integer >= 1, got 0"),
-        (lambda: LARGER[0].sample(batch=1, length=2, seed=0), "length must exceed the order: length 2, order 2"),
+        (lambda: LARGER[0].sample(batch=1, length=2, seed=0), "length must be an integer >= 3, got 2"),
     ],
 )
 def test_bad_input_is_named_in_one_line(make: object, message: str) -> None:

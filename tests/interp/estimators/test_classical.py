@@ -20,14 +20,13 @@ from interp.estimators.classical import (
     jelinek_mercer,
     katz,
     kneser_ney,
-    tune_jelinek_mercer,
     witten_bell,
 )
 from interp.estimators.context_trees import context_tree_weighting
 from interp.estimators.counts import cumulative_counts
 from interp.estimators.soft_matching import add_alpha, maximum_likelihood
 from interp.estimators.suffixes import suffix_counts
-from interp.estimators.tuned_alpha import tune_add_alpha
+from interp.estimators.tuned import tune_add_alpha, tune_jelinek_mercer
 from tests.cases import CASES, every_case
 
 WITHOUT_REPEATS = CASES[::2]  # the table lists every setting without and with BOS, which these do not have

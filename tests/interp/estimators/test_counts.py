@@ -92,14 +92,6 @@ def test_table_and_pairs_agree(case: Case, monkeypatch: pytest.MonkeyPatch) -> N
     assert torch.equal(*ways)
 
 
-def test_both_ways_are_chosen_somewhere() -> None:
-    chosen = {module._table_is_cheaper(case.length, case.order, case.vocab) for case in CASES}
-    assert chosen == {True, False}
-    assert not module._table_is_cheaper(10**6, 4, 9)  # 6561 contexts: the table of masks would be 344 MB
-    assert module._table_is_cheaper(1024, 2, 5)
-    assert not module._table_is_cheaper(8, 2, 5)
-
-
 @every_case
 def test_candidates_are_counted_once(case: Case) -> None:
     """s = T is a candidate: T - k of them in all, and the exact counts partition them."""
@@ -134,62 +126,9 @@ def test_inclusion_exclusion_is_the_inverse(drawn: tuple[int, tuple[int, list[in
         assert torch.equal(total, exact[0, reference.mask_index(mask)])
 
 
-@settings(max_examples=40)
-@given(st.integers(0, 4), st.integers(2, 5), st.integers(0, 2**31))
-def test_superset_transforms_undo_each_other_on_any_array(order: int, vocab: int, seed: int) -> None:
-    values = np.random.default_rng(seed).integers(-50, 50, size=(2, 3, 2**order, vocab))
-    array = torch.from_numpy(values)
-    assert torch.equal(superset_difference(superset_sum(array)), array)
-    assert torch.equal(superset_sum(superset_difference(array)), array)
-    assert torch.equal(array, torch.from_numpy(values))  # and leave their input alone
-
-
-@settings(max_examples=40)
-@given(sequences)
-def test_cumulative_counts_are_nested(drawn: tuple[int, tuple[int, list[int]]]) -> None:
-    order, (vocab, row) = drawn
-    cumulative = cumulative_counts([row], order=order, vocab=vocab)[0]
-    for smaller in reference.all_masks(order):
-        for larger in reference.all_masks(order):
-            if smaller <= larger:
-                few, many = reference.mask_index(larger), reference.mask_index(smaller)
-                assert (cumulative[few] <= cumulative[many]).all()
-
-
 def test_masks_between_contexts_compare_their_digits() -> None:
     masks = context_masks(order=2, vocab=3)
     for a in range(9):
         for b in range(9):
             # Lag 1 is the lowest digit.
             assert masks[a, b] == (a % 3 == b % 3) + 2 * (a // 3 == b // 3)
-
-
-def test_counting_leaves_the_tokens_alone() -> None:
-    tokens = CASES[20].tokens()
-    before = tokens.copy()
-    for every_position in (False, True):
-        mask_counts(tokens, order=2, vocab=9, every_position=every_position)
-        match_masks(tokens, order=2, every_position=every_position)
-    assert np.array_equal(tokens, before)
-
-
-@pytest.mark.parametrize("function", [mask_counts, cumulative_counts])
-def test_bad_input_is_named(function: object) -> None:
-    with pytest.raises(ValueError, match=r"token 5 is outside the vocabulary 0\.\.4"):
-        function([[0, 5, 1]], order=1, vocab=5)
-    with pytest.raises(ValueError, match="longer than the order: length 2, order 2"):
-        function([[0, 1]], order=2, vocab=5)
-    with pytest.raises(ValueError, match="integers, got float64"):
-        function([[0.5, 1.0, 2.0]], order=1, vocab=5)
-    with pytest.raises(ValueError, match="order must be an integer >= 1, got 0"):
-        function([[0, 1]], order=0, vocab=5)
-    with pytest.raises(ValueError, match="vocab must be an integer >= 2, got 1"):
-        function([[0, 0]], order=1, vocab=1)
-
-
-def test_bad_input_to_masks_and_transforms_is_named() -> None:
-    with pytest.raises(ValueError, match="longer than the order"):
-        match_masks([[0, 1]], order=2)
-    for transform in (superset_sum, superset_difference):
-        with pytest.raises(ValueError, match=r"2\*\*order entries, got 3"):
-            transform(torch.zeros(3, 2))

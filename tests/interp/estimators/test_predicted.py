@@ -192,5 +192,5 @@ def test_text_table_and_refusals():
     assert len(str(predicted).splitlines()) <= 8
     assert predicted.table().parameter.tolist() == ["beta_1", "beta_2", "kappa"]
     assert predicted_parameters(PAPER, length=64, bos=True).beta == predicted.beta  # nothing is drawn
-    with pytest.raises(ValueError, match="length must exceed the order"):
+    with pytest.raises(ValueError, match="length must be an integer >= 3"):
         predicted_parameters(PAPER, length=2)

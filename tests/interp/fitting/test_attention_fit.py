@@ -23,6 +23,7 @@ from interp.fitting.attention_fit import (
     attention_warning,
 )
 from interp.fitting.likelihood import maximise
+from interp.fitting.match_fit import MatchFit
 from tests import reference
 from tests.known_captures import CASES, everywhere, noisy, planted, random_model, tokens_of, with_scores
 
@@ -345,7 +346,7 @@ def test_masses_alone_can_fail_a_fit():
     """Every candidate follows the law; BOS's score is far above its mean in one half and far below it in the other."""
     cap = planted(beta=(2.7, 1.2), kappa=3.0, vocab=5, batch=100)
 
-    def spread(off: float) -> ip.MatchFit:
+    def spread(off: float) -> MatchFit:
         scores = cap.match_scores.clone()
         scores[::2, 0, 0, 0] += off
         scores[1::2, 0, 0, 0] -= off

@@ -11,6 +11,7 @@ import torch
 from transformer_lens import HookedTransformer
 
 import interp as ip
+from interp.hooked.checkpoint import CheckpointError
 from interp.hooked.foreign import KEYS
 from tests import tiny_language
 from tests.interp.instruments.test_scan_heads import tokens_for
@@ -123,7 +124,7 @@ def edited(path: Path, change: Any) -> None:
 def test_damage_is_named_in_one_line(change: Any, message: str, tmp_path: Path) -> None:
     ip.save(ip.Circuit(random_transformer(1), order=1), tmp_path / "e")
     edited(tmp_path / "e", change)
-    with pytest.raises(ip.CheckpointError, match=message) as caught:
+    with pytest.raises(CheckpointError, match=message) as caught:
         ip.load(tmp_path / "e")
     assert "\n" not in str(caught.value)
 

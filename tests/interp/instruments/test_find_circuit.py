@@ -9,13 +9,14 @@ import pytest
 import torch
 
 import interp as ip
-from interp.instruments.find_circuit import FEEDS
+from interp.instruments.find_circuit import FEEDS, FoundCircuit
+from interp.instruments.head_scan import HeadScan
 from tests.interp.instruments.test_scan_heads import QUERIES, tokens_for
 from tests.planted import trained_like
 from tests.planted_heads import PLANTS, Plant, plant, random_transformer
 
 
-def found_in(spec: Plant, model: Any = None, **options: Any) -> ip.FoundCircuit:
+def found_in(spec: Plant, model: Any = None, **options: Any) -> FoundCircuit:
     model = plant(spec) if model is None else model
     return ip.find_circuit(model, tokens_for(spec), **spec.task, query=QUERIES, **options)
 
@@ -113,7 +114,7 @@ def test_a_copy_that_comes_too_late_is_no_copy() -> None:
     circuit = found_in(spec, plant(spec))
     assert circuit.copy_heads == ((0, 1),)
     scan = circuit.scan
-    hidden = ip.HeadScan(**{**vars(scan), "role": (("none",) * 4, *scan.role[1:])})
+    hidden = HeadScan(**{**vars(scan), "role": (("none",) * 4, *scan.role[1:])})
     late = found_in(spec, plant(spec), scan=hidden)
     assert late.copy_heads == (None,)
     assert late.message == "no head copies lag 1 below the match heads (2.3 would, but in too late a layer)"

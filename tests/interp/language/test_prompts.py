@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import interp as ip
-from interp.language.prompts import shipped_text
+from interp.language.prompts import Prompts, shipped_text
 from tests import tiny_language
 
 tokenizer = functools.cache(tiny_language.tokenizer)
@@ -22,7 +22,7 @@ def chains() -> ip.ChainBatch:
     return ip.IndependentDirichlet(order=2, vocab=4, alpha=1.0).sample(batch=6, length=12, seed=0)
 
 
-def read(given: ip.Prompts, row: int) -> list[str]:
+def read(given: Prompts, row: int) -> list[str]:
     """A sequence as the model's own words."""
     return [tokenizer().decode([one]) for one in given.ids()[row].tolist()]
 
