@@ -22,7 +22,7 @@ from analyses.running.options import CheckpointOptions, option
 
 if TYPE_CHECKING:
     from analyses.running.subject import Subject
-    from interp.fitting.attention_fit import AttentionFit
+    from interp.fitting.fits import AttentionFit
     from interp.instruments.beta_kappa import MatchFit
 
 KIND = "checkpoint"

@@ -21,7 +21,7 @@ from analyses.running.report import PAGE, decimals, render_table
 
 if TYPE_CHECKING:
     from analyses.running.subject import Subject
-    from interp.instruments.head_scan import HeadScan
+    from interp.instruments.scan_heads import HeadScan
 
 KIND = "checkpoint"
 COLUMNS = ("success", "message")

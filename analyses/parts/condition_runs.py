@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from analyses.running.cache import Cache
     from analyses.running.subject import Subject
     from interp.estimators.optimal import OptimalParameters
-    from interp.fitting.match_fit import MatchFit
+    from interp.fitting.fits import MatchFit
     from interp.instruments.identity_blocks import BlockMap
     from interp.instruments.lag_pairs import PairFit
 

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from interp.chains.priors import ChainBatch, Prior
     from interp.circuit.capture import Capture
-    from interp.fitting.attention_fit import AttentionFit
-    from interp.fitting.match_fit import MatchFit
+    from interp.fitting.fits import AttentionFit, MatchFit
     from interp.hooked.checkpoint import CheckpointInfo
 
 DEFAULT_ETA = 5.0  # both levels of the paper's hierarchical task

@@ -13,20 +13,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
-from numpy.typing import NDArray
+from scipy.special import xlogy
 
 from interp.circuit.capture import Capture
 from interp.estimators.counts import match_masks
+from interp.fitting.likelihood import AttentionRows, KeyPart, sum_by_group
+from interp.fitting.regression import SPLINE_TERMS, Array, distance_basis
 
 Source: TypeAlias = Literal["scores", "pattern"]
-Array: TypeAlias = NDArray[Any]
 
 VIEW_BYTES = 32 << 20  # of one array with `columns` numbers per key
+MIN_COVERED = 1e-6  # attention on candidates and BOS below which a query is left out of a fit of attention
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +36,7 @@ class QueryView:
     """Some of the sequences, at one query t.
 
     sequences      which rows of the capture these are
-    head           which match head of the capture this is
-    row            which query of the capture this is
+    head, row      which match head and which query of the capture this is
     tokens         [batch, length] tokens up to the query, x_t last
     masks          [batch, key] the mask of each candidate key s = k..t
     distance       [key] t - s
@@ -63,51 +64,6 @@ class QueryView:
     bos_pattern: Float[np.ndarray, " batch"] | None
 
 
-class BosTally:
-    """BOS scores relative to an empty match, collected view by view: kappa, its spread, and its influence function.
-
-    The score of an empty match is a query's mean score without the part of the matches. `indicators` are the match
-    columns of the candidate keys, `beta` their weights.
-    """
-
-    def __init__(self, *, sequences: int) -> None:
-        self.sequences = sequences
-        self._relative: list[Array] = []
-        self._owner: list[Array] = []
-        self._matched: list[Array] = []
-
-    def add(
-        self, view: QueryView, indicators: Float[np.ndarray, "batch key column"], beta: Float[np.ndarray, " column"]
-    ) -> tuple[Bool[np.ndarray, " batch"], Float[np.ndarray, " some"]]:
-        """Take in a view; returns which of its rows have a known key, and the score of an empty match in those."""
-        some: Array = np.asarray(view.known.any(axis=1))
-        share = view.known[some] / view.known[some].sum(axis=1, keepdims=True)
-        matched = np.einsum("bk,bkl->bl", share, indicators[some])
-        empty = (share * np.where(view.known, view.scores, 0.0)[some]).sum(axis=1) - matched @ beta
-        if view.bos_scores is not None:
-            relative = view.bos_scores[some] - empty
-            finite = np.isfinite(relative)
-            self._relative.append(relative[finite])
-            self._owner.append(np.arange(self.sequences)[view.sequences][some][finite])
-            self._matched.append(matched[finite])
-        return some, empty
-
-    @property
-    def relative(self) -> Float[np.ndarray, " query"]:
-        """The score of BOS less that of an empty match, at every query where both are known."""
-        return np.concatenate(self._relative) if self._relative else np.zeros(0)
-
-    def influence(self, of_beta: Float[np.ndarray, "sequence column"]) -> Float[np.ndarray, " sequence"]:
-        """How far kappa moves without each sequence: by BOS's own scores, and through the beta of the empty match."""
-        relative, owner, matched = self.relative, np.concatenate(self._owner), np.concatenate(self._matched)
-        left = (len(relative) - np.bincount(owner, minlength=self.sequences)).astype(np.float64)
-        left[left == 0] = np.nan
-        own = np.bincount(owner, weights=relative - relative.mean(), minlength=self.sequences)
-        others = np.repeat(matched.sum(axis=0)[None], self.sequences, axis=0)
-        np.subtract.at(others, owner, matched)
-        return np.asarray((own + (others * of_beta).sum(axis=1)) / left)
-
-
 def candidate_rows(cap: Capture) -> list[int]:
     """The queries of the capture that see at least one candidate key; those before have nothing to match."""
     return [row for row, position in enumerate(cap.queries.tolist()) if position - int(cap.bos) >= cap.order]
@@ -128,8 +84,7 @@ def query_views(cap: Capture, *, columns: int = 1, source: Source = "scores") ->
     per key fit into `VIEW_BYTES`.
     """
     order, bos = cap.order, int(cap.bos)
-    tokens = _read_only(cap.tokens)
-    candidates_from = bos + order
+    tokens, candidates_from = _read_only(cap.tokens), bos + order
     for head, row in itertools.product(range(cap.match_pattern.shape[1]), candidate_rows(cap)):
         t = int(cap.queries[row]) - bos
         step = max(1, VIEW_BYTES // (8 * columns * (t + 1)))
@@ -162,6 +117,63 @@ def query_views(cap: Capture, *, columns: int = 1, source: Source = "scores") ->
                 bos_scores=scores[:, 0] if cap.has_sink else None,
                 bos_pattern=pattern[:, 0] if cap.has_sink else None,
             )
+
+
+def attention_rows(cap: Capture, *, position: bool, own: bool = False) -> tuple[AttentionRows, Array]:
+    """What a fit of the capture's attention needs, and the mass on early keys of every query.
+
+    Its match heads count as one, with a row for each of them. Queries with less than `MIN_COVERED` on candidates and
+    BOS have no row.
+    """
+    groups = (1 << cap.order + int(own)) + int(cap.has_sink)
+    basis = distance_basis(count_distances(cap), terms=SPLINE_TERMS if position else 0)
+    found: dict[str, list[Array]] = {
+        "shares": [np.zeros((0, groups))],
+        "counts": [np.zeros((0, groups))],
+        "entropy": [np.zeros(0)],
+        "sequence": [np.zeros(0, dtype=np.int64)],
+        "early": [np.zeros(0)],
+    }
+    parts, start = [], 0
+    for view in query_views(cap, columns=1 + bool(position) * (cap.order + 1 + basis.shape[1])):
+        codes, pattern = _keys(view, order=cap.order, own=own, bos_group=groups - 1)
+        covered = pattern.sum(axis=1)
+        kept = covered > MIN_COVERED
+        codes, p = codes[kept], pattern[kept] / covered[kept, None]
+        rows = slice(start, start + len(p))
+        start = rows.stop
+        found["shares"].append(sum_by_group(codes, p, groups))
+        found["counts"].append(sum_by_group(codes, None, groups))
+        found["entropy"].append(xlogy(p, p).sum(axis=1))
+        found["sequence"].append(np.arange(len(cap.tokens))[view.sequences][kept])
+        found["early"].append(view.early_pattern.sum(axis=1))
+        if basis.shape[1] and len(p):
+            places = basis[view.distance] - basis[view.distance].mean(axis=0)
+            places = np.concatenate([places, np.zeros((int(cap.has_sink), basis.shape[1]))])
+            parts.append(KeyPart(rows=rows, groups=codes, shares=p, places=places))
+    shares, counts, entropy, sequence, early = map(np.concatenate, found.values())
+    rows_found = AttentionRows(
+        shares=shares[None],
+        counts=counts,
+        entropy=entropy[None],
+        kept=np.ones((1, len(sequence)), dtype=bool),
+        sequence=sequence,
+        sequences=len(cap.tokens),
+        parts=tuple(parts),
+        basis=basis,
+    )
+    return rows_found, early
+
+
+def _keys(view: QueryView, *, order: int, own: bool, bos_group: int) -> tuple[Array, Array]:
+    """The group and the attention of every candidate key, BOS after them where there is one."""
+    codes, pattern = view.masks, view.pattern
+    if own:
+        codes = codes | (view.tokens[:, order:] == view.tokens[:, -1:]).astype(np.int64) << order
+    if view.bos_pattern is not None:
+        codes = np.concatenate([codes, np.full((len(codes), 1), bos_group)], axis=1)
+        pattern = np.concatenate([pattern, view.bos_pattern[:, None]], axis=1)
+    return codes, pattern
 
 
 def _read_only(tensor: torch.Tensor) -> Array:

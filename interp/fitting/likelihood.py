@@ -17,20 +17,17 @@ Standard errors leave out one sequence at a time, as in `regression`: they do no
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass
 
 import einops
 import numpy as np
 from jaxtyping import Bool, Float, Int64
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
-from interp.fitting.regression import leave_one_out
-
-Array: TypeAlias = NDArray[Any]
+from interp.fitting.regression import Array, leave_one_out
 
 MAX_STEPS = 100
 DECREMENT = 1e-13  # of Newton's method: the search stops where fewer nats per query can be gained
@@ -45,93 +42,10 @@ BLOCK_BYTES = 256 << 20  # of the information of single sequences, held at once
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """The likelihood of each head at given parameters, summed over queries, and its first two derivatives."""
+class KeyPart:
+    """Queries of one head at one position, which see the same keys: each key with its group, attention and place.
 
-    value: Float[np.ndarray, " head"]
-    gradient: Float[np.ndarray, "head column"]
-    information: Float[np.ndarray, "head column column"]
-
-
-class GroupLikelihood:
-    """Attention by groups of keys, for many heads at once.
-
-    shares     [head, row, group] observed attention; the rows (queries) sum to one
-    counts     [row, group] keys of each group; the same for all heads
-    design     [group, column]
-    sequence   [row] which sequence each row comes from
-    kept       [head, row] rows that count; all, if it is not given
-    """
-
-    def __init__(
-        self,
-        *,
-        shares: Float[np.ndarray, "head row group"],
-        counts: Float[np.ndarray, "row group"],
-        design: Float[np.ndarray, "group column"],
-        sequence: Int64[np.ndarray, " row"],
-        sequences: int,
-        kept: Bool[np.ndarray, "head row"] | None = None,
-    ) -> None:
-        self.shares = shares if kept is None else np.where(kept[..., None], shares, 0.0)
-        self.counts, self.design, self.kept = counts, design, kept
-        self.sequence, self.sequences = sequence, sequences
-        self.rows = len(sequence)
-        with np.errstate(divide="ignore"):
-            self._log_counts = np.log(counts)
-
-    def _law(self, theta: Array) -> tuple[Array, Array, Array]:
-        """Scores by head and group, log Z by head and row, and the law's mass by head, row and group."""
-        scores = theta @ self.design.T
-        weights = scores[:, None, :] + self._log_counts
-        totals = logsumexp(weights, axis=-1)
-        masses = np.exp(weights - totals[..., None])
-        if self.kept is None:
-            return scores, totals, masses
-        return scores, np.where(self.kept, totals, 0.0), np.where(self.kept[..., None], masses, 0.0)
-
-    def evaluate(self, theta: Float[np.ndarray, "head column"]) -> Evaluation:
-        """Value and derivatives at one parameter vector per head."""
-        scores, totals, masses = self._law(theta)
-        observed = self.shares.sum(axis=1)
-        mean = masses @ self.design
-        spread = einops.einsum(masses.sum(axis=1), self.design, self.design, "head group, group a, group b -> head a b")
-        return Evaluation(
-            value=(observed * scores).sum(axis=1) - totals.sum(axis=1),
-            gradient=(observed - masses.sum(axis=1)) @ self.design,
-            information=spread - einops.einsum(mean, mean, "head row a, head row b -> head a b"),
-        )
-
-    def pull(self, theta: Float[np.ndarray, "head column"]) -> Float[np.ndarray, "head sequence column"]:
-        """The gradient, sequence by sequence."""
-        rows = (self.shares - self.masses(theta)) @ self.design
-        return sum_by_sequence(rows, self.sequence, self.sequences)
-
-    def information(self, theta: Float[np.ndarray, "head column"], block: slice) -> Array:
-        """[head, sequence, column, column] the information of each sequence of a block."""
-        inside, owner, size = _block(self.sequence, block)
-        masses = self.masses(theta)[:, inside]
-        by_group = sum_by_sequence(masses, owner, size)
-        mean = masses @ self.design
-        outer = [sum_by_sequence(mean * mean[..., [column]], owner, size) for column in range(mean.shape[-1])]
-        spread = np.swapaxes(by_group[..., None] * self.design, -1, -2) @ self.design
-        return np.asarray(spread - np.stack(outer, axis=-2))
-
-    def masses(self, theta: Float[np.ndarray, "head column"]) -> Float[np.ndarray, "head row group"]:
-        """The law's attention by group."""
-        return np.asarray(self._law(theta)[2])
-
-    def logs(self, theta: Float[np.ndarray, "head column"]) -> Float[np.ndarray, "head row"]:
-        """sum_s p_s log law_s of every row: minus its cross-entropy."""
-        scores, totals, _ = self._law(theta)
-        return np.asarray((self.shares * scores[:, None, :]).sum(axis=-1) - totals)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlacedPart:
-    """Queries at one position, which see the same keys: each key with its group, attention and place.
-
-    rows      which rows of the likelihood these are
+    rows      which rows these are; each of them is of another sequence
     groups    [row, key]
     shares    [row, key] observed attention; rows sum to one
     places    [key, term] functions of the position
@@ -143,109 +57,187 @@ class PlacedPart:
     places: Float[np.ndarray, "key term"]
 
 
-class PlacedLikelihood:
+@dataclass(frozen=True, kw_only=True)
+class AttentionRows:
+    """Observed attention over groups of keys. A row is a query of a sequence; many heads may share their rows.
+
+    shares     [head, row, group] attention, renormalised over candidates and BOS; zero in rows that are not kept
+    counts     [row, group] keys of each group
+    entropy    [head, row] sum_s p_s log p_s over single keys
+    kept       [head, row] False where nearly all attention is on early keys
+    sequence   [row]
+    parts      the same key by key, for a positional term of a single head; empty without one
+    basis      the functions of the distance that make up that term
+    """
+
+    shares: Float[np.ndarray, "head row group"]
+    counts: Float[np.ndarray, "row group"]
+    entropy: Float[np.ndarray, "head row"]
+    kept: Bool[np.ndarray, "head row"]
+    sequence: Int64[np.ndarray, " row"]
+    sequences: int
+    parts: tuple[KeyPart, ...]
+    basis: Float[np.ndarray, "distance term"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LawAttention:
+    """The attention of a law at some parameters.
+
+    totals   [head, row] log Z
+    masses   [head, row, group]
+    means    [head, row, column] of the columns of the keys
+    spread   [head, column, column] second moments of these columns, summed over rows
+    """
+
+    totals: Float[np.ndarray, "head row"]
+    masses: Float[np.ndarray, "head row group"]
+    means: Float[np.ndarray, "head row column"]
+    spread: Float[np.ndarray, "head column column"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The likelihood of each head at given parameters, summed over queries, and its first two derivatives."""
+
+    value: Float[np.ndarray, " head"]
+    gradient: Float[np.ndarray, "head column"]
+    information: Float[np.ndarray, "head column column"]
+
+
+class Likelihood(ABC):
+    """The likelihood of a law over rows of attention; `observed` are the mean columns [head, row, column] of these."""
+
+    observed: Float[np.ndarray, "head row column"]
+
+    def __init__(self, rows: AttentionRows, design: Float[np.ndarray, "group column"]) -> None:
+        self.rows, self.design, self.count = rows, design, len(rows.sequence)
+
+    @abstractmethod
+    def law(self, theta: Float[np.ndarray, "head column"]) -> LawAttention:
+        """The law's attention at one parameter vector per head."""
+
+    @abstractmethod
+    def second_moments(
+        self, theta: Float[np.ndarray, "head column"], law: LawAttention, inside: Bool[np.ndarray, " row"], block: slice
+    ) -> Float[np.ndarray, "head sequence column column"]:
+        """`LawAttention.spread` by sequence, over the rows inside a block of sequences."""
+
+    def evaluate(self, theta: Float[np.ndarray, "head column"]) -> Evaluation:
+        """Value and derivatives."""
+        law = self.law(theta)
+        return Evaluation(
+            value=(self.observed.sum(axis=1) * theta).sum(axis=1) - law.totals.sum(axis=1),
+            gradient=(self.observed - law.means).sum(axis=1),
+            information=law.spread - np.swapaxes(law.means, 1, 2) @ law.means,
+        )
+
+    def logs(self, theta: Float[np.ndarray, "head column"]) -> Float[np.ndarray, "head row"]:
+        """sum_s p_s log law_s of every row: minus its cross-entropy."""
+        return np.asarray((self.observed @ theta[..., None])[..., 0] - self.law(theta).totals)
+
+    def pull(self, theta: Float[np.ndarray, "head column"]) -> Float[np.ndarray, "head sequence column"]:
+        """The gradient, sequence by sequence."""
+        return sum_by_sequence(self.observed - self.law(theta).means, self.rows.sequence, self.rows.sequences)
+
+    def information(self, theta: Float[np.ndarray, "head column"], block: slice) -> Array:
+        """[head, sequence, column, column] the information of each sequence of a block."""
+        law, size = self.law(theta), block.stop - block.start
+        inside = (self.rows.sequence >= block.start) & (self.rows.sequence < block.stop)
+        owner, means = self.rows.sequence[inside] - block.start, law.means[:, inside]
+        outer = [sum_by_sequence(means * column[..., None], owner, size) for column in np.moveaxis(means, -1, 0)]
+        return np.asarray(self.second_moments(theta, law, inside, block) - np.stack(outer, axis=-2))
+
+
+class GroupLikelihood(Likelihood):
+    """Attention by groups of keys, for many heads at once."""
+
+    def __init__(self, rows: AttentionRows, design: Float[np.ndarray, "group column"]) -> None:
+        super().__init__(rows, design)
+        self.observed = rows.shares @ design
+        with np.errstate(divide="ignore"):
+            self._log_counts = np.log(rows.counts)
+
+    def law(self, theta: Float[np.ndarray, "head column"]) -> LawAttention:
+        """The law's attention at one parameter vector per head."""
+        weights = (theta @ self.design.T)[:, None, :] + self._log_counts
+        totals = logsumexp(weights, axis=-1)
+        masses = np.exp(weights - totals[..., None])
+        if not (kept := self.rows.kept).all():
+            totals, masses = np.where(kept, totals, 0.0), np.where(kept[..., None], masses, 0.0)
+        spread = self._weighted(masses.sum(axis=1))
+        return LawAttention(totals=totals, masses=masses, means=masses @ self.design, spread=spread)
+
+    def second_moments(
+        self, theta: Float[np.ndarray, "head column"], law: LawAttention, inside: Bool[np.ndarray, " row"], block: slice
+    ) -> Float[np.ndarray, "head sequence column column"]:
+        """`LawAttention.spread` by sequence, over the rows inside a block of sequences."""
+        owner, size = self.rows.sequence[inside] - block.start, block.stop - block.start
+        return self._weighted(sum_by_sequence(law.masses[:, inside], owner, size))
+
+    def _weighted(self, weights: Float[np.ndarray, "*some group"]) -> Float[np.ndarray, "*some column column"]:
+        """sum_g w_g x_g x_g'."""
+        return np.asarray(np.swapaxes(weights[..., None] * self.design, -1, -2) @ self.design)
+
+
+class PlacedLikelihood(Likelihood):
     """Attention key by key, of one head (or of several that share their parameters): groups and a term for the place.
 
     The columns are those of `design`, then the terms of `places`.
     """
 
-    def __init__(
-        self,
-        *,
-        parts: Sequence[PlacedPart],
-        design: Float[np.ndarray, "group column"],
-        sequence: Int64[np.ndarray, " row"],
-        sequences: int,
-    ) -> None:
-        self.parts, self.design = parts, design
-        self.sequence, self.sequences = sequence, sequences
-        self.rows = len(sequence)
+    def __init__(self, rows: AttentionRows, design: Float[np.ndarray, "group column"]) -> None:
+        super().__init__(rows, design)
+        placed = np.zeros((1, self.count, rows.basis.shape[1]))
+        for part in rows.parts:
+            placed[0, part.rows] = part.shares @ part.places
+        self.observed = np.concatenate([rows.shares @ design, placed], axis=-1)
 
-    def _law(self, part: PlacedPart, theta: Array) -> tuple[Array, Array]:
-        """Scores and log Z."""
+    def _keys(self, part: KeyPart, theta: Array) -> tuple[Array, Array]:
+        """log Z, and the law's attention on single keys."""
         columns = self.design.shape[1]
         scores = (self.design @ theta[0, :columns])[part.groups] + part.places @ theta[0, columns:]
-        return scores, logsumexp(scores, axis=1)
+        totals = logsumexp(scores, axis=1)
+        return totals, np.exp(scores - totals[:, None])
 
-    def evaluate(self, theta: Float[np.ndarray, "head column"]) -> Evaluation:
-        """Value and derivatives; there is one head."""
-        design, groups = self.design, len(self.design)
-        columns, size = design.shape[1], theta.shape[1]
-        value, gradient, information = 0.0, np.zeros(size), np.zeros((size, size))
-        for part in self.parts:
-            scores, totals = self._law(part, theta)
-            law = np.exp(scores - totals[:, None])
-            value += float((part.shares * scores).sum() - totals.sum())
-            off = part.shares - law
-            # What both halves of the columns need is summed first: by group and key, by row and group.
+    def law(self, theta: Float[np.ndarray, "head column"]) -> LawAttention:
+        """The law's attention; there is one head."""
+        design, (groups, columns) = self.design, self.design.shape
+        totals, masses = np.zeros((1, self.count)), np.zeros((1, self.count, groups))
+        means, spread = np.zeros_like(self.observed), np.zeros((1, theta.shape[1], theta.shape[1]))
+        for part in self.rows.parts:
+            total, law = self._keys(part, theta)
+            totals[0, part.rows], masses[0, part.rows] = total, sum_by_group(part.groups, law, groups)
+            means[0, part.rows, columns:] = law @ part.places
             keys = part.groups.shape[1]
             code = part.groups * keys + np.arange(keys)
             by_key = np.bincount(code.ravel(), weights=law.ravel(), minlength=groups * keys).reshape(groups, keys)
-            off_by_group = np.bincount(part.groups.ravel(), weights=off.ravel(), minlength=groups)
-            mean = np.concatenate([sum_by_group(part.groups, law, groups) @ design, law @ part.places], axis=1)
-            gradient[:columns] += off_by_group @ design
-            gradient[columns:] += off.sum(axis=0) @ part.places
             cross = design.T @ by_key @ part.places
-            information[:columns, :columns] += design.T @ (by_key.sum(axis=1)[:, None] * design)
-            information[:columns, columns:] += cross
-            information[columns:, :columns] += cross.T
-            information[columns:, columns:] += part.places.T @ (by_key.sum(axis=0)[:, None] * part.places)
-            information -= mean.T @ mean
-        return Evaluation(value=np.array([value]), gradient=gradient[None], information=information[None])
+            spread[0, :columns, :columns] += design.T @ (by_key.sum(axis=1)[:, None] * design)
+            spread[0, :columns, columns:] += cross
+            spread[0, columns:, :columns] += cross.T
+            spread[0, columns:, columns:] += part.places.T @ (by_key.sum(axis=0)[:, None] * part.places)
+        means[..., :columns] = masses @ design
+        return LawAttention(totals=totals, masses=masses, means=means, spread=spread)
 
-    def pull(self, theta: Float[np.ndarray, "head column"]) -> Float[np.ndarray, "head sequence column"]:
-        """The gradient, sequence by sequence."""
-        rows = np.zeros((1, self.rows, theta.shape[1]))
-        columns = self.design.shape[1]
-        for part in self.parts:
-            scores, totals = self._law(part, theta)
-            off = part.shares - np.exp(scores - totals[:, None])
-            rows[0, part.rows, :columns] = sum_by_group(part.groups, off, len(self.design)) @ self.design
-            rows[0, part.rows, columns:] = off @ part.places
-        return sum_by_sequence(rows, self.sequence, self.sequences)
-
-    def information(self, theta: Float[np.ndarray, "head column"], block: slice) -> Array:
-        """[head, sequence, column, column] the information of each sequence of a block; there is one head."""
-        inside, owner, size = _block(self.sequence, block)
-        columns, groups = self.design.shape[1], len(self.design)
-        found = np.zeros((size, theta.shape[1], theta.shape[1]))
-        place = np.cumsum(inside) - 1  # of a row among those of the block
-        for part in self.parts:
+    def second_moments(
+        self, theta: Float[np.ndarray, "head column"], law: LawAttention, inside: Bool[np.ndarray, " row"], block: slice
+    ) -> Float[np.ndarray, "head sequence column column"]:
+        """`LawAttention.spread` by sequence, over the rows inside a block of sequences."""
+        found = np.zeros((block.stop - block.start, theta.shape[1], theta.shape[1]))
+        for part in self.rows.parts:
             chosen = inside[part.rows]
-            some = replace(part, groups=part.groups[chosen], shares=part.shares[chosen])
-            scores, totals = self._law(some, theta)
-            law = np.exp(scores - totals[:, None])
-            by_group = sum_by_group(some.groups, law, groups)
-            terms = [sum_by_group(some.groups, law * term, groups) @ self.design for term in part.places.T]
-            here = np.empty((len(law), *found.shape[1:]))
-            here[:, :columns, :columns] = np.swapaxes(by_group[..., None] * self.design, -1, -2) @ self.design
-            here[:, columns:, :columns] = np.stack(terms, axis=1)
-            here[:, :columns, columns:] = np.swapaxes(here[:, columns:, :columns], -1, -2)
-            products = part.places[:, :, None] * part.places[:, None, :]
-            here[:, columns:, columns:] = np.tensordot(law, products, axes=1)
-            mean = np.concatenate([by_group @ self.design, law @ part.places], axis=1)
-            # A part has one query, so that each sequence occurs in it once.
-            found[owner[place[part.rows][chosen]]] += here - mean[:, :, None] * mean[:, None, :]
+            _, on_keys = self._keys(part, theta)
+            groups, weights = part.groups[chosen], on_keys[chosen]
+            places = np.broadcast_to(part.places, (*groups.shape, part.places.shape[1]))
+            x = np.concatenate([self.design[groups], places], axis=-1)
+            found[self.rows.sequence[part.rows][chosen] - block.start] += np.swapaxes(x * weights[..., None], 1, 2) @ x
         return found[None]
 
-    def masses(self, theta: Float[np.ndarray, "head column"]) -> Float[np.ndarray, "head row group"]:
-        """The law's attention by group."""
-        found = np.zeros((1, self.rows, len(self.design)))
-        for part in self.parts:
-            scores, totals = self._law(part, theta)
-            found[0, part.rows] = sum_by_group(part.groups, np.exp(scores - totals[:, None]), len(self.design))
-        return found
 
-    def logs(self, theta: Float[np.ndarray, "head column"]) -> Float[np.ndarray, "head row"]:
-        """sum_s p_s log law_s of every row: minus its cross-entropy."""
-        found = np.zeros((1, self.rows))
-        for part in self.parts:
-            scores, totals = self._law(part, theta)
-            found[0, part.rows] = (part.shares * scores).sum(axis=1) - totals
-        return found
-
-
-Likelihood: TypeAlias = GroupLikelihood | PlacedLikelihood
+def likelihood_of(rows: AttentionRows, design: Float[np.ndarray, "group column"]) -> Likelihood:
+    """The likelihood of a law; its columns are the law's, then the terms of the rows' basis."""
+    return PlacedLikelihood(rows, design) if rows.basis.shape[1] else GroupLikelihood(rows, design)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,7 +246,6 @@ class Maximum:
 
     theta         [head, column]; zero in the columns that were left out
     inverse       [head, column, column] of the information; zero there, too
-    value         [head] summed over queries
     converged     [head]
     told          [head, column] whether the data determine this parameter: False where it is left out, collinear with
                   others, or so large that the attention underflows
@@ -262,7 +253,6 @@ class Maximum:
 
     theta: Float[np.ndarray, "head column"]
     inverse: Float[np.ndarray, "head column column"]
-    value: Float[np.ndarray, " head"]
     converged: Bool[np.ndarray, " head"]
     told: Bool[np.ndarray, "head column"]
 
@@ -280,13 +270,15 @@ def maximise(
     theta[:, used] = start[:, used]
     here = likelihood.evaluate(theta)
     converged = np.zeros(len(theta), dtype=bool)
+    within = np.ix_(np.arange(len(theta)), used, used)
     for _ in range(MAX_STEPS):
         step = np.zeros_like(theta)
-        step[:, used] = _newton(here.gradient[:, used], _within(here.information, used), rows=likelihood.rows)
+        inverse, _ = _inverse(here.information[within], rows=likelihood.count)
+        step[:, used] = (inverse @ here.gradient[:, used, None])[..., 0]
         step *= np.minimum(1.0, LONGEST / np.maximum(np.abs(step).max(axis=1, initial=0.0), LONGEST))[:, None]
         # The last step, too small to matter, is still taken: the error of Newton's method is then its square.
         step[converged] = 0.0
-        near = (step * here.gradient).sum(axis=1) <= DECREMENT * likelihood.rows
+        near = (step * here.gradient).sum(axis=1) <= DECREMENT * likelihood.count
         for _ in range(HALVINGS):
             there = likelihood.evaluate(theta + step)
             promised = (step * here.gradient).sum(axis=1)
@@ -302,10 +294,8 @@ def maximise(
         if converged.all() or not step.any():
             break
     inverse, told = np.zeros_like(here.information), np.zeros(theta.shape, dtype=bool)
-    inner, known = _inverse(_within(here.information, used), rows=likelihood.rows)
-    inverse[:, used[:, None], used[None, :]] = inner
-    told[:, used] = known
-    return Maximum(theta=theta, inverse=inverse, value=here.value, converged=converged, told=told)
+    inverse[within], told[:, used] = _inverse(here.information[within], rows=likelihood.count)
+    return Maximum(theta=theta, inverse=inverse, converged=converged, told=told)
 
 
 def influence(likelihood: Likelihood, found: Maximum) -> Float[np.ndarray, "head sequence column"]:
@@ -315,8 +305,7 @@ def influence(likelihood: Likelihood, found: Maximum) -> Float[np.ndarray, "head
     step = max(1, BLOCK_BYTES // max(1, 8 * heads * columns**2))
     for start in range(0, sequences, step):
         block = slice(start, min(start + step, sequences))
-        information = likelihood.information(found.theta, block)
-        pull[:, block] = leave_one_out(pull[:, block], information, found.inverse)
+        pull[:, block] = leave_one_out(pull[:, block], likelihood.information(found.theta, block), found.inverse)
     # One sequence without which a parameter is not determined is enough for its error to be unknown.
     return np.asarray(np.where(np.isnan(pull).any(axis=1, keepdims=True), np.nan, pull))
 
@@ -329,12 +318,6 @@ def sum_by_sequence(
     return np.stack([member @ one for one in rows])
 
 
-def _block(sequence: Int64[np.ndarray, " row"], block: slice) -> tuple[Array, Array, int]:
-    """Which rows belong to a block of sequences, the place of their sequence in it, and the size of the block."""
-    inside = (sequence >= block.start) & (sequence < block.stop)
-    return inside, sequence[inside] - block.start, block.stop - block.start
-
-
 def sum_by_group(
     groups: Int64[np.ndarray, "row key"], weights: Float[np.ndarray, "row key"] | None, size: int
 ) -> Float[np.ndarray, "row group"]:
@@ -345,37 +328,23 @@ def sum_by_group(
     return np.bincount(codes.ravel(), weights=flat, minlength=rows * size).astype(np.float64).reshape(rows, size)
 
 
-def _within(matrices: Array, used: Array) -> Array:
-    return matrices[:, used[:, None], used[None, :]]
-
-
-def _eigen(information: Array, *, rows: int) -> tuple[Array, Array, Array, Array]:
-    """The scale of each column, eigenvalues and vectors of the scaled information, and which of them are large enough.
+def _inverse(information: Array, *, rows: int) -> tuple[Array, Array]:
+    """The inverse on the directions that the data determine, and which columns they determine.
 
     Columns are scaled to one, so that a rare mask is not mistaken for a collinear one. Columns with too little
     information for double precision are left out first.
     """
+    if not information.shape[1]:
+        return information, np.zeros(information.shape[:2], dtype=bool)
     diagonal = np.einsum("haa->ha", information)
     known = diagonal > INFORMATION * rows
     scale = np.sqrt(np.where(known, diagonal, 1.0))
-    both = known[:, :, None] & known[:, None, :]
-    values, vectors = np.linalg.eigh(np.where(both, information / (scale[:, :, None] * scale[:, None, :]), 0.0))
-    return scale, values, vectors, values > 1e-9
-
-
-def _inverse(information: Array, *, rows: int) -> tuple[Array, Array]:
-    """The inverse on the directions that the data determine, and which columns they determine."""
-    if not information.shape[1]:
-        return information, np.zeros(information.shape[:2], dtype=bool)
-    scale, values, vectors, kept = _eigen(information, rows=rows)
+    scales = scale[:, :, None] * scale[:, None, :]
+    values, vectors = np.linalg.eigh(np.where(known[:, :, None] & known[:, None, :], information / scales, 0.0))
+    kept = values > 1e-9
     reciprocal = np.where(kept, 1.0 / np.where(kept, values, 1.0), 0.0)
     inverse = einops.einsum(vectors * reciprocal[:, None, :], vectors, "head a value, head b value -> head a b")
-    inverse = inverse / (scale[:, :, None] * scale[:, None, :])
+    inverse = inverse / scales
     lost = ((vectors**2) * ~kept[:, None, :]).sum(axis=2)
     enough = np.einsum("haa->ha", inverse) * OWN_INFORMATION * rows < 1.0
     return inverse, (lost < 1e-6) & enough
-
-
-def _newton(gradient: Array, information: Array, *, rows: int) -> Array:
-    inverse, _ = _inverse(information, rows=rows)
-    return np.asarray((inverse @ gradient[..., None])[..., 0])

@@ -15,14 +15,17 @@ sandwich says, whose intervals are then too narrow (`benchmarks/coverage.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float
+from numpy.typing import NDArray
 from scipy.interpolate import BSpline
 
 from interp.results import mean_stderr
+
+Array: TypeAlias = NDArray[Any]
 
 RANK_TOLERANCE = 1e-9  # eigenvalues of the correlation matrix below this count as zero
 SPLINE_TERMS = 8  # cubic B-splines in log(1 + distance): finest near the query, where trained biases bend most
@@ -47,28 +50,41 @@ def centred(
 
 @dataclass(frozen=True, kw_only=True)
 class Solution:
-    """Coefficients for every column of the design (zero where a column was left out) and the inverse that made them."""
+    """Coefficients for every column of the design (zero where a column was left out) and the inverse that made them.
 
-    coefficients: Float[np.ndarray, " column"]
+    Where the columns are collinear, `full_rank` is False and this is the shortest solution: its fitted values and its
+    sse are right, its coefficients are one choice of many.
+    """
+
+    coefficients: Float[np.ndarray, "*head column"]
     inverse: Float[np.ndarray, "column column"]
-    sse: float
+    sse: Any  # a number, or one for each head
     full_rank: bool
 
 
+@dataclass(kw_only=True)
 class NormalEquations:
-    """X'X, X'y and y'y, centred within queries, gathered part by part; then regressions on any of the columns.
+    """X'X, X'y and y'y of centred columns and scores; then regressions on any of the columns.
 
-    `epsilon` is the relative rounding of the numbers that come in.
+    The scores may be those of several heads on the same columns: all but `gram` then have a head axis.
+
+    n          keys
+    largest    score, in absolute value
+    epsilon    relative rounding of the scores
     """
 
-    def __init__(self, *, columns: int, epsilon: float) -> None:
-        self.gram = np.zeros((columns, columns))
-        self.moments = np.zeros(columns)
-        self.total = 0.0
-        self.n = 0
-        self.not_finite = 0
-        self.largest = 0.0
-        self.epsilon = epsilon
+    gram: Float[np.ndarray, "column column"]
+    moments: Float[np.ndarray, "*head column"]
+    total: Any = 0.0
+    largest: Any = 0.0
+    n: int = 0
+    not_finite: int = 0
+    epsilon: float
+
+    @classmethod
+    def empty(cls, *, columns: int, epsilon: float) -> NormalEquations:
+        """Without any key, for `add`."""
+        return cls(gram=np.zeros((columns, columns)), moments=np.zeros(columns), epsilon=epsilon)
 
     def add(
         self,
@@ -91,14 +107,20 @@ class NormalEquations:
         self.total += float(y @ y)
 
     @property
-    def resolution(self) -> float:
+    def resolution(self) -> Any:
         """How well a score is known: the rounding of the model's numbers, and of the sums made from them here."""
-        return (ROUNDING * self.epsilon + SUM_ROUNDING) * max(self.largest, 1.0)
+        return (ROUNDING * self.epsilon + SUM_ROUNDING) * np.maximum(self.largest, 1.0)
 
     @property
-    def noise(self) -> float:
+    def noise(self) -> Any:
         """Sums of squares below this are rounding."""
-        return self.n * self.resolution * self.resolution  # a product is inf where a power would raise
+        with np.errstate(over="ignore"):
+            return self.n * self.resolution * self.resolution
+
+    @property
+    def usable(self) -> Any:
+        """Whether there is something to regress: the scores vary, and can be squared."""
+        return (self.largest < TOO_LARGE) & (self.total > self.noise)
 
     def trouble(self) -> str | None:
         """Why there is nothing to regress, or None."""
@@ -111,11 +133,7 @@ class NormalEquations:
         return None
 
     def solve(self, columns: list[int]) -> Solution:
-        """Regress on some of the columns.
-
-        Where these are collinear the shortest solution is returned and `full_rank` is False: its fitted values and its
-        sse are right, its coefficients are one choice of many.
-        """
+        """Regress on some of the columns."""
         return solve_normal_equations(self.gram, self.moments, self.total, columns=columns)
 
     def independent(self, *, base: list[int], extra: list[int]) -> list[int]:
@@ -123,24 +141,21 @@ class NormalEquations:
         chosen: list[int] = []
         for column in extra:
             length = float(self.gram[column, column])
-            if length > 0:
-                rest = solve_normal_equations(self.gram, self.gram[:, column], length, columns=base + chosen)
-                left_over = rest.sse
-                if left_over > RANK_TOLERANCE * length:
-                    chosen.append(column)
+            rest = solve_normal_equations(self.gram, self.gram[:, column], length, columns=base + chosen)
+            if rest.sse > RANK_TOLERANCE * length:
+                chosen.append(column)
         return chosen
 
 
 def solve_normal_equations(
     gram: Float[np.ndarray, "all all"],
-    moments: Float[np.ndarray, " all"],
-    total: float,
+    moments: Float[np.ndarray, "*head all"],
+    total: Any,
     *,
     columns: list[int] | None = None,
 ) -> Solution:
     """Regress on some of the columns (by default all) from X'X, X'y and y'y; every least-squares fit ends here."""
-    inverse = np.zeros_like(gram)
-    full_rank = True
+    inverse, full_rank = np.zeros_like(gram), True
     columns = list(range(len(gram))) if columns is None else columns
     if columns:
         part = gram[np.ix_(columns, columns)]
@@ -151,9 +166,9 @@ def solve_normal_equations(
         full_rank = bool(kept.all())
         reciprocal = np.where(kept, 1.0 / np.where(kept, values, 1.0), 0.0)
         inverse[np.ix_(columns, columns)] = (vectors * reciprocal) @ vectors.T / np.outer(scale, scale)
-    coefficients = inverse @ moments
+    coefficients = moments @ inverse
     # y'y - b'X'y is subject to rounding; it must not become negative.
-    sse = max(0.0, float(total - coefficients @ moments))
+    sse = np.maximum(0.0, total - (coefficients * moments).sum(axis=-1))
     return Solution(coefficients=coefficients, inverse=inverse, sse=sse, full_rank=full_rank)
 
 
@@ -186,18 +201,6 @@ def clustered(moved: Float[np.ndarray, "*head cluster column"]) -> Float[np.ndar
     return np.asarray(np.swapaxes(moved, -1, -2) @ moved * ((groups - 1) / groups))
 
 
-def lone_note(
-    names: Sequence[str], estimates: Float[np.ndarray, " name"], errors: Float[np.ndarray, " name"]
-) -> list[str]:
-    """Which errors are not known because one sequence alone determines the parameter.
-
-    >>> lone_note(["beta_1", "beta_2"], np.array([2.0, 1.0]), np.array([0.1, np.nan]))
-    ['one sequence alone determines beta_2: its error is not known']
-    """
-    lone = [name for name, unknown in zip(names, np.isfinite(estimates) & np.isnan(errors), strict=True) if unknown]
-    return [f"one sequence alone determines {', '.join(lone)}: its error is not known"] if lone else []
-
-
 @dataclass(frozen=True, kw_only=True)
 class Slope:
     """The slope of y on x through the origin, its standard error over rows, and the share of y that it explains."""
@@ -214,10 +217,9 @@ def slope_through_origin(x: Float[np.ndarray, "row column"], y: Float[np.ndarray
     0.5
     """
     bottom = float((x**2).sum(axis=-1).mean()) if len(x) else 0.0
-    total = float((y**2).sum())
     if bottom == 0:
         return Slope(slope=math.nan, stderr=math.nan, r2=math.nan)
-    slope = float((x * y).sum(axis=-1).mean()) / bottom
+    total, slope = float((y**2).sum()), float((x * y).sum(axis=-1).mean()) / bottom
     residual = y - slope * x
     _, spread = mean_stderr((x * residual).sum(axis=-1))
     r2 = 1 - float((residual**2).sum()) / total if total > 0 else math.nan

@@ -28,7 +28,7 @@ How to read the numbers. Everything is within a query: SST is the squared score 
                     signs of whole sequences, and the r2 it adds. With many keys a tiny deviation is significant: read
                     both.
 
-A fit is trusted if it also holds where the attention is (`interp.fitting.agreement` has the rule). A fit that
+A fit is trusted if it also holds where the attention is (`interp.fitting.score_fit` has the rule). A fit that
 cannot be trusted has success=False and a message, and its beta and kappa are NaN. A fit that is trusted but not close,
 for instance with r2_match below 0.9, carries a warning.
 
@@ -48,10 +48,11 @@ from interp.arguments import Number, Switch, Whole, finite_number, shown, switch
 from interp.circuit.capture import Capture
 from interp.circuit.circuit import head_name
 from interp.fitting.attention_fit import MIN_SEQUENCES as MIN_SEQUENCES
-from interp.fitting.attention_fit import AttentionFit, AttentionFitter
+from interp.fitting.attention_fit import AttentionFitter
 from interp.fitting.candidates import Source
+from interp.fitting.fits import AttentionFit
+from interp.fitting.fits import MatchFit as MatchFit
 from interp.fitting.laws import Law
-from interp.fitting.match_fit import MatchFit as MatchFit
 from interp.fitting.score_fit import ScoreFitter
 
 Fit = TypeVar("Fit", MatchFit, AttentionFit)
@@ -149,7 +150,7 @@ def _fit_attention(
         return fit
     scored = ScoreFitter(cap, source="scores", position=position)
     found = scored.fit(min_r2=min_r2, min_sequences=min_sequences, attention=fitter)
-    note = scored.agreement.note if scored.agreement is not None else ""
+    note = scored.note
     if not found.success:
         note = f"the scores of all keys do not follow the law as the attention does: {found.message}"
     return replace(fit, message="; ".join(one for one in (fit.message, note) if one))

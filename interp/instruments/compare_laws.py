@@ -14,7 +14,8 @@ behind.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
@@ -23,11 +24,12 @@ from jaxtyping import Float
 from interp.arguments import Switch, switch
 from interp.circuit.capture import Capture, check_attention
 from interp.digits import plus_minus
-from interp.fitting.attention_fit import MIN_NATS, MIN_SEQUENCES
-from interp.fitting.attention_rows import AttentionRows, attention_rows
-from interp.fitting.laws import Law, LawDesign, law_design
-from interp.fitting.likelihood import maximise
-from interp.results import Result, half_width, mean_stderr, provenance, share_explained
+from interp.fitting.attention_fit import MIN_NATS, MIN_SEQUENCES, share_explained
+from interp.fitting.candidates import attention_rows
+from interp.fitting.laws import Law, law_design
+from interp.fitting.likelihood import AttentionRows, likelihood_of, maximise
+from interp.fitting.regression import Array
+from interp.results import Result, half_width, mean_stderr, provenance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,42 +104,44 @@ def compare_laws(cap: Capture, *, position: Switch = True, own: Switch = False) 
     if sequences < 2 * MIN_SEQUENCES:
         raise ValueError(f"{sequences} sequences; halves of at least {MIN_SEQUENCES} are needed")
     check_attention(cap.match_pattern, of="match")
-    rows = attention_rows(cap, position=position, own=own)
     laws = get_args(Law)
     designs = [law_design(law, order=cap.order, bos=cap.has_sink, own=own) for law in laws]
+    halves, early = zip(
+        *(attention_rows(_half(cap, start), position=position, own=own) for start in (0, 1)), strict=True
+    )
     sizes = [len(design.parameters) for design in designs]
-    if {0, 1} - set((rows.sequence % 2).tolist()):  # one half of the sequences has no query to fit or to test on
-        return _nothing_known(cap, rows, laws, sizes)
-    held, baseline = np.zeros((len(laws), len(rows.sequence))), np.zeros(len(rows.sequence))
-    for odd in (False, True):
-        test = np.arange(sequences) % 2 == int(odd)
-        train, new = rows.some(~test), rows.some(test)
-        place = test[rows.sequence]
-        for index, design in enumerate(designs):
-            held[index, place] = _held_out(train, new, design, matches=True)
-        baseline[place] = _held_out(train, new, designs[0], matches=False)
-    nats = float(baseline.mean())
-    first = int(held.mean(axis=1).argmin())
-    behind = [mean_stderr(one - held[first], clusters=rows.sequence) for one in held]
-    close = [place for place, (gap, error) in enumerate(behind) if place == first or gap <= ERRORS * error]
-    fewest = [place for place in close if sizes[place] == min(sizes[other] for other in close)]
-    best = min(fewest, key=lambda place: behind[place][0])
-    explained = [share_explained(one, baseline, clusters=rows.sequence) for one in held]
-    message = "" if len(fewest) == 1 else f"{' and '.join(laws[place] for place in fewest)} cannot be distinguished"
-    if nats < MIN_NATS:
-        message = f"{nats:.1g} nats beyond the baseline: there is nothing to explain"
-    elif not np.isfinite(explained).all():
-        message = "the divergence of held-out attention from a law is not finite"
+    clusters = np.concatenate([2 * half.sequence + start for start, half in enumerate(halves)])
+    unknown = np.full((len(laws), 2), np.nan)
+    best, nats, explained, behind = 0, float("nan"), unknown, unknown
+    if all(len(half.sequence) for half in halves):
+        kappa = [] if designs[0].kappa is None else [designs[0].kappa]
+        baseline = _held_out(halves, designs[0].design, kappa)
+        held = [_held_out(halves, design.design, range(size)) for design, size in zip(designs, sizes, strict=True)]
+        nats = float(baseline.mean())
+        explained = np.array([share_explained(one, baseline, clusters=clusters) for one in held])
+        first = int(np.mean(held, axis=1).argmin())
+        behind = np.array([mean_stderr(one - held[first], clusters=clusters) for one in held])
+        close = [place for place, (gap, error) in enumerate(behind) if place == first or gap <= ERRORS * error]
+        fewest = [place for place in close if sizes[place] == min(sizes[other] for other in close)]
+        best = min(fewest, key=lambda place: float(behind[place, 0]))
+        message = "" if len(fewest) == 1 else f"{' and '.join(laws[place] for place in fewest)} cannot be distinguished"
+        if nats < MIN_NATS:
+            message = f"{nats:.1g} nats beyond the baseline: there is nothing to explain"
+        elif not np.isfinite(explained).all():
+            message = "the divergence of held-out attention from a law is not finite"
+    else:
+        left_out = sum(map(len, early)) - len(clusters)
+        message = f"attention is on early keys: {left_out} queries were left out, and too few are left"
     return LawComparison(
         laws=laws,
         parameters=tuple(sizes),
-        nats_explained=np.array([share for share, _ in explained]),
-        stderr=np.array([error for _, error in explained]),
-        behind=np.array([gap for gap, _ in behind]),
-        behind_stderr=np.array([error for _, error in behind]),
+        nats_explained=explained[:, 0],
+        stderr=explained[:, 1],
+        behind=behind[:, 0],
+        behind_stderr=behind[:, 1],
         best=laws[best],
         nats=nats,
-        n=len(rows.sequence),
+        n=len(clusters),
         sequences=sequences,
         success=not message,
         message=message,
@@ -145,31 +149,23 @@ def compare_laws(cap: Capture, *, position: Switch = True, own: Switch = False) 
     )
 
 
-def _nothing_known(cap: Capture, rows: AttentionRows, laws: tuple[Law, ...], sizes: list[int]) -> LawComparison:
-    """The comparison where attention lies on early keys, which no law includes."""
-    unknown = np.full(len(laws), np.nan)
-    return LawComparison(
-        laws=laws,
-        parameters=tuple(sizes),
-        nats_explained=unknown,
-        stderr=unknown,
-        behind=unknown,
-        behind_stderr=unknown,
-        best=laws[0],
-        nats=float("nan"),
-        n=len(rows.sequence),
-        sequences=int(cap.tokens.shape[0]),
-        success=False,
-        message=f"attention is on early keys: {rows.left_out} queries were left out, and too few are left",
-        provenance=provenance(checkpoint=cap.checkpoint),
+def _half(cap: Capture, start: int) -> Capture:
+    """Every second sequence, from the first or the second one on."""
+    return replace(
+        cap,
+        tokens=cap.tokens[start::2],
+        copy_pattern=cap.copy_pattern[:0],
+        match_scores=cap.match_scores[start::2],
+        match_pattern=cap.match_pattern[start::2],
     )
 
 
-def _held_out(
-    train: AttentionRows, new: AttentionRows, design: LawDesign, *, matches: bool
-) -> Float[np.ndarray, " row"]:
-    """KL(attention || law) of every new row, with parameters from the others."""
-    size = len(design.parameters) + train.basis.shape[1]
-    used = [column for column in range(size) if matches or column not in design.matches]
-    found = maximise(train.likelihood(design), start=np.zeros((1, size)), columns=used)
-    return np.asarray(new.entropy - new.likelihood(design).logs(found.theta)[0])
+def _held_out(halves: Sequence[AttentionRows], design: Array, used: Sequence[int]) -> Float[np.ndarray, " row"]:
+    """KL(attention || law) of every row, with parameters from the other half; `used` are the law's columns."""
+    size, terms = design.shape[1], halves[0].basis.shape[1]
+    found = []
+    for test, train in (halves, halves[::-1]):
+        start = np.zeros((1, size + terms))
+        fit = maximise(likelihood_of(train, design), start=start, columns=[*used, *range(size, size + terms)])
+        found.append(test.entropy[0] - likelihood_of(test, design).logs(fit.theta)[0])
+    return np.concatenate(found)

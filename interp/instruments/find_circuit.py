@@ -36,11 +36,9 @@ from interp.arguments import Whole, seed_number
 from interp.circuit.circuit import Circuit, Head, head_name
 from interp.circuit.edits import write_output
 from interp.circuit.runner import Hook, Hooks
-from interp.fitting.candidates import Array
+from interp.fitting.regression import Array
 from interp.fitting.scan_statistics import ScanStatistics
-from interp.instruments.head_laws import attention_laws
-from interp.instruments.head_scan import HeadScan
-from interp.instruments.scan_heads import as_scanned, scan_heads
+from interp.instruments.scan_heads import HeadScan, as_scanned, attention_laws, scan_heads
 from interp.notation import Tokens
 
 if TYPE_CHECKING:

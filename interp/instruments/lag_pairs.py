@@ -24,26 +24,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import einops
 import numpy as np
-import torch
 from jaxtyping import Float
 
 from interp.arguments import Number, Switch, Whole, finite_number, switch, whole_number
 from interp.circuit.capture import Capture
 from interp.digits import plus_minus
-from interp.fitting.candidates import BosTally, QueryView, count_distances, query_views
-from interp.fitting.regression import (
-    SPLINE_TERMS,
-    NormalEquations,
-    Solution,
-    centred,
-    clustered,
-    distance_basis,
-    leave_one_out,
-)
+from interp.fitting.candidates import QueryView, count_distances
+from interp.fitting.regression import SPLINE_TERMS, Array, clustered, distance_basis
+from interp.fitting.score_fit import Residuals, ScoreRegression
 from interp.instruments.beta_kappa import MIN_R2, MIN_SEQUENCES
 from interp.results import MOST_LINES, Result, interval, provenance
 
@@ -142,83 +135,57 @@ def fit_score_pairs(
     """The [k+1, k+1] matrix of pair weights from the match scores, and how far it is aligned."""
     position, min_r2 = switch(position, name="position"), finite_number(min_r2, name="min_r2")
     min_sequences = whole_number(min_sequences, name="min_sequences")
-    blocks, sequences = cap.order + 1, int(cap.tokens.shape[0])
+    blocks, sequences = cap.order + 1, len(cap.tokens)
     basis = distance_basis(count_distances(cap), terms=SPLINE_TERMS if position else 0)
-    pairs = list(range(blocks * blocks))
-    aligned = [a * blocks + a + 1 for a in range(cap.order)]
-    places = list(range(len(pairs), len(pairs) + basis.shape[1]))
-    size = len(pairs) + len(places)
-    equations = NormalEquations(columns=size, epsilon=torch.finfo(cap.match_scores.dtype).eps)
-    for view in query_views(cap, columns=size + 1):
-        equations.add(_design(view, basis, order=cap.order), view.scores, view.known)
-
-    def result(*, failure: str | None = None, found: dict[str, Any]) -> PairFit:
-        matrix = np.full((blocks, blocks), np.nan)
-        numbers = ("aligned_share", "aligned_share_stderr", "r2", "r2_pairs")
-        blank: dict[str, Any] = {"beta": matrix, "stderr": matrix, **dict.fromkeys(numbers, math.nan)}
-        blank |= dict.fromkeys(("kappa", "kappa_stderr"), math.nan if cap.has_sink else None)
-        return PairFit(
-            **blank | found,
-            n=equations.n,
-            sequences=sequences,
-            success=failure is None,
-            message=failure or "",
-            provenance=provenance(checkpoint=cap.checkpoint),
-        )
-
-    if count_distances(cap) < 2:
-        return result(failure="a query needs at least two candidate keys: the sequences are too short", found={})
-    if reason := equations.trouble():
-        return result(failure=reason, found={})
-    place_only, aligned_only, everything = map(equations.solve, (places, aligned + places, pairs + places))
-    r2_pairs = 1.0 - everything.sse / place_only.sse if place_only.sse > equations.noise else 0.0
-    quality = {"r2": 1.0 - everything.sse / equations.total, "r2_pairs": r2_pairs}
-    if not everything.full_rank:
-        reason = "the match indicators of the block pairs are collinear on these tokens: use more or longer sequences"
-        return result(failure=reason, found=quality)
-    if sequences < min_sequences:
-        return result(failure=f"{sequences} sequences; standard errors need at least {min_sequences}", found=quality)
-    if r2_pairs < min_r2:
-        reason = f"matches of any pair explain {r2_pairs:.1%} of the scores; below {min_r2:.0%} no beta is trusted"
-        return result(failure=reason, found=quality)
-
-    found = _errors(cap, basis, [place_only, aligned_only, everything], pairs=pairs)
-    found["beta"] = einops.rearrange(everything.coefficients[pairs], "(a b) -> a b", b=blocks)
-    return result(found=found | quality)
+    pairs, size = list(range(blocks * blocks)), blocks * blocks + basis.shape[1]
+    places, aligned = list(range(len(pairs), size)), [a * blocks + a + 1 for a in range(cap.order)]
+    regression = ScoreRegression(cap, partial(_design, basis=basis, order=cap.order), columns=size)
+    equations = regression.equations
+    numbers = dict.fromkeys(("aligned_share", "aligned_share_stderr", "r2", "r2_pairs"), math.nan)
+    found: dict[str, Any] = {**numbers, "beta": np.full((blocks, blocks), np.nan)}
+    found |= {"stderr": found["beta"], **dict.fromkeys(("kappa", "kappa_stderr"), math.nan if cap.has_sink else None)}
+    failure = regression.trouble()
+    if failure is None:
+        fits = [equations.solve(columns) for columns in (places, aligned + places, pairs + places)]
+        place_only, _, everything = fits
+        r2_pairs = 1.0 - everything.sse / place_only.sse if place_only.sse > equations.noise else 0.0
+        found |= {"r2": 1.0 - everything.sse / equations.total, "r2_pairs": r2_pairs}
+        if not everything.full_rank:
+            failure = (
+                "the match indicators of the block pairs are collinear on these tokens: use more or longer sequences"
+            )
+        elif sequences < min_sequences:
+            failure = f"{sequences} sequences; standard errors need at least {min_sequences}"
+        elif r2_pairs < min_r2:
+            failure = f"matches of any pair explain {r2_pairs:.1%} of the scores; below {min_r2:.0%} no beta is trusted"
+        else:
+            second = regression.residuals(fits, matches=pairs, base=pairs + places)
+            found |= _estimates(second, everything.coefficients[pairs], blocks=blocks)
+    return PairFit(
+        **found,
+        n=equations.n,
+        sequences=sequences,
+        success=failure is None,
+        message=failure or "",
+        provenance=provenance(checkpoint=cap.checkpoint),
+    )
 
 
-def _errors(
-    cap: Capture, basis: Float[np.ndarray, "distance term"], fits: list[Solution], *, pairs: list[int]
-) -> dict[str, Any]:
-    """What needs a second pass: standard errors, the aligned share and kappa, from the three nested fits."""
-    place_only, aligned_only, everything = fits
-    sequences, blocks = int(cap.tokens.shape[0]), cap.order + 1
-    size = len(everything.coefficients)
-    pull, information = np.zeros((sequences, size)), np.zeros((sequences, size, size))
-    squares = np.zeros((sequences, 3))
-    bos = BosTally(sequences=sequences)
-    for view in query_views(cap, columns=size + 1):
-        design = _design(view, basis, order=cap.order)
-        bos.add(view, design[..., pairs], everything.coefficients[pairs])
-        columns, y = centred(design, view.known), centred(view.scores, view.known)
-        errors = [y - columns @ fit.coefficients for fit in (place_only, aligned_only, everything)]
-        squares[view.sequences] += np.stack([(error**2).sum(axis=1) for error in errors], axis=1)
-        pull[view.sequences] += np.einsum("bkc,bk->bc", columns, errors[-1])
-        information[view.sequences] += np.swapaxes(columns, 1, 2) @ columns
-    of_pairs = leave_one_out(pull, information, everything.inverse)[:, pairs]
-    variance = np.diag(clustered(of_pairs))
-    by_aligned, by_all = squares[:, 0] - squares[:, 1], squares[:, 0] - squares[:, 2]
+def _estimates(second: Residuals, beta: Array, *, blocks: int) -> dict[str, Any]:
+    """The weights, the aligned share and kappa, with their errors, from the residuals of the three nested fits."""
+    errors = np.sqrt(np.diag(clustered(second.influence)))
+    by_aligned, by_all = (second.squares[:, [0]] - second.squares[:, 1:]).T
     share = float(by_aligned.sum() / by_all.sum())
     # Each fit minimises its sum of squares, so to first order errors of its coefficients do not enter: a plain ratio.
     moved = share - (by_aligned.sum() - by_aligned) / (by_all.sum() - by_all)
-    found = {
-        "stderr": einops.rearrange(np.sqrt(variance), "(a b) -> a b", b=blocks),
+    found: dict[str, Any] = {
+        "beta": beta.reshape(blocks, blocks),
+        "stderr": errors[: len(beta)].reshape(blocks, blocks),
         "aligned_share": share,
         "aligned_share_stderr": float(np.sqrt(clustered(moved[:, None])[0, 0])),
     }
-    if len(bos.relative):
-        of_kappa = bos.influence(of_pairs)[:, None]
-        found |= {"kappa": float(bos.relative.mean()), "kappa_stderr": float(np.sqrt(clustered(of_kappa)[0, 0]))}
+    if len(second.bos):
+        found |= {"kappa": float(second.bos.mean()), "kappa_stderr": float(errors[-1])}
     return found
 
 

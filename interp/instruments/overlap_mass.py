@@ -36,9 +36,11 @@ from jaxtyping import Float, Int64
 from interp.arguments import shown
 from interp.circuit.capture import Capture, check_attention
 from interp.estimators.counts import superset_sum
-from interp.fitting.attention_fit import AttentionFit, mass_warning
-from interp.fitting.candidates import Array, QueryView, candidate_rows, query_views
-from interp.instruments.beta_kappa import MatchFit, fit_scores
+from interp.fitting.attention_fit import mass_warning
+from interp.fitting.candidates import QueryView, candidate_rows, query_views
+from interp.fitting.fits import AttentionFit, Fit
+from interp.fitting.regression import Array
+from interp.instruments.beta_kappa import fit_scores
 from interp.notation import is_contiguous, mask_bits, mask_name, overlap
 from interp.results import Result, half_width, jsonable, mean_stderr, provenance
 
@@ -225,7 +227,7 @@ def overlap_mass(cap: Capture, fit: Any = None) -> OverlapMass:
     masses are means over them, and the prediction is the mean of each head's own law where `fit.heads` has them.
     """
     fit = fit_scores(cap) if fit is None else fit
-    if not isinstance(fit, (MatchFit, AttentionFit)):
+    if not isinstance(fit, Fit):
         raise ValueError(f"fit must be what fit_scores returns, got {shown(fit)}")
     check_attention(cap.match_pattern, of="match")
     order, masks, rows = cap.order, 1 << cap.order, candidate_rows(cap)
@@ -273,14 +275,14 @@ def overlap_mass(cap: Capture, fit: Any = None) -> OverlapMass:
     )
 
 
-def _message(fit: MatchFit | AttentionFit, *, trusted: bool, distance: float) -> str:
+def _message(fit: Fit, *, trusted: bool, distance: float) -> str:
     if not trusted:
         return f"no law to compare with: {fit.message}"
     doubt = mass_warning(distance)
     return f"warning: {doubt}" if doubt else ""
 
 
-def _laws_of_heads(cap: Capture, fit: MatchFit | AttentionFit) -> Sequence[MatchFit | AttentionFit]:
+def _laws_of_heads(cap: Capture, fit: Fit) -> Sequence[Fit]:
     """The fit of each match head of the capture; a fit without heads serves all of them."""
     heads = int(cap.match_pattern.shape[1])
     if len(fit.beta) != cap.order or (fit.kappa is None) == cap.has_sink:
@@ -296,7 +298,7 @@ def _laws_of_heads(cap: Capture, fit: MatchFit | AttentionFit) -> Sequence[Match
 
 
 def _masses(
-    cap: Capture, own: Sequence[MatchFit | AttentionFit]
+    cap: Capture, own: Sequence[Fit]
 ) -> tuple[
     Float[np.ndarray, "batch query column"], Float[np.ndarray, "batch query column"], Float[np.ndarray, "batch order"]
 ]:

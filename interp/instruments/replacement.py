@@ -48,9 +48,9 @@ from interp.circuit.edits import write_pattern
 from interp.circuit.law import key_masks_at, law_pattern
 from interp.circuit.runner import Hook, Hooks, next_losses
 from interp.fitting.scan_statistics import attention_layers
-from interp.instruments.head_laws import attention_laws
 from interp.instruments.replaced_heads import ReplacedHead as ReplacedHead
 from interp.instruments.replaced_heads import ReplacedHeads as ReplacedHeads
+from interp.instruments.scan_heads import attention_laws
 from interp.notation import Tokens, mask_bits
 from interp.results import is_clear, mean_stderr, nothing_to_recover, provenance, share_recovered
 

@@ -36,24 +36,28 @@ for each head, sequence and query asked for, at most `scan_statistics.KEPT_BYTES
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
+import torch
+from jaxtyping import Bool, Float, Int64
 
-from interp.arguments import Number, finite_number
+from interp.arguments import Number, finite_number, whole_number
 from interp.circuit.circuit import Circuit, Head, head_name
 from interp.circuit.queries import query_positions, untrained_note
-from interp.fitting.attention_fit import MAX_MASS_GAP, MIN_EXPLAINED, MIN_SEQUENCES, MUCH_EARLY, early_note
-from interp.fitting.attention_rows import MIN_COVERED
-from interp.fitting.candidates import Array
-from interp.fitting.laws import LawDesign, group_sizes, into_sizes, law_design
-from interp.fitting.likelihood import GroupLikelihood, influence, maximise
-from interp.fitting.regression import clustered
-from interp.fitting.scan_statistics import ScanStatistics, check_lags
-from interp.instruments.head_scan import HeadScan
-from interp.notation import Tokens
-from interp.results import mean_stderr, provenance
+from interp.circuit.runner import Hooks
+from interp.fitting.attention_fit import MAX_MASS_GAP, MIN_EXPLAINED, MIN_SEQUENCES, MUCH_EARLY, early_note, fit_law
+from interp.fitting.laws import law_design
+from interp.fitting.regression import Array, clustered
+from interp.fitting.scan_statistics import ScanStatistics
+from interp.notation import Tokens, mask_bits
+from interp.results import Result, provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 COPY_LAGS = 8  # lags examined by default; k where that is more
 COPIES = 0.25  # a copy head has on one lag this share of what even attention puts elsewhere
@@ -63,7 +67,148 @@ MIN_BETA = 1.0
 SURE = 5  # standard errors of beta
 NEAR = 0.25  # of a threshold: a head that reaches less is not worth naming
 MOST_NAMED = 6  # heads below the thresholds
-ROUNDING = 1e-12  # nats
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadScan(Result):
+    """Every head of a model. Arrays are [layer, head, ...]; NaN where a layer has fewer heads than others.
+
+    copy_mass, copy_mass_stderr       [layer, head, lag] mean attention on lag 1, 2, ...
+    copy_lag                          the lag with the most mass beyond that of even attention
+    beta, beta_stderr, kappa, kappa_stderr     NaN where they cannot be trusted; kappa also without BOS
+    beta_scores                       [layer, head, lag] beta from the scores by least squares, not checked
+    r2_match                          of what position leaves of the scores, the share that matches explain
+    nats, nats_explained, nats_explained_stderr, mass_gap     of the law of the attention, see `attention_fit`
+    mass, mass_stderr                 [layer, head, group] attention by overlap 0..k, then on BOS, then on early keys
+    induction, induction_stderr       [layer, head] attention on keys whose previous token is the query's
+    induction_even                    the same for even attention
+    role                              [layer][head] "copy", "match" or "none"; "" where there is no such head
+    ok, reasons                       [layer][head] whether beta and kappa can be trusted, and why not
+    copy_heads                        the copy head chosen for each lag 1..k, None where there is none
+    match_heads                       the heads that match
+    near                              the heads that are below a threshold of a match head, with the thresholds; else ""
+    order, bos                        k, and whether key 0 has the score kappa
+    n, queries                        sequences, and the token index of each query
+    success                           every lag has its copy head, and some head matches
+    """
+
+    DOUBT = "incomplete"  # the measured numbers are valid all the same
+
+    order: int
+    copy_mass: Float[np.ndarray, "layer head lag"]
+    copy_mass_stderr: Float[np.ndarray, "layer head lag"]
+    copy_lag: Int64[np.ndarray, "layer head"]
+    beta: Float[np.ndarray, "layer head order"]
+    beta_stderr: Float[np.ndarray, "layer head order"]
+    beta_scores: Float[np.ndarray, "layer head order"]
+    kappa: Float[np.ndarray, "layer head"]
+    kappa_stderr: Float[np.ndarray, "layer head"]
+    r2_match: Float[np.ndarray, "layer head"]
+    nats: Float[np.ndarray, "layer head"]
+    nats_explained: Float[np.ndarray, "layer head"]
+    nats_explained_stderr: Float[np.ndarray, "layer head"]
+    mass_gap: Float[np.ndarray, "layer head"]
+    mass: Float[np.ndarray, "layer head group"]
+    mass_stderr: Float[np.ndarray, "layer head group"]
+    induction: Float[np.ndarray, "layer head"]
+    induction_stderr: Float[np.ndarray, "layer head"]
+    induction_even: float
+    role: tuple[tuple[str, ...], ...]
+    ok: Bool[np.ndarray, "layer head"]
+    reasons: tuple[tuple[str, ...], ...]
+    copy_heads: tuple[Head | None, ...]
+    match_heads: tuple[Head, ...]
+    near: str = ""
+    bos: bool
+    n: int
+    queries: Int64[np.ndarray, " query"]
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        """Every (layer, head) that there is."""
+        return tuple((layer, head) for layer, roles in enumerate(self.role) for head, role in enumerate(roles) if role)
+
+    def copying(self, lag: int) -> list[Head]:
+        """The heads that copy a lag, the one with the most mass on it first."""
+        found = [at for at in self.heads if self.role[at[0]][at[1]] == "copy" and self.copy_lag[at] == lag]
+        return sorted(found, key=lambda at: -float(self.copy_mass[at][lag - 1]))
+
+    def table(self) -> pd.DataFrame:
+        """One row per head: layer, head, role, copy_lag, copy_mass (on that lag), beta_1 .. beta_k, kappa, r2_match,
+        nats, nats_explained, mass_full, mass_partial, mass_none, mass_bos, success, message.
+        """
+        return self._rows(
+            lambda at: {
+                "copy_lag": int(self.copy_lag[at]),
+                "copy_mass": self.copy_mass[at][self.copy_lag[at] - 1],
+                **{f"beta_{lag + 1}": value for lag, value in enumerate(self.beta[at])},
+                **{name: getattr(self, name)[at] for name in ("kappa", "r2_match", "nats", "nats_explained")},
+                "mass_full": self.mass[at][self.order],
+                "mass_partial": self.mass[at][1 : self.order].sum(),
+                "mass_none": self.mass[at][0],
+                "mass_bos": self.mass[at][self.order + 1],
+                "success": bool(self.ok[at]),
+                "message": self.reasons[at[0]][at[1]],
+            }
+        )
+
+    def details(self) -> pd.DataFrame:
+        """One row per head with what `table` leaves out: standard errors, beta from the scores, mass on early keys, the
+        classical induction score, the gap between the law's masses and the head's, and mass on every lag.
+        """
+        names = ("kappa_stderr", "nats_explained_stderr", "mass_gap", "induction", "induction_stderr")
+        return self._rows(
+            lambda at: {
+                **{f"beta_{lag + 1}_stderr": error for lag, error in enumerate(self.beta_stderr[at])},
+                **{f"beta_{lag + 1}_scores": value for lag, value in enumerate(self.beta_scores[at])},
+                **{name: getattr(self, name)[at] for name in names},
+                "mass_early": self.mass[at][-1],
+                **{f"copy_mass_{lag + 1}": mass for lag, mass in enumerate(self.copy_mass[at])},
+            }
+        )
+
+    def _rows(self, numbers: Any) -> pd.DataFrame:
+        import pandas as pd
+
+        return pd.DataFrame(
+            [{"layer": at[0], "head": at[1], "role": self.role[at[0]][at[1]], **numbers(at)} for at in self.heads]
+        )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """A map of layers and heads: the share of each head's nats that the law of matching explains. Match heads are
+        framed in yellow, heads that copy a lag in its colour, with the lag's number.
+        """
+        from interp.plotting import OVERLAP_COLOURS, head_heatmap, heading, lag_colour, panel
+
+        layers, heads = self.nats_explained.shape
+        marks = {at: ("", OVERLAP_COLOURS["full"]) for at in self.match_heads}
+        for lag in range(1, self.copy_mass.shape[-1] + 1):
+            marks |= {at: (str(lag), lag_colour(lag)) for at in self.copying(lag)}
+        width, height = (min(9.0, 1.8 + 0.32 * count) for count in (heads, layers))
+        ax = panel(ax, width=max(4.2, width), height=max(2.8, height))
+        explained = np.where(self.nats > 0, np.clip(self.nats_explained, 0.0, 1.0), np.nan)
+        head_heatmap(ax, explained, marks=marks)
+        figure = ax.get_figure(root=True)
+        assert figure is not None
+        figure.colorbar(ax.images[0], ax=ax, label="nats explained by matches")
+        names = ", ".join(map(head_name, self.match_heads)) or "none"
+        copies = ", ".join(
+            f"{head_name(place)} (lag {lag})" for lag, place in enumerate(self.copy_heads, start=1) if place is not None
+        )
+        return heading(ax, f"match heads: {names}; copy heads: {copies or 'none'}", doubt=self.doubt)
+
+    def __str__(self) -> str:
+        queries = "1 query" if len(self.queries) == 1 else f"{len(self.queries)} queries"
+        lines = [f"scan of {len(self.heads)} heads on {self.n} sequences, {queries}, order {self.order}"]
+        for lag, place in enumerate(self.copy_heads, start=1):
+            mass = "" if place is None else f", mass {self.copy_mass[place][lag - 1]:.3f}"
+            lines.append(f"  copies lag {lag}   {'no head' if place is None else f'head {head_name(place)}'}{mass}")
+        shown = [f"{head_name(place)} ({self.nats_explained[place]:.0%})" for place in self.match_heads[:6]]
+        more = f" and {len(self.match_heads) - 6} more" if len(self.match_heads) > 6 else ""
+        heads = f"{'head' if len(shown) == 1 else 'heads'} {', '.join(shown)}{more}; in brackets: nats explained"
+        lines.append(f"  match          {heads if shown else 'no head'}")
+        lines += self.remarks()
+        return "\n".join([*lines[:4], "  ...", *lines[-3:]] if len(lines) > 8 else lines)
 
 
 def scan_heads(
@@ -94,55 +239,12 @@ def scan_heads(
     if len(array) < MIN_SEQUENCES:
         raise ValueError(f"{len(array)} sequences; a scan needs at least {MIN_SEQUENCES} for its standard errors")
     queries = query_positions(query, circuit, array.shape[1])
-    lags = check_lags(max(COPY_LAGS, circuit.order) if copy_lags is None else copy_lags, length=array.shape[1])
+    lags = max(COPY_LAGS, circuit.order) if copy_lags is None else copy_lags
+    lags = min(whole_number(lags, name="copy_lags", least=1), array.shape[1] - 1)
     statistics = ScanStatistics(circuit, array, queries, lags=max(lags, circuit.order))
     statistics.gather()
-    fitter = LayerFitter(statistics, **limits)
-    return assembled(
-        fitter, note=untrained_note(queries, circuit, array.shape[1]), origin=provenance(checkpoint=checkpoint)
-    )
-
-
-def assembled(fitter: LayerFitter, *, note: str = "", origin: dict[str, Any] | None = None) -> HeadScan:
-    """The fits of all layers as one result."""
-    statistics, circuit = fitter.statistics, fitter.statistics.circuit
-    fitted = {layer: fitter.fit(layer) for layer in statistics.layers}
-    # A layer without attention has no heads.
-    none = {name: values[:0] for name, values in next(iter(fitted.values())).items()}
-    layers = [fitted.get(layer, none) for layer in range(len(circuit.model.blocks))]
-    width = max(statistics.heads.values())
-    arrays = {name: np.stack([_padded(one[name], width) for one in layers]) for name in fitter.ARRAYS}
-    role, reasons = (
-        tuple((*one[name], *[""] * (width - len(one[name]))) for one in layers) for name in ("role", "reasons")
-    )
-    copying, matching = _chosen(role, arrays["copy_mass"], arrays["copy_lag"], order=circuit.order)
-    missing = [f"no head copies lag {lag}" for lag, place in enumerate(copying, start=1) if place is None]
-    missing += [] if matching else ["no head matches"]
-    early = max((float(arrays["mass"][at][-1]) for at in matching), default=0.0)
-    notes = [] if circuit.has_sink or early <= MUCH_EARLY else [early_note(early)]
-    notes += [note] if note else []
-    below = [
-        f"{head_name((layer, head))} ({told})"
-        for layer, one in enumerate(layers)
-        for head, told in enumerate(one["near"])
-        if told
-    ]
-    return HeadScan(
-        **arrays,
-        order=circuit.order,
-        induction_even=_induction_even(statistics),
-        role=role,
-        reasons=reasons,
-        copy_heads=copying,
-        match_heads=matching,
-        near=_near_note(below, explains=fitter.explains) if below else "",
-        bos=circuit.has_sink,
-        n=len(statistics.tokens),
-        queries=statistics.queries.numpy() - int(circuit.has_bos),
-        success=not missing,
-        message="; ".join([*missing, *notes]),
-        provenance=provenance() if origin is None else origin,
-    )
+    note = untrained_note(queries, circuit, array.shape[1])
+    return judged(statistics, **limits, note=note, checkpoint=checkpoint)
 
 
 def as_scanned(model: Any, **task: Any) -> Circuit:
@@ -154,189 +256,201 @@ def as_scanned(model: Any, **task: Any) -> Circuit:
     return model
 
 
-class LayerFitter:
-    """The fits of one layer's heads, all at once."""
+def judged(
+    statistics: ScanStatistics,
+    *,
+    copies: float = COPIES,
+    explains: float = EXPLAINS,
+    min_explained: float = MIN_EXPLAINED,
+    note: str = "",
+    checkpoint: str | None = None,
+) -> HeadScan:
+    """The scan: the numbers of every head, its role, and whether its beta and kappa can be trusted."""
+    circuit, order = statistics.circuit, statistics.order
+    found, exists = _measured(statistics)
+    told, excess = found.pop("told"), found.pop("excess")
+    role, reasons = np.full(exists.shape, "", dtype=object), np.full(exists.shape, "", dtype=object)
+    near = []
+    for layer, head in np.argwhere(exists).tolist():
+        at = (layer, head)
+        numbers = {name: values[at] for name, values in found.items()}
+        lag = int(found["copy_lag"][at])
+        role[at] = "none"
+        if excess[at][lag] >= copies and np.delete(excess[at], lag).max() <= excess[at][lag] / 2:
+            role[at] = "copy"
+        elif _matches(numbers, explains=explains, share=1.0):
+            role[at] = "match"
+        elif _matches(numbers, explains=explains, share=NEAR):
+            beta = ", ".join(f"{value:z.2f}" for value in numbers["beta"])
+            near.append(f"{head_name(at)} (beta {beta}; {numbers['nats_explained']:.0%} of {numbers['nats']:.2g} nats)")
+        reasons[at] = distrust(numbers, bool(told[at]), min_explained=min_explained)
+    ok = exists & (reasons == "")
+    for name in ("beta", "beta_stderr", "kappa", "kappa_stderr"):
+        found[name] = np.where(ok if found[name].ndim == 2 else ok[..., None], found[name], np.nan)
+    counts, follows = statistics.counts.numpy(), np.arange(1 << order) & 1
+    scan = HeadScan(
+        **found,
+        order=order,
+        induction_even=float((counts[..., : len(follows)] @ follows / counts.sum(axis=-1)).mean()),
+        role=tuple(map(tuple, role)),
+        ok=ok,
+        reasons=tuple(map(tuple, reasons)),
+        copy_heads=(None,) * order,
+        match_heads=tuple((int(layer), int(head)) for layer, head in np.argwhere(role == "match")),
+        near=_near_note(near, explains=explains) if near else "",
+        bos=circuit.has_sink,
+        n=len(statistics.tokens),
+        queries=statistics.queries.numpy() - int(circuit.has_bos),
+        provenance=provenance(checkpoint=checkpoint),
+    )
+    last = max((layer for layer, _ in scan.match_heads), default=len(role))
+    copying = tuple(next((at for at in scan.copying(lag) if at[0] < last), None) for lag in range(1, order + 1))
+    missing = [f"no head copies lag {lag}" for lag, place in enumerate(copying, start=1) if place is None]
+    missing += [] if scan.match_heads else ["no head matches"]
+    early = max((float(scan.mass[at][-1]) for at in scan.match_heads), default=0.0)
+    notes = [early_note(early) if early > MUCH_EARLY and not circuit.has_sink else "", note]
+    message = "; ".join(filter(None, [*missing, *notes]))
+    return replace(scan, copy_heads=copying, success=not missing, message=message)
 
-    ARRAYS = (
-        "copy_mass",
-        "copy_mass_stderr",
-        "copy_lag",
-        "beta",
-        "beta_stderr",
-        "beta_scores",
-        "kappa",
-        "kappa_stderr",
-        "r2_match",
-        "nats",
-        "nats_explained",
-        "nats_explained_stderr",
-        "mass_gap",
-        "mass",
-        "mass_stderr",
-        "induction",
-        "induction_stderr",
-        "ok",
+
+def attention_laws(
+    circuit: Circuit,
+    tokens: Int64[torch.Tensor, "batch length"],
+    *,
+    queries: Int64[torch.Tensor, " query"],
+    edits: Hooks | None = None,
+) -> AttentionLaws:
+    """The additive laws at these queries (positions of the model, BOS counted), under hooks that edit the model."""
+    statistics = ScanStatistics(circuit, tokens, queries, lags=1, layers=[layer for layer, _ in circuit.match_heads])
+    statistics.gather(edits)
+    found = {layer: _law_of_attention(statistics, layer) for layer in statistics.layers}
+    heads = [{name: values[head] for name, values in found[layer].items()} for layer, head in circuit.match_heads]
+    doubts = [distrust(numbers, bool(numbers["told"])) for numbers in heads]
+    return AttentionLaws(
+        beta=np.stack([numbers["beta"] for numbers in heads]),
+        kappa=np.array([numbers["kappa"] for numbers in heads]) if circuit.has_sink else None,
+        doubts=tuple(
+            f"{head_name(at)}: {doubt}" for at, doubt in zip(circuit.match_heads, doubts, strict=True) if doubt
+        ),
     )
 
-    def __init__(
-        self,
-        statistics: ScanStatistics,
-        *,
-        copies: float = COPIES,
-        explains: float = EXPLAINS,
-        min_explained: float = MIN_EXPLAINED,
-    ) -> None:
-        self.statistics = statistics
-        self.copies, self.explains, self.min_explained = copies, explains, min_explained
-        order, bos = statistics.order, bool(statistics.sink)
-        self.order, self.bos = order, bos
-        self.law: LawDesign = law_design("additive", order=order, bos=bos)
-        self.sizes = into_sizes(group_sizes(order=order, bos=bos), order=order).astype(np.float64)
-        sequences, queries, _ = statistics.counts.shape
-        self.counts = statistics.counts.numpy().reshape(sequences * queries, -1)[:, :-1]
-        self.sequences, self.sequence = sequences, np.repeat(np.arange(sequences), queries)
-        self.even = statistics.even_lags()
 
-    def fit(self, layer: int) -> dict[str, Any]:
-        """Everything about the heads of one layer."""
-        found = {**self.masses(layer), **self.attention(layer), **self.scores(layer), **self.copying(layer)}
-        return found | self.judge(found)
+@dataclass(frozen=True, kw_only=True)
+class AttentionLaws:
+    """The law of each match head, in the circuit's order: the numbers of a scan without its verdict.
 
-    def masses(self, layer: int) -> dict[str, Any]:
-        """Mean attention by overlap, on BOS and on early keys, and on the keys that follow the query's token."""
-        masses = self.statistics.masses[layer].double().numpy()
-        sizes = np.zeros((masses.shape[-1], self.order + 3))
-        sizes[: len(self.sizes), : self.sizes.shape[1]] = self.sizes
-        sizes[-1, -1] = 1.0
-        follows = np.zeros(masses.shape[-1])
-        follows[: 1 << self.order] = np.arange(1 << self.order) & 1
-        by_sequence = masses.mean(axis=2)
-        mass, mass_stderr = _means(by_sequence @ sizes)
-        induction, induction_stderr = _means((by_sequence @ follows)[..., None])
-        return {
-            "mass": mass,
-            "mass_stderr": mass_stderr,
-            "induction": induction[:, 0],
-            "induction_stderr": induction_stderr[:, 0],
-        }
+    These are the parameters under which the attention is most likely, also where the law does not describe it. A test
+    of the law, such as a replacement, uses them and reports which are in doubt. To read beta use `scan_heads` or
+    `fit_scores`, which give NaN in that case.
 
-    def attention(self, layer: int) -> dict[str, Any]:
-        """beta, kappa, nats and the gap of the masses, by maximum likelihood."""
-        masses = self.statistics.masses[layer].double().numpy()
-        heads = len(masses)
-        inside = masses.reshape(heads, len(self.sequence), -1)[..., :-1]
-        covered = inside.sum(axis=-1)
-        kept = covered > MIN_COVERED
-        whole = np.where(kept, covered, 1.0)
-        shares = inside / whole[..., None]
-        # sum q log q of q = p / c is (sum p log p) / c - log c.
-        entropy = self.statistics.entropy[layer].double().numpy().reshape(heads, -1) / whole - np.log(whole)
-        likelihood = GroupLikelihood(
-            shares=shares,
-            counts=self.counts,
-            design=self.law.design,
-            sequence=self.sequence,
-            sequences=self.sequences,
-            kept=kept,
-        )
-        size, matches = len(self.law.parameters), self.law.matches
-        baseline = maximise(
-            likelihood,
-            start=np.zeros((heads, size)),
-            columns=[column for column in range(size) if column not in matches],
-        )
-        found = maximise(likelihood, start=baseline.theta)
-        errors = np.sqrt(np.diagonal(clustered(influence(likelihood, found)), axis1=1, axis2=2))
-        left, nats = (np.where(kept, entropy - likelihood.logs(one.theta), 0.0) for one in (found, baseline))
-        rows = np.maximum(kept.sum(axis=1), 1)
-        mean = nats.sum(axis=1) / rows
-        mean = np.where(mean > ROUNDING, mean, np.nan)  # even attention has no nats to explain
-        ratio = left.sum(axis=1) / (rows * mean)
-        off = (left - ratio[:, None] * nats) / mean[:, None]
-        law = likelihood.masses(found.theta).sum(axis=1)
-        gap = np.abs((likelihood.shares.sum(axis=1) - law) @ self.sizes).sum(axis=1) / (2 * rows)
-        explained_stderr = [mean_stderr(one, clusters=self.sequence)[1] for one in off]
-        columns, kappa = list(self.law.beta), self.law.kappa
-        unknown = np.full(heads, np.nan)
-        return {
-            "beta": found.theta[:, columns],
-            "beta_stderr": errors[:, columns],
-            "kappa": unknown if kappa is None else found.theta[:, kappa],
-            "kappa_stderr": unknown if kappa is None else errors[:, kappa],
-            "nats": nats.sum(axis=1) / rows,
-            "nats_explained": 1.0 - ratio,
-            "nats_explained_stderr": np.array(explained_stderr),
-            "mass_gap": gap,
-            "told": found.told.all(axis=1) & found.converged,
-        }
+    beta      [match, lag]
+    kappa     [match]; None without BOS
+    doubts    for each head whose law cannot be trusted: its name and the reason, as in a scan
+    """
 
-    def scores(self, layer: int) -> dict[str, Any]:
-        """r2_match and beta by least squares; NaN where the scores could not be read or do not vary."""
-        heads = self.statistics.heads[layer]
-        r2, beta = np.full(heads, np.nan), np.full((heads, self.order), np.nan)
-        if f"blocks.{layer}.attn.hook_attn_scores" not in self.statistics.called:
-            return {"r2_match": r2, "beta_scores": beta}
-        lags, everything = list(range(self.order)), list(range(len(self.statistics.gram)))
-        for head in range(heads):
-            equations = self.statistics.equations(layer, head)
-            if equations.trouble() is None:
-                place, both = equations.solve(everything[self.order :]), equations.solve(everything)
-                r2[head] = 1.0 - both.sse / place.sse if place.sse > equations.noise else 0.0
-                beta[head] = both.coefficients[lags]
-        return {"r2_match": r2, "beta_scores": beta}
+    beta: Float[np.ndarray, "match lag"]
+    kappa: Float[np.ndarray, " match"] | None
+    doubts: tuple[str, ...]
 
-    def copying(self, layer: int) -> dict[str, Any]:
-        """Mass on each lag, and the lag that exceeds even attention most; lag 0 is measured, but is not a copy."""
-        on_lag = self.statistics.on_lag[layer].numpy()
-        mean, stderr = _means(on_lag.swapaxes(0, 1))
-        excess = (mean - self.even) / (1.0 - self.even)
-        best = 1 + excess[:, 1:].argmax(axis=1)
-        return {"copy_mass": mean[:, 1:], "copy_mass_stderr": stderr[:, 1:], "copy_lag": best, "excess": excess}
+    @property
+    def by_mask(self) -> Float[np.ndarray, "match mask"]:
+        """|beta|_M of every mask."""
+        return np.asarray(self.beta @ mask_bits(self.beta.shape[1]).T)
 
-    def judge(self, found: dict[str, Any]) -> dict[str, Any]:
-        """The role of each head, and whether its beta and kappa can be trusted."""
-        roles, reasons, near, ok = [], [], [], []
-        for head, lag in enumerate(found["copy_lag"].tolist()):
-            excess = found["excess"][head]
-            others = np.delete(excess, lag).max()
-            role = "none"
-            if excess[lag] >= self.copies and others <= excess[lag] / 2:
-                role = "copy"
-            elif self.matches(found, head, share=1.0):
-                role = "match"
-            named = role == "none" and self.matches(found, head, share=NEAR)
-            beta = ", ".join(f"{value:z.2f}" for value in found["beta"][head])
-            seen = f"beta {beta}; {found['nats_explained'][head]:.0%} of {found['nats'][head]:.2g} nats"
-            near.append(seen if named else "")
-            reason = self.distrust(found, head)
-            roles.append(role)
-            reasons.append(reason)
-            ok.append(not reason)
-        trusted = np.array(ok)
-        names = ("beta", "beta_stderr", "kappa", "kappa_stderr")
-        hidden = {name: np.where(_like(trusted, found[name]), found[name], np.nan) for name in names}
-        return {"role": tuple(roles), "reasons": tuple(reasons), "near": tuple(near), "ok": trusted, **hidden}
 
-    def matches(self, found: dict[str, Any], head: int, *, share: float) -> bool:
-        """Whether a head reaches this share of each threshold of a match head, with a beta that is sure."""
-        beta, sure = found["beta"][head], SURE * found["beta_stderr"][head]
-        nats, explained = found["nats"][head], found["nats_explained"][head]
-        enough = nats >= share * MIN_NATS and explained >= share * self.explains
-        return bool(enough and (beta >= np.maximum(share * MIN_BETA, sure)).any())
+def distrust(numbers: Mapping[str, Any], told: bool, *, min_explained: float = MIN_EXPLAINED) -> str:
+    """Why a head's beta and kappa cannot be trusted; empty where they can."""
+    nats, explained, gap = (float(numbers[name]) for name in ("nats", "nats_explained", "mass_gap"))
+    if nats < MIN_NATS:
+        return f"the attention has {max(0.0, nats):.2g} nats beyond even attention: nothing to explain"
+    if explained < min_explained:
+        found_share = f"matches explain {max(0.0, explained):.1%} of {nats:.2f} nats"
+        return f"{found_share}; below {min_explained:.0%} no beta is trusted"
+    if not told:
+        return "the attention is too sharp to determine beta and kappa"
+    if gap > MAX_MASS_GAP:
+        return f"the law's masses are off by {gap:.3f}; above {MAX_MASS_GAP} no beta is trusted"
+    return ""
 
-    def distrust(self, found: dict[str, Any], head: int) -> str:
-        """Why a head's beta and kappa cannot be trusted; empty where they can."""
-        nats, explained = float(found["nats"][head]), float(found["nats_explained"][head])
-        if nats < MIN_NATS:
-            return f"the attention has {max(0.0, nats):.2g} nats beyond even attention: nothing to explain"
-        if explained < self.min_explained:
-            found_share = f"matches explain {max(0.0, explained):.1%} of {nats:.2f} nats"
-            return f"{found_share}; below {self.min_explained:.0%} no beta is trusted"
-        if not found["told"][head]:
-            return "the attention is too sharp to determine beta and kappa"
-        if found["mass_gap"][head] > MAX_MASS_GAP:
-            return f"the law's masses are off by {found['mass_gap'][head]:.3f}; above {MAX_MASS_GAP} no beta is trusted"
-        return ""
+
+def _measured(statistics: ScanStatistics) -> tuple[dict[str, Any], Array]:
+    """The numbers of every head as [layer, head, ...], and [layer, head] whether there is such a head."""
+    parts = (_masses, _law_of_attention, _law_of_scores, _copies)
+    fitted = {
+        layer: {name: values for part in parts for name, values in part(statistics, layer).items()}
+        for layer in statistics.layers
+    }
+    shape = (len(statistics.circuit.model.blocks), max(len(one["nats"]) for one in fitted.values()))
+    exists, found = np.zeros(shape, dtype=bool), dict[str, Any]()
+    for name, first in next(iter(fitted.values())).items():
+        filler = np.nan if first.dtype.kind == "f" else 0
+        found[name] = np.full((*shape, *first.shape[1:]), filler, dtype=first.dtype)
+        for layer, one in fitted.items():
+            exists[layer, : len(one[name])] = True
+            found[name][layer, : len(one[name])] = one[name]
+    return found, exists
+
+
+def _masses(statistics: ScanStatistics, layer: int) -> dict[str, Array]:
+    """Mean attention by overlap, on BOS and on early keys, and on the keys that follow the query's token."""
+    by_sequence = statistics.sums[layer].masses.double().numpy().mean(axis=2)
+    order, groups = statistics.order, by_sequence.shape[-1]
+    masks = np.arange(1 << order)
+    into = np.zeros((groups, order + 4))  # overlaps, BOS, early keys, and the keys of masks with lag 1
+    into[masks, mask_bits(order).sum(axis=1)] = 1.0
+    into[len(masks) : -1, order + 1] = into[-1, order + 2] = 1.0
+    into[masks, order + 3] = masks & 1
+    mean, stderr = _means(by_sequence @ into)
+    return {
+        "mass": mean[:, :-1],
+        "mass_stderr": stderr[:, :-1],
+        "induction": mean[:, -1],
+        "induction_stderr": stderr[:, -1],
+    }
+
+
+def _law_of_attention(statistics: ScanStatistics, layer: int) -> dict[str, Array]:
+    """beta, kappa, nats and the gap of the masses, by maximum likelihood."""
+    law = law_design("additive", order=statistics.order, bos=statistics.circuit.has_sink)
+    found = fit_law(statistics.rows(layer), law)
+    errors = np.sqrt(np.diagonal(clustered(found.influence), axis1=1, axis2=2))
+    columns, unknown = list(law.beta), np.full(len(errors), np.nan)
+    return {
+        "beta": found.theta[:, columns],
+        "beta_stderr": errors[:, columns],
+        "kappa": unknown if law.kappa is None else found.theta[:, law.kappa],
+        "kappa_stderr": unknown if law.kappa is None else errors[:, law.kappa],
+        **{name: getattr(found, name) for name in ("nats", "nats_explained", "nats_explained_stderr", "mass_gap")},
+        "told": found.told.all(axis=1) & found.converged,
+    }
+
+
+def _law_of_scores(statistics: ScanStatistics, layer: int) -> dict[str, Array]:
+    """r2_match and beta by least squares; NaN where the scores could not be read or do not vary."""
+    equations = statistics.equations(layer)
+    columns = list(range(len(equations.gram)))
+    with np.errstate(all="ignore"):  # scores that are too large
+        place, both = equations.solve(columns[statistics.order :]), equations.solve(columns)
+        r2 = np.where(place.sse > equations.noise, 1.0 - both.sse / place.sse, 0.0)
+    known = equations.usable & statistics.sums[layer].saw_scores
+    beta = both.coefficients[:, : statistics.order]
+    return {"r2_match": np.where(known, r2, np.nan), "beta_scores": np.where(known[:, None], beta, np.nan)}
+
+
+def _copies(statistics: ScanStatistics, layer: int) -> dict[str, Array]:
+    """Mass on each lag, and the lag that exceeds even attention most; lag 0 is measured, but is not a copy."""
+    mean, stderr = _means(statistics.sums[layer].on_lag.numpy().swapaxes(0, 1))
+    visible = np.arange(1, statistics.tokens.shape[1] + 1) + statistics.bos
+    even = np.array([(1.0 / visible[lag:]).mean() for lag in range(mean.shape[1])])
+    excess = (mean - even) / (1.0 - even)
+    best = 1 + excess[:, 1:].argmax(axis=1)
+    return {"copy_mass": mean[:, 1:], "copy_mass_stderr": stderr[:, 1:], "copy_lag": best, "excess": excess}
+
+
+def _matches(numbers: Mapping[str, Any], *, explains: float, share: float) -> bool:
+    """Whether a head reaches this share of each threshold of a match head, with a beta that is sure."""
+    enough = numbers["nats"] >= share * MIN_NATS and numbers["nats_explained"] >= share * explains
+    return bool(enough and (numbers["beta"] >= np.maximum(share * MIN_BETA, SURE * numbers["beta_stderr"])).any())
 
 
 def _near_note(heads: list[str], *, explains: float) -> str:
@@ -348,39 +462,6 @@ def _near_note(heads: list[str], *, explains: float) -> str:
     )
 
 
-def _induction_even(statistics: ScanStatistics) -> float:
-    """The classical induction score of attention that is even over all visible keys."""
-    counts = statistics.counts.numpy()
-    follows = np.arange(1 << statistics.order) & 1
-    return float((counts[..., : len(follows)] @ follows / counts.sum(axis=-1)).mean())
-
-
-def _chosen(
-    role: tuple[tuple[str, ...], ...], copy_mass: Array, copy_lag: Array, *, order: int
-) -> tuple[tuple[Head | None, ...], tuple[Head, ...]]:
-    """For each lag the copy head with the most mass on it, below the last match head; and the match heads."""
-    named = [(layer, head) for layer, row in enumerate(role) for head in range(len(row))]
-    matching = tuple(place for place in named if role[place[0]][place[1]] == "match")
-    last = max((layer for layer, _ in matching), default=len(role))
-    chosen: list[Head | None] = []
-    for lag in range(1, order + 1):
-        heads = [at for at in named if role[at[0]][at[1]] == "copy" and copy_lag[at] == lag and at[0] < last]
-        chosen.append(max(heads, key=lambda at: float(copy_mass[at][lag - 1]), default=None))
-    return tuple(chosen), matching
-
-
 def _means(values: Float[np.ndarray, "head sequence item"]) -> tuple[Array, Array]:
     """Means over sequences and their standard errors."""
-    pairs = np.array([[mean_stderr(column) for column in one.T] for one in values])
-    return pairs[..., 0], pairs[..., 1]
-
-
-def _like(flags: Array, values: Array) -> Array:
-    return flags if values.ndim == 1 else flags[:, None]
-
-
-def _padded(values: Array, width: int) -> Array:
-    """More heads, NaN (or 0, False) where there are none."""
-    missing = width - len(values)
-    filler = np.nan if values.dtype.kind == "f" else 0
-    return np.pad(values, [(0, missing)] + [(0, 0)] * (values.ndim - 1), constant_values=filler)
+    return values.mean(axis=1), values.std(axis=1, ddof=1) / np.sqrt(values.shape[1])

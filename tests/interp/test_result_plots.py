@@ -172,7 +172,7 @@ def result_classes() -> dict[str, type[Result]]:
     while waiting:
         for one in waiting.pop().__subclasses__():
             waiting.append(one)
-            if one.__module__.startswith("interp.") and one is not NamedRows:
+            if one.__module__.startswith("interp.") and one is not NamedRows and not inspect.isabstract(one):
                 found[one.__name__] = one
     return found
 

@@ -35,7 +35,10 @@ from interp.circuit.capture import Capture, capture
 from interp.circuit.circuit import head_name
 from interp.circuit.runner import predict
 from interp.divergence import kl_divergence
-from interp.fitting.attention_fit import AttentionFit, AttentionFitter
+from interp.fitting.candidates import attention_rows
+from interp.fitting.fits import AttentionFit
+from interp.fitting.laws import law_design
+from interp.fitting.likelihood import likelihood_of
 from interp.instruments.compare_laws import compare_laws
 from interp.results import mean_stderr
 
@@ -93,12 +96,13 @@ def _laws(cap: Capture) -> Row:
 
 def _query_gap(cap: Capture, fit: AttentionFit) -> float:
     """Mean over queries of the total variation distance between observed and predicted mass by overlap and BOS."""
-    fitter = AttentionFitter(cap, law="additive", position=False, own=False)
+    rows, _ = attention_rows(cap, position=False)
+    law = law_design("additive", order=cap.order, bos=cap.has_sink)
     theta = fit.estimates[None]
     if not np.isfinite(theta).all():
         return float("nan")
-    predicted = fitter.likelihood.masses(theta)[0] @ fitter.sizes
-    return float(np.abs(fitter.rows.shares @ fitter.sizes - predicted).sum(axis=1).mean() / 2)
+    apart = (rows.shares - likelihood_of(rows, law.design).law(theta).masses)[0]
+    return float(np.abs(apart @ law.sizes).sum(axis=1).mean() / 2)
 
 
 def sink_rows(options: Options, cache: Cache) -> list[Row]:

@@ -18,8 +18,7 @@ from analyses.studies.language_model import Options, weights
 from interp.circuit.circuit import Circuit, Head
 from interp.circuit.runner import parts
 from interp.fitting.scan_statistics import ScanStatistics
-from interp.instruments.head_scan import HeadScan
-from interp.instruments.scan_heads import COPY_LAGS, LayerFitter, assembled, scan_heads
+from interp.instruments.scan_heads import COPY_LAGS, HeadScan, judged, scan_heads
 from interp.language.load import LanguageModel, load_language_model
 from interp.language.prompts import Prompts
 from interp.results import jsonable
@@ -80,11 +79,11 @@ def scan_with_control(language: LanguageModel, given: Prompts) -> tuple[HeadScan
     own, other = (ScanStatistics(circuit, one, queries, lags=COPY_LAGS) for one in (tokens, tokens.roll(1, dims=0)))
     with torch.no_grad():
         for rows in parts(circuit, tokens):
-            hooks = [hook for one in (own, other) for hook in one.hooks(one.token_part(rows))]
+            hooks = own.hooks(rows) + other.hooks(rows)
             circuit.model.run_with_hooks(
                 circuit.ids(tokens[rows], rows), prepend_bos=False, return_type=None, fwd_hooks=hooks
             )
-    return assembled(LayerFitter(own)), assembled(LayerFitter(other))
+    return judged(own), judged(other)
 
 
 def random_rows(options: Options, cache: Cache) -> list[Row]:

@@ -14,7 +14,8 @@ from analyses.studies.language_model import Options
 from interp.chains.priors import ChainBatch, HierarchicalDirichlet
 from interp.circuit.capture import Capture
 from interp.circuit.circuit import Circuit, Head
-from interp.fitting.attention_fit import AttentionFit, fit_attention
+from interp.fitting.attention_fit import fit_attention
+from interp.fitting.fits import AttentionFit
 from interp.language.load import LanguageModel, load_language_model
 from interp.language.prompts import Prompts, prompts, repeated_tokens
 

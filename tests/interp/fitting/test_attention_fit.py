@@ -13,17 +13,16 @@ import pytest
 import torch
 
 import interp as ip
-from interp.fitting.agreement import DIFFER, MIN_ATTENDED, WARN_ATTENDED, WARN_DROP, WARN_MATCH, warning
 from interp.fitting.attention_fit import (
     MAX_MASS_GAP,
     WARN_EXPLAINED,
     WARN_MASS_GAP,
-    AttentionFit,
     AttentionFitter,
     attention_warning,
 )
-from interp.fitting.likelihood import maximise
-from interp.fitting.match_fit import MatchFit
+from interp.fitting.fits import AttentionFit, MatchFit
+from interp.fitting.likelihood import likelihood_of, maximise
+from interp.fitting.score_fit import DIFFER, MIN_ATTENDED, WARN_ATTENDED, WARN_DROP, WARN_MATCH, warning
 from tests import reference
 from tests.known_captures import CASES, everywhere, noisy, planted, random_model, tokens_of, with_scores
 
@@ -181,10 +180,11 @@ def test_errors_equal_leaving_out_one_sequence():
 def test_information_by_sequence_adds_up(query, position):
     cap = everywhere(beta=(1.5, 0.8), vocab=3, length=14, batch=7, query=query)
     fitter = AttentionFitter(cap, law="free", position=position, own=True)
-    theta = np.random.default_rng(0).normal(size=(1, fitter.columns))
-    parts = [fitter.likelihood.information(theta, slice(*ends)) for ends in ((0, 3), (3, 7))]
+    likelihood = likelihood_of(fitter.rows, fitter.law.design)
+    theta = np.random.default_rng(0).normal(size=(1, likelihood.observed.shape[-1]))
+    parts = [likelihood.information(theta, slice(*ends)) for ends in ((0, 3), (3, 7))]
     assert [part.shape[1] for part in parts] == [3, 4]
-    whole = fitter.likelihood.evaluate(theta).information
+    whole = likelihood.evaluate(theta).information
     np.testing.assert_allclose(np.concatenate(parts, axis=1).sum(axis=1), whole, atol=1e-9)
 
 

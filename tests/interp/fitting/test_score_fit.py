@@ -604,7 +604,7 @@ def test_normal_equations_leave_out_what_is_not_known():
     design, response = rng.normal(size=(6, 9, 2)), rng.normal(size=(6, 9))
     known = rng.random((6, 9)) < 0.6
     hidden = np.where(known, response, -np.inf)
-    equations = NormalEquations(columns=2, epsilon=0.0)
+    equations = NormalEquations.empty(columns=2, epsilon=0.0)
     equations.add(design, hidden, known)
     dense = [
         (design[b][known[b]] - design[b][known[b]].mean(0), response[b][known[b]] - response[b][known[b]].mean())
@@ -614,7 +614,7 @@ def test_normal_equations_leave_out_what_is_not_known():
     expected = np.linalg.lstsq(x, y, rcond=None)[0]
     np.testing.assert_allclose(equations.solve([0, 1]).coefficients, expected, atol=1e-10)
     assert (centred(hidden, known)[~known] == 0).all()
-    collinear = NormalEquations(columns=3, epsilon=0.0)
+    collinear = NormalEquations.empty(columns=3, epsilon=0.0)
     collinear.add(np.concatenate([design, design[..., :1]], axis=-1), response, np.ones_like(known))
     assert not collinear.solve([0, 1, 2]).full_rank
     assert collinear.independent(base=[0, 1], extra=[2]) == []

@@ -10,7 +10,7 @@ import torch
 
 import interp as ip
 from interp.instruments.find_circuit import FEEDS, FoundCircuit
-from interp.instruments.head_scan import HeadScan
+from interp.instruments.scan_heads import HeadScan
 from tests.interp.instruments.test_scan_heads import QUERIES, tokens_for
 from tests.planted import trained_like
 from tests.planted_heads import PLANTS, Plant, plant, random_transformer

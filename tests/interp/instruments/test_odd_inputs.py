@@ -181,13 +181,13 @@ def test_early_attention_that_underflowed_has_no_score() -> None:
 
 
 def test_scores_that_cannot_be_squared_are_trouble() -> None:
-    equations = NormalEquations(columns=1, epsilon=1e-16)
+    equations = NormalEquations.empty(columns=1, epsilon=1e-16)
     known = np.ones((2, 3), dtype=bool)
     design = np.arange(6.0).reshape(2, 3, 1)
     with np.errstate(over="ignore", invalid="ignore"):
         equations.add(design, np.array([[0.0, 1.0, 1e200], [0.0, 1.0, 2.0]]), known)
         assert "too large to be squared" in str(equations.trouble())
-    fine = NormalEquations(columns=1, epsilon=1e-16)
+    fine = NormalEquations.empty(columns=1, epsilon=1e-16)
     fine.add(design, np.array([[0.0, 1.0, 1e20], [0.0, 1.0, 2.0]]), known)
     assert fine.trouble() is None
 

@@ -13,7 +13,7 @@ import torch
 
 import interp as ip
 from interp.fitting.scan_statistics import KEPT_BYTES, ScanStatistics
-from interp.instruments.head_scan import HeadScan
+from interp.instruments.scan_heads import HeadScan
 from tests import tiny_language
 from tests.planted import planted_deep, trained_like, without_mechanism
 from tests.planted_heads import PLANTS, Plant, expected_heads, plant, random_transformer

@@ -1,0 +1,275 @@
+"""What `fit_scores` returns: `MatchFit` from scores, `AttentionFit` from the attention itself.
+
+`interp.instruments.beta_kappa` says how to read them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float, Int64
+
+from interp.arguments import Number
+from interp.digits import plus_minus
+from interp.fitting.candidates import Source
+from interp.fitting.laws import Law
+from interp.notation import mask_bits, mask_name, overlap
+from interp.results import Result, half_width, interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit(Result):
+    """beta and kappa of a law. Arrays over lags have lag 1 first; arrays over masks are indexed by mask.
+
+    beta, stderr            match weight per lag and its standard error, by leaving out each sequence in turn; NaN where
+                            one sequence alone determines beta
+    kappa, kappa_stderr     BOS score relative to an empty match at an average position; None without BOS
+    covariance              of the parameters
+    mask_score              [mask] score relative to the empty match; NaN if the mask was never seen
+    position                [distance] the fitted positional term at distance 0, 1, ..., mean 0
+    mass_gap                total variation distance between mean observed and mean predicted mass by overlap and BOS
+    n, queries, sequences   keys in the fit (of attention: queries), queries of a sequence, sequences (clusters)
+    warning                 why a fit that succeeded is doubtful; else empty
+    heads                   where the capture has several match heads, the fit of each one alone; else empty
+    """
+
+    BY_MASK: ClassVar[tuple[str, ...]] = ("mask_score",)  # the fields that a record has by the mask's name
+
+    beta: Float[np.ndarray, " lag"]
+    stderr: Float[np.ndarray, " lag"]
+    kappa: float | None
+    kappa_stderr: float | None
+    covariance: Float[np.ndarray, "parameter parameter"]
+    mask_score: Float[np.ndarray, " mask"]
+    position: Float[np.ndarray, " distance"]
+    mass_gap: float
+    n: int
+    queries: int
+    sequences: int
+    warning: str = ""
+    heads: tuple[Fit, ...] = ()
+
+    @property
+    def estimates_and_errors(self) -> tuple[Float[np.ndarray, " parameter"], Float[np.ndarray, " parameter"]]:
+        """beta_1, .., beta_k and, with BOS, kappa; and their standard errors."""
+        kappa, error = ([], []) if self.kappa is None else ([self.kappa], [self.kappa_stderr])
+        return np.array([*self.beta, *kappa]), np.array([*self.stderr, *error])
+
+    def interval(self, level: Number = 0.95) -> tuple[Float[np.ndarray, " end"], Float[np.ndarray, " end"]]:
+        """Lower and upper ends for beta_1, .., beta_k and, with BOS, kappa: `level` of such intervals hold the truth.
+
+        Student's t with a degree of freedom less than there are sequences.
+        """
+        return interval(*self.estimates_and_errors, n=self.sequences, level=level)
+
+    def record(self) -> dict[str, Any]:
+        """All fields as JSON-able values; arrays over masks become dicts by the mask's name."""
+        record = super().record()
+        for name in self.BY_MASK:
+            record[name] = {mask_name(mask): value for mask, value in enumerate(record[name])}
+        del record["heads"]
+        return record | ({"heads": [one.record() for one in self.heads]} if self.heads else {})
+
+    @property
+    def outcome(self) -> str:
+        """In a few words: ok, ok with a warning, or FAILED."""
+        return "FAILED" if not self.success else "ok, with a warning" if self.warning else "ok"
+
+    def draw(self, ax: Axes | None, title: str) -> Axes:
+        """The rows of the table with 95% intervals; the fits of each head alone are dashes."""
+        from interp.plotting import INTERVAL_NAME, heading, panel, parameter_points
+
+        rows, ax = self.table(), panel(ax, width=4.8)
+        reach = half_width(rows["stderr"], n=self.sequences)
+        parameter_points(ax, rows["parameter"].tolist(), rows["estimate"].to_numpy(np.float64), reach)
+        for place, one in enumerate(self.heads):
+            values = one.table()["estimate"].to_numpy(np.float64)
+            ax.plot(range(len(values)), values, "_", color="#7f7f7f", label=None if place else "each head alone")
+        if self.heads:
+            ax.legend(frameon=False)
+        ax.set_ylabel(f"score above an empty match\n(nats, {INTERVAL_NAME})")
+        return heading(ax, title, doubt=self.doubt)
+
+    def beta_text(self) -> str:
+        """The line of `str` that gives beta."""
+        return "  beta       " + ", ".join(map(plus_minus, self.beta.tolist(), self.stderr.tolist()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchFit(Fit):
+    """The law of the match scores, by least squares.
+
+    kappa_spread            standard deviation of BOS's score over queries: 0 if BOS is the paper's constant sink
+    beta_no_position        beta without the positional term
+    r2, r2_match, r2_attended, position_share, token_share     see `beta_kappa`; token_share is NaN where there are too
+                            many symbols to tell
+    mask_count              candidate keys with this mask
+    mask_residual           mean residual of the additive fit over the keys with this mask
+    additivity_p            p-value of "no interactions" by random signs, so at least 1 / 2000; NaN where there are
+                            none, or no more sequences than interactions: cannot tell
+    additivity_gain         the r2 that free masks add
+    additivity_terms        interactions tested
+    early_score             mean score of the k early keys, oldest first, relative to the empty match; NaN where one is
+                            not finite
+    underflowed             keys whose attention underflowed to zero (source="pattern" only)
+    bounds                  [mask] where a mask underflowed beside a full match: |beta|_[k] - |beta|_M is at least this
+    attention_beta, attention_kappa    from the fit of the attention itself
+    """
+
+    BY_MASK = ("mask_count", "mask_score", "mask_residual", "bounds")
+
+    kappa_spread: float | None
+    beta_no_position: Float[np.ndarray, " lag"]
+    r2: float
+    r2_match: float
+    r2_attended: float
+    position_share: float
+    token_share: float
+    mask_count: Int64[np.ndarray, " mask"]
+    mask_residual: Float[np.ndarray, " mask"]
+    additivity_p: float
+    additivity_gain: float
+    additivity_terms: int
+    early_score: Float[np.ndarray, " lag"]
+    underflowed: int
+    bounds: Float[np.ndarray, " mask"]
+    attention_beta: Float[np.ndarray, " lag"]
+    attention_kappa: float | None
+    source: Source
+
+    def table(self) -> pd.DataFrame:
+        """One row per parameter: parameter, lag (missing for kappa), estimate, stderr, no_position (kappa: missing)
+        attention (from the fit of the attention itself); and, where there is one, the warning.
+        """
+        import pandas as pd
+
+        lags = list(range(1, len(self.beta) + 1))
+        kappa = self.kappa is not None
+        estimates, errors = self.estimates_and_errors
+        table = pd.DataFrame(
+            {
+                "parameter": [*(f"beta_{lag}" for lag in lags), *["kappa"] * kappa],
+                "lag": pd.array([*lags, *[None] * kappa], dtype="Int64"),
+                "estimate": estimates,
+                "stderr": errors,
+                "no_position": [*self.beta_no_position, *[math.nan] * kappa],
+                "attention": [*self.attention_beta, *[self.attention_kappa] * kappa],
+            }
+        )
+        return table.assign(warning=self.warning) if self.warning else table
+
+    def masks(self) -> pd.DataFrame:
+        """One row per mask: count, the additive law's score, the free score, and the mean residual of the law."""
+        import pandas as pd
+
+        masks = range(len(self.mask_score))
+        return pd.DataFrame(
+            {
+                "mask": map(mask_name, masks),
+                "overlap": map(overlap, masks),
+                "count": self.mask_count,
+                "additive": mask_bits(len(self.beta)) @ self.beta,
+                "free": self.mask_score,
+                "residual": self.mask_residual,
+            }
+        )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """beta per lag and kappa, with 95% intervals; those of each head alone, where there are several, are dashes.
+
+        A fit that failed has none to draw, and the title says why.
+        """
+        shown = f": matches explain {self.r2_match:.1%} of the scores" if self.success else ""
+        return self.draw(ax, f"match weights of {self.sequences} sequences{shown}")
+
+    def __str__(self) -> str:
+        queries = "1 query" if self.queries == 1 else f"{self.queries} queries"
+        lines = [f"match fit of {self.n} keys, {self.sequences} sequences, {queries}: {self.outcome}", self.beta_text()]
+        if self.kappa is not None:
+            kappa = plus_minus(self.kappa, self.kappa_stderr)
+            lines.append(f"  kappa      {kappa} (over queries: sd {self.kappa_spread:.2g})")
+        tokens = "" if math.isnan(self.token_share) else f"; the key's own tokens then add {self.token_share:.2%}"
+        lines += [
+            f"  R2         {self.r2:.4f}; of what position leaves {self.r2_match:.4f}; "
+            f"keys weighted by attention {self.r2_attended:.4f}",
+            f"  position   adds {self.position_share:.2%} of the variance{tokens}",
+        ]
+        if self.additivity_terms:
+            tested = f"p = {self.additivity_p:.2g}"
+            if math.isnan(self.additivity_p):
+                tested = f"cannot tell with {self.sequences} sequences for {self.additivity_terms} interactions"
+            lines.append(f"  additive   {tested}; free masks add {self.additivity_gain:.2%} of the variance")
+        return "\n".join([*lines, *self.remarks()])
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionFit(Fit):
+    """A law fitted to attention by maximum likelihood.
+
+    law                     "additive", "suffix" or "free"
+    own, own_stderr         beta_0, the weight of the key's own token; None unless asked for
+    parameters, estimates   all parameters of the law by name: more than beta and kappa where the law is free
+    nats, nats_stderr       mean KL(attention || baseline), see `interp.fitting.attention_fit`
+    nats_explained, nats_explained_stderr
+    groups                  names of the groups of keys: "|M|=0" .. "|M|=k", and "bos" where there is BOS
+    observed, predicted     mean mass of each group, renormalised over candidates and BOS
+    early                   mean mass on early keys, before that
+    left_out                queries left out, because nearly all of their attention is on early keys
+    """
+
+    law: Law
+    own: float | None
+    own_stderr: float | None
+    parameters: tuple[str, ...]
+    estimates: Float[np.ndarray, " parameter"]
+    nats: float
+    nats_stderr: float
+    nats_explained: float
+    nats_explained_stderr: float
+    groups: tuple[str, ...]
+    observed: Float[np.ndarray, " group"]
+    predicted: Float[np.ndarray, " group"]
+    early: float
+    left_out: int
+
+    def table(self) -> pd.DataFrame:
+        """One row per parameter: parameter, estimate, stderr; and, where there is one, the warning."""
+        import pandas as pd
+
+        errors = np.sqrt(np.diag(self.covariance))
+        table = pd.DataFrame({"parameter": self.parameters, "estimate": self.estimates, "stderr": errors})
+        return table.assign(warning=self.warning) if self.warning else table
+
+    def masses(self) -> pd.DataFrame:
+        """One row per group of keys: group, observed, predicted."""
+        import pandas as pd
+
+        return pd.DataFrame({"group": self.groups, "observed": self.observed, "predicted": self.predicted})
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The parameters of the law, with 95% intervals. A fit that failed has none to draw, and the title says why."""
+        shown = f": it explains {self.nats_explained:.1%} of {self.nats:.2f} nats" if self.success else ""
+        return self.draw(ax, f"{self.law} law of the attention of {self.sequences} sequences{shown}")
+
+    def __str__(self) -> str:
+        own = "" if self.own is None else f"; lag 0: {plus_minus(self.own, self.own_stderr)}"
+        kappa = [] if self.kappa is None else [f"  kappa      {plus_minus(self.kappa, self.kappa_stderr)}"]
+        groups = zip(self.groups, self.observed, self.predicted, strict=True)
+        masses = ", ".join(f"{name} {seen:.3f} ({law:.3f})" for name, seen, law in groups)
+        lines = [
+            f"{self.law} law of the attention of {self.n} queries, {self.sequences} sequences: {self.outcome}",
+            self.beta_text() + own,
+            *kappa,
+            f"  nats       {plus_minus(self.nats, self.nats_stderr)} beyond the baseline; the law explains "
+            f"{self.nats_explained:.1%} ± {self.nats_explained_stderr:.1%}",
+            f"  mass (law) {masses}; gap {self.mass_gap:.3f}",
+            f"  early keys {self.early:.3f} of the attention, not in the law",
+        ]
+        return "\n".join([*lines, *self.remarks()])
