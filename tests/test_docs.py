@@ -609,11 +609,9 @@ def check_command(line: str) -> None:
             make_parser(entry, None if entry is ALL else load_module(entry)).parse_args(arguments[1:])
         return
     assert program == "figures", line
-    from figures.running import cli
+    from figures.running.cli import door
 
-    entries = read_entries(cli.FOLDER, marker="LABEL")
-    if arguments:
-        cli.make_parser(entries[arguments[0]]).parse_args(arguments[1:])
+    parse(door(), arguments)
 
 
 @pytest.mark.parametrize(("page", "line"), commands(), ids=[f"{page}: {line}" for page, line in commands()])

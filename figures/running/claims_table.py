@@ -1,9 +1,4 @@
-"""The claims in the paper's order, a line each, with verdict, start and number, judged on the tables of `reproduce`.
-
-python -m figures claims                              from results
-python -m figures claims --json                       the same as one JSON object, with every need
-python -m figures claims --write README.md            as a table between the two marks in a file
-"""
+"""The claims in the paper's order, a line each, with verdict, start and number, judged on the tables of `reproduce`."""
 
 from __future__ import annotations
 
@@ -11,40 +6,33 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analyses.claims import document as claims
-from analyses.running.command import OK, BadInput, Entry, Parser, one_line, path, show
+import click
+
+from analyses.claims import document
+from analyses.running.command import OK, BadInput, one_line, show
 from analyses.running.files import write_file
 from analyses.running.report import json_text
+from figures.running.order import RESULTS
 from interp.outside import read_text
+from models.running.command_line import PATH
 
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
 HEAD = ("| | the claim | verdict | the number |", "|---|---|---|---|")
-ENTRY = Entry(
-    name="claims",
-    marker="",
-    document="The claims with their verdicts, a line each, from the tables in results.",
-)
 
 
-def run(argv: Sequence[str]) -> int:
-    """Print the claims, or write their table into a file."""
-    given = make_parser().parse_args(argv)
-    judged = claims.read(given.results)
-    if given.write is not None:
-        write_file(given.write, between_marks(given.write, "\n".join(lines(judged.rows))))
-        show(given.write)
+@click.command()
+@click.option("--results", metavar="DIR", type=PATH, default=RESULTS, help=f"default: {RESULTS}")
+@click.option("--write", metavar="FILE", type=PATH, help="an existing file with the two marks, as README.md")
+@click.option("--json", "as_json", is_flag=True, help="one JSON object, with every need")
+def claims(results: Path, write: Path | None, as_json: bool) -> int:
+    """The claims with their verdicts, a line each, from the tables in results."""
+    judged = document.read(results)
+    if write is not None:
+        write_file(write, between_marks(write, "\n".join(lines(judged.rows))))
+        show(write)
     else:
-        show(json_text(judged.content()) if given.json else judged.text)
+        show(json_text(judged.content()) if as_json else judged.text)
     return OK
-
-
-def make_parser() -> Parser:
-    """Where the tables are, and where the claims go."""
-    parser = Parser(prog="python -m figures claims", description=ENTRY.document)
-    parser.add_argument("--results", metavar="DIR", type=path, default=Path("results"), help="default: %(default)s")
-    parser.add_argument("--write", metavar="FILE", type=path, help="an existing file with the two marks, as README.md")
-    parser.add_argument("--json", action="store_true", help="one JSON object, with every need")
-    return parser
 
 
 def lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -57,7 +45,7 @@ def lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             for row in kept
         ),
         "",
-        claims.LEGEND.replace("*", "\\*"),
+        document.LEGEND.replace("*", "\\*"),
     ]
 
 

@@ -11,14 +11,15 @@ import importlib
 import io
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analyses.running.cache import digest_of, picture_key
-from analyses.running.command import BadInput, Entry, one_line
+from analyses.running.command import BadInput, Entry, one_line, say
 from analyses.running.files import check_document_target, write_file
+from analyses.running.pool import run_jobs
 from analyses.running.report import json_text
 from figures.parts.panels import MissingPanel
 from figures.parts.rows import protocol_note
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from analyses.running.documents import Document
+    from figures.running.order import Order
+    from figures.running.sources import Documents
 
 FOLDER = Path(__file__).parents[1]
 STYLE = Path(__file__).parent / "house.mplstyle"
@@ -34,7 +37,10 @@ STYLE = Path(__file__).parent / "house.mplstyle"
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """A figure to draw: the rows that it chose, where they come from, and where the files go."""
+    """A figure to draw: the rows that it chose, where they come from, and where the files go.
+
+    given   whether the rows were read from files, which may lack what the figure draws
+    """
 
     figure: str
     label: str
@@ -42,6 +48,7 @@ class Drawing:
     provenance: dict[str, Any]
     out: Path
     formats: tuple[str, ...]
+    given: bool = False
 
     @property
     def words(self) -> str:
@@ -59,12 +66,14 @@ class Drawing:
         return 1.0 + sum(map(len, self.results.values())) / 100
 
     @property
-    def sidecar(self) -> Path:
-        return self.out / f"{self.figure}.json"
+    def files(self) -> tuple[Path, ...]:
+        """The pictures, and then the sidecar."""
+        return tuple(self.out / f"{self.figure}.{suffix}" for suffix in (*self.formats, "json"))
 
     @property
-    def pictures(self) -> list[Path]:
-        return [self.out / f"{self.figure}.{suffix}" for suffix in self.formats]
+    def digest(self) -> str:
+        """Of everything that a picture and its sidecar depend on."""
+        return digest_of([self.results, self.provenance, picture_key()])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,86 +92,121 @@ def load_module(figure: str) -> Any:
     return importlib.import_module(f"figures.{folder}.{figure}")
 
 
-def drawing_of(
-    entry: Entry, documents: Mapping[str, Document | BadInput], *, out: Path, formats: tuple[str, ...]
-) -> Drawing:
+def draw_all(chosen: Sequence[Entry], documents: Documents, order: Order) -> tuple[list[Drawn], list[str]]:
+    """Draw the figures that are not there yet; also returns what was wrong with those that could not be drawn.
+
+    What is wrong with the only figure is raised.
+    """
+    found: dict[str, Drawn | BadInput] = {}
+    wanted: list[Drawing] = []
+    for entry in chosen:
+        try:
+            one = drawing_of(entry, documents, order)
+        except BadInput as error:
+            found[entry.name] = error
+            continue
+        if known := known_drawing(one):
+            found[entry.name] = known
+        else:
+            wanted.append(one)
+    found |= {job.figure: drawn for job, drawn in run_jobs(draw, wanted, workers=order.jobs, what="figures")}
+    drawn, errors = [], []
+    for entry in chosen:
+        one_found = found[entry.name]
+        if isinstance(one_found, Drawn):
+            drawn.append(one_found)
+            for note in one_found.record["missing"] if one_found.new else []:
+                say(f"warning: {entry.name}: {one_line(note)}")
+        elif len(chosen) == 1:
+            raise one_found
+        else:
+            errors.append(one_line(one_found))
+            say(f"error: {errors[-1]}")
+    return drawn, errors
+
+
+def drawing_of(entry: Entry, documents: Documents, order: Order) -> Drawing:
     """What to draw; if a document could not be had, what was wrong is raised."""
     module = load_module(entry.name)
     mine: dict[str, Document] = {}
     for name in module.ANALYSES:
         document = documents[name]
         if isinstance(document, BadInput):
-            raise document
+            raise BadInput(f"{entry.name}: {document}")
         mine[name] = document
+    given = order.results is not None
+    with of_given_results(entry.name, given=given):
+        results = module.chosen({name: document.rows for name, document in mine.items()})
     return Drawing(
         figure=entry.name,
         label=entry.marker,
-        results=module.chosen({name: document.rows for name, document in mine.items()}),
+        results=results,
         provenance={name: document.provenance for name, document in mine.items()},
-        out=out,
-        formats=formats,
+        out=order.place,
+        formats=order.format,
+        given=given,
     )
 
 
 def known_drawing(drawing: Drawing) -> Drawn | None:
     """The figure as it lies there, if it was made from the same results by the same code."""
     try:
-        record = json.loads(drawing.sidecar.read_text())
+        record = json.loads(drawing.files[-1].read_text())
         png = (drawing.out / f"{drawing.figure}.png").read_bytes() if "png" in drawing.formats else None
     except (OSError, ValueError):
         return None
-    here = all(picture.is_file() for picture in drawing.pictures)
-    if not here or not isinstance(record, dict) or record.get("digest") != picture_digest(drawing):
+    here = all(picture.is_file() for picture in drawing.files)
+    if not here or not isinstance(record, dict) or record.get("digest") != drawing.digest:
         return None
-    return Drawn(files=(*drawing.pictures, drawing.sidecar), record=record, png=png, new=False)
+    return Drawn(files=drawing.files, record=record, png=png, new=False)
 
 
-def draw(drawing: Drawing) -> Drawn:
-    """Draw the figure and write its files."""
+def draw(drawing: Drawing) -> Drawn | BadInput:
+    """Draw the figure and write its files; what given results lack is said, and is no bug."""
+    try:
+        with of_given_results(drawing.figure, given=drawing.given):
+            contents, missing = pictures_of(drawing)
+    except BadInput as error:
+        return error
+    module = load_module(drawing.figure)
+    record = {
+        "figure": drawing.figure,
+        "label": drawing.label,
+        "caption": " ".join(filter(None, (caption_of(module, drawing.results), protocol_note(drawing.results)))),
+        "claims": list(module.CLAIMS),
+        "missing": missing,
+        "digest": drawing.digest,
+        "provenance": drawing.provenance,
+        "numbers": drawing.results,
+    }
+    for picture, content in zip(drawing.files, contents.values(), strict=False):
+        write_file(picture, content)
+    write_file(drawing.files[-1], json_text(record) + "\n")
+    return Drawn(files=drawing.files, record=record, png=contents.get("png"), new=True)
+
+
+def pictures_of(drawing: Drawing) -> tuple[dict[str, bytes], list[str]]:
+    """The picture in each format, and the panels that it lacks."""
     import matplotlib.pyplot as plt
 
-    module, results = load_module(drawing.figure), drawing.results
     with plt.style.context(STYLE), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", MissingPanel)
-        figure = module.draw(results)
+        figure = load_module(drawing.figure).draw(drawing.results)
         contents = {}
         for suffix in drawing.formats:
             contents[suffix] = picture_bytes(figure, suffix)
             figure.set_layout_engine("none")  # laid out once: every format shows the same places
         plt.close(figure)
-    missing = list(dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, MissingPanel)))
     for one in caught:
         if not issubclass(one.category, MissingPanel):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    record = {
-        "figure": drawing.figure,
-        "label": drawing.label,
-        "caption": " ".join(filter(None, (caption_of(module, results), protocol_note(results)))),
-        "claims": list(module.CLAIMS),
-        "missing": missing,
-        "digest": picture_digest(drawing),
-        "provenance": drawing.provenance,
-        "numbers": results,
-    }
-    for picture, content in zip(drawing.pictures, contents.values(), strict=True):
-        write_file(picture, content)
-    write_file(drawing.sidecar, json_text(record) + "\n")
-    files = (*drawing.pictures, drawing.sidecar)
-    return Drawn(files=files, record=record, png=contents.get("png"), new=True)
+    missing = [str(one.message) for one in caught if issubclass(one.category, MissingPanel)]
+    return contents, list(dict.fromkeys(missing))
 
 
 def caption_of(module: Any, results: dict[str, Any]) -> str:
     """The figure's fixed caption with its fields filled in."""
     return str(module.CAPTION.format(**(module.fields(results) if hasattr(module, "fields") else {})))
-
-
-def draw_given(drawing: Drawing) -> Drawn | BadInput:
-    """Draw the figure from results that were read from files; what they lack is said, and is no bug."""
-    try:
-        with of_given_results(drawing.figure, given=True):
-            return draw(drawing)
-    except BadInput as error:
-        return error
 
 
 @contextlib.contextmanager
@@ -177,20 +221,15 @@ def of_given_results(figure: str, *, given: bool) -> Iterator[None]:
         raise BadInput(f"{figure}: the results do not hold what it draws ({reason})") from error
 
 
-def check_figure_target(name: str, *, out: Path, formats: Sequence[str], overwrite: bool) -> None:
+def check_figure_target(name: str, order: Order) -> None:
     """Refuse, before any work, to write where something else lies."""
-    sidecar = out / f"{name}.json"
-    check_document_target(sidecar, key="figure", name=name, overwrite=overwrite)
-    if not sidecar.exists() and not overwrite:
-        for suffix in formats:
-            picture = out / f"{name}.{suffix}"
+    sidecar = order.place / f"{name}.json"
+    check_document_target(sidecar, key="figure", name=name, overwrite=order.overwrite)
+    if not sidecar.exists() and not order.overwrite:
+        for suffix in order.format:
+            picture = order.place / f"{name}.{suffix}"
             if picture.exists():
                 raise BadInput(f"{picture} is no figure of ours; --overwrite replaces it")
-
-
-def picture_digest(drawing: Drawing) -> str:
-    """A digest of everything that a picture and its sidecar depend on."""
-    return digest_of([drawing.results, drawing.provenance, picture_key()])
 
 
 def picture_bytes(figure: Figure, suffix: str) -> bytes:

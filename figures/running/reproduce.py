@@ -6,61 +6,54 @@ for the next run.
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import json
-import sys
 import time
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from analyses.claims import document as claims
 from analyses.running import plan
 from analyses.running.command import BAD_INPUT, FAILED, OK, Entry, say, show
-from analyses.running.documents import Document
 from analyses.running.files import check_document_target, write_file
 from figures.page import results as page
 from figures.page.explorer import page as explorer
-from figures.running import cli, drawing
+from figures.running import drawing, sources
+from figures.running.order import Order
 
 TIMING_FILE = "timing.json"
 
 
-def reproduce(entries: dict[str, Entry], order: cli.Order) -> int:
+def reproduce(entries: dict[str, Entry], order: Order) -> int:
     """Run the analyses, write their tables, draw the figures, write the page; returns the exit code."""
-    start = time.monotonic()
+    start, out = time.monotonic(), order.place
     asks = plan.shipped_asks()
-    unfinished = cli.say_left_out(order)
-    plan.check_zoo(asks, order.checkpoints, unfinished=order.unfinished)
+    unfinished = sources.say_left_out(order)
+    plan.check_zoo(asks, order.zoo, unfinished=order.unfinished)
     for name in (*asks, claims.NAME):
-        check_document_target(order.out / f"{name}.json", key="analysis", name=name, overwrite=order.overwrite)
-    page.check_target(order.out / page.FILE, overwrite=order.overwrite)
-    explorer.check_target(order.out / explorer.FILE, overwrite=order.overwrite)
-    pictures = dataclasses.replace(
-        order,
-        out=order.out / "figures",
-        formats=tuple(dict.fromkeys([*order.formats, "png"])),  # the page shows PNGs
-    )
+        check_document_target(out / f"{name}.json", key="analysis", name=name, overwrite=order.overwrite)
+    page.check_target(out / page.FILE, overwrite=order.overwrite)
+    explorer.check_target(out / explorer.FILE, overwrite=order.overwrite)
+    formats = tuple(dict.fromkeys([*order.format, "png"]))  # the page shows PNGs
+    pictures = replace(order, out=out / "figures", format=formats)
     for name in entries:
-        drawing.check_figure_target(name, out=pictures.out, formats=pictures.formats, overwrite=order.overwrite)
+        drawing.check_figure_target(name, pictures)
 
-    say(f"== analyses, of the checkpoints below {order.checkpoints}")
-    with contextlib.redirect_stdout(sys.stderr):
-        run = plan.run_plan(
-            asks, zoo=order.checkpoints, cache=order.cache, jobs=order.jobs, unfinished=order.unfinished
-        )
+    say(f"== analyses, of the checkpoints below {order.zoo}")
+    run = sources.made(asks, order)
     documents = {**run.documents, claims.NAME: claims.document(run.documents)}
     for document in documents.values():
-        document.write(order.out)
+        document.write(out)
     analysed = time.monotonic()
 
-    say(f"== figures, into {pictures.out}")
-    drawn, undrawn = cli.draw_all(list(entries.values()), cli.of_protocol(run.documents, order.protocol), pictures)
-    end = time.monotonic()
-    timing = timing_of(run, analyses=analysed - start, figures=end - analysed, jobs=order.jobs)
-    write_file(order.out / TIMING_FILE, json.dumps(timing, indent=1) + "\n")
-    if isinstance(live := run.documents.get(explorer.ANALYSIS), Document):
-        explorer.write(order.out, live, back=page.FILE)
-    written = page.write(order.out, drawn, documents, timing)
+    say(f"== figures, into {pictures.place}")
+    shown = sources.of_protocol(run.documents, order.protocol)
+    drawn, undrawn = drawing.draw_all(list(entries.values()), shown, pictures)
+    timing = timing_of(run, analyses=analysed - start, figures=time.monotonic() - analysed, jobs=order.jobs)
+    write_file(out / TIMING_FILE, json.dumps(timing, indent=1) + "\n")
+    if (live := run.documents.get(explorer.ANALYSIS)) is not None:
+        explorer.write(out, live, back=page.FILE)
+    written = page.write(out, drawn, documents, timing)
     failures = [f"{name}: {line}" for name, document in documents.items() for line in document.failures]
     for line in failures:
         say(f"failed: {line}")
@@ -78,19 +71,17 @@ def timing_of(run: plan.Run, *, analyses: float, figures: float, jobs: int) -> d
     Those of this run are by the clock. Those of analyses and questions are of processor time; an answer that the cache
     kept counts with what it took when it was made.
     """
-    by_analysis: dict[str, float] = dict.fromkeys((question.analysis for question in run.seconds), 0.0)
+    by_analysis: Counter[Any] = Counter()
     for question, seconds in run.seconds.items():
-        by_analysis[question.analysis] += seconds
-    shares = sorted(by_analysis.items(), key=lambda share: -share[1])
-    longest = sorted(run.seconds, key=lambda question: -run.seconds[question])
+        by_analysis[question.analysis] += seconds  # type: ignore[assignment]  # a Counter adds any number
     return {
         "jobs": jobs,
         "seconds": {"analyses": round(analyses, 2), "figures": round(figures, 2)},
         "made": len(run.made),
         "kept": len(run.seconds) - len(run.made),
-        "by_analysis": {name: round(seconds, 2) for name, seconds in shares},
+        "by_analysis": {name: round(seconds, 2) for name, seconds in by_analysis.most_common()},
         "questions": [
-            {"what": question.words, "seconds": round(run.seconds[question], 3), "made": question in run.made}
-            for question in longest
+            {"what": question.words, "seconds": round(seconds, 3), "made": question in run.made}
+            for question, seconds in sorted(run.seconds.items(), key=lambda one: -one[1])
         ],
     }

@@ -70,7 +70,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="print the outcome a
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    return run(models, argv, refusals=(ValueError, RuntimeError))
+    return run(lambda: models, argv, refusals=(ValueError, RuntimeError))
 
 
 @click.group("python -m models", help=help_text(__doc__ or ""), invoke_without_command=True)

@@ -6,7 +6,7 @@
         within: int = option(5, "tokens (default: %(default)s)", least=1)
 
     command = Command("NAME", params=parameters(Options), callback=...)       NAME --source pattern --within 3
-    sys.exit(run(command, argv))
+    sys.exit(run(lambda: command, argv))
 
 The annotation says how an option is read: `bool` is a switch, `Literal` a choice, `tuple[X, ...]` takes several values,
 an `int` is a whole number of at least `least`. A field that is `positional` is given without a flag.
@@ -26,7 +26,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType, UnionType
+from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import click
@@ -122,13 +122,13 @@ def parameters(options: type) -> list[click.Parameter]:
 
 def read(options: type[Kind], given: Mapping[str, Any]) -> Kind:
     """The options of this class among what a command was given."""
-    known = {field.name: given[field.name] for field in dataclasses.fields(options)}  # type: ignore[arg-type]
-    return options(**known)
+    names = {field.name for field in dataclasses.fields(options)}  # type: ignore[arg-type]
+    return options(**{name: value for name, value in given.items() if name in names})
 
 
 def _parameter(field: dataclasses.Field[Any], hint: Any) -> click.Parameter:
     words = field.metadata
-    if get_origin(hint) is UnionType:
+    if NoneType in get_args(hint):
         (hint,) = (inner for inner in get_args(hint) if inner is not NoneType)
     several = get_origin(hint) is tuple and words["kind"] is None
     inner = get_args(hint)[0] if several else hint
@@ -270,7 +270,7 @@ def _kept(block: str) -> str:
     lines = []
     for line in block.split("\n"):
         item = ITEM.match(line)
-        below = " " * (item.end() if item and item.end() < page_width() / 2 else 4 + len(line) - len(line.lstrip()))
+        below = " " * (item.end() if item and item.end() < 0.6 * page_width() else 4 + len(line) - len(line.lstrip()))
         lines.append(textwrap.fill(line, page_width() - 2, subsequent_indent=below, break_long_words=False, tabsize=4))
     return "\b\n" + "\n".join(lines)
 
@@ -278,8 +278,10 @@ def _kept(block: str) -> str:
 # ---- how a command ends
 
 
-def run(door: click.Command, argv: Sequence[str] | None = None, *, refusals: tuple[type[Exception], ...] = ()) -> int:
-    """Run a command line; returns its exit code.
+def run(
+    door: Callable[[], click.Command], argv: Sequence[str] | None = None, *, refusals: tuple[type[Exception], ...] = ()
+) -> int:
+    """Make a command line and run it; returns its exit code.
 
     Bad input, a full disk or too little memory is one line on stderr and exit code 2, and so are the errors in
     `refusals`. Any other error is a bug, and keeps its traceback.
@@ -290,7 +292,7 @@ def run(door: click.Command, argv: Sequence[str] | None = None, *, refusals: tup
     with contextlib.suppress(AttributeError, OSError, ValueError):  # characters that the terminal's encoding lacks
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        code = _invoke(door, list(sys.argv[1:] if argv is None else argv))
+        code = _invoke(door(), list(sys.argv[1:] if argv is None else argv))
         print(end="", flush=True)  # a full disk or a closed pipe raises its error here at the latest
         return code
     except BrokenPipeError:  # the reader of the pipe, e.g. `head`, has closed it: end without a message

@@ -21,8 +21,7 @@ def vocabulary() -> dict[str, list[tuple[list[str], list[argparse.Action]]]]:
     """For each package the beginnings of its command lines, with the options that may follow."""
     from analyses.running import cli as analyses
     from analyses.running.command import read_entries
-    from figures.running import claims_table
-    from figures.running import cli as figures
+    from figures.running.cli import door
     from models.running.cli import models
 
     found: dict[str, list[tuple[list[str], list[argparse.Action]]]] = {"models": [], "analyses": [], "figures": []}
@@ -32,9 +31,9 @@ def vocabulary() -> dict[str, list[tuple[list[str], list[argparse.Action]]]]:
     for entry in (*read_entries(analyses.FOLDER, marker="KIND").values(), analyses.ALL):
         module = None if entry is analyses.ALL else analyses.load_module(entry)
         found["analyses"].append(([entry.name], analyses.make_parser(entry, module)._actions))
-    for entry in (*read_entries(figures.FOLDER, marker="LABEL").values(), figures.ALL, *figures.PAGES):
-        found["figures"].append(([entry.name], figures.make_parser(entry)._actions))
-    found["figures"].append(([claims_table.ENTRY.name], claims_table.make_parser()._actions))
+    figures = door()
+    for name, entry in figures.entries.items():
+        found["figures"].append(([name], [action_of(one) for one in figures.make(entry).params]))
     return found
 
 

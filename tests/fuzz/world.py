@@ -129,7 +129,6 @@ def light(sandbox: Sandbox) -> Iterator[None]:
 
     Where commands look for checkpoints unless told, and write what they measured of them, is a folder of the sandbox.
     """
-    import figures.running.cli
     import models.running.cli
     import models.running.zoo
     import models.training.run
@@ -185,10 +184,8 @@ def light(sandbox: Sandbox) -> Iterator[None]:
             (cli, "run_all", lambda entries, request: Document(analysis="all", rows=[dict(ROW)])),
             (plan, "run_plan", planned),
             (models.running.cli, "CHECKPOINTS", sandbox.work / "zoo"),
-            (figures.running.cli, "ZOO", sandbox.work / "zoo"),
             (models.running.zoo, "find_checkpoints", first_of(models.running.zoo.find_checkpoints)),
             (cli, "make_parser", built_once(cli.make_parser)),
-            (figures.running.cli, "make_parser", built_once(figures.running.cli.make_parser)),
             (drawing, "draw", drawn),
         ):
             stack.enter_context(mock.patch.object(target, name, value))
