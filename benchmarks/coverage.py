@@ -34,10 +34,9 @@ import numpy as np
 import torch
 
 import interp as ip
-from interp.circuit.circuit import as_circuit
-from interp.circuit.law import check_parameters_by_head
-from interp.divergence import KL_FLOOR
-from interp.instruments.causal_bench import CausalBench
+from interp.circuit.experiment import Experiment
+from interp.circuit.law import even_pattern, law_pattern
+from interp.circuit.runner import law_of
 from interp.results import half_width, provenance, share_recovered
 
 Row = dict[str, Any]
@@ -163,18 +162,18 @@ def share_rows(simulations: int) -> Iterator[Row]:
     spread` the same of their median.
     """
     model = ip.load(HEAVY)
-    circuit, config = as_circuit(model), model.config
+    config = model.config
     prior = ip.HierarchicalDirichlet(order=config.order, vocab=config.vocab, eta=(5.0,) * config.order)
     fit = ip.fit_scores(ip.capture(model, prior.sample(batch=1000, length=config.length, seed=1).tokens, copies=False))
-    heads = check_parameters_by_head(circuit, beta=fit.beta, kappa=fit.kappa)
     for sequences in (128, 512):
         lost, scale = [], []
         for seed in range(simulations):
             chains = prior.sample(batch=sequences, length=config.length, seed=seed + 2)
-            bench = CausalBench(circuit, chains.tokens, chains.next_law, floor=KL_FLOOR, seed=seed)
-            law = bench.edit_matches("law", bench.match_edits(heads)["law"])
-            lost.append((law.losses - bench.losses).numpy())
-            scale.append((bench.spread_evenly().losses - bench.losses).numpy())
+            trial = Experiment(model, chains.tokens, next_law=chains.next_law, seed=seed)
+            law, even = law_pattern(trial.masks, beta=fit.beta, kappa=fit.kappa), even_pattern(trial.masks)
+            for pattern, losses in ((law, lost), (even, scale)):
+                edited = trial.kl(law_of(trial.write(pattern[:, None], edit="attention")))
+                losses.append((edited.values - trial.divergence.values).numpy())
         truth = 1 - np.mean(lost) / np.mean(scale)
         shares, errors = np.array([share_recovered(*one) for one in zip(lost, scale, strict=True)]).T
         inside = np.abs(shares - truth) <= half_width(errors, n=sequences)

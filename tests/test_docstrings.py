@@ -54,7 +54,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     model = trained_like(order=2, vocab=5, beta=(2.7, 1.2), kappa=3.3, length=64)
     circuit = ip.Circuit(model)
     cap = ip.capture(model, chains.tokens)
-    reader = MatchReader(circuit)
+    reader = MatchReader(circuit, chains.tokens)
     fit = ip.fit_scores(cap)
     deep = planted_deep(vocab=5, length=64)
     prediction = ip.predict(model, chains.tokens)
@@ -70,7 +70,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "circuit": circuit,
         "cap": cap,
         "reader": reader,
-        "rows": cap.match_pattern[:, :, 0].double(),
+        "rows": cap.match_pattern.double(),
         "fit": fit,
         "beta": fit.beta,
         "kappa": fit.kappa,

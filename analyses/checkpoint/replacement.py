@@ -22,7 +22,7 @@ from analyses.running.report import PAGE, decimals, render_table
 if TYPE_CHECKING:
     from analyses.running.subject import Subject
     from interp.hooked.checkpoint import CheckpointInfo
-    from interp.instruments.replaced_heads import ReplacedHeads
+    from interp.instruments.replacement import ReplacedHeads
 
 KIND = "checkpoint"
 COLUMNS = ("success", "loss", "lost", "recovered.law", "control.law", "recovered.hard", "alone", "message")

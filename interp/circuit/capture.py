@@ -20,6 +20,7 @@ from jaxtyping import Float, Int64
 
 from interp.arguments import Whole, is_whole, real_array, shown
 from interp.circuit.circuit import Circuit, Head, as_circuit, head_name
+from interp.circuit.edits import MatchReader, layers_of
 from interp.circuit.queries import query_positions, untrained_note
 from interp.circuit.runner import Hook, observe
 from interp.estimators.counts import match_masks
@@ -210,26 +211,31 @@ def capture(
     `symbols`. Instead of the heads, `copy_layer`, `match_layer` and `match_head` (by default 0, 1 and 0) name one layer
     all of whose heads may copy, and one match head.
     """
-    circuit = _circuit_of(
-        model, place, layers={"copy_layer": copy_layer, "match_layer": match_layer, "match_head": match_head}
-    )
+    layers = {"copy_layer": copy_layer, "match_layer": match_layer, "match_head": match_head}
+    circuit = _circuit_of(model, place, layers=layers)
     circuit.require_match()
     array = circuit.check(tokens)
     queries = query_positions(query, circuit, array.shape[1])
-    kept = _Kept(circuit, array.shape, queries, copies=copies, asked=query)
-    last_alone = queries.tolist() == [kept.keys - 1]
+    batch, keys = array.shape[0], array.shape[1] + circuit.has_bos
+    per_sequence = 2 * 8 * len(circuit.match_heads) * len(queries) * keys
+    if per_sequence * batch > MATCH_BYTES:
+        raise ValueError(
+            f"query={shown(query)} on {batch} sequences would keep {per_sequence * batch >> 20} MiB of attention; "
+            f"use at most {max(1, MATCH_BYTES // per_sequence)} sequences"
+            + (", or query='last'" if isinstance(query, str) else "")
+        )
+    match, copied = MatchReader(circuit, array, queries=queries), _CopyReader(circuit, array, kept=copies)
     observe(
         circuit,
         array,
-        hooks=kept.hooks,
-        copy_hooks=kept.copy_hooks,
-        last_hooks=kept.last_hooks if last_alone else None,
+        hooks=lambda rows: copied.hooks(rows) + match.hooks(rows),
+        last_only=queries.tolist() == [keys - 1],
     )
     return Capture(
         tokens=array,
-        copy_pattern=kept.copied,
-        match_scores=kept.scores,
-        match_pattern=kept.patterns,
+        copy_pattern=copied.pattern,
+        match_scores=match.scores,
+        match_pattern=match.pattern,
         queries=queries,
         order=circuit.order,
         vocab=circuit.vocab,
@@ -242,67 +248,27 @@ def capture(
     )
 
 
-class _Kept:
-    """The arrays of a capture, allocated once, and the hooks that fill them part by part."""
+class _CopyReader:
+    """Keeps the copy heads' attention at all queries, of as many sequences as `COPY_BYTES` hold."""
 
-    def __init__(
-        self, circuit: Circuit, shape: torch.Size, queries: Int64[torch.Tensor, " query"], *, copies: bool, asked: Any
-    ) -> None:
-        self.circuit, self.queries = circuit, queries
-        self.copying, self.matching = circuit.known_copy_heads, circuit.match_heads
-        batch, self.keys = shape[0], shape[1] + circuit.has_bos
-        per_sequence = 2 * 8 * len(self.matching) * len(queries) * self.keys
-        if per_sequence * batch > MATCH_BYTES:
-            raise ValueError(
-                f"query={shown(asked)} on {batch} sequences would keep {per_sequence * batch >> 20} MiB of attention; "
-                f"use at most {max(1, MATCH_BYTES // per_sequence)} sequences"
-                + (", or query='last'" if isinstance(asked, str) else "")
-            )
-        per_copy = circuit.dtype.itemsize * max(1, len(self.copying)) * self.keys**2
-        self.room = min(batch, max(1, COPY_BYTES // per_copy)) if copies and self.copying else 0
-        self.copied = torch.empty(self.room, len(self.copying), self.keys, self.keys, dtype=circuit.dtype)
-        size = (batch, len(self.matching), len(queries), self.keys)
-        self.scores, self.patterns = (torch.empty(size, dtype=circuit.dtype) for _ in range(2))
+    def __init__(self, circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], *, kept: bool) -> None:
+        self.heads = circuit.known_copy_heads
+        keys = tokens.shape[1] + circuit.has_bos
+        room = max(1, COPY_BYTES // (circuit.dtype.itemsize * max(1, len(self.heads)) * keys**2))
+        sequences = min(len(tokens), room) if kept and self.heads else 0
+        self.pattern = torch.zeros(sequences, len(self.heads), keys, keys, dtype=circuit.dtype)
 
     def hooks(self, rows: slice) -> list[Hook]:
-        """For sequences that are run whole."""
-        return self.copy_hooks(rows) + self._on_match(rows, last=False)
+        """For one part of the batch, whose queries may come some at a time."""
+        layers = layers_of(self.heads) if rows.start < len(self.pattern) else []
+        return [(f"blocks.{layer}.attn.hook_pattern", partial(self._keep, rows, layer)) for layer in layers]
 
-    def copy_hooks(self, rows: slice) -> list[Hook]:
-        """For the copy layers, at all queries or at some at a time."""
-        layers = sorted({layer for layer, _ in self.copying}) if rows.start < self.room else []
-        return [(f"blocks.{layer}.attn.hook_pattern", partial(self._keep_copy, rows, layer)) for layer in layers]
-
-    def last_hooks(self, rows: slice) -> list[Hook]:
-        """For sequences that are run at the last query alone."""
-        return self._on_match(rows, last=True)
-
-    def _on_match(self, rows: slice, *, last: bool) -> list[Hook]:
-        return [
-            (f"blocks.{layer}.attn.{name}", partial(self._keep_match, rows, layer, into, last))
-            for layer in sorted({layer for layer, _ in self.matching})
-            for name, into in (("hook_attn_scores", self.scores), ("hook_pattern", self.patterns))
-        ]
-
-    def _keep_copy(self, rows: slice, layer: int, activation: torch.Tensor, hook: Any) -> None:
-        kept = slice(rows.start, min(rows.stop, self.room))
+    def _keep(self, rows: slice, layer: int, activation: torch.Tensor, hook: Any) -> None:
+        kept = self.pattern[rows]
         queries, keys = activation.shape[-2:]  # the queries are the last of the keys
-        for index, (own, head) in enumerate(self.copying):
+        for index, (own, head) in enumerate(self.heads):
             if own == layer:
-                seen = self.copied[kept, index, keys - queries : keys]
-                seen[..., :keys] = activation[: kept.stop - kept.start, head].detach().cpu()
-                seen[..., keys:] = 0.0
-
-    def _keep_match(
-        self, rows: slice, layer: int, into: torch.Tensor, last: bool, activation: torch.Tensor, hook: Any
-    ) -> None:
-        for index, (own, head) in enumerate(self.matching):
-            if own == layer:
-                seen = activation[:, head, -1:] if last else activation[:, head, self.queries.to(activation.device)]
-                kept = seen.detach().cpu()
-                # Some models mask with the most negative number instead of -inf.
-                masked = kept <= torch.finfo(kept.dtype).min / 2
-                into[rows, index] = kept.masked_fill(masked, -torch.inf)
+                kept[:, index, keys - queries : keys, :keys] = activation[: len(kept), head].detach().cpu()
 
 
 def _circuit_of(model: Any, place: dict[str, Any], *, layers: dict[str, Any]) -> Circuit:

@@ -1,6 +1,6 @@
 """Hooks that read and edit the heads of a circuit in a live model; `runner.run` takes them.
 
-    reader = MatchReader(circuit)
+    reader = MatchReader(circuit, tokens)
     run(circuit, tokens, hooks=reader.hooks)                              reader.scores, reader.pattern are then known
     run(circuit, tokens, hooks=write_pattern(circuit, reader.pattern))    other attention in the match heads
 
@@ -10,7 +10,7 @@ studied.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,73 +23,73 @@ from interp.circuit.runner import Hook, Hooks
 NOTICEABLE = 1e-5  # a change of an activation that changes float32 predictions if anything reads it
 
 
-class MatchReader:
-    """Collects the match heads' scores and attention at the last query, part by part.
+def layers_of(heads: Iterable[Head]) -> list[int]:
+    """The layers that these heads sit in."""
+    return sorted({layer for layer, _ in heads})
 
-    Hand `hooks` to a run; afterwards `scores` and `pattern` are [batch, match, key], float64, on the CPU.
+
+class MatchReader:
+    """Keeps the match heads' scores and attention at some queries, by default the last one.
+
+    Hand `hooks` to a run; afterwards `scores` (before the softmax, -inf where a key is masked) and `pattern` are
+    [batch, match, query, key], on the CPU, in the model's precision. Queries are positions of the model, BOS counted.
     """
 
-    def __init__(self, circuit: Circuit) -> None:
+    def __init__(
+        self,
+        circuit: Circuit,
+        tokens: Int64[torch.Tensor, "batch length"],
+        *,
+        queries: Int64[torch.Tensor, " query"] | None = None,
+    ) -> None:
         circuit.require_match()
-        self.circuit = circuit
-        self._kept: dict[tuple[str, Head], list[torch.Tensor]] = {
-            (name, place): [] for name in ("hook_attn_scores", "hook_pattern") for place in circuit.match_heads
-        }
+        keys = tokens.shape[1] + circuit.has_bos
+        self.heads = circuit.match_heads
+        self.from_end = torch.tensor([-1]) if queries is None else queries - keys  # right in a run of the last query
+        size = (len(tokens), len(self.heads), len(self.from_end), keys)
+        self.scores, self.pattern = (torch.empty(size, dtype=circuit.dtype) for _ in range(2))
 
     def hooks(self, rows: slice) -> list[Hook]:
         """For one part of the batch."""
         return [
-            (f"blocks.{layer}.attn.{name}", partial(self._keep, name, layer))
-            for name in ("hook_attn_scores", "hook_pattern")
-            for layer in sorted({layer for layer, _ in self.circuit.match_heads})
+            (f"blocks.{layer}.attn.{name}", partial(self._keep, rows, layer, into))
+            for layer in layers_of(self.heads)
+            for name, into in (("hook_attn_scores", self.scores), ("hook_pattern", self.pattern))
         ]
 
-    def _keep(self, name: str, layer: int, activation: torch.Tensor, hook: Any) -> None:
-        for place in self.circuit.match_heads:
-            if place[0] == layer:
-                self._kept[name, place].append(activation[:, place[1], -1].detach().cpu().double())
-
-    def _gathered(self, name: str) -> Float[torch.Tensor, "batch match key"]:
-        return torch.stack([torch.cat(self._kept[name, place]) for place in self.circuit.match_heads], dim=1)
-
-    @property
-    def scores(self) -> Float[torch.Tensor, "batch match key"]:
-        """Before the softmax."""
-        return self._gathered("hook_attn_scores")
-
-    @property
-    def pattern(self) -> Float[torch.Tensor, "batch match key"]:
-        """After it."""
-        return self._gathered("hook_pattern")
+    def _keep(self, rows: slice, layer: int, into: torch.Tensor, activation: torch.Tensor, hook: Any) -> None:
+        for index, (own, head) in enumerate(self.heads):
+            if own == layer:
+                kept = activation[:, head, self.from_end.to(activation.device)].detach().cpu()
+                # Some models mask with the most negative number instead of -inf.
+                into[rows, index] = kept.masked_fill(kept <= torch.finfo(kept.dtype).min / 2, -torch.inf)
 
 
 def write_pattern(
     circuit: Circuit,
-    rows: Float[torch.Tensor, "batch match *query key"],
+    pattern: Float[torch.Tensor, "batch match query key"],
     *,
     queries: Int64[torch.Tensor, " query"] | None = None,
 ) -> Hooks:
-    """Hooks that put these attention weights in place of the match heads' own: at the last query, or at `queries`.
-
-    Queries are positions of the model, BOS counted; `rows` then has an axis for them.
-    """
+    """Hooks that put this attention in place of the match heads' own, at these queries, by default the last one."""
     circuit.require_match()
+    from_end = torch.tensor([-1]) if queries is None else queries - pattern.shape[-1]
 
-    def write(part: slice, layer: int, pattern: torch.Tensor, hook: Any) -> torch.Tensor:
-        edited = pattern.clone()
-        for index, (own, head) in enumerate(circuit.match_heads):
-            if own == layer:
-                edited[:, head, -1 if queries is None else queries] = rows[part, index].to(pattern)
+    def write(part: slice, layer: int, own: torch.Tensor, hook: Any) -> torch.Tensor:
+        edited = own.clone()
+        for index, (place, head) in enumerate(circuit.match_heads):
+            if place == layer:
+                edited[:, head, from_end] = pattern[part, index].to(own)
         return edited
 
-    layers = sorted({layer for layer, _ in circuit.match_heads})
+    layers = layers_of(circuit.match_heads)
     return lambda part: [(f"blocks.{layer}.attn.hook_pattern", partial(write, part, layer)) for layer in layers]
 
 
 def write_output(place: Head, value: Callable[[torch.Tensor, slice], Float[torch.Tensor, "batch pos d_head"]]) -> Hooks:
     """Hooks that replace the output z of one head, at every position, by `value(z, rows)`.
 
-    As `copy_hooks` of a run with last_only=True, `value` is called for some positions at a time.
+    In a run with last_only=True, `value` is called for some positions of a copy head at a time.
     """
     layer, head = place
 
@@ -102,3 +102,53 @@ def write_output(place: Head, value: Callable[[torch.Tensor, slice], Float[torch
         return [(f"blocks.{layer}.attn.hook_z", write)]
 
     return overwrite
+
+
+def moved_at_random(
+    z: Float[torch.Tensor, "*rows d_head"], mean: Float[torch.Tensor, " d_head"], generator: torch.Generator
+) -> Float[torch.Tensor, "*rows d_head"]:
+    """The control of an ablation: outputs moved in random directions, as far as their mean is away."""
+    own = z.cpu().double()
+    direction = torch.randn(own.shape, generator=generator, dtype=torch.float64)
+    step = (own - mean).norm(dim=-1, keepdim=True)
+    moved: torch.Tensor = own + step * direction / direction.norm(dim=-1, keepdim=True)
+    return moved
+
+
+class HeadMeans:
+    """The mean output of every head of some layers over sequences and positions; `reading` gathers it in a run.
+
+    `positions` of the model, BOS counted, are read and written; all by default.
+    """
+
+    def __init__(self, layers: Sequence[int], *, positions: Int64[torch.Tensor, " position"] | None = None) -> None:
+        self.layers, self.positions = list(layers), slice(None) if positions is None else positions
+        self._sums: dict[int, torch.Tensor] = {}
+        self._counts = dict.fromkeys(self.layers, 0)
+
+    def reading(self, rows: slice) -> list[Hook]:
+        """Hooks that change nothing."""
+
+        def add(layer: int, z: torch.Tensor, hook: Any) -> None:
+            seen = z[:, self.positions].detach()
+            total = seen.double().sum((0, 1)).cpu()
+            self._sums[layer] = self._sums[layer] + total if layer in self._sums else total
+            self._counts[layer] += seen.shape[0] * seen.shape[1]
+
+        return [(f"blocks.{layer}.attn.hook_z", partial(add, layer)) for layer in self.layers]
+
+    def of(self, place: Head) -> Float[torch.Tensor, " d_head"]:
+        """The mean output of one head, in float64 on the CPU."""
+        return self._sums[place[0]][place[1]] / self._counts[place[0]]
+
+    def writing(self, heads: Sequence[Head]) -> Hooks:
+        """Hooks that replace these heads' outputs by their means."""
+
+        def write(layer: int, z: torch.Tensor, hook: Any) -> torch.Tensor:
+            edited = z.clone()
+            for place in heads:
+                if place[0] == layer:
+                    edited[:, self.positions, place[1]] = self.of(place).to(z)
+            return edited
+
+        return lambda rows: [(f"blocks.{layer}.attn.hook_z", partial(write, layer)) for layer in layers_of(heads)]

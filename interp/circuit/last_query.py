@@ -3,12 +3,10 @@
     stream = before_match(model, ids)            what the match layer reads, at every position
     logits = from_match(model, stream)           the logits after the last token
 
-A prediction needs every position of the copy layer, but no more than one query of the match layer; and no layer needs
-all its queries at once. TransformerLens' key-value cache, made for generation, provides this: a block that is given the
-keys and values of the past computes a few queries alone. So the copy layer processes the sequence `QUERIES` positions
-at a time, and the match layer only the last position. Hooks and weights are the model's own, and the numbers are those
-of a plain run up to rounding. The copy layer's attention is computed by `attend`, unless hooks need more than it shows:
-the same sums, without the copies of arrays that TransformerLens makes at every step.
+A prediction needs every position of the copy layer, but only one query of the match layer. So the copy layer processes
+`QUERIES` positions at a time (`attend`), and the match layer the last position alone, with the keys and values of the
+past from TransformerLens' key-value cache. Hooks and weights are the model's own, and the numbers are those of a plain
+run up to rounding.
 
 Hooks see what is computed: at most `QUERIES` positions of the copy layer at a time, with the keys up to the last of
 them, and one query of the match layer. Hooks of other code do not expect that. So `applies` is False for a model that
@@ -29,43 +27,36 @@ from torch.nn import functional
 from interp.hooked.transformer import InductionTransformer, RelativeBiasAttention
 from interp.lens import HookedTransformer, KeyValueCacheEntry, simple_attn_linear
 
-Hook: TypeAlias = tuple[str | Callable[..., Any], Callable[..., Any]]
+Hook: TypeAlias = tuple[str, Callable[..., Any]]
 
 QUERIES = 64  # of the copy layer at a time; their scores fit into the processor's cache
-SHOWN = ("blocks.0.attn.hook_pattern", "blocks.0.attn.hook_z")  # what hooks can see of `attend`
+SHOWN = ("blocks.0.attn.hook_pattern", "blocks.0.attn.hook_z")  # the hooks of the copy layer that `attend` calls
 
 
 def applies(model: Any) -> bool:
     """Whether the model can be run this way: a model of this suite, unchanged, without other hooks."""
-    if not isinstance(model, InductionTransformer):
+    if not isinstance(model, InductionTransformer) or not isinstance(model.blocks[0].attn, RelativeBiasAttention):
         return False
     # Switches of TransformerLens that give every head an input of its own.
     split = any(block.attn.cfg.use_split_qkv_input or block.attn.cfg.use_attn_in for block in model.blocks)
-    watched = any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
-    return not split and not watched
+    return not split and not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
 def before_match(
     model: HookedTransformer, ids: Int64[torch.Tensor, "batch key"], *, hooks: Sequence[Hook] = ()
 ) -> Float[torch.Tensor, "batch key d_model"]:
-    """The residual stream that enters the match layer. `hooks` are for the copy layer, and see it in parts."""
+    """The residual stream that enters the match layer. `hooks` are some of `SHOWN`, and see the copy layer in parts."""
     copy: Any = model.blocks[0]
     with torch.no_grad(), watched(model, hooks):
         stream = model(ids, prepend_bos=False, stop_at_layer=0)
-        if isinstance(copy.attn, RelativeBiasAttention) and all(name in SHOWN for name, _ in hooks):
-            middle: torch.Tensor = stream + attend(copy.attn, copy.ln1(stream))
-            if copy.cfg.attn_only:
-                return middle
-            after: torch.Tensor = middle + copy.mlp(copy.ln2(middle))
-            return after
-        past = KeyValueCacheEntry.init_cache_entry(copy.attn.cfg, stream.device, len(ids))
-        return torch.cat([copy(part, past_kv_cache_entry=past) for part in stream.split(QUERIES, dim=1)], dim=1)
+        middle: torch.Tensor = stream + attend(copy.attn, copy.ln1(stream))
+        return middle if copy.cfg.attn_only else middle + copy.mlp(copy.ln2(middle))
 
 
 def attend(
     attention: RelativeBiasAttention, normed: Float[torch.Tensor, "batch key d_model"]
 ) -> Float[torch.Tensor, "batch key d_model"]:
-    """What the attention layer adds to the stream; hooks on pattern and output see some queries at a time."""
+    """What the attention layer adds to the stream, without the copies of arrays that TransformerLens makes."""
     length = normed.shape[1]
     queries, keys, values = attention.calculate_qkv_matrices(normed, normed, normed)
     queries = einops.rearrange(queries, "batch query head width -> batch head query width")
@@ -89,25 +80,6 @@ def attend(
     return functional.linear(mixed, weight, attention.b_O)
 
 
-@contextlib.contextmanager
-def watched(model: HookedTransformer, hooks: Sequence[Hook]) -> Iterator[None]:
-    """Like `model.hooks`, but at the end it visits only the hook points that were used, not all of them."""
-    if not all(isinstance(name, str) for name, _ in hooks):
-        with model.hooks(fwd_hooks=list(hooks)):
-            yield
-        return
-    points = [(model.hook_dict[name], hook) for name, hook in hooks if isinstance(name, str)]
-    model.context_level += 1
-    try:
-        for point, hook in points:
-            point.add_hook(hook, dir="fwd", level=model.context_level)
-        yield
-    finally:
-        for point, _ in points:
-            point.remove_hooks("fwd", level=model.context_level)
-        model.context_level -= 1
-
-
 def from_match(
     model: HookedTransformer, stream: Float[torch.Tensor, "batch key d_model"], *, hooks: Sequence[Hook] = ()
 ) -> Float[torch.Tensor, "batch d_vocab_out"]:
@@ -115,12 +87,25 @@ def from_match(
     match = model.blocks[1]
     with torch.no_grad():
         # The past is read before the hooks are added: they must see only the last position, once. It needs no queries.
-        normed = match.ln1(stream[:, :-1])
-        attention = match.attn
-        keys = simple_attn_linear(normed, attention.W_K, attention.b_K)
-        values = simple_attn_linear(normed, attention.W_V, attention.b_V)
-        past = KeyValueCacheEntry(past_keys=keys, past_values=values)
+        normed, attention = match.ln1(stream[:, :-1]), match.attn
+        past = KeyValueCacheEntry(
+            past_keys=simple_attn_linear(normed, attention.W_K, attention.b_K),
+            past_values=simple_attn_linear(normed, attention.W_V, attention.b_V),
+        )
         with watched(model, hooks):
             last = match(stream[:, -1:], past_kv_cache_entry=past)
             logits: torch.Tensor = model(last, prepend_bos=False, start_at_layer=len(model.blocks))
     return logits[:, -1]
+
+
+@contextlib.contextmanager
+def watched(model: HookedTransformer, hooks: Sequence[Hook]) -> Iterator[None]:
+    """`model.hooks` for a model without hooks: at the end it visits only the points that were used."""
+    points = [(model.hook_dict[name], hook) for name, hook in hooks]
+    try:
+        for point, hook in points:
+            point.add_hook(hook)
+        yield
+    finally:
+        for point, _ in points:
+            point.remove_hooks("fwd")

@@ -1,9 +1,7 @@
 """The law as attention: masks of the model's keys, and the patterns that eq:transformer_estimator gives them.
 
-    masks = key_masks(tokens, order=2, bos=True)                      [batch, key], -1 for BOS and early keys
-    law_pattern(masks, beta=beta, kappa=kappa)                        e^{|beta|_M} / Z, BOS e^kappa / Z, else 0
-
-Masks are seen from the last query, or from several (`key_masks_at`); the other functions take both.
+masks = key_masks_at(tokens, order=2, bos=True, queries=torch.tensor([64]))    [batch, query, key]
+law_pattern(masks, beta=beta, kappa=kappa)                        e^{|beta|_M} / Z, BOS e^kappa / Z, else 0
 """
 
 from __future__ import annotations
@@ -12,21 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Float, Int64, Shaped
 
 from interp.arguments import real_array, shown
 from interp.circuit.circuit import Circuit
 from interp.divergence import as_laws
-from interp.estimators.counts import NOT_A_CANDIDATE, match_masks
+from interp.estimators.counts import NOT_A_CANDIDATE
 from interp.notation import as_beta, as_kappa, mask_bits
-
-
-def key_masks(
-    tokens: Int64[torch.Tensor, "batch length"], *, order: int, bos: bool
-) -> Int64[torch.Tensor, "batch key"]:
-    """The match mask of every key of the model as seen from the last query; -1 for BOS and early keys."""
-    masks = match_masks(tokens, order=order)
-    return torch.nn.functional.pad(masks, (int(bos), 0), value=NOT_A_CANDIDATE)
 
 
 def key_masks_at(
@@ -95,12 +85,41 @@ def pair_scores(
     return scores
 
 
-def full_matches(masks: Int64[torch.Tensor, "batch key"], *, order: int, bos: bool) -> Bool[torch.Tensor, "batch key"]:
+def full_matches(masks: Int64[torch.Tensor, "*rows key"], *, order: int, bos: bool) -> Bool[torch.Tensor, "*rows key"]:
     """Where a key is a full match, or is BOS if `bos` says to count it."""
     kept = masks == (1 << order) - 1
     if bos:
-        kept[:, 0] = True
+        kept[..., 0] = True
     return kept
+
+
+def largest_overlaps(masks: Int64[torch.Tensor, "*rows key"], *, order: int) -> Bool[torch.Tensor, "*rows key"]:
+    """Where a candidate has the largest overlap of its row."""
+    sizes = torch.from_numpy(mask_bits(order).sum(-1))
+    overlaps = torch.where(masks >= 0, sizes[masks.clamp(min=0)], -1)
+    return overlaps == overlaps.max(dim=-1, keepdim=True).values
+
+
+def even_pattern(masks: Int64[torch.Tensor, "*rows key"]) -> Float[torch.Tensor, "*rows key"]:
+    """Even attention to all keys that a query sees; the last of them is its last candidate."""
+    last = (masks >= 0).long().cumsum(-1).argmax(-1, keepdim=True)
+    seen = (torch.arange(masks.shape[-1]) <= last).double()
+    return seen / seen.sum(-1, keepdim=True)
+
+
+def shuffled(
+    values: Shaped[torch.Tensor, "batch query key"],
+    masks: Int64[torch.Tensor, "batch query key"],
+    *,
+    generator: torch.Generator,
+) -> Shaped[torch.Tensor, "batch query key"]:
+    """The values of each query's candidates, such as their masks, in a random order: the control of a match."""
+    dealt = values.clone()
+    for query in range(masks.shape[1]):
+        candidates = (masks[0, query] >= 0).nonzero().squeeze(-1)  # the same keys in every sequence
+        order = torch.rand(len(dealt), len(candidates), generator=generator).argsort(dim=-1)
+        dealt[:, query, candidates] = values[:, query, candidates].gather(1, order)
+    return dealt
 
 
 def keep_keys(

@@ -11,6 +11,7 @@ fraction of the time; this module decides that, and no other. What comes back li
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -48,6 +49,11 @@ def check_finite(found: torch.Tensor) -> torch.Tensor:
     return found
 
 
+def no_hooks(rows: slice) -> list[Hook]:
+    """The model as it is."""
+    return []
+
+
 def runs_short(circuit: Circuit) -> bool:
     """Whether the circuit's model can be run at the last query alone: copies in layer 0, matches in the last layer."""
     copies = {layer for layer, _ in circuit.known_copy_heads}
@@ -76,79 +82,93 @@ def run(
     circuit: Circuit,
     tokens: Int64[torch.Tensor, "batch length"],
     *,
-    hooks: Hooks | None = None,
-    copy_hooks: Hooks | None = None,
+    hooks: Hooks = no_hooks,
     last_only: bool = False,
     stream: Float[torch.Tensor, "batch key d_model"] | None = None,
 ) -> Float[torch.Tensor, "batch vocab"]:
     """Logits of the symbols after the last token, under the given hooks.
 
-    Hooks see whole activations, unless last_only=True says that `hooks`, on the match layer and what follows, need the
-    last position only, and that `copy_hooks`, on the copy layer, may come for some positions at a time: that is many
-    times faster. Then `stream` also saves the computation of the copy layer, for edits that do not change it.
+    Hooks see whole activations, unless last_only=True says that they need the last position only, from the match layer
+    on, and that hooks of the copy layer may come for some positions at a time: that is many times faster. Then `stream`
+    also saves the computation of the copy layer, for edits that do not change it.
     """
-    if stream is not None and (copy_hooks is not None or not last_only):
-        raise ValueError("a stream starts at the match layer and its last query: give last_only=True, no copy_hooks")
-    short = (last_only or (hooks is None and copy_hooks is None)) and runs_short(circuit)
+    short = (last_only or hooks is no_hooks) and runs_short(circuit)
     logits = []
     with torch.no_grad():
         for rows in parts(circuit, tokens, queries=last_query.QUERIES if short else None):
-            late, early = ([] if given is None else given(rows) for given in (hooks, copy_hooks))
-            ids = circuit.ids(tokens[rows], rows)
             if short:
-                before = (
-                    last_query.before_match(circuit.model, ids, hooks=early)
-                    if stream is None
-                    else stream[rows].to(circuit.device)
-                )
-                last = last_query.from_match(circuit.model, before, hooks=late)
+                last = _last_logits(circuit, tokens, rows, hooks(rows), stream)
             else:
-                last = circuit.model.run_with_hooks(ids, prepend_bos=False, fwd_hooks=early + late)[:, -1]
+                ids = circuit.ids(tokens[rows], rows)
+                last = circuit.model.run_with_hooks(ids, prepend_bos=False, fwd_hooks=hooks(rows))[:, -1]
             logits.append(circuit.of_symbols(last, rows).clone())
     return torch.cat(logits)
+
+
+def observe(
+    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], *, hooks: Hooks, last_only: bool = False
+) -> None:
+    """Run only to call the hooks, and stop after the last layer that the circuit uses; the arguments are `run`'s."""
+    if last_only and runs_short(circuit):
+        run(circuit, tokens, hooks=hooks, last_only=True)
+        return
+    end: dict[str, Any] = {"return_type": None, "stop_at_layer": circuit.last_layer + 1}
+    with torch.no_grad():
+        for rows in parts(circuit, tokens):
+            ids = circuit.ids(tokens[rows], rows)
+            circuit.model.run_with_hooks(ids, prepend_bos=False, fwd_hooks=hooks(rows), **end)
+
+
+def _last_logits(
+    circuit: Circuit, tokens: torch.Tensor, rows: slice, hooks: list[Hook], stream: torch.Tensor | None
+) -> torch.Tensor:
+    """The logits after the last token of one part of the batch, by `last_query`."""
+    early = [hook for hook in hooks if hook[0].startswith("blocks.0.")]
+    if any(name not in last_query.SHOWN for name, _ in early) or (early and stream is not None):
+        raise ValueError(f"a run at the last query would not call these hooks: {', '.join(name for name, _ in early)}")
+    if stream is None:
+        before = last_query.before_match(circuit.model, circuit.ids(tokens[rows], rows), hooks=early)
+    else:
+        before = stream[rows].to(circuit.device)
+    return last_query.from_match(circuit.model, before, hooks=[hook for hook in hooks if hook not in early])
 
 
 def laws(
     circuit: Circuit,
     tokens: Int64[torch.Tensor, "batch length"],
     *,
-    hooks: Hooks | None = None,
+    hooks: Hooks = no_hooks,
     last_only: bool = False,
     stream: Float[torch.Tensor, "batch key d_model"] | None = None,
 ) -> Float[torch.Tensor, "batch vocab"]:
     """The predicted law after the last token, under the given hooks; the arguments are those of `run`."""
-    logits = run(circuit, tokens, hooks=hooks, last_only=last_only, stream=stream)
+    return law_of(run(circuit, tokens, hooks=hooks, last_only=last_only, stream=stream))
+
+
+def law_of(logits: Float[torch.Tensor, "*rows vocab"]) -> Float[torch.Tensor, "*rows vocab"]:
+    """Logits of the symbols as a law, in float64."""
     return check_finite(torch.softmax(logits.double(), dim=-1))
 
 
-def observe(
+def last_activations(
     circuit: Circuit,
     tokens: Int64[torch.Tensor, "batch length"],
-    *,
-    hooks: Hooks,
-    copy_hooks: Hooks,
-    last_hooks: Hooks | None,
-) -> None:
-    """Run only to call the hooks, and stop after the last layer that the circuit uses.
+    *names: str,
+    hooks: Hooks = no_hooks,
+    last_only: bool = False,
+    stream: Float[torch.Tensor, "batch key d_model"] | None = None,
+) -> list[torch.Tensor]:
+    """What each of these hooks shows at the last position, [batch, ...], in a run under the given hooks."""
+    kept: dict[str, list[torch.Tensor]] = {name: [] for name in names}
 
-    If only the last query of the match layer is needed, `last_hooks` are used for it, and `copy_hooks` for the copy
-    layer, some queries at a time. Otherwise, and where the whole model has to be run, `hooks` are used for both layers.
-    """
-    with torch.no_grad():
-        if last_hooks is not None and runs_short(circuit):
-            for rows in parts(circuit, tokens, queries=last_query.QUERIES):
-                ids = circuit.ids(tokens[rows], rows)
-                before = last_query.before_match(circuit.model, ids, hooks=copy_hooks(rows))
-                last_query.from_match(circuit.model, before, hooks=last_hooks(rows))
-            return
-        for rows in parts(circuit, tokens):
-            circuit.model.run_with_hooks(
-                circuit.ids(tokens[rows], rows),
-                prepend_bos=False,
-                return_type=None,
-                stop_at_layer=circuit.last_layer + 1,
-                fwd_hooks=hooks(rows),
-            )
+    def keep(name: str, activation: torch.Tensor, hook: Any) -> None:
+        kept[name].append(activation[:, -1].detach().cpu().clone())
+
+    reading: list[Hook] = [(name, partial(keep, name)) for name in names]
+    run(circuit, tokens, hooks=lambda rows: [*hooks(rows), *reading], last_only=last_only, stream=stream)
+    if silent := [name for name in names if not kept[name]]:
+        raise ValueError(f"this model has no hook {silent[0]}")
+    return [torch.cat(kept[name]) for name in names]
 
 
 def parts(
@@ -164,19 +184,26 @@ def parts(
 
 
 def every_law(
-    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], *, hooks: Hooks | None = None
+    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], *, hooks: Hooks = no_hooks
 ) -> tuple[Float[torch.Tensor, "batch length vocab"], Float[torch.Tensor, "batch length"]]:
     """The law over the symbols after every token, and the mass that the model gives to all symbols together."""
     laws, masses = [], []
     for rows, logits in _after_every_token(circuit, tokens, hooks):
-        ours = circuit.of_symbols(logits, rows).double()
-        laws.append(torch.softmax(ours, dim=-1))
-        masses.append((ours.logsumexp(-1) - logits.logsumexp(-1).cpu().double()).exp())
-    return check_finite(torch.cat(laws)), torch.cat(masses)
+        ours = circuit.of_symbols(logits, rows)
+        laws.append(law_of(ours))
+        masses.append(symbol_mass(ours, logits))
+    return torch.cat(laws), torch.cat(masses)
+
+
+def symbol_mass(
+    ours: Float[torch.Tensor, "*rows vocab"], all_logits: Float[torch.Tensor, "*rows d_vocab_out"]
+) -> Float[torch.Tensor, "*rows"]:
+    """The probability of all symbols together, from their logits and those of the whole vocabulary."""
+    return (ours.double().logsumexp(-1) - all_logits.logsumexp(-1).cpu().double()).exp()
 
 
 def next_losses(
-    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], *, hooks: Hooks | None = None
+    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], *, hooks: Hooks = no_hooks
 ) -> Float[torch.Tensor, "batch step"]:
     """Minus the log-probability of token t + 1 after token t, by the law over the symbols: [batch, length - 1]."""
     losses = []
@@ -187,7 +214,7 @@ def next_losses(
 
 
 def _after_every_token(
-    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], hooks: Hooks | None
+    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], hooks: Hooks
 ) -> Iterator[tuple[slice, Float[torch.Tensor, "batch length d_vocab_out"]]]:
     """Parts of the batch with the model's logits after every token; a large vocabulary makes the parts small."""
     most = max(1, LOGIT_BYTES // (8 * tokens.shape[1] * int(circuit.model.cfg.d_vocab_out)))
@@ -195,7 +222,6 @@ def _after_every_token(
         for part in parts(circuit, tokens):
             for start in range(part.start, part.stop, most):
                 rows = slice(start, min(start + most, part.stop))
-                watch = [] if hooks is None else hooks(rows)
                 ids = circuit.ids(tokens[rows], rows)
-                logits = circuit.model.run_with_hooks(ids, prepend_bos=False, fwd_hooks=watch)
+                logits = circuit.model.run_with_hooks(ids, prepend_bos=False, fwd_hooks=hooks(rows))
                 yield rows, logits[:, int(circuit.has_bos) :]

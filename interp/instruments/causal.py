@@ -30,25 +30,72 @@ the pair law. If the pair law recovers more than the law, the model also compare
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import torch
 from jaxtyping import Float
 
-from interp.arguments import Number, Switch, Whole, real_array, seed_number, shown, switch
-from interp.circuit.circuit import Circuit, as_circuit
-from interp.circuit.law import check_next_law, check_parameters, check_parameters_by_head
-from interp.divergence import KL_FLOOR, check_floor
-from interp.instruments.causal_bench import CausalBench, CausalEdit
+from interp.arguments import Number, Switch, Whole, real_array, switch
+from interp.circuit.circuit import Head, head_name
+from interp.circuit.edits import HeadMeans, layers_of, moved_at_random, write_output
+from interp.circuit.experiment import Experiment
+from interp.circuit.law import (
+    check_parameters,
+    check_parameters_by_head,
+    even_pattern,
+    full_matches,
+    keep_keys,
+    largest_overlaps,
+    law_pattern,
+    mask_scores,
+    pair_scores,
+)
+from interp.circuit.runner import law_of, run
+from interp.divergence import KL_FLOOR, Divergence, kl_between
 from interp.notation import Tokens
-from interp.results import NamedRows, half_width, mean_stderr, nothing_to_recover, provenance
+from interp.results import NamedRows, half_width, mean_stderr, nothing_to_recover, provenance, share_recovered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Edit: TypeAlias = Callable[[torch.Tensor], torch.Tensor]  # masks of the keys -> attention, [batch, match, query, key]
+HeadLaw: TypeAlias = tuple[Float[np.ndarray, " lag"], float | None]  # beta and kappa of one match head
+
 LINEAR_BELOW = 1e-3  # nats: the axis of a plot is linear up to here, then logarithmic
+
+
+@dataclass(frozen=True, kw_only=True)
+class CausalEdit:
+    """The change of the predictions by one edit and by its random control.
+
+    loss           mean loss of the edited model
+    loss_change, loss_stderr   mean of L_edited - L_model, and its standard error over sequences
+    kl, kl_stderr  mean of KL(model || edited model), and its standard error
+    change         how much was edited: the mean total-variation distance between the edited and the model's own
+                   attention; for a copy head the mean distance between its output and what took its place
+    reached        whether the edit, or its control, changed the logits. An edit of attention that does not raises an
+                   error, so that False occurs only for a copy head that nothing reads.
+    floored        share of sequences where the edited prediction needed the floor of the loss
+    control_loss_change, control_loss_stderr, control_kl, control_kl_stderr   the same for the control; None for
+                   `uniform`, which is a control itself
+    """
+
+    edit: str
+    loss: float
+    loss_change: float
+    loss_stderr: float
+    kl: float
+    kl_stderr: float
+    change: float
+    reached: bool
+    floored: float
+    control_loss_change: float | None
+    control_loss_stderr: float | None
+    control_kl: float | None
+    control_kl_stderr: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,42 +137,18 @@ class CausalTests(NamedRows[CausalEdit]):
         """The fields, after the change of loss that each edit made."""
         return {"change": {row.edit: row.loss_change for row in self.edits}, **super().record()}
 
-    def plot(self, ax: Axes | None = None, *, measure: str = "loss") -> Axes:
-        """The change of the loss or of the predictions ("kl") by each edit and its random control; 95% intervals."""
-        from interp.plotting import (
-            CONTROL_COLOUR,
-            INTERVAL_NAME,
-            MAIN_COLOUR,
-            grouped_bars,
-            heading,
-            legend_beside,
-            panel,
-            signed_log,
-        )
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The change of the loss by each edit and its random control, with 95% intervals."""
+        from interp.plotting import INTERVAL_NAME, control_bars, heading, panel, signed_log
 
-        if measure not in ("loss", "kl"):
-            raise ValueError(f"measure must be 'loss' or 'kl', got {shown(measure)}")
+        ax = panel(ax, width=6.4, height=1.2 + 0.36 * len(self.edits))
         rows = self.table()
-        value = {"loss": "loss_change", "kl": "kl"}[measure]
-        columns = {"edit": "", "control": "control_"}
-        ax = panel(ax, width=6.4, height=1.2 + 0.36 * len(rows))
-        grouped_bars(
-            ax,
-            list(self),
-            {name: rows[f"{prefix}{value}"].to_numpy(np.float64) for name, prefix in columns.items()},
-            reach={name: half_width(rows[f"{prefix}{measure}_stderr"], n=self.n) for name, prefix in columns.items()},
-            colours={"edit": MAIN_COLOUR, "control": CONTROL_COLOUR},
-            across=True,
-        )
+        reach = (half_width(rows["loss_stderr"], n=self.n), half_width(rows["control_loss_stderr"], n=self.n))
+        control_bars(ax, list(self), rows["loss_change"], rows["control_loss_change"], reach=reach, across=True)
         signed_log(ax, linear_below=LINEAR_BELOW)
-        what = {"loss": "rise of KL(truth || prediction)", "kl": "KL(model || edited model)"}[measure]
-        ax.set_xlabel(f"{what}\n(nats, {INTERVAL_NAME}; logarithmic beyond ±{LINEAR_BELOW:g})")
-        legend_beside(ax)
-        share = {"loss": ("loss", self.loss_recovered), "kl": ("predictions", self.kl_recovered)}[measure]
-        title = f"edits of the live model, {self.n} sequences"
-        if self.success:
-            title += f": the law recovers {share[1]:.3f} of the {share[0]}"
-        return heading(ax, title, doubt=self.doubt)
+        ax.set_xlabel(f"rise of KL(truth || prediction)\n(nats, {INTERVAL_NAME}; logarithmic beyond ±{LINEAR_BELOW:g})")
+        share = f": the law recovers {self.loss_recovered:.3f} of the loss" if self.success else ""
+        return heading(ax, f"edits of the live model, {self.n} sequences{share}", doubt=self.doubt)
 
     def __str__(self) -> str:
         others = [row for row in self.edits if row.edit not in ("law", "pair_law", "uniform")]
@@ -173,60 +196,179 @@ def causal_tests(
     is all that the recovered shares need. An edit of attention that does not change the logits raises an error; for a
     copy head that nothing reads, `reached` is False.
     """
-    circuit = as_circuit(model)
-    array = circuit.check(tokens)
-    truth = check_next_law(next_law, array, vocab=circuit.vocab)
-    heads = None if beta is None else check_parameters_by_head(circuit, beta=beta, kappa=kappa)
-    floor, seed = check_floor(floor, vocab=circuit.vocab), seed_number(seed)
     only_laws = switch(only_laws, name="only_laws")
-    bench = CausalBench(circuit, array, truth, floor=floor, seed=seed)
-    asked = {name: edit for name, edit in bench.match_edits(heads).items() if name == "law" or not only_laws}
-    measured = [bench.edit_matches(name, edit) for name, edit in asked.items()]
-    pair_law = None if pairs is None else bench.write_pairs(*_checked_pairs(circuit, pairs, pairs_kappa))
+    trial = Experiment(model, tokens, next_law=next_law, floor=floor, seed=seed)
+    circuit = trial.circuit
+    heads = None if beta is None else check_parameters_by_head(circuit, beta=beta, kappa=kappa)
+    edits = {name: edit for name, edit in match_edits(trial, heads).items() if name == "law" or not only_laws}
+    measured = [
+        _written(trial, name, edit(trial.masks), edit(trial.shuffled(trial.masks))) for name, edit in edits.items()
+    ]
+    law = measured[0] if heads is not None else None
+    pair_law = None if pairs is None else _written(trial, "pair_law", *_pair_patterns(trial, pairs, pairs_kappa))
     measured += [] if pair_law is None else [pair_law]
-    if circuit.has_sink and not only_laws:
-        measured.append(bench.remove_bos())
-    measured += [] if only_laws else [bench.ablate_copy_head(place) for place in circuit.known_copy_heads]
-    uniform = bench.spread_evenly()
-    loss, loss_stderr = mean_stderr(bench.losses)
-    recovered = bench.recovered(None if heads is None else measured[0], uniform)
-    by_pairs = bench.recovered(pair_law, uniform)
-    message = "no law was given, so none was tested" if heads is None else ""
-    if heads is not None and math.isnan(recovered["loss_recovered"]):
-        message = nothing_to_recover("even attention", *mean_stderr(uniform.losses - bench.losses))
-    weights, pseudo = _as_given(heads)
+    if not only_laws:
+        measured += [_written(trial, "no_bos", *_without_bos(trial))] if circuit.has_sink else []
+        measured += _ablated_copy_heads(trial)
+    uniform = _written(trial, "uniform", even_pattern(trial.masks)[:, None].expand_as(trial.pattern))
+    losses = trial.divergence
+    recovered, by_pairs = (_recovered(one, uniform) for one in (law, pair_law))
+    message = "" if law else "no law was given, so none was tested"
+    if law and math.isnan(recovered["loss_recovered"]):
+        message = nothing_to_recover("even attention", *mean_stderr(uniform.lost))
+    kappas = [one for _, one in heads or () if one is not None]
     return CausalTests(
-        edits=tuple(row.summary(bench.losses) for row in [*measured, uniform]),
-        loss=loss,
-        loss_stderr=loss_stderr,
+        edits=tuple(one.row for one in [*measured, uniform]),
+        loss=losses.mean,
+        loss_stderr=losses.stderr,
         **recovered,
         **{f"pair_{name}": value for name, value in by_pairs.items()},
-        beta=weights,
-        kappa=pseudo,
-        floor=floor,
-        n=array.shape[0],
+        beta=None if heads is None else heads[0][0] if len(heads) == 1 else np.stack([one for one, _ in heads]),
+        kappa=None if not kappas else kappas[0] if len(kappas) == 1 else np.array(kappas),
+        floor=trial.floor,
+        n=len(trial.tokens),
         success=not message,
         message=message,
-        provenance=provenance(seed=seed, checkpoint=checkpoint),
+        provenance=provenance(seed=int(seed), checkpoint=checkpoint),
     )
 
 
-def _as_given(
-    heads: Sequence[tuple[Float[np.ndarray, " lag"], float | None]] | None,
-) -> tuple[Float[np.ndarray, "*match lag"] | None, Any]:
-    """beta and kappa as the result shows them: of the one match head, or a row for each."""
-    if heads is None:
-        return None, None
-    if len(heads) == 1:
-        return heads[0]
-    kappas = [kappa for _, kappa in heads if kappa is not None]
-    return np.stack([beta for beta, _ in heads]), np.array(kappas) if kappas else None
+def match_edits(trial: Experiment, heads: Sequence[HeadLaw] | None) -> dict[str, Edit]:
+    """The edits that depend on the masks, so that shuffled masks give their controls; the law, if any, first."""
+    order, scores = trial.circuit.order, trial.scores
+
+    def by_head(masks: torch.Tensor, betas: Sequence[Float[np.ndarray, " lag"]]) -> torch.Tensor:
+        return torch.stack([mask_scores(masks, beta) for beta in betas], dim=1)
+
+    def only(lags: Sequence[int]) -> Edit:
+        """Each head's scores with its beta set to zero at all other lags."""
+        taken = [np.where(np.isin(np.arange(order), lags), 0.0, -beta) for beta, _ in heads or ()]
+        return lambda masks: torch.softmax(scores + by_head(masks, taken), dim=-1)
+
+    def hardest(masks: torch.Tensor) -> torch.Tensor:
+        law = by_head(masks, [beta for beta, _ in heads or ()])
+        return keep_keys(scores - law, largest_overlaps(masks, order=order)[:, None])
+
+    edits: dict[str, Edit] = {}
+    if heads is not None:
+        edits["law"] = lambda masks: torch.stack([law_pattern(masks, beta=one, kappa=sink) for one, sink in heads], 1)
+        edits |= {"beta_zero": only([]), "beta_infinite": hardest}
+        edits |= {f"lag_{lag + 1}_only": only([lag]) for lag in range(order if order > 1 else 0)}
+    bos = trial.circuit.has_sink
+    edits["no_partial"] = lambda masks: keep_keys(scores, full_matches(masks, order=order, bos=bos)[:, None])
+    return edits
 
 
-def _checked_pairs(circuit: Circuit, pairs: Any, kappa: Any) -> tuple[Float[np.ndarray, "block block"], float | None]:
-    """The matrix and kappa of a pair law that belongs to this model."""
-    matrix = real_array(pairs, name="pairs")
+def _pair_patterns(trial: Experiment, pairs: Any, kappa: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention of the law of all pairs; the control shuffles its scores among each sequence's candidates."""
+    circuit, matrix = trial.circuit, real_array(pairs, name="pairs")
     if matrix.shape != (circuit.order + 1,) * 2 or not np.isfinite(matrix).all():
         raise ValueError(f"pairs must be finite numbers of shape {[circuit.order + 1] * 2}, got {list(matrix.shape)}")
-    _, pseudo = check_parameters(circuit, beta=np.zeros(circuit.order), kappa=kappa)
-    return matrix, pseudo
+    _, sink = check_parameters(circuit, beta=np.zeros(circuit.order), kappa=kappa)
+    scores = torch.full(trial.masks.shape, -torch.inf, dtype=torch.float64)
+    scores[trial.masks >= 0] = pair_scores(trial.tokens, matrix).ravel()
+    own, control = scores, trial.shuffled(scores)
+    if sink is not None:
+        own[..., 0] = control[..., 0] = sink
+    own, control = (torch.softmax(one, dim=-1)[:, None].expand_as(trial.pattern) for one in (own, control))
+    return own, control
+
+
+def _without_bos(trial: Experiment) -> tuple[torch.Tensor, torch.Tensor]:
+    """No attention on BOS; the control takes as much from random candidates, as far as they have it."""
+    visible = torch.arange(trial.pattern.shape[-1]) > 0
+    keys = torch.arange(trial.pattern.shape[-1]).expand_as(trial.masks)
+    order = trial.shuffled(keys)[:, :, trial.masks[0, 0] >= 0][:, None].expand(-1, trial.pattern.shape[1], -1, -1)
+    own = trial.pattern.gather(-1, order)
+    before = own.cumsum(-1) - own
+    taken = torch.minimum((trial.pattern[..., :1] - before).clamp(min=0.0), own)
+    left = trial.pattern.scatter(-1, order, own - taken)
+    return keep_keys(trial.scores, visible), left / left.sum(-1, keepdim=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Measured:
+    """An edit with the rise of its loss and KL(model || edited model) for every sequence."""
+
+    row: CausalEdit
+    lost: torch.Tensor
+    kls: torch.Tensor
+
+
+def _written(trial: Experiment, name: str, pattern: torch.Tensor, control: torch.Tensor | None = None) -> _Measured:
+    """Attention written at the last query."""
+    logits = trial.write(pattern, edit=name)
+    other = None if control is None else trial.write(control, edit=f"control of {name}")
+    return _measured(trial, name, logits, other, change=float(trial.distance(pattern).mean()))
+
+
+def _ablated_copy_heads(trial: Experiment) -> list[_Measured]:
+    """Each copy head's output replaced by its mean; the control moves it as far in random directions."""
+    heads = trial.circuit.known_copy_heads
+    layers = layers_of(heads)
+    means = HeadMeans(layers)
+
+    def run_copy(hooks: Any) -> torch.Tensor:
+        return run(trial.circuit, trial.tokens, hooks=hooks, last_only=True)
+
+    def ablated(place: Head) -> _Measured:
+        mean, distances = means.of(place), list[torch.Tensor]()
+
+        def to_mean(z: torch.Tensor, rows: slice) -> torch.Tensor:
+            distances.append((z.cpu().double() - mean).norm(dim=-1).flatten())
+            return mean.expand_as(z)
+
+        logits = run_copy(write_output(place, to_mean))
+        control = run_copy(write_output(place, lambda z, rows: moved_at_random(z, mean, trial.generator)))
+        name = f"copy_head_{place[1] if len(layers) == 1 else head_name(place)}"
+        return _measured(trial, name, logits, control, change=float(torch.cat(distances).mean()))
+
+    run_copy(means.reading)
+    return [ablated(place) for place in heads]
+
+
+def _measured(
+    trial: Experiment, name: str, logits: torch.Tensor, control: torch.Tensor | None, *, change: float
+) -> _Measured:
+    edited, lost, kls = _compared(trial, logits)
+    other: tuple[float | None, ...] = (None,) * 4
+    if control is not None:
+        _, control_lost, control_kls = _compared(trial, control)
+        other = (*mean_stderr(control_lost), *mean_stderr(control_kls))
+    (loss_change, loss_stderr), (kl, kl_stderr) = mean_stderr(lost), mean_stderr(kls)
+    row = CausalEdit(
+        edit=name,
+        loss=edited.mean,
+        loss_change=loss_change,
+        loss_stderr=loss_stderr,
+        kl=kl,
+        kl_stderr=kl_stderr,
+        change=change,
+        reached=any(one is not None and not torch.equal(one, trial.logits) for one in (logits, control)),
+        floored=edited.floored,
+        control_loss_change=other[0],
+        control_loss_stderr=other[1],
+        control_kl=other[2],
+        control_kl_stderr=other[3],
+    )
+    return _Measured(row=row, lost=lost, kls=kls)
+
+
+def _compared(trial: Experiment, logits: torch.Tensor) -> tuple[Divergence, torch.Tensor, torch.Tensor]:
+    """KL(truth || edited model), its rise in every sequence, and KL(model || edited model)."""
+    laws = law_of(logits)
+    edited = trial.kl(laws)
+    return edited, edited.values - trial.divergence.values, kl_between(trial.base, laws, floor=trial.floor)
+
+
+def _recovered(law: _Measured | None, uniform: _Measured) -> dict[str, float]:
+    """The shares of loss and of predictions that a law recovers, cut to [0, 1], with errors; NaN where none is."""
+    found = {}
+    for name in ("lost", "kls"):
+        share, stderr = (math.nan, math.nan)
+        if law is not None:
+            share, stderr = share_recovered(getattr(law, name), getattr(uniform, name))
+        prefix = {"lost": "loss", "kls": "kl"}[name]
+        found[f"{prefix}_recovered"] = float(np.clip(share, 0.0, 1.0))
+        found[f"{prefix}_recovered_stderr"] = stderr
+    return found

@@ -31,7 +31,7 @@ from jaxtyping import Float, Int64
 from interp.arguments import Whole, count, seed_number
 from interp.circuit.circuit import Circuit, Head, as_circuit, head_name, heads_of
 from interp.circuit.edits import write_pattern
-from interp.circuit.runner import parts, run
+from interp.circuit.runner import Hook, run
 from interp.digits import plus_minus
 from interp.notation import Tokens
 from interp.results import NamedRows, half_width, mean_stderr, provenance
@@ -97,31 +97,14 @@ class CopyingScores(NamedRows[HeadVote]):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The vote of each head beside its control, with 95% intervals."""
-        from interp.plotting import (
-            CONTROL_COLOUR,
-            INTERVAL_NAME,
-            MAIN_COLOUR,
-            grouped_bars,
-            heading,
-            legend_beside,
-            panel,
-        )
+        from interp.plotting import INTERVAL_NAME, control_bars, heading, panel
 
-        rows = self.table()
-        ax = panel(ax)
-        grouped_bars(
-            ax,
-            list(self),
-            {"own token": rows["vote"].to_numpy(), "another key's token": rows["control_vote"].to_numpy()},
-            reach={
-                "own token": half_width(rows["stderr"], n=self.n),
-                "another key's token": half_width(rows["control_stderr"], n=self.n),
-            },
-            colours={"own token": MAIN_COLOUR, "another key's token": CONTROL_COLOUR},
-        )
+        rows, ax = self.table(), panel(ax)
+        reach = (half_width(rows["stderr"], n=self.n), half_width(rows["control_stderr"], n=self.n))
+        labels = ("own token", "another key's token")
+        control_bars(ax, list(self), rows["vote"], rows["control_vote"], reach=reach, labels=labels)
         ax.set_ylabel(f"logit above other symbols\n({INTERVAL_NAME})")
         ax.set_xlabel("match head")
-        legend_beside(ax)
         return heading(ax, "votes for the attended token", doubt=self.doubt)
 
     def __str__(self) -> str:
@@ -174,20 +157,18 @@ def _vote(
     """One head's votes over several draws of keys."""
     one = circuit.with_match_heads(place)
     batch, length = tokens.shape
-    candidates = length - circuit.order
-    keys, others = (circuit.order + torch.randint(candidates, (draws, batch), generator=generator) for _ in range(2))
-    nothing = torch.zeros(batch, 1, length + circuit.has_bos, dtype=torch.float64)
+    bos, size = int(circuit.has_bos), (draws, batch)
+    keys, others = (circuit.order + torch.randint(length - circuit.order, size, generator=generator) for _ in range(2))
+    nothing = torch.zeros(batch, 1, 1, length + bos, dtype=torch.float64)
     base = run(one, tokens, hooks=write_pattern(one, nothing), last_only=True).double()
-    rows = torch.arange(batch)
     effects = []
     for drawn in keys:
-        pattern = nothing.clone()
-        pattern[rows, 0, drawn + int(circuit.has_bos)] = 1.0
+        pattern = nothing.scatter(-1, drawn[:, None, None, None] + bos, 1.0)
         effects.append(run(one, tokens, hooks=write_pattern(one, pattern), last_only=True).double() - base)
     moved = torch.stack(effects)
-    own, control = (_scored(moved, tokens[rows, drawn]) for drawn in (keys, others))
+    own, control = (_scored(moved, tokens.gather(1, drawn.T).T) for drawn in (keys, others))
     direct = _direct_votes(circuit, tokens, place, keys)
-    shared = mean_stderr(direct) if direct is not None else (math.nan, math.nan)
+    shared = (math.nan, math.nan) if direct is None else mean_stderr(direct)
     return HeadVote(
         head=head_name(place),
         vote=own[0],
@@ -236,25 +217,24 @@ def _direct_votes(
     output, readout = getattr(model.blocks[layer].attn, "W_O", None), _readout(circuit)
     if not isinstance(output, torch.Tensor) or readout is None or values_at not in model.hook_dict:
         return None
-    through = output[head].detach().double().cpu() @ readout
-    kept: dict[str, torch.Tensor] = {}
+    values = torch.zeros(*keys.shape, output.shape[1], dtype=torch.float64)
+    scales = torch.ones(len(tokens), 1, dtype=torch.float64)
 
-    def keep(activation: torch.Tensor, hook: Any) -> None:
-        kept[hook.name] = activation.detach().double().cpu()
+    def hooks(rows: slice) -> list[Hook]:
+        def keep_values(activation: torch.Tensor, hook: Any) -> None:
+            share = activation.shape[2] * head // heads_of(model, layer)  # grouped values serve several heads
+            drawn = (keys[:, rows] + int(circuit.has_bos)).to(activation.device)
+            at = torch.arange(len(activation), device=activation.device)
+            values[:, rows] = activation[at, drawn, share].detach().double().cpu()
 
-    hooks = [(name, keep) for name in (values_at, scale_at) if name in model.hook_dict]
-    votes = torch.zeros(keys.shape, dtype=torch.float64)
-    for rows in parts(circuit, tokens):
-        with torch.no_grad():
-            model.run_with_hooks(circuit.ids(tokens[rows], rows), prepend_bos=False, fwd_hooks=hooks)
-        values, drawn = kept[values_at], keys[:, rows]
-        at = torch.arange(len(values))
-        share = values.shape[2] * head // heads_of(model, layer)  # grouped values serve several heads
-        effects = values[at, drawn + int(circuit.has_bos), share] @ through
-        if scale_at in kept:
-            effects = effects / kept[scale_at][:, -1]
-        votes[:, rows] = _above_others(effects, tokens[rows][at, drawn])
-    return np.asarray(votes.mean(dim=0).numpy())
+        def keep_scale(activation: torch.Tensor, hook: Any) -> None:
+            scales[rows] = activation[:, -1].detach().double().cpu()
+
+        return [(values_at, keep_values), *([(scale_at, keep_scale)] if scale_at in model.hook_dict else [])]
+
+    run(circuit, tokens, hooks=hooks)
+    effects = values @ (output[head].detach().double().cpu() @ readout) / scales
+    return np.asarray(_above_others(effects, tokens.gather(1, keys.T).T).mean(dim=0).numpy())
 
 
 def _readout(circuit: Circuit) -> Float[torch.Tensor, "d_model vocab"] | None:

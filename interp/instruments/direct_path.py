@@ -28,12 +28,10 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
-from interp.arguments import Number, shown
-from interp.circuit.circuit import Circuit, as_circuit, head_name
-from interp.circuit.edits import NOTICEABLE, MatchReader, write_pattern
-from interp.circuit.law import check_next_law
-from interp.circuit.runner import laws as laws_of
-from interp.divergence import KL_FLOOR, check_floor, kl_divergence, raised
+from interp.arguments import Number
+from interp.circuit.experiment import Experiment
+from interp.circuit.runner import law_of
+from interp.divergence import KL_FLOOR, raised
 from interp.fitting.regression import clustered, leave_one_out, solve_normal_equations
 from interp.notation import Tokens
 from interp.results import Result, half_width, mean_stderr, provenance
@@ -90,28 +88,11 @@ class DirectPath(Result):
         errors = np.concatenate([[self.frequency_stderr], self.recent_stderr])
         return pd.DataFrame({"term": names, "estimate": estimates, "stderr": errors})
 
-    def plot(self, ax: Axes | None = None, *, show: str = "loss") -> Axes:
-        """The loss with and without the match head, or the weights of the regression ("weights")."""
-        from interp.plotting import (
-            INTERVAL_NAME,
-            LAG_COLOURS,
-            MAIN_COLOUR,
-            estimate_points,
-            grouped_bars,
-            heading,
-            panel,
-        )
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The loss with and without the match head, beside that of the uniform law."""
+        from interp.plotting import INTERVAL_NAME, LAG_COLOURS, MAIN_COLOUR, grouped_bars, heading, panel
 
-        if show not in ("loss", "weights"):
-            raise ValueError(f"show must be 'loss' or 'weights', got {shown(show)}")
-        title = f"without the match head, {self.n} sequences: {self.verdict}"
         ax = panel(ax, width=5.6)
-        if show == "weights":
-            rows = self.table()
-            names = ["frequency", *(f"${name}$" for name in rows["term"].tolist()[1:])]
-            estimate_points(ax, names, rows["estimate"].to_numpy(), half_width(rows["stderr"], n=self.n))
-            ax.set_ylabel(f"weight in the log-probability\n(nats, {INTERVAL_NAME})")
-            return heading(ax, f"{title}; $R^2$ {self.r2:.2f}, control {self.r2_control:.2f}", doubt=self.doubt)
         grouped_bars(
             ax,
             ["uniform law", "match head\nsilenced", "whole model"],
@@ -121,6 +102,7 @@ class DirectPath(Result):
             across=True,
         )
         ax.set_xlabel(f"KL(truth || prediction) (nats; silenced: {INTERVAL_NAME})")
+        title = f"without the match head, {self.n} sequences: {self.verdict}"
         return heading(
             ax, f"{title}; gain over uniform {self.gain:+.3f} ± {self.gain_stderr:.3f} nats", doubt=self.doubt
         )
@@ -152,85 +134,55 @@ def direct_path(
     checkpoint: str | None = None,
 ) -> DirectPath:
     """Silence the match head at the last query and see what is still predicted; the module's docstring says how."""
-    circuit = as_circuit(model)
-    array = circuit.check(tokens)
-    truth = check_next_law(next_law, array, vocab=circuit.vocab)
-    floor = check_floor(floor, vocab=circuit.vocab)
-    reader = MatchReader(circuit)
-    own = laws_of(circuit, array, hooks=reader.hooks, last_only=True)
-    laws = _silenced(circuit, array, own=own, pattern=reader.pattern)
-    silent, whole = (kl_divergence(truth, found, floor=floor) for found in (laws, own))
-    uniform = kl_divergence(truth, torch.full_like(laws, 1 / circuit.vocab), floor=floor)
+    trial = Experiment(model, tokens, next_law=next_law, floor=floor)
+    silenced = torch.zeros_like(trial.pattern)
+    if trial.circuit.has_sink:
+        silenced[..., 0] = 1.0
+    laws = law_of(trial.write(silenced, edit="silencing"))
+    silent, uniform = trial.kl(laws), trial.kl(torch.full_like(laws, 1 / trial.circuit.vocab))
     gain, gain_stderr = mean_stderr(uniform.values - silent.values)
-    logs = raised(laws, floor=floor).log().numpy()
+    logs = raised(laws, floor=trial.floor).log().numpy()
     logs -= logs.mean(axis=1, keepdims=True)
-    total, tokens_of = float((logs**2).sum()), array.numpy()
-    sums = _sums(tokens_of, logs, order=circuit.order)
-    control = _sums(np.roll(tokens_of, 1, axis=0), logs, order=circuit.order)
-    terms = list(range(circuit.order + 2))
-    both = _fit(sums, terms, total=total, size=logs.size)
-    verdict = "counts tokens" if both.r2 >= EXPLAINED else "something else"
+    tokens_of, order = trial.tokens.numpy(), trial.circuit.order
+    sums = _sums(tokens_of, logs, order=order)
+    control = _sums(np.roll(tokens_of, 1, axis=0), logs, order=order)
+    terms = list(range(order + 2))
+    weights, errors, r2 = _fit(sums, terms, logs=logs)
+    verdict = "counts tokens" if r2 >= EXPLAINED else "something else"
     if not gain > 2 * gain_stderr:
         verdict = "nothing"
-    enough = len(array) >= MIN_SEQUENCES
+    enough = len(tokens_of) >= MIN_SEQUENCES
     return DirectPath(
         verdict=verdict if enough else "cannot tell",
         kl=silent.mean,
         kl_stderr=silent.stderr,
         kl_uniform=uniform.mean,
-        kl_model=whole.mean,
+        kl_model=trial.divergence.mean,
         gain=gain,
         gain_stderr=gain_stderr,
-        r2=both.r2,
-        r2_frequency=_fit(sums, terms[:1], total=total, size=logs.size).r2,
-        r2_recent=_fit(sums, terms[1:], total=total, size=logs.size).r2,
-        r2_control=_fit(control, terms, total=total, size=logs.size).r2,
-        frequency=float(both.weights[0]),
-        frequency_stderr=float(both.stderr[0]),
-        recent=both.weights[1:],
-        recent_stderr=both.stderr[1:],
-        floor=floor,
-        n=len(array),
+        r2=r2,
+        r2_frequency=_fit(sums, terms[:1], logs=logs)[2],
+        r2_recent=_fit(sums, terms[1:], logs=logs)[2],
+        r2_control=_fit(control, terms, logs=logs)[2],
+        frequency=float(weights[0]),
+        frequency_stderr=float(errors[0]),
+        recent=weights[1:],
+        recent_stderr=errors[1:],
+        floor=trial.floor,
+        n=len(tokens_of),
         success=enough,
-        message="" if enough else f"{len(array)} sequences; standard errors need at least {MIN_SEQUENCES}",
+        message="" if enough else f"{len(tokens_of)} sequences; standard errors need at least {MIN_SEQUENCES}",
         provenance=provenance(checkpoint=checkpoint),
     )
 
 
-def _silenced(
-    circuit: Circuit,
-    tokens: Int64[torch.Tensor, "batch length"],
-    *,
-    own: Float[torch.Tensor, "batch vocab"],
-    pattern: Float[torch.Tensor, "batch match key"],
-) -> Float[torch.Tensor, "batch vocab"]:
-    """Predictions with all attention of the match heads' last query on BOS, or on nothing where there is no BOS.
+def _sums(
+    tokens: Int64[np.ndarray, "batch length"], logs: Float[np.ndarray, "batch vocab"], *, order: int
+) -> tuple[Float[np.ndarray, "batch term term"], Float[np.ndarray, "batch term"]]:
+    """Products of the terms with each other and with the logs, summed over symbols; both are centred over symbols.
 
-    `own` and `pattern` are the model's predictions and attention as they are: silencing must show in the predictions.
-    """
-    rows = torch.zeros_like(pattern)
-    if circuit.has_sink:
-        rows[..., 0] = 1.0
-    laws = laws_of(circuit, tokens, hooks=write_pattern(circuit, rows), last_only=True)
-    if float((rows - pattern).abs().max()) > NOTICEABLE and torch.equal(laws, own):
-        raise ValueError(
-            f"silencing {', '.join(map(head_name, circuit.match_heads))} (layer.head) did not reach the logits: "
-            f"nothing reads that head"
-        )
-    return laws
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Sums:
-    """Sums over the symbols of each sequence; terms and logs are centred over symbols."""
-
-    gram: Float[np.ndarray, "batch term term"]
-    moments: Float[np.ndarray, "batch term"]
-
-
-def _sums(tokens: Int64[np.ndarray, "batch length"], logs: Float[np.ndarray, "batch vocab"], *, order: int) -> _Sums:
-    """Products of the terms with each other and with the logs. The terms of a symbol are its frequency and whether it
-    is x_t, ..., x_{t-k}: zero for nearly all symbols of a large vocabulary, so that they are never written out.
+    The terms of a symbol are its frequency and whether it is x_t, ..., x_{t-k}: zero for nearly all symbols of a large
+    vocabulary, so that they are never written out.
     """
     (batch, length), vocab = tokens.shape, logs.shape[1]
     rows = np.arange(batch)
@@ -242,22 +194,20 @@ def _sums(tokens: Int64[np.ndarray, "batch length"], logs: Float[np.ndarray, "ba
     gram[:, 0, 1:] = gram[:, 1:, 0] = frequency[np.searchsorted(codes, recent + vocab * rows[:, None])]
     gram[:, 1:, 1:] = recent[:, :, None] == recent[:, None, :]
     moments = np.column_stack([logs[rows[:, None], tokens].mean(axis=1), logs[rows[:, None], recent]])
-    return _Sums(gram=gram - 1 / vocab, moments=moments)  # every term sums to one over the symbols
+    return gram - 1 / vocab, moments  # every term sums to one over the symbols
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Line:
-    weights: Float[np.ndarray, " term"]
-    stderr: Float[np.ndarray, " term"]
-    r2: float
-
-
-def _fit(sums: _Sums, terms: list[int], *, total: float, size: int) -> _Line:
-    """Least squares over all sequences and symbols, errors clustered by sequence; NaN where nothing varies."""
-    gram, moments = sums.gram[:, terms][:, :, terms], sums.moments[:, terms]
+def _fit(
+    sums: tuple[Float[np.ndarray, "batch all all"], Float[np.ndarray, "batch all"]],
+    terms: list[int],
+    *,
+    logs: Float[np.ndarray, "batch vocab"],
+) -> tuple[Float[np.ndarray, " term"], Float[np.ndarray, " term"], float]:
+    """Weights by least squares, errors clustered by sequence, and R2; NaN where nothing varies."""
+    gram, moments, total = sums[0][:, terms][:, :, terms], sums[1][:, terms], float((logs**2).sum())
     found = solve_normal_equations(gram.sum(axis=0), moments.sum(axis=0), total)
-    if total <= np.finfo(np.float32).eps ** 2 * size or not found.full_rank:
+    if total <= np.finfo(np.float32).eps ** 2 * logs.size or not found.full_rank:
         unknown = np.full(len(terms), np.nan)
-        return _Line(weights=unknown, stderr=unknown, r2=math.nan)
+        return unknown, unknown, math.nan
     moved = leave_one_out(moments - gram @ found.coefficients, gram, found.inverse)
-    return _Line(weights=found.coefficients, stderr=np.sqrt(np.diag(clustered(moved))), r2=1 - found.sse / total)
+    return found.coefficients, np.sqrt(np.diag(clustered(moved))), 1 - found.sse / total

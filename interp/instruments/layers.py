@@ -12,7 +12,6 @@ the prediction yet, not that the information is missing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from jaxtyping import Float
 from interp.arguments import Number
 from interp.circuit.circuit import Circuit, as_circuit
 from interp.circuit.law import check_next_law
-from interp.circuit.runner import Hook, check_finite, run
+from interp.circuit.runner import last_activations, law_of, symbol_mass
 from interp.divergence import KL_FLOOR, check_floor, kl_between, kl_divergence
 from interp.notation import Tokens
 from interp.results import Result, half_width, mean_stderr, provenance
@@ -144,25 +143,13 @@ def law_by_layer(
 
 def _laws(circuit: Circuit, tokens: torch.Tensor) -> tuple[list[torch.Tensor], Float[np.ndarray, " depth"]]:
     """The law after each layer, [depth][batch, vocab], and the mean mass of the symbols."""
-    depth = len(circuit.model.blocks) + 1
-    names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(depth - 1))]
-    kept: list[list[torch.Tensor]] = [[] for _ in range(depth)]
-
-    def keep(place: int, stream: torch.Tensor, hook: Any) -> None:
-        kept[place].append(stream[:, -1:].detach())
-
-    def hooks(rows: slice) -> list[Hook]:
-        return [(name, partial(keep, place)) for place, name in enumerate(names)]
-
-    run(circuit, tokens, hooks=hooks)
-    model, laws, masses = circuit.model, [], []
+    model, depth, laws, masses = circuit.model, len(circuit.model.blocks), [], []
+    names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(depth))]
     norm = getattr(model, "ln_final", torch.nn.Identity())  # a model without norms has none
     with torch.no_grad():
-        for parts in kept:
-            if not parts:
-                raise ValueError("this model has no hook on the residual stream after every layer")
-            logits = model.unembed(norm(torch.cat(parts)))[:, 0]
-            ours = circuit.of_symbols(logits).double()
-            laws.append(check_finite(torch.softmax(ours, dim=-1)))
-            masses.append(float((ours.logsumexp(-1) - logits.logsumexp(-1).cpu().double()).exp().mean()))
+        for stream in last_activations(circuit, tokens, *names):
+            logits = model.unembed(norm(stream[:, None].to(circuit.device)))[:, 0]
+            ours = circuit.of_symbols(logits)
+            laws.append(law_of(ours))
+            masses.append(float(symbol_mass(ours, logits).mean()))
     return laws, np.array(masses)

@@ -33,26 +33,37 @@ the result says why, where the ablation costs less than two standard errors: the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
-from interp.arguments import Switch, Whole, count, is_whole, plain_array, real_array, seed_number, shown, switch
+from interp.arguments import Switch, Whole, count, real_array, seed_number, shown, switch
 from interp.circuit.circuit import Circuit, Head, as_circuit, head_name, heads_of
-from interp.circuit.edits import write_pattern
-from interp.circuit.law import key_masks_at, law_pattern
-from interp.circuit.runner import Hook, Hooks, next_losses
+from interp.circuit.edits import HeadMeans, layers_of, write_pattern
+from interp.circuit.law import even_pattern, key_masks_at, largest_overlaps, law_pattern, shuffled
+from interp.circuit.queries import query_positions
+from interp.circuit.runner import Hooks, next_losses
 from interp.fitting.scan_statistics import attention_layers
-from interp.instruments.replaced_heads import ReplacedHead as ReplacedHead
-from interp.instruments.replaced_heads import ReplacedHeads as ReplacedHeads
 from interp.instruments.scan_heads import attention_laws
-from interp.notation import Tokens, mask_bits
-from interp.results import is_clear, mean_stderr, nothing_to_recover, provenance, share_recovered
+from interp.notation import Tokens
+from interp.results import (
+    NamedRows,
+    half_width,
+    is_clear,
+    jsonable,
+    mean_stderr,
+    nothing_to_recover,
+    provenance,
+    share_recovered,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Losses: TypeAlias = Float[np.ndarray, " sequence"]  # means over the queries of each sequence
 Masks: TypeAlias = Int64[torch.Tensor, "batch query key"]
@@ -60,6 +71,101 @@ Laws: TypeAlias = Sequence[tuple[Float[np.ndarray, " mask"], float | None]]  # s
 
 DRAWS = 3
 MIN_SEQUENCES = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplacedHead:
+    """The change of the loss by one replacement and by its control.
+
+    edit               its name, see the module
+    loss               mean loss after the replacement
+    change, stderr     mean of L_edited - L_model, and its standard error over sequences
+    recovered, recovered_stderr   (L_ablated - L_edited) / (L_ablated - L_model)
+    control_change, control_stderr, control_recovered   the same for the control; None for `even` and `only`
+    """
+
+    edit: str
+    loss: float
+    change: float
+    stderr: float
+    recovered: float
+    recovered_stderr: float
+    control_change: float | None
+    control_stderr: float | None
+    control_recovered: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplacedHeads(NamedRows[ReplacedHead]):
+    """The replacements, found by name (`tests["law"]`).
+
+    edits          a `ReplacedHead` for each edit
+    loss, loss_stderr   the model's own loss on the tokens that follow the queries
+    heads          the match heads, replaced together
+    drawn          the heads that were ablated as a control, a tuple for each draw
+    worst_control  the largest change of the loss among these draws
+    queries, n     queries of a sequence, and the number of sequences
+    success        False where ablating the heads raises the loss by less than two standard errors: then no share of the
+                   rise is defined, and every `recovered` is NaN
+    """
+
+    ROWS, NAME, NOUN = "edits", "edit", "edit"
+
+    edits: tuple[ReplacedHead, ...]
+    loss: float
+    loss_stderr: float
+    heads: tuple[Head, ...]
+    drawn: tuple[tuple[Head, ...], ...]
+    worst_control: float
+    queries: int
+    n: int
+
+    @property
+    def best_alone(self) -> ReplacedHead | None:
+        """The edit with one head left that recovers most; None where none was made."""
+        alone = [row for row in self.edits if " " in row.edit]
+        return max(alone, key=lambda row: row.recovered, default=None)
+
+    def record(self) -> dict[str, Any]:
+        """The fields, after what each edit did, by name: the change of loss, what it and its control recover."""
+        rows = self.edits
+        by_name = {
+            "change": {row.edit: row.change for row in rows},
+            "recovered": {row.edit: jsonable(row.recovered) for row in rows},
+            "control": {row.edit: jsonable(row.control_recovered) for row in rows},
+            "lost": self["ablated"].change,
+            "alone": None if self.best_alone is None else jsonable(self.best_alone.recovered),
+        }
+        return {**by_name, **super().record()}
+
+    def __str__(self) -> str:
+        names = ", ".join(map(head_name, self.heads))
+        lines = [
+            f"heads {names} replaced at {self.queries} queries of {self.n} sequences",
+            f"  loss {self.loss:.3f} ± {self.loss_stderr:.3f} nats; other heads ablated: at most "
+            f"{self.worst_control:+.3f}",
+        ]
+        for row in self.edits:
+            if " " not in row.edit:
+                control = "" if row.control_change is None else f" (control {row.control_change:+.3f})"
+                moved = f"{row.change:+.3f} ± {row.stderr:.3f}{control}"
+                share = f"recovers {row.recovered:.2f}" if self.success else "recovers: cannot tell"
+                lines.append(f"  {row.edit:<8} {moved}, {share}")
+        if self.success and (best := self.best_alone) is not None:
+            lines[1] += f"; one match head alone recovers at most {best.recovered:.2f}"
+        return "\n".join([*lines, *self.remarks()])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The change of loss of each replacement, beside its control; 95% intervals."""
+        from interp.plotting import INTERVAL_NAME, control_bars, heading, panel
+
+        rows = self.table().astype({"control_change": float, "control_stderr": float})
+        ax = panel(ax, width=max(6.4, 0.75 * len(rows)))
+        names = [name.replace(" ", "\n") for name in self]
+        reach = (half_width(rows["stderr"], n=self.n), half_width(rows["control_stderr"], n=self.n))
+        control_bars(ax, names, rows["change"], rows["control_change"], reach=reach)
+        ax.set_ylabel(f"rise of the loss (nats)\n{INTERVAL_NAME}")
+        return heading(ax, f"heads {', '.join(map(head_name, self.heads))} replaced", doubt=self.doubt)
 
 
 def replace_heads(
@@ -90,82 +196,76 @@ def replace_heads(
     if len(array) < MIN_SEQUENCES:
         raise ValueError(f"{len(array)} sequences; losses need at least {MIN_SEQUENCES} for their standard errors")
     draws, seed, each = count(draws, name="draws", least=0), seed_number(seed), switch(each, name="each")
-    more = _checked_pairs(other_laws)
-    bench = _Bench(circuit, array, _positions(queries, array.shape[1], order=circuit.order), seed=seed)
+    more = {name: _checked_laws(circuit, *law) for name, law in _pairs(other_laws).items()}
+    bench = _Bench(circuit, array, _positions(queries, circuit, array.shape[1]), seed=seed)
     laws, notes = bench.laws(by_mask, kappa)
-    others = [heads for _ in range(draws) if (heads := _others(circuit, bench.generator))]
-    ablated = bench.losses(bench.to_mean(circuit.match_heads))
-    drawn = [bench.losses(bench.to_mean(heads)) for heads in others]
-    rows = [_Row(edit="ablated", losses=ablated, control=np.mean(drawn, axis=0) if drawn else None)]
-    rows.append(_Row(edit="even", losses=bench.losses(bench.write(_even(bench.masks, circuit))), control=None))
+    drawn = tuple(heads for _ in range(draws) if (heads := _others(circuit, bench.generator)))
+    others = [bench.losses(bench.means.writing(heads)) for heads in drawn]
+    heads = circuit.match_heads
+    rows = [bench.row("ablated", bench.ablated, np.mean(others, axis=0) if others else None)]
+    rows.append(bench.row("even", bench.losses(bench.write(even_pattern(bench.masks)))))
     if laws is not None:
-        rows.append(bench.matched("law", partial(_law, laws=laws)))
-    for name, (scores, score) in more.items():
-        other = _checked_laws(circuit, scores, score)
-        rows.append(_Row(edit=name, losses=bench.losses(bench.write(_law(bench.masks, laws=other))), control=None))
-    hard = partial(_hard, heads=len(circuit.match_heads), order=circuit.order)
-    rows += [bench.grouped(), bench.matched("hard", hard)]
-    if each and len(circuit.match_heads) > 1:
-        rows += [row for place in circuit.match_heads for row in bench.alone(place, laws)]
-    lost = mean_stderr(ablated - bench.base)
-    if not is_clear(*lost):
-        notes = [nothing_to_recover("ablating the heads", *lost), *notes]
+        rows.append(bench.matched("law", lambda masks: bench.write(_law(masks, laws=laws))))
+    rows += [bench.row(name, bench.losses(bench.write(_law(bench.masks, laws=law)))) for name, law in more.items()]
+    rows += [bench.matched("grouped", bench.spread), bench.matched("hard", bench.hard)]
+    if each and len(heads) > 1:
+        rows += [row for place in range(len(heads)) for row in bench.alone(place, laws)]
+    cost, clear = mean_stderr(bench.lost), is_clear(*mean_stderr(bench.lost))
+    loss, loss_stderr = mean_stderr(bench.base)
     return ReplacedHeads(
-        edits=tuple(row.summary(bench.base, ablated) for row in rows),
-        **dict(zip(("loss", "loss_stderr"), mean_stderr(bench.base), strict=True)),
-        heads=circuit.match_heads,
-        drawn=tuple(others),
-        worst_control=max((float((one - bench.base).mean()) for one in drawn), default=math.nan),
-        queries=len(bench.queries),
-        n=array.shape[0],
-        success=is_clear(*lost),
-        message="; ".join(notes),
+        edits=tuple(rows),
+        loss=loss,
+        loss_stderr=loss_stderr,
+        heads=heads,
+        drawn=drawn,
+        worst_control=max((float((one - bench.base).mean()) for one in others), default=math.nan),
+        queries=len(bench.positions),
+        n=len(array),
+        success=clear,
+        message="; ".join(notes if clear else [nothing_to_recover("ablating the heads", *cost), *notes]),
         provenance=provenance(seed=seed, checkpoint=checkpoint),
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Row:
-    edit: str
-    losses: Losses
-    control: Losses | None
+class _Bench:
+    """The model at its queries, and the losses of the tokens that follow when its heads are edited there."""
 
-    def summary(self, base: Losses, ablated: Losses) -> ReplacedHead:
-        change, stderr = mean_stderr(self.losses - base)
-        recovered, recovered_stderr = share_recovered(self.losses - base, ablated - base)
-        of_control: tuple[float | None, float | None] = (None, None)
-        control_recovered = None
-        if self.control is not None:
-            of_control = mean_stderr(self.control - base)
-            control_recovered = share_recovered(self.control - base, ablated - base)[0]
+    def __init__(self, circuit: Circuit, tokens: torch.Tensor, positions: torch.Tensor, *, seed: int) -> None:
+        self.circuit, self.tokens, self.positions = circuit, tokens, positions
+        self.generator = torch.Generator().manual_seed(seed)
+        self.masks = key_masks_at(tokens, order=circuit.order, bos=circuit.has_bos, queries=positions)
+        self.means = HeadMeans(attention_layers(circuit.model), positions=positions)
+        self.base = self.losses(self.means.reading)
+        self.ablated = self.losses(self.means.writing(circuit.match_heads))
+        self.lost = self.ablated - self.base
+
+    def losses(self, hooks: Hooks) -> Losses:
+        """The mean loss after the queries, for every sequence."""
+        every = next_losses(self.circuit, self.tokens, hooks=hooks)
+        return np.asarray(every[:, self.positions - int(self.circuit.has_bos)].mean(dim=1).numpy())
+
+    def row(self, edit: str, losses: Losses, control: Losses | None = None) -> ReplacedHead:
+        """What the losses say of an edit, and those of its control."""
+        change, stderr = mean_stderr(losses - self.base)
+        recovered, recovered_stderr = share_recovered(losses - self.base, self.lost)
+        of_control = (None, None) if control is None else mean_stderr(control - self.base)
         return ReplacedHead(
-            edit=self.edit,
-            loss=float(self.losses.mean()),
+            edit=edit,
+            loss=float(losses.mean()),
             change=change,
             stderr=stderr,
             recovered=recovered,
             recovered_stderr=recovered_stderr,
             control_change=of_control[0],
             control_stderr=of_control[1],
-            control_recovered=control_recovered,
+            control_recovered=None if control is None else share_recovered(control - self.base, self.lost)[0],
         )
 
-
-class _Bench:
-    """The model, the masks of the keys at its queries, and functions that edit it there."""
-
-    def __init__(self, circuit: Circuit, tokens: torch.Tensor, queries: torch.Tensor, *, seed: int) -> None:
-        self.circuit, self.tokens, self.queries = circuit, tokens, queries
-        self.generator = torch.Generator().manual_seed(seed)
-        self.positions = queries + int(circuit.has_bos)
-        self.masks = key_masks_at(tokens, order=circuit.order, bos=circuit.has_bos, queries=self.positions)
-        self._sums: dict[Head, torch.Tensor] = {}
-        self.base = self.losses(self._sum_outputs)
-
-    def losses(self, hooks: Hooks) -> Losses:
-        """The mean loss after the queries, for every sequence."""
-        every = next_losses(self.circuit, self.tokens, hooks=hooks)
-        return np.asarray(every[:, self.queries].mean(dim=1).numpy())
+    def matched(self, edit: str, hooks: Callable[[Masks], Hooks]) -> ReplacedHead:
+        """An edit that depends on the masks; the control shuffles them among the candidates of each query."""
+        own = self.losses(hooks(self.masks))
+        control = self.losses(hooks(shuffled(self.masks, self.masks, generator=self.generator)))
+        return self.row(edit, own, control)
 
     def laws(self, by_mask: Any, kappa: Any) -> tuple[Laws | None, list[str]]:
         """The law of each head as given, or fitted at these queries, with a remark on fits in doubt."""
@@ -181,112 +281,60 @@ class _Bench:
         notes = [f"laws in doubt: {'; '.join(found.doubts)}"] if found.doubts else []
         return _checked_laws(self.circuit, found.by_mask, found.kappa), notes
 
-    def write(self, patterns: Float[torch.Tensor, "batch match query key"]) -> Hooks:
-        return write_pattern(self.circuit, patterns, queries=self.positions)
+    def write(self, pattern: torch.Tensor) -> Hooks:
+        """Hooks that write a pattern [batch, query, key] in all match heads, or [batch, match, query, key]."""
+        if pattern.ndim == 3:
+            pattern = pattern[:, None].expand(-1, len(self.circuit.match_heads), -1, -1)
+        return write_pattern(self.circuit, pattern, queries=self.positions)
 
-    def matched(self, name: str, pattern: Callable[[Masks], torch.Tensor]) -> _Row:
-        """An edit that depends on the masks, and its control on shuffled masks."""
-        edited = self.losses(self.write(pattern(self.masks)))
-        return _Row(edit=name, losses=edited, control=self.losses(self.write(pattern(self._dealt()))))
+    def hard(self, masks: Masks) -> Hooks:
+        """Even attention on the keys with the largest overlap."""
+        largest = largest_overlaps(masks, order=self.circuit.order).double()
+        return self.write(largest / largest.sum(-1, keepdim=True))
 
-    def grouped(self) -> _Row:
-        """The heads' own masses by mask, spread evenly over the keys of each, and the control on shuffled masks."""
+    def spread(self, masks: Masks) -> Hooks:
+        """The heads' own masses by mask, spread evenly over the keys of each."""
 
-        def spread(masks: Masks) -> Hooks:
-            def write(part: slice, layer: int, pattern: torch.Tensor, hook: Any) -> torch.Tensor:
-                edited = pattern.clone()
-                for own, head in self.circuit.match_heads:
-                    if own == layer:
-                        rows = pattern[:, head, self.positions].double().cpu()
-                        edited[:, head, self.positions] = _spread(rows, masks[part]).to(pattern)
-                return edited
+        def write(part: slice, layer: int, pattern: torch.Tensor, hook: Any) -> torch.Tensor:
+            edited = pattern.clone()
+            for own, head in self.circuit.match_heads:
+                if own == layer:
+                    rows = pattern[:, head, self.positions].double().cpu()
+                    edited[:, head, self.positions] = spread_by_mask(rows, masks[part]).to(pattern)
+            return edited
 
-            layers = _layers(self.circuit.match_heads)
-            return lambda part: [(f"blocks.{layer}.attn.hook_pattern", partial(write, part, layer)) for layer in layers]
+        layers = layers_of(self.circuit.match_heads)
+        return lambda part: [(f"blocks.{layer}.attn.hook_pattern", partial(write, part, layer)) for layer in layers]
 
-        losses, control = (self.losses(spread(masks)) for masks in (self.masks, self._dealt()))
-        return _Row(edit="grouped", losses=losses, control=control)
-
-    def alone(self, place: Head, laws: Laws | None) -> list[_Row]:
+    def alone(self, index: int, laws: Laws | None) -> list[ReplacedHead]:
         """One match head as it is, then with its law; the other match heads are ablated."""
-        index = self.circuit.match_heads.index(place)
-        silenced = self.to_mean([head for head in self.circuit.match_heads if head != place])
-        rows = [_Row(edit=f"only {head_name(place)}", losses=self.losses(silenced), control=None)]
+        place = self.circuit.match_heads[index]
+        silenced = self.means.writing([head for head in self.circuit.match_heads if head != place])
+        rows = [self.row(f"only {head_name(place)}", self.losses(silenced))]
         if laws is not None:
             own = self.circuit.with_match_heads(place)
 
-            def with_law(masks: Masks) -> Losses:
+            def with_law(masks: Masks) -> Hooks:
                 written = write_pattern(own, _law(masks, laws=[laws[index]]), queries=self.positions)
-                return self.losses(lambda part: written(part) + silenced(part))
+                return lambda part: written(part) + silenced(part)
 
-            rows.append(
-                _Row(edit=f"law {head_name(place)}", losses=with_law(self.masks), control=with_law(self._dealt()))
-            )
+            rows.append(self.matched(f"law {head_name(place)}", with_law))
         return rows
 
-    def _dealt(self) -> Masks:
-        """The masks of each query's candidates in a random order."""
-        dealt = self.masks.clone()
-        for place in range(len(self.positions)):
-            candidates = (self.masks[0, place] >= 0).nonzero().squeeze(-1)
-            order = torch.rand(len(dealt), len(candidates), generator=self.generator).argsort(dim=-1)
-            dealt[:, place, candidates] = self.masks[:, place, candidates].gather(1, order)
-        return dealt
 
-    def _sum_outputs(self, part: slice) -> list[Hook]:
-        """Hooks that change nothing and add up the outputs of every head."""
-
-        def add(layer: int, z: torch.Tensor, hook: Any) -> None:
-            total = z[:, self.positions].double().sum((0, 1)).cpu()
-            for head, one in enumerate(total):
-                self._sums[layer, head] = self._sums.get((layer, head), torch.zeros_like(one)) + one
-
-        layers = attention_layers(self.circuit.model)
-        return [(f"blocks.{layer}.attn.hook_z", partial(add, layer)) for layer in layers]
-
-    def to_mean(self, heads: Sequence[Head]) -> Hooks:
-        """Hooks that replace these heads' outputs at the queries by their means."""
-        count = self.tokens.shape[0] * len(self.positions)
-
-        def write(layer: int, z: torch.Tensor, hook: Any) -> torch.Tensor:
-            edited = z.clone()
-            for own, head in heads:
-                if own == layer:
-                    edited[:, self.positions, head] = (self._sums[own, head] / count).to(z)
-            return edited
-
-        return lambda part: [(f"blocks.{layer}.attn.hook_z", partial(write, layer)) for layer in _layers(heads)]
-
-
-def _law(masks: Masks, *, laws: Laws) -> torch.Tensor:
+def _law(masks: Masks, *, laws: Laws) -> Float[torch.Tensor, "batch match query key"]:
     return torch.stack([law_pattern(masks, by_mask=scores, kappa=kappa) for scores, kappa in laws], dim=1)
 
 
-def _hard(masks: Masks, *, heads: int, order: int) -> torch.Tensor:
-    sizes = torch.from_numpy(mask_bits(order).sum(-1))
-    overlaps = torch.where(masks >= 0, sizes[masks.clamp(min=0)], -1)
-    largest = (overlaps == overlaps.max(dim=-1, keepdim=True).values).double()
-    return (largest / largest.sum(-1, keepdim=True))[:, None].expand(-1, heads, -1, -1)
-
-
-def _even(masks: Masks, circuit: Circuit) -> torch.Tensor:
-    """Even attention; a query with any candidate sees all keys up to its own, which is its last candidate."""
-    last = (masks >= 0).long().cumsum(-1).argmax(-1, keepdim=True)
-    seen = (torch.arange(masks.shape[-1]) <= last).double()
-    return (seen / seen.sum(-1, keepdim=True))[:, None].expand(-1, len(circuit.match_heads), -1, -1)
-
-
-def _spread(rows: Float[torch.Tensor, "batch query key"], masks: Masks) -> Float[torch.Tensor, "batch query key"]:
-    """The mass on each mask, spread evenly over its keys."""
+def spread_by_mask(
+    rows: Float[torch.Tensor, "batch query key"], masks: Masks
+) -> Float[torch.Tensor, "batch query key"]:
+    """The mass on each mask, spread evenly over its keys; other keys keep theirs."""
     groups = int(masks.max()) + 2  # one more, for keys that are not candidates
     codes = torch.where(masks >= 0, masks, groups - 1)
     empty = torch.zeros(*rows.shape[:2], groups, dtype=rows.dtype)
     mass, count = empty.scatter_add(2, codes, rows), empty.scatter_add(2, codes, torch.ones_like(rows))
     return torch.where(masks >= 0, (mass / count.clamp(min=1)).gather(2, codes), rows)
-
-
-def _layers(heads: Iterable[Head]) -> list[int]:
-    return sorted({layer for layer, _ in heads})
 
 
 def _others(circuit: Circuit, generator: torch.Generator) -> tuple[Head, ...]:
@@ -297,41 +345,32 @@ def _others(circuit: Circuit, generator: torch.Generator) -> tuple[Head, ...]:
         layer: [(layer, head) for head in range(heads_of(circuit.model, layer)) if (layer, head) not in taken]
         for layer in attention_layers(circuit.model)
     }
-    for layer in _layers(circuit.match_heads):
-        wanted = sum(own == layer for own, _ in circuit.match_heads)
-        drawn += _some(free[layer], wanted, generator)
+
+    def draw(heads: Sequence[Head], wanted: int) -> list[Head]:
+        return [heads[place] for place in torch.randperm(len(heads), generator=generator)[:wanted].tolist()]
+
+    for layer in layers_of(circuit.match_heads):
+        drawn += draw(free[layer], sum(own == layer for own, _ in circuit.match_heads))
     rest = [head for heads in free.values() for head in heads if head not in drawn]
-    drawn += _some(rest, len(circuit.match_heads) - len(drawn), generator)
-    return tuple(sorted(drawn))
+    return tuple(sorted(drawn + draw(rest, len(circuit.match_heads) - len(drawn))))
 
 
-def _some(heads: Sequence[Head], count: int, generator: torch.Generator) -> list[Head]:
-    """This many of them, drawn at random; all if there are fewer."""
-    return [heads[place] for place in torch.randperm(len(heads), generator=generator)[:count].tolist()]
-
-
-def _positions(queries: Any, length: int, *, order: int) -> Int64[torch.Tensor, " query"]:
+def _positions(queries: Any, circuit: Circuit, length: int) -> Int64[torch.Tensor, " query"]:
+    """The positions of the queries in the model."""
     if isinstance(queries, str):
         if queries != "trained":
             raise ValueError(f"queries must be 'trained' or list token indices, got {shown(queries)}")
-        queries = range(order, length - 1)
-    listed = plain_array(queries, name="queries").tolist() if hasattr(queries, "ndim") else queries
-    listed = list(listed) if isinstance(listed, Iterable) else [None]
-    if not all(map(is_whole, listed)):
-        raise ValueError(f"queries must be 'trained' or list token indices, got {shown(queries)}")
-    asked = sorted({int(query) for query in listed})
-    if not asked:
-        raise ValueError("queries lists no token index")
-    for query in (asked[0], asked[-1]):
-        if 0 <= query < order:
-            raise ValueError(f"query {query} has no candidate key: the first that has one is {order}")
-        if not 0 <= query < length - 1:
+        queries = range(circuit.order, length - 1)
+    positions = query_positions(queries, circuit, length)
+    for query in (positions - int(circuit.has_bos)).tolist():
+        if query < circuit.order:
+            raise ValueError(f"query {query} has no candidate key: the first that has one is {circuit.order}")
+        if query == length - 1:
             raise ValueError(f"query {query} has no next token among the tokens 0..{length - 1}")
-    return torch.tensor(asked)
+    return positions
 
 
-def _checked_pairs(other_laws: Any) -> Mapping[str, Any]:
-    """More laws by name, each a pair (by_mask, kappa)."""
+def _pairs(other_laws: Any) -> Mapping[str, Any]:
     more = {} if other_laws is None else other_laws
     if not isinstance(more, Mapping) or not all(isinstance(law, tuple) and len(law) == 2 for law in more.values()):
         raise ValueError(f"other_laws must map names to pairs (by_mask, kappa), got {shown(other_laws)}")

@@ -25,7 +25,7 @@ from __future__ import annotations
 import itertools
 import math
 import textwrap
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,16 +33,15 @@ import torch
 from jaxtyping import Float
 
 from interp.arguments import Number
-from interp.circuit.circuit import Circuit, as_circuit
-from interp.circuit.edits import MatchReader, write_pattern
-from interp.circuit.law import check_next_law, full_matches, keep_keys, key_masks
-from interp.circuit.runner import Hook, Hooks, run, stream_before_match
-from interp.circuit.runner import laws as laws_of
-from interp.divergence import KL_FLOOR, check_floor, kl_divergence
+from interp.circuit.edits import write_pattern
+from interp.circuit.experiment import Experiment
+from interp.circuit.law import full_matches, keep_keys
+from interp.circuit.runner import Hooks, last_activations, law_of, no_hooks
+from interp.divergence import KL_FLOOR, Divergence
 from interp.fitting.regression import slope_through_origin
-from interp.hooked.transformer import MATCH, InductionTransformer, not_linear
+from interp.hooked.transformer import MATCH, not_linear
 from interp.notation import Tokens
-from interp.results import NamedRows, half_width, jsonable, mean_stderr, provenance, row_named
+from interp.results import NamedRows, half_width, jsonable, mean_stderr, provenance, row_named, rows_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,20 +132,10 @@ class SmoothingSource(NamedRows[Switched]):
         """
         import pandas as pd
 
-        names = [field.name for field in fields(Switched)]
-        rows: list[dict[str, Any]] = []
-        by_source = {row.source: row for row in self.shares}
-        for row in self.switched:
-            values = {name: getattr(row, name) for name in names}
-            part = by_source.get(row.off)
-            values |= {
-                "contribution": part.contribution if part else math.nan,
-                "share": part.share if part else math.nan,
-                "reason": "",
-            }
-            rows.append(values)
-        rows += [{"off": part.source, "reason": part.reason} for part in self.shares if not part.applies]
-        return pd.DataFrame(rows, columns=[*names, "contribution", "share", "reason"])
+        parts = rows_table(self.shares, SourceShare).rename(columns={"source": "off"}).astype({"reason": str})
+        shown = rows_table(self.switched).merge(parts[["off", "contribution", "share", "reason"]], how="left")
+        absent = parts.loc[~parts["applies"], ["off", "reason"]]
+        return pd.concat([shown.fillna({"reason": ""}), absent], ignore_index=True)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Rise of KL when each source is switched off alone, and its part in the whole rise, with 95% intervals."""
@@ -230,149 +219,88 @@ def smoothing_source(
 
     The mask of a key decides what is a partial match, not beta: no fit is needed.
     """
-    circuit = as_circuit(model)
-    array = circuit.check(tokens)
-    truth = check_next_law(next_law, array, vocab=circuit.vocab)
-    floor = check_floor(floor, vocab=circuit.vocab)
-    reasons = _reasons_against(circuit)
+    trial = Experiment(model, tokens, next_law=next_law, floor=floor)
+    circuit = trial.circuit
+    reasons = {
+        "partial": "",
+        "bos": "" if circuit.has_sink else "the model has no BOS",
+        "readout": not_linear(circuit.model),
+    }
     sources = [source for source in SOURCES if not reasons[source]]
-    reader = MatchReader(circuit)
-    base = laws_of(circuit, array, hooks=reader.hooks, last_only=True)
-    scores = reader.scores
-    masks = key_masks(array, order=circuit.order, bos=circuit.has_bos)
-    stream = stream_before_match(circuit, array)
-    values: dict[frozenset[str], torch.Tensor] = {}
-    switched = []
-    for size in range(len(sources) + 1):
-        for off in itertools.combinations(sources, size):
-            kept = _visible(masks, order=circuit.order, bos=circuit.has_sink, off=off)
-            rows = keep_keys(scores, kept[:, None])
-            laws = base if not off else _laws(circuit, array, rows, off=off, stream=stream)
-            divergence = kl_divergence(truth, laws, floor=floor)
-            values[frozenset(off)] = divergence.values
-            change, change_stderr = mean_stderr(divergence.values - values[frozenset()])
-            switched.append(
-                Switched(
-                    off="+".join(off) or "none",
-                    kl=divergence.mean,
-                    kl_stderr=divergence.stderr,
-                    change=change,
-                    change_stderr=change_stderr,
-                    floored=divergence.floored,
-                    empty=float((rows.sum(-1) == 0).all(-1).double().mean()),
-                )
-            )
-    uniform, uniform_stderr, r2 = _readout_line(circuit, array, base, applies=not reasons["readout"])
+    sets = [off for size in range(len(sources) + 1) for off in itertools.combinations(sources, size)]
+    found = {off: _switched_off(trial, off) for off in sets}
+    losses = {frozenset(off): divergence.values for off, (divergence, _) in found.items()}
+    uniform, uniform_stderr, r2 = (math.nan,) * 3 if reasons["readout"] else _readout_line(trial)
     return SmoothingSource(
-        switched=tuple(switched),
-        shares=tuple(_share(source, sources, values, reason=reasons[source]) for source in SOURCES),
+        switched=tuple(_switched(trial, off, *one) for off, one in found.items()),
+        shares=tuple(_share(source, sources, losses, reason=reasons[source]) for source in SOURCES),
         readout_uniform=uniform,
         readout_uniform_stderr=uniform_stderr,
         readout_r2=r2,
-        floor=floor,
-        n=array.shape[0],
-        success=True,
-        message="",
+        floor=trial.floor,
+        n=len(trial.tokens),
         provenance=provenance(checkpoint=checkpoint),
     )
 
 
-def _reasons_against(circuit: Circuit) -> dict[str, str]:
-    """Why a source cannot be switched off in this model; empty where it can."""
-    model = circuit.model
-    reasons = dict.fromkeys(SOURCES, "")
-    if not circuit.has_sink:
-        reasons["bos"] = "the model has no BOS"
-    reasons["readout"] = not_linear(model)
-    return reasons
-
-
-def _visible(masks: torch.Tensor, *, order: int, bos: bool, off: tuple[str, ...]) -> torch.Tensor:
-    """Which keys the match head may still attend to. Early keys are switched off together with partial matches."""
-    if "partial" in off:
-        return full_matches(masks, order=order, bos=bos and "bos" not in off)
-    kept = torch.ones_like(masks, dtype=torch.bool)
+def _switched_off(trial: Experiment, off: tuple[str, ...]) -> tuple[Divergence, float]:
+    """KL of the model with these sources off, and the share of sequences where no key is left."""
+    kept = torch.ones_like(trial.masks, dtype=torch.bool)
+    if "partial" in off:  # early keys go with the partial matches
+        kept = full_matches(trial.masks, order=trial.circuit.order, bos=trial.circuit.has_sink)
     if "bos" in off:
-        kept[:, 0] = False
-    return kept
+        kept[..., 0] = False
+    pattern = keep_keys(trial.scores, kept[:, None])
+    laws = trial.base
+    if "readout" in off:
+        shares = torch.relu(_votes(trial, write_pattern(trial.circuit, pattern))) + trial.circuit.model.config.floor
+        laws = law_of(torch.log(shares / shares.sum(-1, keepdim=True)))
+    elif off:
+        laws = law_of(trial.write(pattern, edit="+".join(off)))
+    return trial.kl(laws), float((pattern.sum(-1) == 0).all(1).double().mean())
 
 
-def _laws(
-    circuit: Circuit,
-    tokens: torch.Tensor,
-    rows: torch.Tensor,
-    *,
-    off: tuple[str, ...],
-    stream: torch.Tensor | None,
-) -> Float[torch.Tensor, "batch vocab"]:
-    """Predictions with the match head's attention overwritten, through the model's own or the pure readout."""
-    attention = write_pattern(circuit, rows)
-    pure = _read_votes(circuit) if "readout" in off else None
-
-    def hooks(part: slice) -> list[Hook]:
-        return attention(part) + ([] if pure is None else pure(part))
-
-    return laws_of(circuit, tokens, hooks=hooks, last_only=True, stream=stream)
+def _switched(trial: Experiment, off: tuple[str, ...], divergence: Divergence, empty: float) -> Switched:
+    change, change_stderr = mean_stderr(divergence.values - trial.divergence.values)
+    return Switched(
+        off="+".join(off) or "none",
+        kl=divergence.mean,
+        kl_stderr=divergence.stderr,
+        change=change,
+        change_stderr=change_stderr,
+        floored=divergence.floored,
+        empty=empty,
+    )
 
 
-def _read_votes(circuit: Circuit, kept: list[torch.Tensor] | None = None) -> Hooks:
-    """Hooks that read block 0 of the match head's output and predict it; with `kept` they only collect it."""
-    model = circuit.model
-    assert isinstance(model, InductionTransformer)
-    start, vocab = model.config.blocks * model.config.vocab, model.config.vocab
-    votes: list[torch.Tensor] = [] if kept is None else kept
-
-    def read(stream: torch.Tensor, hook: Any) -> None:
-        votes.append(stream[:, -1, start : start + vocab].detach().clone())
-
-    def predict(logits: torch.Tensor, hook: Any) -> torch.Tensor:
-        shares = torch.relu(votes.pop()) + model.config.floor
-        edited = logits.clone()
-        edited[:, -1] = torch.log(shares / shares.sum(-1, keepdim=True))
-        return edited
-
-    reading: Hook = (f"{MATCH}.hook_resid_post", read)
-    return lambda part: [reading] if kept is not None else [reading, ("unembed.hook_out", predict)]
+def _votes(trial: Experiment, hooks: Hooks = no_hooks) -> Float[torch.Tensor, "batch vocab"]:
+    """Block 0 of the match head's output at the last query."""
+    config = trial.circuit.model.config
+    end = f"{MATCH}.hook_resid_post"
+    (final,) = last_activations(trial.circuit, trial.tokens, end, hooks=hooks, last_only=True, stream=trial.stream)
+    return final[:, config.blocks * config.vocab :][:, : config.vocab]
 
 
-def _readout_line(
-    circuit: Circuit, tokens: torch.Tensor, laws: torch.Tensor, *, applies: bool
-) -> tuple[float, float, float]:
+def _readout_line(trial: Experiment) -> tuple[float, float, float]:
     """1 - a with its standard error, and R2, for the line p - 1/|V| = a (z - 1/|V|) through the readout."""
-    if not applies:
-        return math.nan, math.nan, math.nan
-    kept: list[torch.Tensor] = []
-    run(circuit, tokens, hooks=_read_votes(circuit, kept), last_only=True)
-    votes = torch.cat(kept).cpu().double() - 1 / circuit.vocab
-    target = laws - 1 / circuit.vocab
-    line = slope_through_origin(votes.numpy(), target.numpy())
+    even = 1 / trial.circuit.vocab
+    line = slope_through_origin((_votes(trial).double() - even).numpy(), (trial.base - even).numpy())
     return (1 - line.slope, line.stderr, line.r2) if math.isfinite(line.r2) else (math.nan, math.nan, math.nan)
 
 
 def _share(source: str, sources: list[str], values: dict[frozenset[str], torch.Tensor], *, reason: str) -> SourceShare:
-    if reason:
-        return SourceShare(
-            source=source,
-            contribution=math.nan,
-            stderr=math.nan,
-            share=math.nan,
-            applies=False,
-            reason=reason,
-        )
-    others = [other for other in sources if other != source]
-    per_sequence = torch.zeros_like(values[frozenset()])
-    for size in range(len(others) + 1):
-        weight = math.factorial(size) * math.factorial(len(others) - size) / math.factorial(len(sources))
-        for already in itertools.combinations(others, size):
-            off = frozenset(already)
-            per_sequence += weight * (values[off | {source}] - values[off])
-    contribution, stderr = mean_stderr(per_sequence)
-    whole = float((values[frozenset(sources)] - values[frozenset()]).mean())
+    """The Shapley value of one source."""
+    contribution = stderr = share = math.nan
+    if not reason:
+        others = [other for other in sources if other != source]
+        per_sequence = torch.zeros_like(values[frozenset()])
+        for size in range(len(others) + 1):
+            weight = math.factorial(size) * math.factorial(len(others) - size) / math.factorial(len(sources))
+            for already in map(frozenset, itertools.combinations(others, size)):
+                per_sequence += weight * (values[already | {source}] - values[already])
+        contribution, stderr = mean_stderr(per_sequence)
+        whole = float((values[frozenset(sources)] - values[frozenset()]).mean())
+        share = contribution / whole if whole > 0 else math.nan
     return SourceShare(
-        source=source,
-        contribution=contribution,
-        stderr=stderr,
-        share=contribution / whole if whole > 0 else math.nan,
-        applies=True,
-        reason="",
+        source=source, contribution=contribution, stderr=stderr, share=share, applies=not reason, reason=reason
     )

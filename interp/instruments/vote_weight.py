@@ -33,31 +33,24 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import einops
 import numpy as np
 import torch
 from jaxtyping import Float
 
 from interp.arguments import Number, Whole, finite_number, seed_number
-from interp.circuit.circuit import Circuit, as_circuit
+from interp.circuit.capture import capture
+from interp.circuit.circuit import as_circuit
 from interp.circuit.edits import NOTICEABLE
-from interp.circuit.law import check_next_law, full_matches, key_masks
-from interp.circuit.runner import laws
-from interp.divergence import KL_FLOOR, check_floor, kl_divergence
+from interp.circuit.experiment import Experiment
+from interp.circuit.law import full_matches
+from interp.circuit.runner import last_activations, law_of
+from interp.divergence import KL_FLOOR, check_floor
 from interp.fitting.regression import slope_through_origin
-from interp.hooked.transformer import InductionTransformer, not_linear
-from interp.instruments.readout_level import (
-    CLIPPED,
-    MovedLevel,
-    Sides,
-    correlation,
-    explained,
-    final_stream,
-    laws_at_level,
-    move_level,
-    sides_by_lag,
-)
+from interp.hooked.transformer import MATCH, not_linear
+from interp.instruments.copy_heads import COPY_SEQUENCES, copy_heads
 from interp.notation import Tokens
-from interp.results import Result, half_width, provenance, rows_table
+from interp.results import Result, half_width, mean_stderr, provenance, rows_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,6 +60,7 @@ MIN_SEQUENCES = 32  # with fewer, spread and errors are not reliable
 MOST_MATCHES = 6  # sequences with more full matches are counted together
 STEADY = 0.05  # sd / mean of the level below which it counts as constant
 FOLLOWS = -0.5  # correlation of level and attention on full matches at or below which it "follows the evidence"
+CLIPPED = 0.01  # share of sequences where holding the level may clip a sum
 SAME = 1e-4  # largest allowed difference between predictions recomputed from the readout and the model's
 
 
@@ -112,23 +106,23 @@ class VoteWeight(Result):
     """
 
     verdict: str
-    weights: tuple[WeightAt, ...]
-    level_spread: float
-    level_full: float
-    query_side: Float[np.ndarray, "lag vocab"] | None
-    key_side: Float[np.ndarray, "lag vocab"] | None
-    opposed: tuple[float, ...] | None
-    compared: float
-    kl: float
-    kl_stderr: float
-    held: float
-    held_stderr: float
-    shuffled: float
-    shuffled_stderr: float
-    clipped: float
-    negative: float
+    weights: tuple[WeightAt, ...] = ()
+    level_spread: float = math.nan
+    level_full: float = math.nan
+    query_side: Float[np.ndarray, "lag vocab"] | None = None
+    key_side: Float[np.ndarray, "lag vocab"] | None = None
+    opposed: tuple[float, ...] | None = None
+    compared: float = math.nan
+    kl: float = math.nan
+    kl_stderr: float = math.nan
+    held: float = math.nan
+    held_stderr: float = math.nan
+    shuffled: float = math.nan
+    shuffled_stderr: float = math.nan
+    clipped: float = math.nan
+    negative: float = math.nan
     floor: float
-    n: int
+    n: int = 0
 
     def table(self) -> pd.DataFrame:
         """One row per number of full matches; the columns are the fields of `WeightAt`."""
@@ -201,111 +195,119 @@ def vote_weight(
     `alpha` is the pseudo-count to compare with; that of an independent prior gives the weights of Bayes. `seed`
     shuffles the levels of the control. Other families have no block of votes: success is then False.
     """
-    seed = seed_number(seed)
-    origin = provenance(seed=seed, checkpoint=checkpoint)
+    seed, circuit = seed_number(seed), as_circuit(model)
     alpha = None if alpha is None else finite_number(alpha, name="alpha", above=0)
-    circuit = as_circuit(model)
-    floor = check_floor(floor, vocab=circuit.vocab)
+    common: dict[str, Any] = {
+        "floor": check_floor(floor, vocab=circuit.vocab),
+        "provenance": provenance(seed=seed, checkpoint=checkpoint),
+    }
+
+    def unknown(reason: str) -> VoteWeight:
+        return VoteWeight(verdict="cannot tell", success=False, message=reason, **common)
+
     if reason := not_linear(circuit.model):
-        return _unknown(reason, floor=floor, provenance=origin)
-    array = circuit.check(tokens)
-    truth = check_next_law(next_law, array, vocab=circuit.vocab)
-    if len(array) < MIN_SEQUENCES:
-        return _unknown(f"{len(array)} sequences; at least {MIN_SEQUENCES} are needed", floor=floor, provenance=origin)
-    stream, pattern = final_stream(circuit, array)
-    weights = circuit.model.unembed.W_U.detach().cpu().double()
+        return unknown(reason)
+    trial = Experiment(circuit, tokens, next_law=next_law, floor=floor, seed=seed)
+    if len(trial.tokens) < MIN_SEQUENCES:
+        return unknown(f"{len(trial.tokens)} sequences; at least {MIN_SEQUENCES} are needed")
+    (stream,) = last_activations(circuit, trial.tokens, f"{MATCH}.hook_resid_post", last_only=True, stream=trial.stream)
+    stream, weights = stream.double(), circuit.model.unembed.W_U.detach().cpu().double()
     level = (sums := stream @ weights).mean(-1)
-    base = laws(circuit, array)
-    if float((laws_at_level(circuit, array, sums, level) - base).abs().max()) > SAME:
-        return _unknown("the predictions are not the normalised sums of the readout", floor=floor, provenance=origin)
+    if float((_laws_at(trial, sums, level) - trial.base).abs().max()) > SAME:
+        return unknown("the predictions are not the normalised sums of the readout")
     if bool((level <= 0).any()):
-        return _unknown("the readout's level is not positive everywhere", floor=floor, provenance=origin)
-    masks = key_masks(array, order=circuit.order, bos=circuit.has_bos)
-    full = full_matches(masks, order=circuit.order, bos=False)
-    votes = _token_votes(circuit, stream, pattern)
-    divergence = kl_divergence(truth, base, floor=floor)
-    moved = move_level(circuit, array, sums, truth=truth, divergence=divergence, seed=seed)
+        return unknown("the readout's level is not positive everywhere")
+    pattern, full = trial.pattern[:, 0, 0], full_matches(trial.masks, order=circuit.order, bos=False)[:, 0]
     spread = float(level.std(correction=0) / level.mean())
     falls = correlation(level, (pattern * full).sum(-1)) if spread > NOTICEABLE else math.nan  # less is rounding
-    sides = sides_by_lag(circuit, array, stream, weights)
+    moved = _moved_level(trial, sums)
+    sides, comparison = _sides(trial, stream, weights)
     negative = float((sums < 0).any(-1).double().mean())
+    varies = bool(sides) and spread > NOTICEABLE
+    follows = falls <= FOLLOWS and moved.get("held", 0.0) > 2 * moved.get("held_stderr", 0.0)
     return VoteWeight(
-        verdict=_verdict(spread, falls, moved),
-        weights=_by_matches(base, votes, full.sum(-1), alpha=alpha),
+        verdict="constant level" if spread < STEADY else f"level {'follows the evidence' if follows else 'varies'}",
+        weights=_by_matches(trial.base, _token_votes(trial, stream, pattern), full.sum(-1), alpha=alpha),
         level_spread=spread,
         level_full=falls,
-        **_by_side(sides),
-        compared=math.nan if sides is None or spread <= NOTICEABLE else explained(level, sides.comparison),
-        kl=divergence.mean,
-        kl_stderr=divergence.stderr,
-        **vars(moved),
+        **sides,
+        compared=1 - float((level - comparison).var(correction=0) / level.var(correction=0)) if varies else math.nan,
+        kl=trial.divergence.mean,
+        kl_stderr=trial.divergence.stderr,
+        **moved,
         negative=negative,
-        floor=floor,
         n=len(level),
-        success=True,
-        message="; ".join(_notes(moved.clipped, negative, sides)),
-        provenance=origin,
+        message="; ".join(_notes(moved["clipped"], negative, compared=bool(sides))),
+        **common,
     )
 
 
-def _by_side(sides: Sides | None) -> dict[str, Any]:
-    """The fields of the result that separate query and key side."""
-    if sides is None:
-        return dict.fromkeys(("query_side", "key_side", "opposed"))
-    return {"query_side": sides.query, "key_side": sides.key, "opposed": sides.opposed}
+def _laws_at(trial: Experiment, sums: torch.Tensor, level: torch.Tensor) -> Float[torch.Tensor, "batch vocab"]:
+    """What the readout makes of these sums with its level moved to this one, sequence by sequence."""
+    shares = torch.relu(sums + (level - sums.mean(-1))[:, None]) + trial.circuit.model.config.floor
+    return law_of(torch.log(shares / shares.sum(-1, keepdim=True)).to(trial.logits))
 
 
-def _token_votes(circuit: Circuit, stream: torch.Tensor, pattern: torch.Tensor) -> torch.Tensor:
+def _moved_level(trial: Experiment, sums: torch.Tensor) -> dict[str, Any]:
+    """The change of KL with the level held at its harmonic mean, and, as a control, at that of another sequence."""
+    level = sums.mean(-1)
+    steady = (1 / (1 / level).mean()).expand_as(level)
+    clipped = float(((sums > 0) & (sums - level[:, None] + steady[:, None] <= 0)).any(-1).double().mean())
+    found = {"clipped": clipped}
+    if clipped <= CLIPPED:
+        other = level[torch.randperm(len(level), generator=trial.generator)]
+        for name, moved in (("held", steady), ("shuffled", other)):
+            change = trial.kl(_laws_at(trial, sums, moved)).values - trial.divergence.values
+            found[name], found[f"{name}_stderr"] = mean_stderr(change)
+    return found
+
+
+def _sides(trial: Experiment, stream: torch.Tensor, weights: torch.Tensor) -> tuple[dict[str, Any], torch.Tensor]:
+    """What each block of the final stream adds to the level, by lag, and what their comparison of tokens adds.
+
+    Nothing where the copy heads serve no distinct lags.
+    """
+    heads = copy_heads(capture(trial.circuit, trial.tokens[:COPY_SEQUENCES]))
+    if not heads.success:
+        return {}, torch.zeros(0)
+    blocks = trial.circuit.model.config.blocks
+    by_block = einops.rearrange(weights.mean(-1), "(half block v) -> half block v", half=2, block=blocks)
+    centred = by_block - by_block.mean(-1, keepdim=True)
+    parts = einops.rearrange(stream, "n (half block v) -> half n block v", half=2, block=blocks)
+    places = [0, *(1 + np.argsort(heads.lag)).tolist()]
+    query, key = centred[0, places[:-1]], centred[1, places[1:]]
+    comparison = ((parts[0][:, places[:-1]] - parts[1][:, places[1:]]) * (query - key) / 2).sum((-2, -1))
+    opposed = tuple(correlation(one, -other) for one, other in zip(query, key, strict=True))
+    return {"query_side": query.numpy(), "key_side": key.numpy(), "opposed": opposed}, comparison
+
+
+def correlation(first: torch.Tensor, second: torch.Tensor) -> float:
+    """Pearson's; NaN where one side does not vary."""
+    one, other = first - first.mean(), second - second.mean()
+    size = float(one.norm() * other.norm())
+    return float((one * other).sum()) / size if size > 0 else math.nan
+
+
+def _token_votes(trial: Experiment, stream: torch.Tensor, pattern: torch.Tensor) -> torch.Tensor:
     """What the attention on tokens alone would predict, less the uniform law.
 
     BOS votes for all symbols alike: without it, the differences from uniform are larger by its share.
     """
-    assert isinstance(circuit.model, InductionTransformer)
-    start = circuit.model.config.blocks * circuit.vocab
-    votes = stream[:, start : start + circuit.vocab] - 1 / circuit.vocab
-    return votes / (1 - pattern[:, :1]).clamp(min=torch.finfo(torch.float32).eps) if circuit.has_bos else votes
+    vocab, start = trial.circuit.vocab, trial.circuit.model.config.blocks * trial.circuit.vocab
+    votes = stream[:, start : start + vocab] - 1 / vocab
+    return votes / (1 - pattern[:, :1]).clamp(min=torch.finfo(torch.float32).eps) if trial.circuit.has_bos else votes
 
 
-def _verdict(spread: float, falls: float, moved: MovedLevel) -> str:
-    if spread < STEADY:
-        return "constant level"
-    follows = falls <= FOLLOWS and moved.held > 2 * moved.held_stderr
-    return "level follows the evidence" if follows else "level varies"
-
-
-def _notes(clipped: float, negative: float, sides: Sides | None) -> list[str]:
+def _notes(clipped: float, negative: float, *, compared: bool) -> list[str]:
     """Why some of the numbers cannot be determined."""
     notes = []
     if clipped > CLIPPED:
         notes.append(f"holding the level would clip a sum in {clipped:.0%} of sequences: its cost cannot be measured")
     if negative > CLIPPED:
         notes.append(f"{negative:.0%} of sequences have a negative sum, where weight and level say less than the whole")
-    if sides is None:
+    if not compared:
         notes.append("copy heads do not copy distinct lags: tokens cannot be compared by lag")
     return notes
-
-
-def _unknown(reason: str, *, floor: float, provenance: dict[str, Any]) -> VoteWeight:
-    numbers = dict.fromkeys(
-        (
-            "level_spread", "level_full", "compared", "kl", "kl_stderr", "held", "held_stderr", "shuffled",
-            "shuffled_stderr", "clipped", "negative",
-        ),
-        math.nan,
-    )  # fmt: skip
-    return VoteWeight(
-        verdict="cannot tell",
-        weights=(),
-        query_side=None,
-        key_side=None,
-        opposed=None,
-        floor=floor,
-        n=0,
-        success=False,
-        message=reason,
-        provenance=provenance,
-        **numbers,
-    )
 
 
 def _by_matches(

@@ -10,6 +10,7 @@
     head_heatmap(ax, values)                       a number for each layer and head of a model
     estimate_points(ax, names, values, reach)      estimates with their intervals
     grouped_bars(ax, names, series)                several numbers for each name, side by side
+    control_bars(ax, names, own, control)          numbers beside those of their controls
     kl_curves(ax, lengths, means)                  loss over length, a curve per estimator or model
 
 The `.plot()` of every result draws with these, and so do the figures. The overlap colours are fixed, so that they mean
@@ -39,6 +40,7 @@ from interp.plotting.blocks import pair_heatmap as pair_heatmap
 from interp.plotting.blocks import share_heatmap as share_heatmap
 from interp.plotting.curves import kl_curves as kl_curves
 from interp.plotting.estimates import bar_centre as bar_centre
+from interp.plotting.estimates import control_bars as control_bars
 from interp.plotting.estimates import estimate_points as estimate_points
 from interp.plotting.estimates import grouped_bars as grouped_bars
 from interp.plotting.estimates import parameter_points as parameter_points

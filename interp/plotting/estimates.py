@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from interp.plotting.panel import MAIN_COLOUR, OVERLAP_COLOURS, lag_colour
+from interp.plotting.panel import CONTROL_COLOUR, MAIN_COLOUR, OVERLAP_COLOURS, lag_colour, legend_beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -120,6 +120,23 @@ def grouped_bars(
             ax.bar(places, values[known], yerr=errors, width=0.95 * step, **look)
     _name(ax, names, across=across)
     return ax
+
+
+def control_bars(
+    ax: Axes,
+    names: Sequence[str],
+    own: ArrayLike,
+    control: ArrayLike,
+    *,
+    reach: tuple[Array, Array],
+    labels: tuple[str, str] = ("edit", "control"),
+    across: bool = False,
+) -> Axes:
+    """A bar for each number beside that of its control, as `grouped_bars`, with a legend."""
+    pair = {labels[0]: np.asarray(own), labels[1]: np.asarray(control)}
+    colours = dict(zip(labels, (MAIN_COLOUR, CONTROL_COLOUR), strict=True))
+    grouped_bars(ax, names, pair, reach=dict(zip(labels, reach, strict=True)), colours=colours, across=across)
+    return legend_beside(ax)
 
 
 def bar_centre(name: int, *, place: int, count: int) -> float:

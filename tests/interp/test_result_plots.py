@@ -410,18 +410,15 @@ def test_nearest_estimator(good: dict[str, Any]) -> None:
 
 def test_causal_tests(good: dict[str, Any], bad: dict[str, Any]) -> None:
     for result in (good["CausalTests"], bad["CausalTests"]):
-        for measure, value in (("loss", "loss_change"), ("kl", "kl")):
-            ax = result.plot(measure=measure)
-            found = bars(ax)
-            assert widths(found["edit"]) == pytest.approx([getattr(row, value) for row in result.edits])
-            controls = [getattr(row, f"control_{value}") for row in result.edits]
-            assert widths(found["control"]) == pytest.approx([one for one in controls if one is not None])
-            assert ticks(ax, "y") == list(result)
-            assert set(colours(found["control"])) == {plotting.CONTROL_COLOUR}
+        ax = result.plot()
+        found = bars(ax)
+        assert widths(found["edit"]) == pytest.approx([row.loss_change for row in result.edits])
+        controls = [row.control_loss_change for row in result.edits]
+        assert widths(found["control"]) == pytest.approx([one for one in controls if one is not None])
+        assert ticks(ax, "y") == list(result)
+        assert set(colours(found["control"])) == {plotting.CONTROL_COLOUR}
     assert "law" in good["CausalTests"]
     assert "law" not in bad["CausalTests"]
-    with pytest.raises(ValueError, match="measure must be 'loss' or 'kl', got 'both'"):
-        good["CausalTests"].plot(measure="both")
 
 
 def test_smoothing_source(good: dict[str, Any]) -> None:
@@ -444,12 +441,6 @@ def test_direct_path(good: dict[str, Any]) -> None:
     result = good["DirectPath"]
     (container,) = bars(result.plot()).values()
     assert widths(container) == pytest.approx([result.kl_uniform, result.kl, result.kl_model])
-    ax = result.plot(show="weights")
-    assert_readable(ax)
-    points = [float(one.lines[0].get_ydata()[0]) for one in ax.containers]
-    assert points == pytest.approx([result.frequency, *result.recent])
-    with pytest.raises(ValueError, match="show must be 'loss' or 'weights'"):
-        result.plot(show="all")
 
 
 def test_vote_weight(good: dict[str, Any], bad: dict[str, Any]) -> None:

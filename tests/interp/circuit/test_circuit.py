@@ -147,9 +147,9 @@ def test_predictions_at_every_position(alike: ip.Circuit, chains: ip.ChainBatch)
 
 
 def test_reading_and_writing_the_same_attention_changes_nothing(unlike: ip.Circuit, chains: ip.ChainBatch) -> None:
-    reader = MatchReader(unlike)
+    reader = MatchReader(unlike, chains.tokens)
     plain = laws(unlike, chains.tokens, hooks=reader.hooks)
-    assert reader.pattern.shape == (160, 2, 25)
+    assert reader.pattern.shape == (160, 2, 1, 25)
     torch.testing.assert_close(laws(unlike, chains.tokens, hooks=write_pattern(unlike, reader.pattern)), plain)
     turned = laws(unlike, chains.tokens, hooks=write_pattern(unlike, reader.pattern.roll(1, dims=0)))
     assert float((turned - plain).abs().max()) > 1e-3
@@ -183,14 +183,14 @@ def test_tokens_follow_the_model_to_its_device(family: str, monkeypatch: pytest.
     monkeypatch.setattr(torch.Tensor, "cpu", cpu)
     tokens = torch.zeros(3, 24, dtype=torch.int64)
     assert circuit.ids(tokens).device.type == "meta"
-    reader = MatchReader(circuit)
+    reader = MatchReader(circuit, tokens)
     found = laws(circuit, tokens, hooks=reader.hooks)
     assert found.device.type == reader.pattern.device.type == "cpu"
     edited = laws(circuit, tokens, hooks=write_pattern(circuit, reader.pattern), last_only=True)
     assert edited.device.type == "cpu"
     seen = ip.capture(circuit, tokens)
     assert seen.copy_pattern.device.type == seen.match_scores.device.type == "cpu"
-    assert torch.Size([3, 25]) in returned  # one head's scores at the last query
+    assert torch.Size([3, 1, 25]) in returned  # one head's scores at the last query
 
 
 def test_the_precision_of_a_model_is_kept(chains: ip.ChainBatch) -> None:

@@ -303,7 +303,7 @@ def test_the_model_and_the_tokens_stay_as_they_were(chains: ChainBatch) -> None:
 def test_writing_a_models_own_attention_changes_nothing(chains: ChainBatch) -> None:
     model = trained_like(noise=0.1)
     circuit = Circuit(model)
-    own = capture(circuit, chains.tokens).match_pattern[:, :, 0].double()
+    own = capture(circuit, chains.tokens).match_pattern.double()
     edited = laws(circuit, chains.tokens, hooks=write_pattern(circuit, own))
     torch.testing.assert_close(edited, predict(model, chains.tokens))
 

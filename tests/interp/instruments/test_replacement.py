@@ -10,9 +10,9 @@ import torch
 
 import interp as ip
 from interp.circuit.edits import write_pattern
-from interp.circuit.law import key_masks, key_masks_at, law_pattern
+from interp.circuit.law import key_masks_at, law_pattern
 from interp.circuit.runner import every_law, laws, next_losses
-from interp.instruments.replacement import _spread
+from interp.instruments.replacement import spread_by_mask
 from interp.notation import mask_bits
 from tests import tiny_language
 from tests.planted import DEEP, planted_deep
@@ -42,7 +42,7 @@ def test_masks_from_a_query_are_those_of_its_prefix(tokens: torch.Tensor, bos: b
     found = key_masks_at(tokens, order=2, bos=bos, queries=queries)
     assert found.shape == (60, 3, 24 + bos)
     for place, query in enumerate((queries - int(bos)).tolist()):
-        prefix = key_masks(tokens[:, : query + 1], order=2, bos=bos)
+        prefix = torch.nn.functional.pad(ip.match_masks(tokens[:, : query + 1], order=2), (int(bos), 0), value=-1)
         assert torch.equal(found[:, place, : query + 1 + bos], prefix)
         assert bool((found[:, place, query + 1 + bos :] == -1).all())
 
@@ -77,12 +77,12 @@ def test_attention_is_written_at_the_queries_alone(circuit: ip.Circuit, tokens: 
     assert changed.tolist() == [7, 11]
 
 
-def test_an_edit_of_the_last_query_is_the_one_of_before(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
-    masks = key_masks(tokens, order=2, bos=True)
+def test_the_last_query_is_edited_where_none_is_listed(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
+    last = torch.tensor([24])
+    masks = key_masks_at(tokens, order=2, bos=True, queries=last)
     rows = torch.stack([law_pattern(masks, beta=np.array([1.0, 0.5]), kappa=0.0)] * 2, dim=1)
-    last = laws(circuit, tokens, hooks=write_pattern(circuit, rows))
-    listed = laws(circuit, tokens, hooks=write_pattern(circuit, rows[:, :, None], queries=torch.tensor([24])))
-    torch.testing.assert_close(last, listed)
+    listed = laws(circuit, tokens, hooks=write_pattern(circuit, rows, queries=last))
+    torch.testing.assert_close(laws(circuit, tokens, hooks=write_pattern(circuit, rows)), listed)
 
 
 # ---- replacements
@@ -162,7 +162,7 @@ def test_masses_are_spread_over_the_keys_of_a_mask(bos: bool) -> None:
     tokens = torch.randint(3, (5, 12), generator=torch.Generator().manual_seed(1))
     masks = key_masks_at(tokens, order=2, bos=bos, queries=torch.tensor([4, 11]) + int(bos))
     rows = torch.rand(masks.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    found = _spread(rows, masks)
+    found = spread_by_mask(rows, masks)
     for place in np.ndindex(*masks.shape):
         alike = masks[place[0], place[1]] == masks[place]
         expected = rows[place[0], place[1]][alike].mean() if masks[place] >= 0 else rows[place]
@@ -233,7 +233,7 @@ def test_random_weights_recover_nothing_by_matching(kind: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"queries": []}, "queries lists no token index"),
+        ({"queries": []}, "query lists no token index"),
         ({"queries": [3, 23]}, "query 23 has no next token among the tokens 0..23"),
         ({"queries": [1, 3]}, "query 1 has no candidate key: the first that has one is 2"),
         ({"queries": "last"}, "queries must be 'trained' or list token indices, got 'last'"),
@@ -241,7 +241,7 @@ def test_random_weights_recover_nothing_by_matching(kind: str, tmp_path: Path) -
         ({"by_mask": "fitted"}, "kappa was given beside by_mask='fitted'"),
         ({"draws": [1]}, "draws must be an integer"),
         ({"seed": [1]}, "seed must be an integer"),
-        ({"queries": ["one"]}, "queries must be 'trained' or list token indices"),
+        ({"queries": ["one"]}, "query must be 'last', 'all', 'trained' or a list of token indices"),
         ({"by_mask": BY_MASK[:1]}, r"by_mask must be finite numbers of shape \[2, 4\], got \[1, 4\]"),
         ({"kappa": None}, "kappa is needed exactly where there is BOS"),
         ({"kappa": (1.0,)}, r"kappa must be finite numbers of shape \[2\]"),

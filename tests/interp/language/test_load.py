@@ -272,14 +272,14 @@ def test_every_sequence_may_have_its_own_symbols(language: LanguageModel, monkey
 
 def test_edits_reach_the_logits(language: LanguageModel) -> None:
     circuit = _circuit(language, (0, 1), (1, 3))
-    reader = MatchReader(circuit)
+    reader = MatchReader(circuit, IDS)
     plain = laws(circuit, IDS, hooks=reader.hooks)
     torch.testing.assert_close(laws(circuit, IDS, hooks=write_pattern(circuit, reader.pattern)), plain)
     turned = laws(circuit, IDS, hooks=write_pattern(circuit, reader.pattern.flip(-1)))
     assert float((turned - plain).abs().max()) > 1e-4
     zeroed = laws(circuit, IDS, hooks=write_output((1, 2), lambda z, rows: torch.zeros_like(z)))
     assert float((zeroed - plain).abs().max()) > 1e-4
-    assert reader.pattern.shape == (3, 2, 41)
+    assert reader.pattern.shape == (3, 2, 1, 41)
 
 
 def test_instruments_take_the_circuit(language: LanguageModel) -> None:
