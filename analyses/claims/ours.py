@@ -91,7 +91,7 @@ CLAIMS = (
     ),
     asked(
         "by_context", "prediction", "In which contexts does soft matching lose to the Bayes predictor?",
-        need("regret", "excess_measured", predictor="soft matching", by="seen"),
+        need("worlds", "excess_measured", question="context", predictor="soft matching", by="seen"),
     ),
     asked(
         "nearest", "prediction", "Which classical or soft estimator does each trained model predict like?",
@@ -114,11 +114,11 @@ CLAIMS = (
     ),
     asked(
         "predicted_optimum", "prediction", "The best beta and kappa follow from the prior and the length.",
-        need("worlds", "world_cost", quantifier="nine in ten"),
+        need("worlds", "world_cost", quantifier="nine in ten", question="optimum"),
     ),
     asked(
         "near_bayes_worlds", "prediction", "In which worlds is the best soft matching near the Bayes predictor?",
-        need("excess_map", "world_share"),
+        need("worlds", "world_share", question="excess"),
     ),
     asked(
         "four_heads", "cause", "The law in four match heads of a model of another make recovers the loss.",

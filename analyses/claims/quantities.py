@@ -146,7 +146,7 @@ QUANTITIES = {
     # beyond the paper
     "world_cost": at_most(0.02, "KL over the searched optimum's", "two hundredths of the KL",
         worlds=Column("over_predicted"), form="+.1%"),
-    "world_share": measured("best soft matching over Bayes", excess_map=Column("share", "share_stderr"), form="+.1%"),
+    "world_share": measured("best soft matching over Bayes", worlds=Column("share", "share_stderr"), form="+.1%"),
     "edit_recovered": at_least(0.9, "loss that the law recovers", "nine tenths of what ablation costs",
         four_heads=Column("recovered", "recovered_stderr"), language_model=Column("recovered", "recovered_stderr")),
     "ablation": at_least(EFFECT, "nats lost without the heads", "a change of the loss that matters",
@@ -158,7 +158,7 @@ QUANTITIES = {
     "model_kl": measured("KL on chains (nats)", language_model=Column("late_kl", "late_stderr")),
     "sink_kappa": measured("kappa", language_model=Column("kappa", "kappa_stderr")),
     "excess_measured": measured("KL over Bayes", kl_curves=Column("excess_share", "excess_share_stderr"),
-        regret=Column("excess_share", "excess_share_stderr"), form="+.1%"),
+        worlds=Column("excess_share", "excess_share_stderr"), form="+.1%"),
     "nearest_kl": measured("KL to nearest estimator (nats)", nearest_estimator=Least(("estimators.0.kl",)), form=".4f"),
     "formed": measured("steps until lag 1 is copied", dynamics=Column("formed.copy lag 1"), form=".0f"),
     "over_hard": measured("KL over the hard start (nats)", flat_direction=Column("over_hard", "over_hard_stderr"),

@@ -1,19 +1,24 @@
-"""Worlds (prior, length, BOS) drawn at random, and the optimum in each: searched, derived and corrected.
+"""Grids of worlds (prior, length, BOS), and what was measured in each: the tables in analyses/tables.
 
-    python -m analyses.parts.world_grid --grid second_test --part 0 4 --out runs/worlds      a quarter of it, resumable
+    python -m analyses.parts.world_grid --grid second_test --part 0 4 --out runs/worlds    a quarter of it, resumable
+    python -m analyses.parts.world_grid --grid excess --out runs/worlds
 
-The grids have different seeds and share no world. The two tuning grids are what the derivation was checked on and the
-fitted term (`interp.estimators.fitted_correction`) was fitted on. The first test grid was used once, to test the first
-version of the law; its table holds the predictions of that version. The second one tests the present law, and was used
-once, after derivation and fitted term were fixed. The tables are shipped in analyses/tables; `fit_terms` gives the
-fitted term's coefficients from those of the tuning grids.
+Four grids are drawn at random, and hold the optimum of each world: searched, derived and corrected. They have different
+seeds and share no world. The two tuning grids are what the derivation was checked on and the fitted term
+(`interp.estimators.fitted_correction`) was fitted on; `fit_terms` gives its coefficients from their tables. The first
+test grid was used once, to test the first version of the law; its table holds the predictions of that version. The
+second one tests the present law, and was used once, after derivation and fitted term were fixed.
+
+The grid `excess` is regular: the hierarchical prior with BOS, eta alike at all levels. On each sequence the excess is
+KL(Bayes || soft matching at its optimum): given the tokens, the true law's mean is the Bayes prediction, so this is
+the expected difference of the two KLs from the true law, without the true law's noise. The Monte Carlo error of the
+Bayes prediction adds about sum(mcse^2 / 2 mean) to it, which is taken off; column `bias` keeps what was.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import json
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,32 +33,58 @@ if TYPE_CHECKING:
     from interp.estimators.population import Population
 
 TABLES = Path(__file__).parents[1] / "tables"
-SEEDS = {"tuning": 100, "second_tuning": 101, "test": 2026, "second_test": 2027}
 TUNING = ("tuning", "second_tuning")
-COUNTS = {"tuning": 240, "second_tuning": 250, "test": 240, "second_test": 200}  # worlds of a grid
-DIGESTS = {
-    "tuning": "c1a516d8ebebcf80dc6975a0899a25bc0a3afddf292a0d67cd40ab38030fbac3",
-    "second_tuning": "8d8a16db539ce1bb1832a0cd7ed534a2e5be7735bac6f541b89749d8ae6e7bd9",
-    "test": "b5e697a2fc90e238f1acc5feeda23ca4dabfdb24a0c8acbeecf5aa349b03bb66",
-    "second_test": "7deb31f6d1aeea7feb18da0ca150d6a1c7665c20cf54713b1ade0a03710a0d90",
-    "excess": "5f7171018f46dac67d31d75b7a2d5c99edb582ac3ada904afea029bb1a626f4e",
-}
-# Sequences that a world is searched on: more while a standard error is above SURE, or a lag seems flat. (In the second
-# tuning grid flat lags were left as they were, and the first worlds had up to 384,000; column `draws` says.)
-DRAWS = {
-    "tuning": (40_000,),
-    "second_tuning": (24_000, 96_000),
-    "test": (12_000,),
-    "second_test": (12_000, 48_000, 96_000),
-}
-SURE = {"tuning": 0.0, "second_tuning": 0.05, "test": 0.0, "second_test": 0.1}  # nats
+EXCESS = "excess"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """How a grid's worlds are drawn and searched, and the digest of its shipped table.
+
+    draws   sequences that a world is searched on: the next number while a standard error is above `sure` (nats), or a
+            lag seems flat. (In the second tuning grid flat lags were left as they were, and the first worlds had up to
+            384,000; column `draws` says.)
+    """
+
+    digest: str
+    seed: int = 0
+    count: int = 0
+    draws: tuple[int, ...] = ()
+    sure: float = 0.0
+
+
+GRIDS = {
+    "tuning": Grid(
+        seed=100, count=240, draws=(40_000,),
+        digest="c1a516d8ebebcf80dc6975a0899a25bc0a3afddf292a0d67cd40ab38030fbac3",
+    ),
+    "second_tuning": Grid(
+        seed=101, count=250, draws=(24_000, 96_000), sure=0.05,
+        digest="8d8a16db539ce1bb1832a0cd7ed534a2e5be7735bac6f541b89749d8ae6e7bd9",
+    ),
+    "test": Grid(
+        seed=2026, count=240, draws=(12_000,),
+        digest="b5e697a2fc90e238f1acc5feeda23ca4dabfdb24a0c8acbeecf5aa349b03bb66",
+    ),
+    "second_test": Grid(
+        seed=2027, count=200, draws=(12_000, 48_000, 96_000), sure=0.1,
+        digest="7deb31f6d1aeea7feb18da0ca150d6a1c7665c20cf54713b1ade0a03710a0d90",
+    ),
+    EXCESS: Grid(digest="5f7171018f46dac67d31d75b7a2d5c99edb582ac3ada904afea029bb1a626f4e"),
+}  # fmt: skip
 MOST_BYTES = 6e8  # of the counts of one sample; larger samples are not drawn
 ORDERS, ORDER_SHARES = (1, 2, 3, 4), (0.2, 0.35, 0.25, 0.2)
 VOCABS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 MOST = max(ORDERS)
+NAMES = (*(str(lag + 1) for lag in range(MOST)), "kappa")
 SOFTENING = 0.1  # nats: added to the standard errors; points with larger residuals lose weight
 UNSURE = 0.3  # nats: a searched value with a larger standard error is not fitted on
 RIDGE, LEAST_RIDGE = 30.0, 1e-7
+LONG, LONG_ETA = 1024, 7.0  # of the grid `excess`: the longest sequences only at this eta, because Bayes is slow there
+SEQUENCES = {16: 600, 64: 300, 256: 150, LONG: 60}
+PEAKED, MORE = 1.0, 4  # at this eta few sequences have most of the excess: so many times more sequences
+SEARCH_DRAWS, BAYES_DRAWS = 8000, 160
+VISITS = {"0": 0, "1": 1, "2-3": 2, "4-7": 4, "8+": 8}  # of the query's full context before it: where each bin starts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +100,10 @@ def draw_worlds(grid: str) -> list[World]:
     """The worlds of a grid, always the same."""
     import numpy as np
 
-    rng = np.random.default_rng(SEEDS[grid])
-    return [_draw_world(rng) for _ in range(COUNTS[grid])]
+    if grid == EXCESS:
+        return _excess_worlds()
+    rng = np.random.default_rng(GRIDS[grid].seed)
+    return [_draw_world(rng) for _ in range(GRIDS[grid].count)]
 
 
 def _draw_world(rng: np.random.Generator) -> World:
@@ -89,15 +122,28 @@ def _draw_world(rng: np.random.Generator) -> World:
     bos = bool(rng.random() < 0.55)
     if not hierarchical:
         kept = rng.random() >= 0.6  # with BOS the optimum is known: a few are enough
-        bos = bos and kept
-        return World(
-            prior=IndependentDirichlet(order=order, vocab=vocab, alpha=between(0.1, 5.0)), length=length, bos=bos
-        )
+        alpha = between(0.1, 5.0)
+        return World(prior=IndependentDirichlet(order=order, vocab=vocab, alpha=alpha), length=length, bos=bos and kept)
     equal = rng.random() < 0.5
     eta = (between(1.0, 50.0),) * order if equal else tuple(between(1.0, 50.0) for _ in range(order))
     eta0 = 1.0 if rng.random() < 0.6 else between(0.1, 5.0)
     prior = HierarchicalDirichlet(order=order, vocab=vocab, eta=eta, eta0=eta0)
     return World(prior=prior, length=length, bos=bos)
+
+
+def _excess_worlds() -> list[World]:
+    """The worlds of the map, short sequences first."""
+    from interp.chains.priors import HierarchicalDirichlet
+
+    orders, vocabs, etas = (1, 2, 3), (3, 10), (1.0, 7.0, 50.0)
+    shapes = [
+        *itertools.product((16, 64, 256), orders, vocabs, etas),
+        *itertools.product((LONG,), orders, vocabs, (LONG_ETA,)),
+    ]
+    return [
+        World(prior=HierarchicalDirichlet(order=order, vocab=vocab, eta=(eta,) * order), length=length, bos=True)
+        for length, order, vocab, eta in shapes
+    ]
 
 
 def search_world(world: World, *, steps: Sequence[int], sure: float, seed: int = 0) -> tuple[OptimalParameters, int]:
@@ -121,10 +167,10 @@ def measure_world(world: World, *, steps: Sequence[int], sure: float = 0.0, seed
 
     best, draws = search_world(world, steps=steps, sure=sure, seed=seed)
     sample = draw_population(world.prior, length=world.length, order=world.prior.order, draws=draws, seed=seed)
-    return world_row(world, best, sample, draws=draws, seed=seed)
+    return world_row(world, best, sample) | {"draws": draws, "seed": seed}
 
 
-def world_row(world: World, best: OptimalParameters, sample: Population, *, draws: int, seed: int) -> dict[str, Any]:
+def world_row(world: World, best: OptimalParameters, sample: Population) -> dict[str, Any]:
     """The row of a searched world.
 
     searched_*, stderr_*   the search; inf for a lag along which the loss is flat: see `searched_combination`
@@ -138,12 +184,11 @@ def world_row(world: World, best: OptimalParameters, sample: Population, *, draw
 
     prior, length, bos = world.prior, world.length, world.bos
     found = predicted_parameters(prior, length=length, bos=bos)
-
-    def kl(beta: Sequence[float], kappa: float | None) -> float:
-        if found.combination is not None:
-            beta, kappa = found.usable()
-        return population_divergence(sample, np.array([*beta, *([] if kappa is None else [kappa])]), bos=bos)[0]
-
+    predictions = {
+        "derived": (found.derived_beta, found.derived_kappa),
+        "predicted": (found.beta, found.kappa),
+        "leading": (found.leading_beta, found.leading_kappa),
+    }
     row: dict[str, Any] = {
         "prior": prior.text,
         "order": prior.order,
@@ -151,24 +196,74 @@ def world_row(world: World, best: OptimalParameters, sample: Population, *, draw
         "length": length,
         "bos": bos,
     }
-    named = {
-        "searched": (best.beta, best.kappa),
-        "stderr": (best.stderr[: prior.order], best.stderr[-1] if bos else None),
-        "derived": (found.derived_beta, found.derived_kappa),
-        "predicted": (found.beta, found.kappa),
-        "leading": (found.leading_beta, found.leading_kappa),
-    }
-    for name, (beta, kappa) in named.items():
+    errors = best.stderr[: prior.order], best.stderr[-1] if bos else None
+    for name, (beta, kappa) in {"searched": (best.beta, best.kappa), "stderr": errors, **predictions}.items():
         row |= {f"{name}_{lag + 1}": beta[lag] if lag < prior.order else None for lag in range(MOST)}
         row[f"{name}_kappa"] = kappa
     row |= {"searched_combination": best.combination, "predicted_combination": found.combination}
     row |= {"kl": best.kl, "kl_stderr": best.kl_stderr, "floored": best.floored}
-    row |= {
-        "kl_derived": kl(found.derived_beta, found.derived_kappa),
-        "kl_predicted": kl(found.beta, found.kappa),
-        "kl_leading": kl(found.leading_beta, found.leading_kappa),
-    }
-    return row | {"trusted": best.success and found.success, "draws": draws, "seed": seed}
+    for name, (beta, kappa) in predictions.items():
+        if found.combination is not None:
+            beta, kappa = found.usable()
+        point = np.array([*beta, *([] if kappa is None else [kappa])])
+        row[f"kl_{name}"] = population_divergence(sample, point, bos=bos)[0]
+    return row | {"trusted": best.success and found.success}
+
+
+def sequences_of(world: World) -> int:
+    """How many sequences a world of the map is measured on."""
+    peaked = world.prior.concentrations()[-1] == PEAKED and world.length > min(SEQUENCES)
+    return SEQUENCES[world.length] * (MORE if peaked else 1)
+
+
+def measure_excess(world: World, *, sequences: int, seed: int = 0) -> dict[str, Any]:
+    """One row.
+
+    kl_bayes, excess, share   mean KL(truth || Bayes), what soft matching adds, and the second over the first
+    queries_*, excess_*       by visits of the full context: share of the queries, and of the excess
+    suffix_*, at_suffix_*     the same by the length of the longest suffix of the context that occurred before
+    """
+    import numpy as np
+
+    from interp.divergence import kl_divergence
+    from interp.estimators.bayes import bayes_predictive
+    from interp.estimators.optimal import optimal_parameters
+    from interp.results import mean_stderr
+
+    prior, length = world.prior, world.length
+    best = optimal_parameters(prior, length=length, bos=True, draws=SEARCH_DRAWS, seed=seed + 1)
+    chains = prior.sample(batch=sequences, length=length, seed=seed, method="collapsed")
+    bayes = bayes_predictive(chains.tokens, prior=prior, draws=BAYES_DRAWS, seed=seed)
+    bias = (bayes.mcse**2 / (2.0 * bayes.mean)).sum(1).numpy()
+    excess = kl_divergence(bayes.mean, best.predict(chains.tokens)).values.numpy() - bias
+    kl, kl_stderr = mean_stderr(kl_divergence(chains.next_law, bayes.mean).values.numpy())
+    mean, stderr = mean_stderr(excess)
+    visits, suffix = seen_before(chains.tokens.numpy(), order=prior.order)
+    bins = np.searchsorted(list(VISITS.values()), visits, side="right") - 1
+    row: dict[str, Any] = {"order": prior.order, "vocab": prior.vocab, "eta": float(prior.concentrations()[-1])}
+    row |= {"length": length, "kl_bayes": kl, "kl_bayes_stderr": kl_stderr}
+    row |= {"excess": mean, "excess_stderr": stderr, "share": mean / kl}
+    row |= {"bias": float(bias.mean()), "rhat_ok": bayes.success, "sequences": sequences, "flat": any(best.flat)}
+    parts = [("queries", "excess", name, bins == number) for number, name in enumerate(VISITS)]
+    parts += [("suffix", "at_suffix", str(size), suffix == size) for size in range(4)]
+    for queries, carried, name, chosen in parts:
+        row[f"{queries}_{name}"] = float(chosen.mean())
+        row[f"{carried}_{name}"] = float(excess[chosen].sum() / excess.sum())
+    return row
+
+
+def seen_before(tokens: np.ndarray, *, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """For the last query of each sequence: visits of its full context before, and its longest suffix that occurred."""
+    import numpy as np
+
+    from interp.estimators.counts import mask_counts
+
+    counts = mask_counts(tokens, order=order, vocab=max(int(tokens.max()) + 1, 2)).sum(-1).numpy()
+    longest = np.zeros(len(tokens), dtype=np.int64)
+    for mask in range(1 << order):
+        suffix = next((lag for lag in range(order) if not mask >> lag & 1), order)
+        longest = np.maximum(longest, np.where(counts[:, mask] > 0, suffix, 0))
+    return counts[:, -1], longest
 
 
 def fit_terms(rows: list[dict[str, Any]]) -> dict[tuple[str, bool], tuple[float, ...]]:
@@ -184,7 +279,7 @@ def fit_terms(rows: list[dict[str, Any]]) -> dict[tuple[str, bool], tuple[float,
         prior = parse_prior(row["prior"], order=row["order"], vocab=row["vocab"])
         if not isinstance(prior, HierarchicalDirichlet):
             continue
-        names = [*(str(lag + 1) for lag in range(prior.order)), *(["kappa"] if row["bos"] else [])]
+        names = [*NAMES[: prior.order], *(["kappa"] if row["bos"] else [])]
         derived = [row[f"derived_{name}"] for name in names]
         kappa = derived[-1] if row["bos"] else None
         every = features(prior, length=row["length"], beta=derived[: prior.order], kappa=kappa)
@@ -208,15 +303,11 @@ def fit_terms(rows: list[dict[str, Any]]) -> dict[tuple[str, bool], tuple[float,
 
 
 def read_table(path: Path) -> list[dict[str, Any]]:
-    """The rows of a table, numbers as numbers; an empty cell is None."""
+    """The rows of a table; an empty cell is None."""
+    import pandas as pd
 
-    def cell(name: str, text: str) -> Any:
-        if text == "" or name == "prior":
-            return text or None
-        return text == "True" if text in ("True", "False") else json.loads(text) if text.isdigit() else float(text)
-
-    with path.open(newline="", encoding="utf-8") as file:
-        return [{name: cell(name, text) for name, text in row.items()} for row in csv.DictReader(file)]
+    table = pd.read_csv(path)
+    return table.astype(object).where(table.notna(), None).to_dict("records")
 
 
 def shipped_table(grid: str) -> list[dict[str, Any]]:
@@ -226,27 +317,25 @@ def shipped_table(grid: str) -> list[dict[str, Any]]:
     """
     path = TABLES / f"worlds_{grid}.csv"
     found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != DIGESTS[grid]:
-        raise ValueError(f"{path.name} has changed: its SHA-256 is {found}; if that is meant, put it into DIGESTS")
+    if found != GRIDS[grid].digest:
+        raise ValueError(f"{path.name} has changed: its SHA-256 is {found}; if that is meant, put it into GRIDS")
     return read_table(path)
 
 
 def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
     """The rows as a table, six digits each; the file is replaced in one step."""
-    part = path.with_suffix(".part")
-    with part.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
-    part.replace(path)
+    import pandas as pd
+
+    from analyses.running.files import write_file
+
+    write_file(path, pd.DataFrame(rows).to_csv(index=False, float_format="%.6g"))
 
 
 def main() -> None:
     import argparse
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--grid", choices=list(SEEDS), default="second_test")
+    parser.add_argument("--grid", choices=list(GRIDS), default="second_test")
     parser.add_argument(
         "--part", type=int, nargs=2, default=(0, 1), metavar=("I", "N"), help="every N-th world from I on"
     )
@@ -256,9 +345,12 @@ def main() -> None:
     first, step = options.part
     path = options.out / f"{options.grid}_{first}_of_{step}.csv"
     rows = read_table(path) if path.exists() else []
-    worlds = draw_worlds(options.grid)[first::step]
+    grid, worlds = GRIDS[options.grid], draw_worlds(options.grid)[first::step]
     for number, world in enumerate(worlds[len(rows) :], start=len(rows) + 1):
-        rows.append(measure_world(world, steps=DRAWS[options.grid], sure=SURE[options.grid]))
+        if options.grid == EXCESS:
+            rows.append(measure_excess(world, sequences=sequences_of(world)))
+        else:
+            rows.append(measure_world(world, steps=grid.draws, sure=grid.sure))
         write_table(path, rows)
         print(f"{number} of {len(worlds)}: {world.prior.text}, T = {world.length}", flush=True)
 

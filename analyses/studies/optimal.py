@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from analyses.parts.estimators import alpha_of, optimum, soft
-from analyses.parts.heldout import Sequences, excess_columns, measure, measure_bayes
+from analyses.parts.heldout import Predictor, Sequences, excess_columns, measure, measure_bayes
 from analyses.running.ask import Ask
 from analyses.running.options import PAPER_LENGTHS, ZooOptions, option
 from analyses.running.subject import Study, Subject, prior_text
@@ -82,16 +82,6 @@ class Point:
         return f"{self.sweep}: {self.prior} k={self.order} |V|={self.vocab} T={self.length}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """A prior, a length, and whether there is BOS: each setting has an optimum."""
-
-    sweep: str
-    prior: Prior
-    length: int
-    bos: bool
-
-
 def pieces(options: Options) -> list[Point]:
     """Base point by base point, one quantity varied at a time; then the trained models by what they were trained on."""
     found = []
@@ -129,14 +119,17 @@ def study_piece(options: Options, piece: Point, cache: Cache) -> Study:
     prior = parse_prior(piece.prior, order=piece.order, vocab=piece.vocab)
     rows, failures = [], []
     if piece.sweep == "zoo":
-        rows = [trained_row(one, options, cache) for one in asked_about(options) if one.name in piece.checkpoints]
+        models = [one for one in asked_about(options) if one.name in piece.checkpoints]
+        rows = [trained_row(one, piece, options, cache) for one in models]
     else:
         for bos in (True, False):
-            setting = Setting(sweep=piece.sweep, prior=prior, length=piece.length, bos=bos)
-            best = find(setting, options, cache)
-            rows.append({**place(setting), **numbers(best, prior), **bayes_columns(setting, best, options, cache)})
+            best = optimum(prior, length=piece.length, bos=bos, draws=options.draws, seed=options.seed, cache=cache)
+            beta, kappa = best.usable()
+            predictor = soft("optimum", vocab=best.vocab, beta=beta, kappa=kappa)
+            row = {**place(piece, prior, bos), **numbers(best, prior)}
+            rows.append(row | bayes_columns(prior, piece.length, predictor, options, cache))
             if not best.success:
-                failures.append(f"{place(setting)}: {best.message}")
+                failures.append(f"{piece}, {'BOS' if bos else 'no BOS'}: {best.message}")
     return Study(rows=rows, provenance=provenance(seed=options.seed), failures=failures)
 
 
@@ -159,31 +152,19 @@ def join(options: Options, studies: Sequence[Study]) -> Study:
     )
 
 
-def find(setting: Setting, options: Options, cache: Cache) -> OptimalParameters:
-    return optimum(
-        setting.prior, length=setting.length, bos=setting.bos, draws=options.draws, seed=options.seed, cache=cache
-    )
-
-
-def place(setting: Setting, source: str = "optimum") -> dict[str, Any]:
-    """Which point of which sweep."""
-    values = setting.prior.to_dict()
+def place(point: Point, prior: Prior, bos: bool) -> dict[str, Any]:
+    """Which point of which sweep. `concentration` is alpha of independent contexts, eta_1 of a hierarchy."""
     return {
-        "source": source,
-        "sweep": setting.sweep,
-        "prior": prior_text(values),
-        "kind": values["kind"],
-        "concentration": concentration(setting.prior),
-        "order": setting.prior.order,
-        "vocab": setting.prior.vocab,
-        "length": setting.length,
-        "bos": setting.bos,
+        "source": "trained" if point.sweep == "zoo" else "optimum",
+        "sweep": point.sweep,
+        "prior": prior_text(prior.to_dict()),
+        "kind": prior.kind,
+        "concentration": alpha_of(prior) if prior.independent else float(prior.concentrations()[1]),
+        "order": prior.order,
+        "vocab": prior.vocab,
+        "length": point.length,
+        "bos": bos,
     }
-
-
-def concentration(prior: Prior) -> float:
-    """What the sweep over concentrations varies: alpha of independent contexts, eta_1 of a hierarchy."""
-    return alpha_of(prior) if prior.independent else float(prior.concentrations()[1])
 
 
 def numbers(best: OptimalParameters, prior: Prior) -> dict[str, Any]:
@@ -211,45 +192,31 @@ def numbers(best: OptimalParameters, prior: Prior) -> dict[str, Any]:
     }
 
 
-def bayes_columns(setting: Setting, best: OptimalParameters, options: Options, cache: Cache) -> dict[str, Any]:
+def bayes_columns(prior: Prior, length: int, predictor: Predictor, options: Options, cache: Cache) -> dict[str, Any]:
     """KL on the common sequences, Bayes' KL, and the excess."""
-    sequences = Sequences(prior=setting.prior, batch=options.batch, length=setting.length, seed=options.seed + 1)
-    bayes = measure_bayes(sequences, cache, draws=BAYES_DRAWS)
-    beta, kappa = best.usable()
-    predictor = soft("optimum", vocab=best.vocab, beta=beta, kappa=kappa)
-    columns = excess_columns(measure(sequences, predictor, cache).values, bayes.values)
+    sequences = Sequences(prior=prior, batch=options.batch, length=length, seed=options.seed + 1)
+    bayes = measure_bayes(sequences, cache, draws=BAYES_DRAWS).values
+    columns = excess_columns(measure(sequences, predictor, cache).values, bayes)
     columns["kl_stderr"] = columns.pop("stderr")
-    return {**columns, "bayes_kl": float(bayes.values.mean()), "batch": options.batch}
+    return {**columns, "bayes_kl": float(bayes.mean()), "batch": options.batch}
 
 
-def trained_row(checkpoint: Subject, options: Options, cache: Cache) -> dict[str, Any]:
+def trained_row(checkpoint: Subject, point: Point, options: Options, cache: Cache) -> dict[str, Any]:
     """The beta and kappa of a trained model, beside the optimum of its setting."""
     from interp.chains.descriptions import prior_from_dict
 
-    prior = prior_from_dict(checkpoint.training["prior"])
-    setting = Setting(
-        sweep="zoo", prior=prior, length=checkpoint.model_config["length"], bos=checkpoint.model_config["bos"]
-    )
-    best = find(setting, options, cache)
+    prior, bos = prior_from_dict(checkpoint.training["prior"]), checkpoint.model_config["bos"]
+    best = optimum(prior, length=point.length, bos=bos, draws=options.draws, seed=options.seed, cache=cache)
     fit = cache.value(
         {"what": "fit", "digest": checkpoint.digest, "keys": FITTED_KEYS, "covariance": True},
         lambda: fitted(checkpoint, prior),
     )
-    sequences = Sequences(prior=prior, batch=options.batch, length=setting.length, seed=options.seed + 1)
-    bayes = measure_bayes(sequences, cache, draws=BAYES_DRAWS)
-    columns = excess_columns(measure(sequences, predictor_of(checkpoint), cache).values, bayes.values)
-    columns["kl_stderr"] = columns.pop("stderr")
-    flat = [lag for lag, is_flat in enumerate(best.flat) if is_flat]
-    learned, learned_stderr = learned_combination(fit, flat)
+    learned, learned_stderr = learned_combination(fit, [lag for lag, is_flat in enumerate(best.flat) if is_flat])
     return {
-        **place(setting, "trained"),
+        **place(point, prior, bos),
         **numbers(best, prior),
-        **columns,
-        "bayes_kl": float(bayes.values.mean()),
-        "batch": options.batch,
-        "beta": fit["beta"],
-        "kappa": fit["kappa"],
-        "stderr": fit["stderr"],
+        **bayes_columns(prior, point.length, predictor_of(checkpoint), options, cache),
+        **{name: fit[name] for name in ("beta", "kappa", "stderr", "success", "message")},
         "combination": learned,
         "combination_stderr": learned_stderr,
         "checkpoint": checkpoint.name,
@@ -257,10 +224,8 @@ def trained_row(checkpoint: Subject, options: Options, cache: Cache) -> dict[str
         "family": checkpoint.model_config["family"],
         "seed": checkpoint.training.get("seed"),
         "gap_beta": [value - other for value, other in zip(fit["beta"], best.beta, strict=True)],
-        "gap_kappa": fit["kappa"] - best.kappa if fit["kappa"] is not None and best.kappa is not None else None,
+        "gap_kappa": fit["kappa"] - best.kappa if None not in (fit["kappa"], best.kappa) else None,
         "gap_combination": learned - best.combination if learned is not None and best.combination is not None else None,
-        "success": fit["success"],
-        "message": fit["message"],
     }
 
 
@@ -285,11 +250,10 @@ def fitted(checkpoint: Subject, prior: Prior) -> dict[str, Any]:
     length = checkpoint.model_config["length"]
     tokens = prior.sample(batch=max(32, FITTED_KEYS // length), length=length, seed=0, method="collapsed").tokens
     fit = fit_scores(capture(load(checkpoint.path), tokens, copies=False))
-    errors = [*fit.stderr.tolist(), *([] if fit.kappa_stderr is None else [fit.kappa_stderr])]
     return {
         "beta": fit.beta.tolist(),
         "kappa": fit.kappa,
-        "stderr": errors,
+        "stderr": [*fit.stderr.tolist(), *([] if fit.kappa_stderr is None else [fit.kappa_stderr])],
         "covariance": fit.covariance.tolist(),
         "success": fit.success,
         "message": fit.message,

@@ -1,101 +1,204 @@
-"""The law of the optimum on the second test grid, worlds that it was not tuned on: predicted beside searched.
+"""Soft matching at its optimum in many worlds: what predicts the optimum, who reaches it, and what Bayes adds to it.
 
-    python -m analyses worlds                          the shipped table, judged, and a few of its worlds measured again
-    python -m analyses worlds --again 12 --draws 12000
+    python -m analyses worlds                                          everything
+    python -m analyses worlds --questions optimum --again 12           more worlds of a shipped table measured again
+    python -m analyses worlds --questions context --prior independent:1 --length 128
+    python -m analyses worlds --questions trained --runs runs/other_worlds
 
-Each row is one world: a prior, a length, BOS or not. `searched_*` is the optimum that `optimal_parameters` finds on
-sampled sequences, `derived_*` that of `predicted_parameters` without its fitted term, `predicted_*` with it,
-`leading_*` the explicit leading order. `over_*` is the KL at those parameters divided by that at the searched ones,
-minus 1, on the same sequences. `error_*` is predicted minus searched, in nats; it is empty where the search found no
-finite value (a flat lag). `sigmas` is the largest error in standard errors of the search. The first short worlds are
-measured again with --draws sequences: the prediction must be the same, and the search must agree within its errors. The
-notes also say what the first version of the law gave on the first test grid.
+The questions, each with its own columns:
+
+optimum  the law of the optimum on the second test grid, worlds that it was not tuned on (analyses.parts.world_grid).
+         `searched_*` is the optimum that `optimal_parameters` finds on sampled sequences, `derived_*` that of
+         `predicted_parameters` without its fitted term, `predicted_*` with it, `leading_*` the explicit leading order.
+         `over_*` is the KL at those parameters over that at the searched ones, minus 1, on the same sequences.
+         `error_*` is predicted minus searched, in nats; empty where the search found no finite value. `sigmas` is the
+         largest error in standard errors of the search
+excess   what soft matching at the searched optimum adds to the KL of the Bayes predictor, in nats, and as a `share` of
+         Bayes' own KL. `queries_*` and `excess_*` say how the last queries, and the excess, are spread over the
+         visits of the query's full context before; `suffix_*` and `at_suffix_*` over its longest suffix that occurred
+trained  trained models of other worlds than the paper's. model_*: as `fit_scores` reads them from the scores;
+         predicted_*, searched_*: as above. gap: the largest distance of the model's beta from the searched ones.
+         excess_share is kl / kl_searched - 1, with its paired error. copies: the lags that the copy heads copy
+context  of trained models and estimators on one prior and length, the excess over Bayes within bins of the same
+         sequences: `seen`, how often the last context has occurred before; `entropy` of the true law, as a share of
+         ln |V|; `position` where the prediction is made, at which `soft matching` keeps the parameters that are best at
+         the full length and `soft matching, retuned` has the best ones for that position. `contribution` is the bin's
+         share of sequences times its excess, `contribution_share` its part of the whole
+
+The tables of `optimum` and `excess` are shipped. Their first worlds are measured again: predictions must be the same,
+and measurements must agree within their errors. The notes also say what the first version of the law gave on the first
+test grid.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from analyses.parts.world_grid import MOST, draw_worlds, measure_world, shipped_table
+from analyses.parts.estimators import additive, alpha_of, optimum, soft
+from analyses.parts.heldout import Predictor, Sequences, excess_columns, measure, measure_bayes
+from analyses.parts.world_grid import (
+    EXCESS,
+    NAMES,
+    VISITS,
+    draw_worlds,
+    measure_excess,
+    measure_world,
+    sequences_of,
+    shipped_table,
+)
 from analyses.running.ask import Ask
-from analyses.running.options import Options as BaseOptions
-from analyses.running.options import option
-from analyses.running.subject import Study
+from analyses.running.options import PRIOR_FORMS, ROOT, ChainOptions, CheckpointOptions, ZooOptions, option, place
+from analyses.running.subject import Study, Subject
+from analyses.running.zoo import find_subjects, predictor_of
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from analyses.running.cache import Cache
+    from interp.chains.priors import Prior
 
 KIND = "study"
 GRID = "second_test"
-NAMES = (*(str(lag + 1) for lag in range(MOST)), "kappa")
-SHOWN = ("prior", "order", "vocab", "length", "bos", "kl", "over_predicted", "over_derived", "worst", "sigmas")
-NEAR, FAR = 0.02, 0.05  # KL over the searched optimum's
+SHOWN = (
+    "question", "prior", "order", "vocab", "length", "bos", "kl", "over_predicted", "over_derived", "worst", "sigmas",
+)  # fmt: skip
+NEAR, FAR = 0.02, 0.05  # KL over the searched optimum's, or over Bayes'
 CLOSE = 0.25  # nats
 SHORT = 100  # tokens of a world that is measured again
-AGREES = 5.0  # standard errors between two searches
+AGREES = 5.0  # standard errors between two measurements
 SAME = 2e-3  # nats between two predictions; the table has six digits
+FITTED = 512  # sequences that the scores of a trained model are fitted on
+LAGS = 3  # of the trained models of other worlds
+SEEN = (("0", 0, 0), ("1", 1, 1), ("2", 2, 2), ("3-5", 3, 5), ("more", 6, math.inf))
+ENTROPY_EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+Question = Literal["optimum", "excess", "trained", "context"]
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(BaseOptions):
-    again: int = option(3, "worlds to measure again (default: %(default)s)", metavar="N", least=0)
-    draws: int = option(4000, "sequences for each of them (default: %(default)s)", metavar="N", least=100)
+class Options(ChainOptions, ZooOptions):
+    batch: int = option(
+        4000, "sequences for each KL; half for trained models (default: %(default)s)", metavar="N", least=2
+    )
+    questions: tuple[Question, ...] = option(("optimum", "excess", "trained", "context"), "which (default: all)")
+    again: int = option(3, "worlds of each shipped table to measure again (default: %(default)s)", metavar="N", least=0)
+    draws: int = option(
+        40_000, "sequences that optima are found on; a tenth for worlds again (default: %(default)s)", metavar="N",
+        least=100,
+    )  # fmt: skip
+    bayes_draws: int = option(
+        120, "posterior draws of the Bayes predictor (default: %(default)s)", metavar="N", least=16
+    )
+    prior: str = option("hierarchical:5", f"of the contexts: {PRIOR_FORMS} (default: %(default)s)", metavar="PRIOR")
+    length: int = option(64, "of the contexts: tokens (default: %(default)s)", metavar="T", least=2)
+    all_seeds: bool = option(False, "all checkpoints of that prior and length, not one of each kind")
+    runs: Path = place(
+        ROOT / "models" / "other_worlds", "runs of other worlds (default: models/other_worlds)", metavar="DIR"
+    )
 
 
-ASK = Ask()
+ASK = Ask(options=Options(), cost=2.0)
 
 
-def study(options: Options, cache: Cache) -> Study:
-    """The shipped second test grid, row by row, and what it says of the law."""
+def weights(options: Options) -> dict[str, str]:
+    """The runs of other worlds."""
+    return {run.name: run.digest for run in find_subjects(options.runs, unfinished=options.unfinished)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """One question."""
+
+    question: Question
+
+    def __str__(self) -> str:
+        return self.question
+
+
+def pieces(options: Options) -> list[Piece]:
+    return [Piece(question=question) for question in dict.fromkeys(options.questions)]
+
+
+def together(options: Options, piece: Piece) -> str:
+    """`kl_curves` needs the same optimum as the contexts."""
+    return f"{options.prior} T={options.length}" if piece.question == "context" else f"worlds {piece}"
+
+
+def study_piece(options: Options, piece: Piece, cache: Cache) -> Study:
+    """The rows of one question, with what they say."""
     from interp.results import provenance
 
-    rows = [judged_row(row) for row in shipped_table(GRID)]
-    first = [judged_row(row) for row in shipped_table("test")]
-    failures = measured_again(rows, options)
+    ask = {"optimum": optimum_rows, "excess": excess_rows, "trained": trained_rows, "context": context_rows}
+    rows, notes, failures = ask[piece.question](options, cache)
     return Study(
-        rows=rows,
-        provenance=provenance(seed=options.seed, table=f"analyses/tables/worlds_{GRID}.csv"),
-        shown=SHOWN,
-        notes=[
-            *summary(rows),
-            f"The first version of the law on the first test grid: {closeness(first)}",
-            f"{options.again} worlds measured again: {len(failures)} differ.",
-        ],
+        rows=[{"question": piece.question, **row} for row in rows],
+        provenance=provenance(seed=options.seed),
+        notes=notes,
         failures=failures,
     )
 
 
-def judged_row(row: dict[str, Any]) -> dict[str, Any]:
+def join(options: Options, studies: Sequence[Study]) -> Study:
+    """All questions in one table."""
+    from interp.results import provenance
+
+    zoo = find_subjects(options.zoo, unfinished=options.unfinished)
+    return Study(
+        rows=[row for study in studies for row in study.rows],
+        provenance={**provenance(seed=options.seed), "checkpoints": {one.name: one.digest[:16] for one in zoo}},
+        shown=SHOWN,
+        notes=[note for study in studies for note in study.notes],
+        failures=[failure for study in studies for failure in study.failures],
+    )
+
+
+Found = tuple[list[Row], list[str], list[str]]  # rows, notes, failures
+
+
+# --- the law of the optimum ---------------------------------------------------------------------------------------
+
+
+def optimum_rows(options: Options, cache: Cache) -> Found:
+    """The shipped second test grid, row by row, and what it says of the law."""
+    rows, first = ([judged(row) for row in shipped_table(grid)] for grid in (GRID, "test"))
+    failures = optima_again(rows, options)
+    notes = [
+        *optimum_notes(rows),
+        f"The first version of the law on the first test grid: {closeness(first)}",
+        f"{options.again} worlds measured again: {len(failures)} differ.",
+    ]
+    return rows, notes, failures
+
+
+def judged(row: Row) -> Row:
     """The row with ratios and errors."""
-    errors = {name: _error(row, name) for name in NAMES}
+    errors = {name: _error(row[f"predicted_{name}"], row[f"searched_{name}"]) for name in NAMES}
     if row["searched_combination"] is not None and row["predicted_combination"] is not None:
         errors["kappa"] = row["predicted_combination"] - row["searched_combination"]
-    known = [abs(value) for value in errors.values() if value is not None]
-    sizes = [
-        abs(value) / row[f"stderr_{name}"]
-        for name, value in errors.items()
-        if value is not None and row[f"stderr_{name}"]
-    ]
+    known = {name: abs(value) for name, value in errors.items() if value is not None}
+    sizes = [value / row[f"stderr_{name}"] for name, value in known.items() if row[f"stderr_{name}"]]
     return {
         **row,
         **{f"over_{name}": row[f"kl_{name}"] / row["kl"] - 1.0 for name in ("predicted", "derived", "leading")},
-        **{f"error_{name}": errors[name] for name in NAMES},
-        "worst": max(known, default=None),
-        "sigmas": max((one for one in sizes if math.isfinite(one)), default=None),
+        **{f"error_{name}": value for name, value in errors.items()},
+        "worst": max(known.values(), default=None),
+        "sigmas": max(filter(math.isfinite, sizes), default=None),
     }
 
 
-def _error(row: dict[str, Any], name: str) -> float | None:
+def _error(predicted: float | None, searched: float | None) -> float | None:
     """Predicted minus searched, where both are finite."""
-    predicted, searched = row[f"predicted_{name}"], row[f"searched_{name}"]
-    if predicted is None or searched is None or not (math.isfinite(predicted) and math.isfinite(searched)):
-        return None
-    return float(predicted - searched)
+    known = all(value is not None and math.isfinite(value) for value in (predicted, searched))
+    return predicted - searched if known else None  # type: ignore[operator]
 
 
-def summary(rows: list[dict[str, Any]]) -> list[str]:
+def optimum_notes(rows: list[Row]) -> list[str]:
     """What share of the worlds is near the searched optimum, with and without the fitted term, and which are far."""
     lines = []
     for name in ("predicted", "derived", "leading"):
@@ -106,49 +209,257 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
         )
     lines.append(closeness(rows))
     far = sorted((row for row in rows if row["over_predicted"] > FAR), key=lambda row: -row["over_predicted"])
-    lines += [
+    return lines + [
         f"Beyond {FAR:.0%}: {row['prior']}, k = {row['order']}, |V| = {row['vocab']}, T = {row['length']}, "
         f"{'BOS' if row['bos'] else 'no BOS'}: {row['over_predicted']:+.1%} of a KL of {row['kl']:.4f}"
         for row in far
     ]
-    return lines
 
 
-def closeness(rows: list[dict[str, Any]]) -> str:
+def closeness(rows: list[Row]) -> str:
     """In what share of the cases beta and kappa themselves are near the searched ones."""
-    errors = {name: [row[f"error_{name}"] for row in rows if row[f"error_{name}"] is not None] for name in NAMES}
-    beta = [error for name, many in errors.items() if name != "kappa" for error in many]
-    every = [*beta, *errors["kappa"]]
+    errors = {name: [abs(row[f"error_{name}"]) for row in rows if row[f"error_{name}"] is not None] for name in NAMES}
+    kappa = errors.pop("kappa")
+    beta = list(itertools.chain(*errors.values()))
     worst = [row["worst"] for row in rows if row["worst"] is not None]
     return (
-        f"Within {CLOSE} nats: {share(map(abs, every), CLOSE)} of {len(every)} parameters (beta: "
-        f"{share(map(abs, beta), CLOSE)} of {len(beta)}, kappa: {share(map(abs, errors['kappa']), CLOSE)} of "
-        f"{len(errors['kappa'])}); all parameters in {share(worst, CLOSE)} of {len(worst)} worlds."
+        f"Within {CLOSE} nats: {share(beta + kappa, CLOSE)} of {len(beta + kappa)} parameters (beta: "
+        f"{share(beta, CLOSE)} of {len(beta)}, kappa: {share(kappa, CLOSE)} of {len(kappa)}); all parameters in "
+        f"{share(worst, CLOSE)} of {len(worst)} worlds."
     )
 
 
-def share(values: Any, most: float) -> str:
+def share(values: Sequence[float], most: float) -> str:
     """How many are at most this large, as a percentage."""
-    many = list(values)
-    return f"{sum(one <= most for one in many) / max(len(many), 1):.1%}"
+    return f"{sum(one <= most for one in values) / max(len(values), 1):.1%}"
 
 
-def measured_again(rows: list[dict[str, Any]], options: Options) -> list[str]:
+def optima_again(rows: list[Row], options: Options) -> list[str]:
     """A line for each number that differs when worlds of the table are measured again."""
     chosen = [number for number, row in enumerate(rows) if row["length"] <= SHORT][: options.again]
     worlds = draw_worlds(GRID)
     failures = []
     for number in chosen:
-        old, new = rows[number], measure_world(worlds[number], steps=(options.draws,), seed=options.seed + 1)
+        old = rows[number]
+        new = measure_world(worlds[number], steps=(max(options.draws // 10, 100),), seed=options.seed + 1)
         for name in NAMES:
-            place = f"world {number}, {name}"
-            before, after = old[f"predicted_{name}"], new[f"predicted_{name}"]
-            if before is not None and math.isfinite(before) and abs(after - before) > SAME:
-                failures.append(f"{place}: the prediction was {before:.4f} and is {after:.4f}")
-            before, after = old[f"searched_{name}"], new[f"searched_{name}"]
-            if before is None or not (math.isfinite(before) and math.isfinite(after)):
-                continue
-            error = math.hypot(old[f"stderr_{name}"], new[f"stderr_{name}"])
-            if abs(after - before) > AGREES * error + SAME:
-                failures.append(f"{place}: the search found {before:.4f} and finds {after:.4f}, error {error:.4f}")
+            error = math.hypot(*(row[f"stderr_{name}"] or 0.0 for row in (old, new)))
+            for what, allowed in (("predicted", SAME), ("searched", AGREES * error + SAME)):
+                before, after = old[f"{what}_{name}"], new[f"{what}_{name}"]
+                apart = _error(after, before)
+                if apart is not None and abs(apart) > allowed:
+                    failures.append(f"world {number}, {name}: {what} was {before:.4f} and is {after:.4f}")
     return failures
+
+
+# --- the excess over Bayes ----------------------------------------------------------------------------------------
+
+
+def excess_rows(options: Options, cache: Cache) -> Found:
+    """The shipped map, row by row, and what it says."""
+    rows = [with_error(row) for row in shipped_table(EXCESS)]
+    failures = excess_again(rows, options)
+    return rows, [*excess_notes(rows), f"{options.again} worlds measured again: {len(failures)} differ."], failures
+
+
+def with_error(row: Row) -> Row:
+    """The row with a standard error of the share, from those of its two parts as if they were independent."""
+    parts = row["excess_stderr"] / row["excess"], row["kl_bayes_stderr"] / row["kl_bayes"]
+    return {**row, "share_stderr": row["share"] * math.hypot(*parts)}
+
+
+def excess_notes(rows: list[Row]) -> list[str]:
+    """How many worlds are near Bayes, by order; which are farthest; and how much of the excess rare contexts carry."""
+    lines = []
+    for order, here in _by(rows, "order"):
+        shares = [row["share"] for row in here]
+        lines.append(
+            f"k = {order}: within {FAR:.0%} of Bayes in {sum(one <= FAR for one in shares)} of {len(here)} worlds; "
+            f"largest {max(shares):.1%}."
+        )
+    for length, here in _by(rows, "length"):
+        means = {
+            name: [math.fsum(row[f"{what}_{name}"] for row in here) / len(here) for what in ("queries", "excess")]
+            for name in VISITS
+        }
+        parts = [f"{name} visits {queries:.0%} and {carried:.0%}" for name, (queries, carried) in means.items()]
+        lines.append(f"T = {length}, share of the queries and of the excess: {', '.join(parts)}.")
+    return lines
+
+
+def _by(rows: Iterable[Row], name: str) -> Iterator[tuple[Any, list[Row]]]:
+    ordered = sorted(rows, key=lambda row: row[name])
+    return ((value, list(here)) for value, here in itertools.groupby(ordered, key=lambda row: row[name]))
+
+
+def excess_again(rows: list[Row], options: Options) -> list[str]:
+    """A line for each number that differs when the first worlds of the table are measured again on other sequences."""
+    failures = []
+    for old, world in list(zip(rows, draw_worlds(EXCESS), strict=True))[: options.again]:
+        new = measure_excess(world, sequences=sequences_of(world), seed=options.seed + 100)
+        for name in ("kl_bayes", "excess"):
+            error = math.hypot(old[f"{name}_stderr"], new[f"{name}_stderr"])
+            if abs(old[name] - new[name]) > AGREES * error:
+                words = f"{world.prior.text}, T = {world.length}: {name} was {old[name]:.5f} and is {new[name]:.5f}"
+                failures.append(f"{words}, error {error:.5f}")
+    return failures
+
+
+# --- trained models of other worlds -------------------------------------------------------------------------------
+
+
+def trained_rows(options: Options, cache: Cache) -> Found:
+    """Every run beside the optimum of its world."""
+    rows = [trained_row(run, options, cache) for run in find_subjects(options.runs, unfinished=options.unfinished)]
+    rows.sort(key=lambda row: (row["order"], row["vocab"], row["init"], row["length"], row["seed"]))
+    return rows, [], []
+
+
+def trained_row(run: Subject, options: Options, cache: Cache) -> Row:
+    """One run: beta and kappa of its scores, of the predicted and of the searched optimum, and the KL of each."""
+    from interp.chains.descriptions import prior_from_dict
+    from interp.estimators.predicted import predicted_parameters
+    from interp.instruments.beta_kappa import fit_scores
+    from interp.instruments.copy_heads import copy_heads
+
+    prior = prior_from_dict(run.training["prior"])
+    setting = {"length": run.model_config["length"], "bos": run.model_config["bos"]}
+    seen = run.asked(CheckpointOptions(batch=min(FITTED, options.batch), seed=options.seed)).capture(copies=True)
+    fit = fit_scores(seen)
+    predicted = predicted_parameters(prior, **setting)
+    best = optimum(prior, **setting, draws=options.draws, seed=options.seed, cache=cache)
+    sequences = Sequences(prior=prior, batch=options.batch // 2, length=setting["length"], seed=options.seed + 1)
+
+    def kl(name: str, beta: Any, kappa: float | None) -> Any:
+        return measure(sequences, soft(name, vocab=prior.vocab, beta=beta, kappa=kappa), cache).values
+
+    ideal = kl("optimum", *best.usable())
+    columns = excess_columns(measure(sequences, predictor_of(run), cache).values, ideal)
+    row: Row = {
+        "run": run.name,
+        "cell": Path(run.name).parts[0],
+        "order": prior.order,
+        "vocab": prior.vocab,
+        "length": setting["length"],
+        "seed": run.training.get("seed"),
+        "init": run.training.get("init"),
+        "r2": fit.r2,
+        "copies": "; ".join(copy_heads(seen).verdict),
+        "gap": max(abs(float(one) - float(other)) for one, other in zip(fit.beta, best.beta, strict=True)),
+        "kl": columns["kl"],
+        "kl_predicted": float(kl("predicted", *predicted.usable()).mean()),
+        "kl_searched": float(ideal.mean()),
+        "excess_share": columns["excess_share"],
+        "excess_share_stderr": columns["excess_share_stderr"],
+    }
+    parameters: dict[str, tuple[Any, Any]] = {
+        "model": (fit.beta, fit.kappa),
+        "stderr": (best.stderr[: prior.order], best.stderr[-1]),
+        "predicted": (predicted.beta, predicted.kappa),
+        "searched": (best.beta, best.kappa),
+    }
+    for name, (beta, kappa) in parameters.items():
+        row |= {f"{name}_{lag + 1}": beta[lag] if lag < prior.order else None for lag in range(LAGS)}
+        row[f"{name}_kappa"] = kappa
+    return {name: None if isinstance(one, float) and not math.isfinite(one) else one for name, one in row.items()}
+
+
+# --- contexts -----------------------------------------------------------------------------------------------------
+
+
+def context_rows(options: Options, cache: Cache) -> Found:
+    """The excess of every predictor, bin by bin."""
+    from interp.chains.descriptions import parse_prior
+
+    prior = parse_prior(options.prior, order=options.order, vocab=options.vocab)
+    models = chosen(
+        find_subjects(options.zoo, unfinished=options.unfinished), prior, length=options.length, every=options.all_seeds
+    )
+    sequences = Sequences(prior=prior, batch=options.batch, length=options.length, seed=options.seed)
+    bayes = measure_bayes(sequences, cache, draws=options.bayes_draws)
+    fixed = soft_matching_at(prior, options.length, "soft matching", options, cache)
+    # add-alpha has the prior's own alpha if it is independent, and else 0.5, the better of the usual ones.
+    usual = additive(prior, alpha_of(prior) if prior.independent else 0.5)
+    measured = {one.name: measure(sequences, one, cache).values for one in (fixed, usual, *map(predictor_of, models))}
+    rows = [
+        bin_row(by, label, name, values, bayes.values, inside)
+        for by, bins in (("seen", seen_bins(sequences)), ("entropy", entropy_bins(sequences)))
+        for label, inside in bins.items()
+        for name, values in {"bayes": bayes.values, **measured}.items()
+        if inside.any()
+    ]
+    for position in sorted({one for one in (options.length >> shift for shift in range(5)) if one > prior.order}):
+        # A prefix of a chain is a chain, so each position has sequences of that length.
+        shorter = Sequences(prior=prior, batch=options.batch, length=position, seed=options.seed)
+        own = soft_matching_at(prior, position, "soft matching, retuned", options, cache)
+        predictors = [fixed, own, usual, *(predictor_of(one) for one in models if position == options.length)]
+        best = measure_bayes(shorter, cache, draws=options.bayes_draws).values
+        values = {"bayes": best} | {one.name: measure(shorter, one, cache).values for one in predictors}
+        for name, kl in values.items():
+            row = bin_row("position", str(position), name, kl, best, best == best)
+            rows.append({**row, "contribution": None, "contribution_share": None})
+    summaries = {model.name: model.summary() for model in models}
+    where = {"prior": options.prior, "order": prior.order, "vocab": prior.vocab, "length": options.length}
+    whole = {name: excess_columns(values, bayes.values) for name, values in measured.items()}
+    parts = [f"{name} {one['excess']:.4f} ({one['excess_share']:+.1%})" for name, one in whole.items()]
+    notes = [f"{options.prior}, T = {options.length}: Bayes {bayes.values.mean():.4f} nats; excess: {', '.join(parts)}"]
+    if not models:
+        notes.append("no trained checkpoint of this prior and length was found")
+    failures = [] if bayes.converged else ["the Bayes predictor did not converge; try more --bayes-draws"]
+    return [{**where, **row, "subject": summaries.get(row["predictor"])} for row in rows], notes, failures
+
+
+def chosen(subjects: list[Subject], prior: Prior, *, length: int, every: bool) -> list[Subject]:
+    """The checkpoints of this prior and length: all, or the first seed of each family, start and BOS."""
+    fitting = [one for one in subjects if one.trained_on(prior, length=length)]
+    if every:
+        return fitting
+    kinds: dict[tuple[str, str | None, bool], Subject] = {}
+    for one in fitting:
+        kinds.setdefault((one.model_config["family"], one.start, one.model_config["bos"]), one)
+    return list(kinds.values())
+
+
+def soft_matching_at(prior: Prior, length: int, name: str, options: Options, cache: Cache) -> Predictor:
+    """Soft matching with BOS at the population optimum of this length."""
+    best = optimum(prior, length=length, bos=True, draws=options.draws, seed=options.seed + 1, cache=cache)
+    beta, kappa = best.usable()
+    return soft(name, vocab=prior.vocab, beta=beta, kappa=kappa)
+
+
+def seen_bins(sequences: Sequences) -> dict[str, np.ndarray]:
+    """By the number of exact matches of the last context."""
+    from interp.estimators.counts import mask_counts
+
+    counts = mask_counts(sequences.tokens, order=sequences.prior.order, vocab=sequences.prior.vocab)
+    exact = counts[:, -1].sum(-1).numpy()
+    return {label: (exact >= low) & (exact <= high) for label, low, high in SEEN}
+
+
+def entropy_bins(sequences: Sequences) -> dict[str, np.ndarray]:
+    """By the entropy of the true law over ln |V|."""
+    import numpy as np
+    import torch
+
+    law = sequences.chains.next_law
+    entropy = (-torch.xlogy(law, law).sum(-1) / np.log(sequences.prior.vocab)).numpy()
+    place = np.clip(np.digitize(entropy, ENTROPY_EDGES) - 1, 0, len(ENTROPY_EDGES) - 2)
+    edges = itertools.pairwise(ENTROPY_EDGES)
+    return {f"{low:g}-{high:g}": place == number for number, (low, high) in enumerate(edges)}
+
+
+def bin_row(by: str, label: str, name: str, values: np.ndarray, bayes: np.ndarray, inside: np.ndarray) -> Row:
+    """One predictor in one bin."""
+    numbers = excess_columns(values[inside], bayes[inside])
+    contribution = float(inside.mean()) * numbers["excess"]
+    whole = float((values - bayes).mean())
+    return {
+        "by": by,
+        "bin": label,
+        "predictor": name,
+        "n": int(inside.sum()),
+        "share": float(inside.mean()),
+        **numbers,
+        "contribution": contribution,
+        "contribution_share": contribution / whole if whole else None,
+    }

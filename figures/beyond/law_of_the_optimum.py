@@ -1,7 +1,4 @@
-"""The optimum of soft matching on the second test grid: predicted beside searched.
-
-Draws the rows of `python -m analyses worlds`.
-"""
+"""The optimum of soft matching on the second test grid: predicted beside searched."""
 
 from __future__ import annotations
 
@@ -46,7 +43,8 @@ FIELDS = (
 
 def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
     """What is drawn of each world."""
-    return {"worlds": [{name: row[name] for name in FIELDS} for row in results["worlds"]]}
+    rows = [row for row in results["worlds"] if row["question"] == "optimum"]
+    return {"worlds": [{name: row[name] for name in FIELDS} for row in rows]}
 
 
 def draw(results: dict[str, list[Row]]) -> Figure:

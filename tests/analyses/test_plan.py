@@ -22,7 +22,7 @@ from analyses.running.options import CheckpointOptions
 from analyses.running.plan import asks_for, jobs_of, request_of, run_plan
 from analyses.running.pool import Progress, in_order, readable, run_jobs
 from analyses.running.zoo import find_subjects
-from analyses.studies.regret import chosen
+from analyses.studies.worlds import chosen
 from tests import tiny_zoo
 
 

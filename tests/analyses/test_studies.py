@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from analyses.running.cli import main
-from analyses.studies import kl_curves, optimal, pseudo_counts, regret
+from analyses.studies import kl_curves, optimal
 from interp.chains.priors import HierarchicalDirichlet
 from interp.divergence import KL_FLOOR
 from interp.hooked.checkpoint import save
@@ -39,8 +39,7 @@ def cache(tmp_path_factory):
 @pytest.fixture
 def run(zoo, cache, capsys, monkeypatch):
     """Run a study from the command line and read its JSON; the tests share a cache."""
-    for module in (kl_curves, regret):
-        monkeypatch.setattr(module, "TUNING_DRAWS", 400)
+    monkeypatch.setattr(kl_curves, "TUNING_DRAWS", 400)
 
     def from_the_command_line(name, *arguments, code=0, with_zoo=True):
         places = ["--cache", str(cache), *(["--zoo", str(zoo)] if with_zoo else [])]
@@ -112,8 +111,11 @@ def test_second_run_computes_nothing(run, monkeypatch):
         run("kl_curves", *CURVES, "--seed", 1)
 
 
-def test_regret_adds_up(run):
-    found = run("regret", "--vocab", 3, "--length", LENGTH, "--batch", 400, "--draws", 80)
+CONTEXT = ("worlds", "--questions", "context", "--draws", 400)
+
+
+def test_the_excess_of_contexts_adds_up(run):
+    found = run(*CONTEXT, "--vocab", 3, "--length", LENGTH, "--batch", 400, "--bayes-draws", 80)
     rows = pd.DataFrame(found["rows"])
     assert set(rows.by) == {"seen", "entropy", "position"}
     whole = rows[(rows.by == "position") & (rows["bin"] == str(LENGTH))].set_index("predictor")
@@ -199,21 +201,20 @@ def test_pseudo_counts_beside_the_approximation(run):
         (("kl_curves", "--priors", "independent:-1"), "alpha"),
         (("kl_curves", "--lengths", "2", "--batch", "20"), "length"),
         (("kl_curves", "--alphas", "0", "--lengths", "8", "--batch", "20"), "alpha"),
-        (("regret", "--prior", "hierarchical:0"), "eta"),
-        (("regret", "--length", "2"), "length"),
+        ((*CONTEXT, "--prior", "hierarchical:0"), "eta"),
+        ((*CONTEXT, "--length", "2"), "length"),
         (("optimal", "--sweeps", "concentration", "--concentrations", "0"), "must be a finite number > 0"),
         (("pseudo_counts", "--alpha", "0"), "alpha"),
         (("pseudo_counts", "--lengths", "3", "--orders", "2"), "length"),
     ],
 )
 def test_bad_input_is_one_line(arguments, message, tmp_path, capsys, monkeypatch):
-    for module in (kl_curves, regret):
-        monkeypatch.setattr(module, "TUNING_DRAWS", 400)
+    monkeypatch.setattr(kl_curves, "TUNING_DRAWS", 400)
     places = ["--cache", str(tmp_path)]
     if arguments[0] != "pseudo_counts":
         places += ["--zoo", str(tmp_path / "absent")]
     with pytest.raises(SystemExit) as caught:
-        main([*arguments, *places])
+        main([*map(str, arguments), *places])
     assert caught.value.code == 2
     output = capsys.readouterr()
     assert output.out == ""
@@ -230,9 +231,3 @@ def test_writes_a_table_with_its_origin(run, tmp_path):
     document = json.loads((tmp_path / "pseudo_counts.json").read_text())
     assert document["provenance"]["versions"]["torch"]
     assert document["provenance"]["options"]["batch"] == 50
-
-
-def test_modules_say_what_they_are():
-    for module in (kl_curves, optimal, pseudo_counts, regret):
-        assert module.KIND == "study"
-        assert "python -m analyses" in module.__doc__

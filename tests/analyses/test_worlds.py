@@ -1,32 +1,46 @@
-"""The grids of worlds: disjoint, the same on every machine, and the shipped tables are what the code says they are."""
+"""The study of worlds: grids are the same on every machine, and the shipped tables are what the code says."""
 
 from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
 from analyses.parts.world_grid import (
-    SEEDS,
+    EXCESS,
+    GRIDS,
     TUNING,
+    VISITS,
+    World,
     draw_worlds,
     fit_terms,
+    measure_excess,
     measure_world,
     read_table,
     search_world,
+    seen_before,
     shipped_table,
     write_table,
 )
 from analyses.running.cli import main
 from analyses.studies import worlds
-from figures.beyond import law_of_the_optimum
+from figures.beyond import excess_map, law_of_the_optimum
 from figures.running import drawing
 from interp.chains.priors import HierarchicalDirichlet
+from interp.divergence import kl_divergence
+from interp.estimators.bayes import bayes_predictive
 from interp.estimators.fitted_correction import COEFFICIENTS, FEATURES, RANGE, features, fitted_correction, in_range
 from interp.estimators.predicted import predicted_parameters
+from interp.estimators.soft_matching import soft_matching
+from interp.results import mean_stderr
+from tests import reference
 from tests.figures.artists import assert_readable
+
+RANDOM = [name for name in GRIDS if name != EXCESS]
 
 
 def key(world):
@@ -34,7 +48,7 @@ def key(world):
 
 
 def test_grids_are_disjoint_and_cover_the_range():
-    grids = {name: [key(world) for world in draw_worlds(name)] for name in SEEDS}
+    grids = {name: [key(world) for world in draw_worlds(name)] for name in RANDOM}
     assert sum(len(set(grid)) for grid in grids.values()) == len(set().union(*grids.values()))
     test = draw_worlds(worlds.GRID)
     assert grids[worlds.GRID] == [key(world) for world in test]
@@ -46,16 +60,22 @@ def test_grids_are_disjoint_and_cover_the_range():
     assert {world.bos for world in test if not world.prior.independent} == {True, False}
 
 
-@pytest.mark.parametrize("grid", list(SEEDS))
+@pytest.mark.parametrize("grid", RANDOM)
 def test_shipped_tables_are_of_these_worlds(grid):
-    rows = shipped_table(grid)
     every = draw_worlds(grid)
     if grid == "tuning":  # what needs no fit is not in the tables that are fitted on
         every = [world for world in every if not (world.prior.independent and world.bos)]
     elif grid == "second_tuning":
         every = [world for world in every if not world.prior.independent]
-    wanted = [key(world) for world in every]
-    assert [(row["prior"], row["order"], row["vocab"], row["length"], row["bos"]) for row in rows] == wanted
+    names = ("prior", "order", "vocab", "length", "bos")
+    assert [tuple(row[name] for name in names) for row in shipped_table(grid)] == [key(world) for world in every]
+
+
+def test_the_shipped_map_is_of_these_worlds():
+    rows = shipped_table(EXCESS)
+    wanted = [(world.prior.order, world.prior.vocab, world.prior.eta[0], world.length) for world in draw_worlds(EXCESS)]
+    assert [(row["order"], row["vocab"], row["eta"], row["length"]) for row in rows] == wanted
+    assert all(row["bias"] < 0.1 * row["excess"] for row in rows)
 
 
 def test_the_fitted_term_is_what_the_tuning_table_gives():
@@ -83,7 +103,7 @@ def test_the_fitted_term_is_separate_and_keeps_to_its_range():
     assert "outside the range" in far.message
 
 
-def test_a_world_is_measured(tmp_path):
+def test_a_world_is_measured_until_it_is_sure(tmp_path):
     world = next(one for one in draw_worlds("test") if one.length < 40 and not one.prior.independent)
     row = measure_world(world, steps=(400,))
     write_table(tmp_path / "table.csv", [row])
@@ -93,15 +113,9 @@ def test_a_world_is_measured(tmp_path):
         if isinstance(value, float) and math.isfinite(value):
             assert back[name] == pytest.approx(value, rel=1e-5)
     assert row["kl_predicted"] >= row["kl"] - 1e-4  # the search has the least KL on its own sample
-    assert (tmp_path / "table.csv").with_suffix(".part").exists() is False
-
-
-def test_a_world_is_searched_until_it_is_sure():
-    world = next(one for one in draw_worlds("test") if one.length < 40 and not one.prior.independent)
-    _, few = search_world(world, steps=(400, 800), sure=10.0)
-    best, more = search_world(world, steps=(400, 800), sure=1e-6)
-    assert (few, more) == (400, 800)
-    assert best.n >= 800
+    assert search_world(world, steps=(400, 800), sure=10.0)[1] == 400
+    best, draws = search_world(world, steps=(400, 800), sure=1e-6)
+    assert draws == 800 <= best.n
 
 
 def test_a_changed_table_is_refused(tmp_path, monkeypatch):
@@ -111,31 +125,108 @@ def test_a_changed_table_is_refused(tmp_path, monkeypatch):
         shipped_table("test")
 
 
+def test_visits_and_suffixes_by_definition():
+    order, vocab = 2, 3
+    tokens = HierarchicalDirichlet(order=order, vocab=vocab, eta=(2.0, 2.0)).sample(batch=40, length=12, seed=3).tokens
+    visits, longest = seen_before(tokens.numpy(), order=order)
+    for row, x in enumerate(tokens.tolist()):
+        masks = [reference.match_mask(x, t=12, s=s, k=order) for s in reference.candidates(12, order)]
+        assert visits[row] == sum(mask == frozenset({1, 2}) for mask in masks)
+        suffixes = [j for j in range(order + 1) if any(set(range(1, j + 1)) <= mask for mask in masks)]
+        assert longest[row] == max(suffixes)
+
+
+def test_shares_of_the_excess_are_shares():
+    world = World(prior=HierarchicalDirichlet(order=1, vocab=3, eta=(5.0,)), length=20, bos=True)
+    row = measure_excess(world, sequences=200)
+    assert sum(row[f"queries_{name}"] for name in VISITS) == pytest.approx(1.0)
+    assert sum(row[f"excess_{name}"] for name in VISITS) == pytest.approx(1.0)
+    assert sum(row[f"at_suffix_{length}"] for length in range(4)) == pytest.approx(1.0)
+    assert 0 < row["bias"] < row["excess"]
+    assert row["share"] == pytest.approx(row["excess"] / row["kl_bayes"])
+
+
+def test_the_excess_is_the_difference_of_two_divergences():
+    """KL(Bayes || q) has the expectation of KL(truth || q) - KL(truth || Bayes); a worse q has more of it."""
+    prior = HierarchicalDirichlet(order=1, vocab=3, eta=(5.0,))
+    chains = prior.sample(batch=2000, length=20, seed=1)
+    bayes = bayes_predictive(chains.tokens, prior=prior, draws=80, seed=2).mean
+    found = []
+    for beta in (2.0, 0.5):
+        soft = soft_matching(chains.tokens, vocab=3, beta=(beta,), kappa=2.0)
+        here = kl_divergence(bayes, soft).values
+        apart = kl_divergence(chains.next_law, soft).values - kl_divergence(chains.next_law, bayes).values
+        mean, error = mean_stderr((here - apart).numpy())
+        assert abs(mean) < 4 * error
+        found.append(float(here.mean()))
+    assert found[1] > 2 * found[0]
+
+
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     out = tmp_path_factory.mktemp("worlds")
-    assert main(["worlds", "--again", "1", "--draws", "2000", "--out", str(out)]) == 0
+    asked = ["--questions", "optimum", "excess", "--again", "1", "--draws", "20000", "--cache", str(out / "cache")]
+    assert main(["worlds", *asked, "--out", str(out)]) == 0
     return json.loads((out / "worlds.json").read_text())["rows"]
 
 
-def test_the_figure_draws_every_world(rows):
+def test_a_changed_number_is_a_failure(rows):
+    law, excess = ([row for row in rows if row["question"] == name] for name in ("optimum", "excess"))
+    changed = [{**row, "predicted_1": (row["predicted_1"] or 0.0) + 0.5} for row in law]
+    assert worlds.optima_again(changed, worlds.Options(again=1, draws=4000))
+    changed = [{**row, "excess": 2 * row["excess"] + 0.01} for row in excess]
+    assert worlds.excess_again(changed, worlds.Options(again=1))
+
+
+def test_the_errors_of_shares_come_from_both_parts(rows):
+    for row in [row for row in rows if row["question"] == "excess"]:
+        parts = [row["excess_stderr"] / row["excess"], row["kl_bayes_stderr"] / row["kl_bayes"]]
+        assert row["share_stderr"] / row["share"] == pytest.approx(np.hypot(*parts))
+
+
+def test_every_run_stands_beside_the_optimum_of_its_world(tmp_path):
+    zoo = Path(worlds.ROOT) / "models" / "other_worlds" / "k1_V3"
+    asked = ["--questions", "trained", "--runs", str(zoo), "--batch", "200", "--draws", "2000"]
+    assert main(["worlds", *asked, "--cache", str(tmp_path / "cache"), "--out", str(tmp_path)]) == 0
+    found = json.loads((tmp_path / "worlds.json").read_text())["rows"]
+    assert [(row["length"], row["order"], row["vocab"]) for row in found] == [(64, 1, 3), (128, 1, 3)]
+    for row in found:
+        assert row["copies"] == "copies lag 1"
+        assert row["gap"] == pytest.approx(abs(row["model_1"] - row["searched_1"]))
+        assert abs(row["predicted_1"] - row["searched_1"]) < 0.3
+        assert row["excess_share"] == pytest.approx(row["kl"] / row["kl_searched"] - 1)
+        assert row["model_2"] is None
+
+
+def test_the_law_is_drawn_for_every_world(rows):
     results = law_of_the_optimum.chosen({"worlds": rows})
+    mine = results["worlds"]
     with plt.style.context(drawing.STYLE):
         figure = law_of_the_optimum.draw(results)
         assert_readable(figure)
     first = figure.axes[0].lines[0]
-    drawn = [row for row in rows if row["error_1"] is not None]
+    drawn = [row for row in mine if row["error_1"] is not None]
     assert list(first.get_xdata()) == pytest.approx([row["searched_1"] for row in drawn])
     assert list(first.get_ydata()) == pytest.approx([row["predicted_1"] for row in drawn])
-    assert str(len(rows)) in drawing.caption_of(law_of_the_optimum, results)
+    assert str(len(mine)) in drawing.caption_of(law_of_the_optimum, results)
     # Worlds far from the diagonal have their name beside them.
     for ax, names in zip(figure.axes, (law_of_the_optimum.LAGS, ("kappa",)), strict=False):
-        errors = [row[f"error_{name}"] or 0.0 for row in rows for name in names]
-        apart = sum(abs(error) >= law_of_the_optimum.OUTLIER for error in errors)
-        assert len(ax.texts) == apart
+        errors = [row[f"error_{name}"] or 0.0 for row in mine for name in names]
+        assert len(ax.texts) == sum(abs(error) >= law_of_the_optimum.OUTLIER for error in errors)
         assert "equal" in {line.get_label() for line in ax.lines}
 
 
-def test_a_prediction_that_changed_is_a_failure(rows):
-    changed = [{**row, "predicted_1": (row["predicted_1"] or 0.0) + 0.5} for row in rows]
-    assert worlds.measured_again(changed, worlds.Options(again=1, draws=400))
+def test_the_map_is_drawn_for_every_world(rows):
+    results = excess_map.chosen({"worlds": rows})
+    with plt.style.context(drawing.STYLE):
+        with pytest.warns(drawing.MissingPanel):  # no contexts
+            picture = excess_map.draw(results)
+        assert_readable(picture)
+    shapes = {(row["order"], row["vocab"]) for row in results["worlds"]}
+    panels, visits = picture.axes[: len(shapes)], picture.axes[len(shapes)]
+    heights = [line.get_ydata() for ax in panels for line in ax.lines if len(line.get_xdata()) > 2]
+    assert sum(len(one) for one in heights) == len(results["worlds"])
+    assert len({(ax.get_xlim(), ax.get_ylim()) for ax in panels}) == 1  # they are compared
+    bars = np.array([bar.get_height() for bar in visits.patches])
+    assert bars.sum() == pytest.approx(2 * len({row["length"] for row in results["worlds"]}))
+    assert str(len(results["worlds"])) in drawing.caption_of(excess_map, results)

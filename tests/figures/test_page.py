@@ -12,7 +12,7 @@ from markupsafe import escape
 
 from analyses.running import plan
 from analyses.running.command import read_entries
-from analyses.studies import kl_curves, regret
+from analyses.studies import kl_curves
 from figures.page import results as page
 from figures.page.explorer import page as explorer
 from figures.running import cli, drawing
@@ -40,8 +40,7 @@ def made(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "shipped_asks", tiny_zoo.tiny_asks)
         patch.setattr(drawing, "picture_bytes", coarse_picture)
-        for study in (kl_curves, regret):
-            patch.setattr(study, "TUNING_DRAWS", 400)
+        patch.setattr(kl_curves, "TUNING_DRAWS", 400)
         arguments = ["reproduce", "--checkpoints", str(zoo), "--out", str(out), "--cache", str(folder / "cache")]
         code = cli.main([*arguments, "--jobs", "1"])
         before = {file: file.stat().st_mtime_ns for file in (out / "figures").iterdir()}
