@@ -9,19 +9,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from analyses.parts.heldout import Sequences, excess_columns, measure
 from analyses.running.options import CheckpointOptions
 from analyses.running.zoo import predictor_of
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from analyses.running.cache import Cache
     from analyses.running.subject import Subject
     from interp.estimators.optimal import OptimalParameters
-    from interp.fitting.fits import MatchFit
     from interp.instruments.identity_blocks import BlockMap
-    from interp.instruments.lag_pairs import PairFit
 
 # Numbers of a run, by the instrument that gives them; docs in `analyses.studies.conditions`.
 LOSS = ("kl", "excess", "excess_stderr", "excess_share")
@@ -50,53 +48,47 @@ def run_row(
     cache: Cache,
 ) -> dict[str, Any]:
     """Every number of one run; None where the instrument does not apply or was not run."""
-    from interp.instruments.beta_kappa import fit_scores
-    from interp.instruments.lag_pairs import fit_score_pairs
-
-    length = run.model_config["length"]
-    subject = run.asked(CheckpointOptions(batch=max(64, keys // length), seed=sequences.seed))
-    values = measure(sequences, predictor_of(run), cache).values
-    columns = excess_columns(values, ideal)
-    record = run.training
-    found: dict[str, Any] = dict.fromkeys(QUANTITIES)
-    found |= {name: columns[name] for name in LOSS}
-    seen = subject.capture(copies=True)
-    laws = fit_scores(seen), fit_score_pairs(seen)
-    found |= read_scores(*laws, best) | read_blocks(subject, best) | read_copies(subject)
+    length, seed = run.model_config["length"], sequences.seed
+    subject = run.asked(CheckpointOptions(batch=max(64, keys // length), seed=seed))
+    columns = excess_columns(measure(sequences, predictor_of(run), cache).values, ideal)
+    found: dict[str, Any] = {name: columns[name] for name in LOSS} | read(subject, best)
     if edits:
         batch = min(EDITED, max(LEAST_EDITED, EDITED_KEYS // length))
-        found |= edit_model(subject) | recovered(run.asked(CheckpointOptions(batch=batch, seed=sequences.seed)))
+        found |= edited(subject) | recovered(run.asked(CheckpointOptions(batch=batch, seed=seed)))
+    known = {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)}
     return {
         "run": run.name,
-        "seed": record.get("seed"),
-        "steps": record.get("steps"),
-        **{name: _number(value) for name, value in found.items()},
+        "seed": run.training.get("seed"),
+        "steps": run.training.get("steps"),
+        **{name: known.get(name) for name in QUANTITIES},
     }
 
 
-def read_scores(fit: MatchFit, pairs: PairFit, best: OptimalParameters) -> dict[str, Any]:
-    """The law fitted to the scores, and what else the scores depend on."""
-    own: list[float] = pairs.beta[:, 0].tolist() if pairs.success else []
-    return {
+def read(subject: Subject, best: OptimalParameters) -> dict[str, Any]:
+    """The law fitted to the scores and what else they depend on, the blocks, and the copy heads at the last query."""
+    from interp.instruments.beta_kappa import fit_scores
+    from interp.instruments.copy_heads import copy_heads
+    from interp.instruments.identity_blocks import identity_blocks
+    from interp.instruments.lag_pairs import fit_score_pairs
+
+    seen = subject.capture(copies=True)
+    fit, pairs, heads = fit_scores(seen), fit_score_pairs(seen), copy_heads(seen)
+    blocks = identity_blocks(subject.model, subject.chains.tokens)
+    scores = blocks["scores"]
+    found: dict[str, Any] = {
         "r2": fit.r2,
         "beta_1": fit.beta[0],
         "beta_2": fit.beta[1],
         "kappa": fit.kappa,
         "gap": _largest_gap(fit.beta, best),
-        "sum_gap": _sum_gap(fit, best),
         "position": fit.position_share,
         "aligned_share": pairs.aligned_share,
-        "own_token": min(own, default=None),
+        "own_token": pairs.beta[:, 0].min() if pairs.success else None,
+        "score_elsewhere": _elsewhere(scores),
+        "score_residual": scores.largest_residual,
     }
-
-
-def read_blocks(subject: Subject, best: OptimalParameters) -> dict[str, Any]:
-    """The blocks of the match weights, in the weights themselves and in the scores."""
-    from interp.instruments.identity_blocks import identity_blocks
-
-    blocks = identity_blocks(subject.model, subject.chains.tokens)
-    scores = blocks["scores"]
-    found: dict[str, Any] = {"score_elsewhere": _elsewhere(scores), "score_residual": scores.largest_residual}
+    if best.combination is not None and fit.kappa is not None and all(best.flat):
+        found["sum_gap"] = abs(fit.kappa - fit.beta.sum() - best.combination)
     if subject.info.one_hot:
         weights = blocks["weights"]
         found |= {
@@ -106,30 +98,21 @@ def read_blocks(subject: Subject, best: OptimalParameters) -> dict[str, Any]:
             "elsewhere": _elsewhere(weights),
             "residual": weights.largest_residual,
         }
-    return found
+    return found | {f"copy_{lag}": mass for lag, mass in zip(heads.lag.tolist(), heads.last_mass, strict=True)}
 
 
-def read_copies(subject: Subject) -> dict[str, Any]:
-    """The attention of each copy head on its lag at the last query, the one that is trained."""
-    from interp.instruments.copy_heads import copy_heads
-
-    heads = copy_heads(subject.capture(copies=True))
-    by_lag = {int(lag): float(mass) for lag, mass in zip(heads.lag, heads.last_mass, strict=True)}
-    return {"copy_1": by_lag.get(1), "copy_2": by_lag.get(2)}
-
-
-def edit_model(subject: Subject) -> dict[str, Any]:
+def edited(subject: Subject) -> dict[str, Any]:
     """The rise of KL with a source of smoothing switched off, and the KL to the relabeled model."""
     from interp.instruments.label_symmetry import label_symmetry
     from interp.instruments.smoothing_source import smoothing_source
 
     tokens = subject.chains.tokens
     source = smoothing_source(subject.model, tokens, next_law=subject.chains.next_law)
-    parts = {part.source: part for part in source.shares if part.applies}
+    parts = {part.source: part.share for part in source.shares if part.applies}
     return {
-        "partial": parts["partial"].share,
-        "bos_share": parts["bos"].share if "bos" in parts else None,
-        "readout_share": parts["readout"].share if "readout" in parts else None,
+        "partial": parts["partial"],
+        "bos_share": parts.get("bos"),
+        "readout_share": parts.get("readout"),
         "partial_alone": source["partial"].change,
         "readout_alone": source["readout"].change if "readout" in parts else None,
         "dependence": label_symmetry(subject.model, tokens, draws=RELABELINGS).kl,
@@ -168,25 +151,10 @@ def recovered(subject: Subject) -> dict[str, Any]:
 
 def _elsewhere(blocks: BlockMap) -> float:
     """The largest identity coefficient of a block that is not aligned."""
-    size = len(blocks.identity)
-    return max(abs(float(blocks.identity[a, b])) for a in range(size) for b in range(size) if b != a + 1)
+    return float(np.abs(blocks.identity[~np.eye(len(blocks.identity), k=1, dtype=bool)]).max())
 
 
-def _largest_gap(beta: Any, best: OptimalParameters) -> float:
+def _largest_gap(beta: np.ndarray, best: OptimalParameters) -> float:
     """How far the betas are from the optimum's at most; NaN where the optimum is at infinity."""
-    return max(
-        abs(float(one) - other) if math.isfinite(other) else math.nan
-        for one, other in zip(beta, best.beta, strict=True)
-    )
-
-
-def _sum_gap(fit: MatchFit, best: OptimalParameters) -> float | None:
-    """How far kappa less the sum of beta is from the optimum's, where every beta of the optimum is infinite."""
-    if best.combination is None or fit.kappa is None or not all(best.flat):
-        return None
-    return abs(float(fit.kappa - fit.beta.sum()) - best.combination)
-
-
-def _number(value: Any) -> Any:
-    """NaN becomes None, because JSON has no NaN; other values are returned unchanged."""
-    return None if value is None or (isinstance(value, float) and not math.isfinite(value)) else float(value)
+    gaps = np.abs(np.asarray(beta) - best.beta)
+    return float(gaps.max()) if np.isfinite(gaps).all() else math.nan

@@ -307,7 +307,8 @@ def read_table(path: Path) -> list[dict[str, Any]]:
     import pandas as pd
 
     table = pd.read_csv(path)
-    return table.astype(object).where(table.notna(), None).to_dict("records")
+    plain = table.astype(object).where(table.notna(), None)
+    return [{str(name): value for name, value in row.items()} for row in plain.to_dict("records")]
 
 
 def shipped_table(grid: str) -> list[dict[str, Any]]:

@@ -36,7 +36,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from analyses.parts.condition_answers import answers, met_counts
+from analyses.claims.document import CLAIMS
+from analyses.claims.judge import state_of
+from analyses.claims.quantities import QUANTITIES as JUDGED
 from analyses.parts.condition_runs import QUANTITIES, run_row
 from analyses.parts.estimators import optimum, soft
 from analyses.parts.heldout import Sequences, measure
@@ -45,6 +47,7 @@ from analyses.running.options import ROOT, ZooOptions, option, place
 from analyses.running.subject import Study, Subject, prior_text
 from analyses.running.zoo import find_subjects
 from models.families.registry import find_family
+from models.training.protocols import PROTOCOLS
 
 if TYPE_CHECKING:
     from analyses.running.cache import Cache
@@ -62,6 +65,12 @@ CELLS = (
 )  # fmt: skip
 # What the runs of a row share.
 GROUP = ("cell", "readout", "protocol", "init", "prior", "bos", "length", "order", "vocab")
+TWIN = ("cell", "readout", "prior", "bos", "length", "init")  # what a run of the paper's protocol shares with its twin
+PAPER = "paper"  # the protocol
+# What the claims are judged by and the study measures too.
+ASKED = {name: quantity for name, quantity in JUDGED.items() if "conditions" in quantity.read}
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,26 +122,20 @@ def cell_of(run: Subject, options: Options) -> str | None:
 
 def runs_of(options: Options) -> list[tuple[str, Subject]]:
     """The study's finished runs and those of the zoo beside them, with their cells."""
-    found = [
-        run for place in (options.runs, options.zoo) for run in find_subjects(place, unfinished=options.unfinished)
-    ]
-    told = [(cell_of(run, options), run) for run in found]
+    folders = (options.runs, options.zoo)
+    found = [run for place in folders for run in find_subjects(place, unfinished=options.unfinished)]
     return [
         (cell, run)
-        for cell, run in told
-        if cell in options.cells and run.model_config["order"] == 2 and run.model_config["length"] in options.lengths
+        for run in found
+        if (cell := cell_of(run, options)) in options.cells
+        and run.model_config["order"] == 2
+        and run.model_config["length"] in options.lengths
     ]
 
 
 def setting_of(run: Subject) -> Setting:
-    model = run.model_config
-    return Setting(
-        prior=prior_text(run.training["prior"]),
-        bos=model["bos"],
-        order=model["order"],
-        vocab=model["vocab"],
-        length=model["length"],
-    )
+    shape = {name: run.model_config[name] for name in ("bos", "order", "vocab", "length")}
+    return Setting(prior=prior_text(run.training["prior"]), **shape)
 
 
 def pieces(options: Options) -> list[Setting]:
@@ -150,48 +153,39 @@ def study_piece(options: Options, piece: Setting, cache: Cache, *, known: Contai
     from interp.chains.descriptions import parse_prior
     from interp.results import provenance
 
-    prior = parse_prior(piece.prior, order=piece.order, vocab=piece.vocab)
-    place = {"prior": prior.kind, "bos": piece.bos, "length": piece.length, "order": piece.order, "vocab": piece.vocab}
+    origin = provenance(seed=options.seed)
+    groups = groups_of(options, piece)
+    if all(weights_of(run) in known for runs in groups.values() for run in runs):
+        return Study(rows=[], provenance=origin)
+    prior, length = parse_prior(piece.prior, order=piece.order, vocab=piece.vocab), piece.length
+    best = optimum(prior, length=length, bos=piece.bos, draws=options.draws, seed=options.seed, cache=cache)
+    beta, kappa = best.usable()
+    sequences = Sequences(prior=prior, batch=options.batch, length=length, seed=options.seed + 1)
+    ideal = measure(sequences, soft("optimum", vocab=piece.vocab, beta=beta, kappa=kappa), cache).values
+    what: dict[str, Any] = {"best": best, "ideal": ideal, "sequences": sequences, "keys": options.keys, "cache": cache}
     rows = []
-    groups = {
-        group: runs
-        for group, runs in groups_of(options, piece).items()
-        if any(weights_of(run) not in known for run in runs)
-    }
-    if groups:
-        best = optimum(prior, length=piece.length, bos=piece.bos, draws=options.draws, seed=options.seed, cache=cache)
-        beta, kappa = best.usable()
-        sequences = Sequences(prior=prior, batch=options.batch, length=piece.length, seed=options.seed + 1)
-        ideal = measure(sequences, soft("optimum", vocab=piece.vocab, beta=beta, kappa=kappa), cache).values
     for (cell, readout, protocol, init), runs in groups.items():
         measured = [
-            run_row(
-                run,
-                best=best,
-                ideal=ideal,
-                sequences=sequences,
-                keys=options.keys,
-                edits=number < options.edited,
-                cache=cache,
-            )
-            | {"weights": weights_of(run)}
+            run_row(run, edits=number < options.edited, **what) | {"weights": weights_of(run)}
             for number, run in enumerate(runs)
             if weights_of(run) not in known
         ]
-        record = runs[0].training
         row = {
             "cell": cell,
             "readout": readout,
             "protocol": protocol,
             "init": init,
-            "freeze": record.get("freeze") or "",
-            **place,
-            "seeds": 0,
+            "freeze": runs[0].training.get("freeze") or "",
+            "prior": prior.kind,
+            "bos": piece.bos,
+            "length": length,
+            "order": piece.order,
+            "vocab": piece.vocab,
             "best_beta": [None if flat else value for value, flat in zip(best.beta, best.flat, strict=True)],
             "best_kl": float(ideal.mean()),
         }
-        rows.append(with_runs(row, measured))
-    return Study(rows=rows, provenance=provenance(seed=options.seed))
+        rows += [with_runs(row, measured)] if measured else []
+    return Study(rows=rows, provenance=origin)
 
 
 def groups_of(options: Options, piece: Setting) -> dict[tuple[str, str, str, str], list[Subject]]:
@@ -199,11 +193,10 @@ def groups_of(options: Options, piece: Setting) -> dict[tuple[str, str, str, str
     groups: dict[tuple[str, str, str, str], list[Subject]] = {}
     for cell, run in runs_of(options):
         if setting_of(run) == piece:
-            words = (run.model_config["readout"], run.training.get("protocol"), run.training.get("init"))
-            groups.setdefault((cell, *map(str, words)), []).append(run)  # type: ignore[arg-type]
-    for runs in groups.values():
-        runs.sort(key=lambda run: run.training.get("seed") or 0)
-    return groups
+            record = run.training
+            words = (cell, run.model_config["readout"], str(record.get("protocol")), str(record.get("init")))
+            groups.setdefault(words, []).append(run)
+    return {words: sorted(runs, key=lambda run: run.training.get("seed") or 0) for words, runs in groups.items()}
 
 
 def weights_of(run: Subject) -> str:
@@ -211,20 +204,16 @@ def weights_of(run: Subject) -> str:
     return run.digest[:16]
 
 
-def with_runs(row: dict[str, Any], runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def with_runs(row: Row, runs: Sequence[Row]) -> Row:
     """The row of a cell with these runs, and their medians, least and largest values."""
     ordered = sorted(runs, key=lambda run: run["seed"] or 0)
-    return {
-        **row,
-        "seeds": len(ordered),
-        **{name: spread([one[name] for one in ordered]) for name in QUANTITIES},
-        "runs": ordered,
-    }
+    spreads = {name: spread([run[name] for run in ordered]) for name in QUANTITIES}
+    return {**row, "seeds": len(ordered), **spreads, "runs": ordered}
 
 
-def merged(known: Iterable[dict[str, Any]], new: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def merged(known: Iterable[Row], new: Iterable[Row]) -> list[Row]:
     """Rows of the same cells joined; a new run replaces a known one of the same name."""
-    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    rows: dict[tuple[Any, ...], Row] = {}
     for row in (*known, *new):
         group = tuple(row[name] for name in GROUP)
         runs = {run["run"]: run for run in (*rows.get(group, {"runs": ()})["runs"], *row["runs"])}
@@ -252,3 +241,71 @@ def join(options: Options, studies: Sequence[Study]) -> Study:
     digests = {run["run"]: run["weights"] for row in rows for run in row["runs"]}
     notes = answers(rows) if rows else [f"no finished run below {options.runs}: python -m models sweep conditions"]
     return Study(rows=rows, provenance={**origin, "checkpoints": digests}, shown=SHOWN, notes=notes)
+
+
+def is_met(name: str, row: Row, run: Row) -> bool | None:
+    """Whether a run of a cell meets a need; None where no claim asks it of its prior, or its number is not known."""
+    needs = [need.rows for claim in CLAIMS for need in claim.needs if need.quantity == name]
+    settings = {(rows["prior"], rows["bos"]) for rows in needs if "prior" in rows and "bos" in rows}
+    if settings and (row["prior"], row["bos"]) not in settings:  # where no need names a prior, all are asked
+        return None
+    found = ASKED[name].read["conditions"]({"bos": row["bos"], "freeze": row["freeze"], **run}, {})
+    return None if found is None else state_of(found, ASKED[name]) == "met"
+
+
+def met_counts(row: Row) -> dict[str, list[int]]:
+    """Of one cell: for each quantity, in how many runs it is met, and of how many."""
+    told = {name: [met for run in row["runs"] if (met := is_met(name, row, run)) is not None] for name in ASKED}
+    return {name: [sum(met), len(met)] for name, met in told.items()}
+
+
+def answers(rows: list[Row]) -> list[str]:
+    """Where each need is met, then what the paper's protocol changes."""
+    cells: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row["protocol"] != PAPER:
+            cells.setdefault((row["cell"], row["readout"]), []).append(row)
+    found = []
+    for name, quantity in ASKED.items():
+        parts = []
+        for (cell, readout), mine in cells.items():
+            met, asked = (sum(row["met"][name][place] for row in mine) for place in (0, 1))
+            parts += [f"{cell} ({readout}) {met}/{asked}"] if asked else []
+        if parts:
+            found.append(f"{quantity.words} [{quantity.required}]: {', '.join(parts)}")
+    return [*found, *protocol_answer(rows)]
+
+
+def protocol_answer(rows: list[Row]) -> list[str]:
+    """What the paper's protocol changes: each run with all of its steps beside the annealed twin of cell and seed."""
+    twins = {
+        (*(row[name] for name in TWIN), run["seed"]): run
+        for row in rows
+        if row["protocol"] == "annealed"
+        for run in row["runs"]
+    }
+    pairs = [
+        (row, run, twin)
+        for row in rows
+        if row["protocol"] == PAPER
+        for run in row["runs"]
+        if (run["steps"] or 0) >= PROTOCOLS[PAPER].steps
+        and (twin := twins.get((*(row[name] for name in TWIN), run["seed"]))) is not None
+    ]
+    asked, moved = 0, []
+    for row, run, twin in pairs:
+        for name, quantity in ASKED.items():
+            before, after = is_met(name, row, twin), is_met(name, row, run)
+            if before is None or after is None:
+                continue
+            asked += 1
+            if before != after:
+                where = f"{row['cell']}, {row['readout']}, T = {row['length']}"
+                moved.append(f"{quantity.words} ({where}: {'gained' if after else 'lost'})")
+    if not pairs:
+        return []
+    differing = f"; different: {'; '.join(moved)}" if moved else ""
+    return [
+        f"The paper's protocol (a constant rate, sampled tokens) beside the annealed one, {len(pairs)} pairs of runs: "
+        f"{asked - len(moved)} of {asked} answers are the same{differing}."
+    ]

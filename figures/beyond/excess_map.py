@@ -14,7 +14,7 @@ from models.families.registry import find_family
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.gridspec import GridSpec
+    from matplotlib.gridspec import GridSpecFromSubplotSpec
 
 LABEL = "beyond:excess_map"
 ANALYSES = ("worlds",)
@@ -71,19 +71,19 @@ def draw(results: dict[str, list[Row]]) -> Figure:
 
     worlds, contexts = (of_question(results["worlds"], name) for name in ("excess", "context"))
     figure = plt.figure(figsize=(6.3, 6.4))
-    above, below = figure.add_gridspec(2, 1, height_ratios=(1.25, 1.0))
+    halves = figure.add_gridspec(2, 1, height_ratios=(1.25, 1.0))
     panels: list[Axes] = []
     handles: list[Any] = []
     if worlds:
         vocabs, orders = (sorted({row[name] for row in worlds}) for name in ("vocab", "order"))
-        grid = above.subgridspec(len(vocabs), len(orders) + 1, width_ratios=[1.0] * len(orders) + [1.3])
+        grid = halves[0].subgridspec(len(vocabs), len(orders) + 1, width_ratios=[1.0] * len(orders) + [1.3])
         panels += draw_map(figure, grid, worlds, vocabs=vocabs, orders=orders)
         panels.append(figure.add_subplot(grid[:, -1]))
         draw_visits(panels[-1], worlds)
         handles += eta_lines()
     else:
-        absent(figure.add_subplot(above), "the worlds")
-    grid = below.subgridspec(1, len(BINS))
+        absent(figure.add_subplot(halves[0]), "the worlds")
+    grid = halves[1].subgridspec(1, len(BINS))
     first = figure.add_subplot(grid[0])
     axes = [first, *(figure.add_subplot(grid[column], sharey=first) for column in range(1, len(BINS)))]
     handles += draw_contexts(axes, contexts)
@@ -93,7 +93,9 @@ def draw(results: dict[str, list[Row]]) -> Figure:
     return figure
 
 
-def draw_map(figure: Figure, grid: GridSpec, rows: list[Row], *, vocabs: list[int], orders: list[int]) -> list[Axes]:
+def draw_map(
+    figure: Figure, grid: GridSpecFromSubplotSpec, rows: list[Row], *, vocabs: list[int], orders: list[int]
+) -> list[Axes]:
     """A panel for each order and vocabulary, on one scale."""
     largest = max(row["share"] + row["share_stderr"] for row in rows)
     lengths = sorted({row["length"] for row in rows})

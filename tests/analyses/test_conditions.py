@@ -12,7 +12,6 @@ import pytest
 import torch
 
 import interp as ip
-from analyses.parts import condition_answers
 from analyses.parts.condition_runs import QUANTITIES
 from analyses.running import keys
 from analyses.running.answers import Question
@@ -132,44 +131,43 @@ def test_cutting_the_direct_path_alone_does_not_bring_the_law_back(table):
 
 def test_the_papers_protocol_is_compared_with_the_annealed_twin(table):
     """A copy under the other name agrees in all; a changed number is said, with both values; the counts stay apart."""
-    (row,) = condition_answers.pick(
-        table, cell="frozen", readout="probability", prior="hierarchical", length=64, protocol="annealed"
-    )
+    wanted = {"cell": "frozen", "readout": "probability", "prior": "hierarchical", "length": 64, "protocol": "annealed"}
+    (row,) = [one for one in table if wanted.items() <= one.items()]
     ours = [one for one in table if one["protocol"] != "paper"]
     paper = {**copy.deepcopy(row), "protocol": "paper", "runs": [copy.deepcopy(row["runs"][0])]}
     paper["runs"][0]["steps"] = 1_000_000
-    (same,) = condition_answers.protocol_answer([*ours, paper])
+    (same,) = conditions.protocol_answer([*ours, paper])
     assert "1 pairs of runs" in same
     assert same.endswith("answers are the same.")
     paper["runs"][0]["r2"] = 0.5
-    (other,) = condition_answers.protocol_answer([*ours, paper])
+    (other,) = conditions.protocol_answer([*ours, paper])
     assert f"R2 of the law in the scores (frozen, probability, T = {row['length']}: lost)" in other
-    assert condition_answers.protocol_answer(ours) == []
+    assert conditions.protocol_answer(ours) == []
     paper["runs"][0]["steps"] = 50_000  # not the protocol's
-    assert condition_answers.protocol_answer([*ours, paper]) == []
+    assert conditions.protocol_answer([*ours, paper]) == []
     paper["runs"][0] |= {"steps": 1_000_000, "seed": 17}  # a seed that has no annealed run
-    assert condition_answers.protocol_answer([*ours, paper]) == []
-    told = [{**one, "met": condition_answers.met_counts(one)} for one in (*ours, paper)]
-    assert condition_answers.answers(told) == condition_answers.answers(told[:-1])
+    assert conditions.protocol_answer([*ours, paper]) == []
+    told = [{**one, "met": conditions.met_counts(one)} for one in (*ours, paper)]
+    assert conditions.answers(told) == conditions.answers(told[:-1])
 
 
 def test_only_what_is_known_and_asked_is_counted():
     row = {"prior": "independent", "bos": True, "freeze": "", "runs": [{name: None for name in QUANTITIES}]}
-    assert not any(asked for _, asked in condition_answers.met_counts(row).values())
+    assert not any(asked for _, asked in conditions.met_counts(row).values())
     row["runs"] += [{**row["runs"][0], "r2": 0.5, "block_1": 3.0, "block_2": 1.0}]
-    counts = condition_answers.met_counts(row)
+    counts = conditions.met_counts(row)
     assert counts["r2"] == [0, 1]
     assert counts["block_lead"] == [0, 0]  # no claim asks it of this prior
-    assert condition_answers.met_counts({**row, "prior": "hierarchical"})["block_lead"] == [1, 1]
+    assert conditions.met_counts({**row, "prior": "hierarchical"})["block_lead"] == [1, 1]
 
 
 def test_partial_matches_are_compared_with_the_readout_without_bos():
     unknown = dict.fromkeys(QUANTITIES)
     runs = [{**unknown, "partial_alone": 0.2, "readout_alone": cost} for cost in (0.0, 0.3, None)]
     row = {"prior": "independent", "bos": False, "freeze": "copies", "runs": runs}
-    assert condition_answers.met_counts(row)["partial_cost"] == [1, 2]
-    assert condition_answers.met_counts({**row, "prior": "hierarchical", "bos": True})["partial_cost"] == [0, 0]
-    assert condition_answers.met_counts({**row, "freeze": "copies,readout"})["partial_cost"] == [0, 0]
+    assert conditions.met_counts(row)["partial_cost"] == [1, 2]
+    assert conditions.met_counts({**row, "prior": "hierarchical", "bos": True})["partial_cost"] == [0, 0]
+    assert conditions.met_counts({**row, "freeze": "copies,readout"})["partial_cost"] == [0, 0]
 
 
 def test_a_changed_run_changes_the_key(tmp_path):
@@ -252,7 +250,7 @@ def test_the_figure_fills_each_square_by_the_share_of_runs(study):
 
 
 def test_every_quantity_of_the_study_has_its_line():
-    assert sorted(name for lines in figure.GROUPS.values() for name in lines) == sorted(condition_answers.ASKED)
+    assert sorted(name for lines in figure.GROUPS.values() for name in lines) == sorted(conditions.ASKED)
 
 
 def test_without_runs_there_is_a_note():
