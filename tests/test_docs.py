@@ -518,7 +518,7 @@ def test_an_analysis_and_a_figure_are_one_file_each(tmp_path: Path) -> None:
     for package in ("interp", "models", "analyses", "figures"):
         ignored = shutil.ignore_patterns("__pycache__", "checkpoints")
         shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
-    (tmp_path / "analyses" / "checkpoint" / "recent_mass.py").write_text(example("KIND"))
+    (tmp_path / "analyses" / "checkpoint" / "recent_mass.py").write_text(example("ASK"))
     (tmp_path / "figures" / "beyond" / "two_curves.py").write_text(example("LABEL"))
     rows = [{"predictor": name, "length": 32, "kl": kl} for name, kl in (("bayes", 0.2), ("add-1", 0.3))]
     (tmp_path / "kl_curves.json").write_text(json.dumps({"analysis": "kl_curves", "rows": rows, "provenance": {}}))
@@ -598,15 +598,12 @@ def check_command(line: str) -> None:
 
         parse(models, arguments)
         return
-    from analyses.running.command import read_entries
 
     if program == "analyses":
-        from analyses.running.cli import ALL, FOLDER, load_module, make_parser
+        from analyses.running.cli import ALL, entries, make_parser
 
-        entries = {**read_entries(FOLDER, marker="KIND"), ALL.name: ALL}
         if arguments:
-            entry = entries[arguments[0]]
-            make_parser(entry, None if entry is ALL else load_module(entry)).parse_args(arguments[1:])
+            make_parser({**entries(), ALL.name: ALL}[arguments[0]]).parse_args(arguments[1:])
         return
     assert program == "figures", line
     from figures.running.cli import door

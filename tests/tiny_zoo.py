@@ -14,8 +14,8 @@ import numpy as np
 
 import interp as ip
 from analyses.running import plan
-from analyses.running.answers import load_module, options_of
 from analyses.running.ask import Ask
+from analyses.running.questions import options_of
 from models.families import disentangled, standard
 
 LENGTH, VOCAB, ORDER = 16, 3, 2
@@ -50,7 +50,7 @@ def tiny_asks() -> dict[str, Ask]:
 
 
 def _small(name: str, ask: Ask) -> Any:
-    options = options_of(load_module(name))() if ask.options is None else ask.options
+    options = options_of(name)() if ask.options is None else ask.options
     return replace(options, **SMALL.get(name, {"batch": 64}))
 
 

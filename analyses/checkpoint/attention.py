@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from interp.hooked.checkpoint import CheckpointInfo
     from interp.hooked.transformer import InductionTransformer
 
-KIND = "checkpoint"
 COLUMNS = ("mass.full", "mass.partial", "mass.none", "mass.bos", "mass.early", "sequence")
 LEGEND = {
     "full, partial, none": "the last query's attention on keys that match at all, some or none of the lags, in this "

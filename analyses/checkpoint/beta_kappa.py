@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from interp.fitting.fits import AttentionFit
     from interp.instruments.beta_kappa import MatchFit
 
-KIND = "checkpoint"
 COLUMNS = (
     "success",
     "beta_1",

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from analyses.running.subject import Subject
     from interp.instruments.causal import CausalTests
 
-KIND = "checkpoint"
 COLUMNS = (
     "loss",
     "loss_recovered",

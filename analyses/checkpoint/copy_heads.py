@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from analyses.running.subject import Subject
     from interp.instruments.copy_heads import CopyHeads
 
-KIND = "checkpoint"
 COLUMNS = ("success", "mass_lag_1", "last_mass_lag_1", "mass_lag_2", "last_mass_lag_2")
 LEGEND = {
     "mass": "attention of a copy head on its lag, mean over sequences and over all queries that have a token at that "

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from analyses.running.subject import Subject
     from interp.instruments.copying_scores import CopyingScores
 
-KIND = "checkpoint"
 COLUMNS = ("success", "votes.0.vote", "votes.0.stderr", "votes.0.copying", "votes.0.control_vote", "votes.0.direct")
 LEGEND = {
     "vote": "the head attends to one key at the last query: how far the logit of that key's token then rises above "

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from analyses.running.subject import Subject
     from interp.instruments.direct_path import DirectPath
 
-KIND = "checkpoint"
 COLUMNS = ("verdict", "gain", "gain_stderr", "r2", "r2_frequency", "r2_recent", "r2_control")
 LEGEND = {
     "gain": "KL(truth || uniform law) minus KL(truth || prediction) at the last query in nats, with the match head "

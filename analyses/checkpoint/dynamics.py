@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from analyses.running.subject import Subject
     from interp.hooked.checkpoint import CheckpointInfo
 
-KIND = "checkpoint"
 LEGEND = {
     "forms": "first step from which a number stays within 10% of its whole change around its last value",
     "kl": "KL(truth || prediction) at the last query in nats, mean over sequences",
@@ -54,7 +53,7 @@ class Dynamics(Result):
         """One row per snapshot, vectors as columns."""
         import pandas as pd
 
-        from analyses.running.subject import flat_rows
+        from analyses.running.table import flat_rows
 
         return pd.DataFrame(flat_rows(self.rows))
 

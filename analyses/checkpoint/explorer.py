@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from analyses.running.subject import Subject
     from interp.hooked.checkpoint import CheckpointInfo
 
-KIND = "checkpoint"
 COLUMNS = ("beta_1", "beta_2", "kappa", "fit_success", "bayes_error", "weight_bytes")
 LEGEND = {
     "beta, kappa": "as `beta_kappa` fits them to the match scores; the sliders of the page start there",

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from analyses.running.subject import Subject
     from interp.instruments.identity_blocks import IdentityBlocks
 
-KIND = "checkpoint"
 COLUMNS = ("weights.aligned", "weights.residual", "scores.aligned", "scores.residual", "scores.r2", "agreement")
 LEGEND = {
     "blocks": "of the match weights, each written as a I + b J + residual. beta: a of the aligned blocks, lag 1 first",

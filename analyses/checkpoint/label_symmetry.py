@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from analyses.running.subject import Subject
     from interp.instruments.label_symmetry import LabelSymmetry
 
-KIND = "checkpoint"
 COLUMNS = ("kl", "stderr", "max", "worst_kl", "seeds_kl", "ratio", "exhaustive", "n")
 LEGEND = {
     "kl": "KL(model || relabeled model) at the last query in nats, mean over sequences and relabelings of the symbols",

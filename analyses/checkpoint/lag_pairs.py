@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from analyses.running.subject import Subject
     from interp.instruments.lag_pairs import PairFit
 
-KIND = "checkpoint"
 COLUMNS = ("success", "aligned_share", "aligned_share_stderr", "r2")
 LEGEND = {
     "weights": "in nats, one for each pair of a query token (row) and a key token (column), fitted to the scores of "

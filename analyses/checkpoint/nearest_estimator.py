@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from analyses.running.subject import Subject
     from interp.instruments.nearest_estimator import NearestEstimator
 
-KIND = "checkpoint"
 COLUMNS = (
     "nearest",
     "kl.soft_matching_fitted",

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from analyses.running.subject import Subject
     from interp.instruments.overlap_mass import OverlapMass
 
-KIND = "checkpoint"
 COLUMNS = ("success", "|M|=0", "|M|=1", "|M|=2", "bos", "early", "distance", "largest_gap")
 LEGEND = {
     "|M|": "number of lags at which a key matches. Numbers are the attention on such keys at the last query (--query: "

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from interp.hooked.checkpoint import CheckpointInfo
     from interp.instruments.replacement import ReplacedHeads
 
-KIND = "checkpoint"
 COLUMNS = ("success", "loss", "lost", "recovered.law", "control.law", "recovered.hard", "alone", "message")
 LEGEND = {
     "loss": "next-token loss in nats, mean over sequences and over the queries that have a target; change: its rise",

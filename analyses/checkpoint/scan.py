@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from analyses.running.subject import Subject
     from interp.instruments.scan_heads import HeadScan
 
-KIND = "checkpoint"
 COLUMNS = ("success", "message")
 LEGEND = {
     "copy_lag": "the lag on which the head's attention exceeds even attention most",

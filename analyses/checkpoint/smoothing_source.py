@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from analyses.running.subject import Subject
     from interp.instruments.smoothing_source import SmoothingSource
 
-KIND = "checkpoint"
 COLUMNS = ("change.partial", "change.bos", "change.readout", "readout_uniform", "contribution.readout")
 LEGEND = {
     "KL": "KL(truth || prediction) at the last query in nats, mean over sequences; + is its rise",

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from interp.hooked.checkpoint import CheckpointInfo
     from interp.instruments.vote_weight import VoteWeight
 
-KIND = "checkpoint"
 COLUMNS = ("verdict", "level_spread", "level_full", "compared", "held", "held_stderr", "shuffled")
 LEGEND = {
     "weight": "of the attention's votes in the prediction at the last query, by its number of full matches; the rest "

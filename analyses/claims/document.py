@@ -15,8 +15,8 @@ from analyses.claims.records import SET_AFTER_DATA, Finding, Verdict
 from analyses.claims.wording import LEGEND as TABLE_LEGEND
 from analyses.claims.wording import some_lengths, start_words
 from analyses.running.command import BadInput, one_line
-from analyses.running.documents import Document
 from analyses.running.subject import place_of_start
+from analyses.running.table import Table
 from interp.outside import read_object
 
 NAME = "claims"
@@ -27,16 +27,16 @@ LEGEND = TABLE_LEGEND
 SHARES = (LEAST_WITH, MOST_WITHOUT)  # of runs with a condition, and without
 
 
-def document(documents: Mapping[str, Document]) -> Document:
+def document(documents: Mapping[str, Table]) -> Table:
     """Every claim judged on these documents, the paper's first."""
     tables = {name: one.rows for name, one in documents.items()}
     rows = [row_of(judge(claim, tables)) for claim in CLAIMS]
     origin = next((one.provenance for one in documents.values() if one.provenance), {})
     text = "\n".join([*lines(rows), "", LEGEND, *(textwrap.fill(line, WIDTH) for line in zoo_lines(documents))])
-    return Document(analysis=NAME, rows=rows, provenance=origin, text=text)
+    return Table(analysis=NAME, rows=rows, provenance=origin, text=text)
 
 
-def zoo_lines(documents: Mapping[str, Document]) -> list[str]:
+def zoo_lines(documents: Mapping[str, Table]) -> list[str]:
     """Which models the verdicts rest on: of each family and task the starts, with their lengths and numbers of runs."""
     found: dict[tuple[str, str], dict[str, list[int]]] = {}
     for row in documents[ZOO].rows if ZOO in documents else ():
@@ -53,7 +53,7 @@ def zoo_lines(documents: Mapping[str, Document]) -> list[str]:
     return told
 
 
-def read(folder: Path) -> Document:
+def read(folder: Path) -> Table:
     """The claims judged on the tables that analyses left in a folder; a table that is not there is a "cannot tell"."""
     found = {}
     for name in tables_needed():
@@ -67,7 +67,7 @@ def read(folder: Path) -> Document:
                 raise ValueError
         except (ValueError, KeyError, TypeError) as error:
             raise BadInput(f"{file} is not a result of the analysis {name}") from error
-        found[name] = Document(analysis=name, rows=rows, provenance=origin)
+        found[name] = Table(analysis=name, rows=rows, provenance=origin)
     if not found:
         raise BadInput(f"no table in {folder}; python -m figures reproduce makes them")
     try:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analyses.parts.heldout import Sequences, excess_columns, measure
+from analyses.parts.heldout import Sequences, excess_columns, measure, predictor_of
 from analyses.running.options import CheckpointOptions
-from analyses.running.zoo import predictor_of
 
 if TYPE_CHECKING:
     from analyses.running.cache import Cache

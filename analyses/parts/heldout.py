@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from analyses.running.cache import Cache
+    from analyses.running.subject import Subject
     from interp.chains.priors import ChainBatch, Prior
 
 
@@ -49,6 +50,18 @@ class Predictor:
     key: dict[str, Any]
     law: Callable[[torch.Tensor], torch.Tensor]
     subject: dict[str, Any] | None = None
+
+
+def predictor_of(subject: Subject) -> Predictor:
+    """A checkpoint's prediction, through its family's fast forward."""
+
+    def law(tokens: torch.Tensor) -> torch.Tensor:
+        from models.training.trainers import fast_predict
+
+        return fast_predict(subject.model, tokens)
+
+    key = {"name": "checkpoint", "digest": subject.digest}
+    return Predictor(name=subject.name, group="trained", key=key, law=law, subject=subject.summary())
 
 
 @dataclass(frozen=True, kw_only=True)

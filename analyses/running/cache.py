@@ -6,7 +6,7 @@
 
 The caller's key names options, weights and sequences. The code is one digest of all of `interp`, `models` and
 `analyses`, to which the versions of Python and of the packages that compute belong: an edit anywhere makes every result
-anew. No module is listed by hand, so none can be forgotten.
+anew. Only `analyses/claims` does not count: it judges tables, and computes none that is kept.
 
 The source is read once in each process. A value that was made while the files on disk changed is returned, but not
 kept.
@@ -33,8 +33,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 ROOT = Path(__file__).parents[2]
-COMPUTING = tuple(ROOT / name for name in ("interp", "models", "analyses"))
-DRAWING = (*COMPUTING, ROOT / "figures")
+PACKAGES = tuple(ROOT / name for name in ("interp", "models", "analyses", "figures"))
+COMPUTING = (
+    *PACKAGES[:2],
+    *(ROOT / "analyses" / name for name in ("checkpoint", "studies", "parts", "running", "tables")),
+)
 LIBRARIES = ("torch", "transformer-lens", "numpy", "scipy", "numba", "pandas", "einops", "safetensors", "transformers")
 PICTURE_LIBRARIES = (*LIBRARIES, "matplotlib", "seaborn")
 
@@ -48,7 +51,7 @@ def code_key() -> str:
 @functools.cache
 def picture_key() -> str:
     """A digest of the code behind pictures."""
-    return digest_of([source_digest(*DRAWING), _versions(PICTURE_LIBRARIES)])
+    return digest_of([source_digest(*PACKAGES), _versions(PICTURE_LIBRARIES)])
 
 
 def _versions(libraries: tuple[str, ...]) -> dict[str, str]:

@@ -12,23 +12,18 @@ Exit codes: 0 success, 1 a verdict failed, a result has success False or a run i
 stderr for each; the other checkpoints still run).
 """
 
-# A module of `checkpoint` or `studies` is an analysis if it says `KIND = "checkpoint"`, "zoo" or "study"; its
-# docstring's first line is its line in the listing. `analyses.running.answers` says what else it defines. Nothing is
-# registered: the sources are read without importing them, so that listings and --help answer at once.
-
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from analyses.running import answers
-from analyses.running.answers import Answer, Opened, Question
+from analyses.running import questions, report
 from analyses.running.cache import Cache
 from analyses.running.command import (
     BAD_INPUT,
@@ -43,12 +38,10 @@ from analyses.running.command import (
     one_line,
     path,
     path_text,
-    read_entries,
     say,
     say_loading,
     show,
 )
-from analyses.running.documents import Document, Request, document_of, questions_of
 from analyses.running.files import (
     check_cache,
     check_directory,
@@ -57,20 +50,17 @@ from analyses.running.files import (
     is_result,
     write_file,
 )
-from analyses.running.keys import Weights, key_of
 from analyses.running.options import CachedOptions, CheckpointOptions, Options, add_arguments, read_options
-from analyses.running.report import fitted, heading, indented, json_text, wrapped
-from analyses.running.subject import Unfinished
+from analyses.running.questions import FOLDERS, Question
+from analyses.running.subject import ZOOS, DoesNotApply, Opened, checkpoints_at, left_out, open_subject
+from analyses.running.table import Table, json_text
 from analyses.running.watching import watched
-from analyses.running.zoo import ZOOS, checkpoints_at, left_out
 from models.running.help_text import HelpFormatter, reflowed
 from models.running.suggest import unknown
 
-FOLDER = Path(__file__).parents[1]
 TITLES = {
-    "study": "studies, which need no checkpoint",
+    "studies": "studies, which need no checkpoint",
     "checkpoint": "questions to a checkpoint (several checkpoints: one row each)",
-    "zoo": "questions to several checkpoints together",
 }
 ALL = Entry(name="all", marker="checkpoint", document="Every question that applies to a checkpoint, on one page.")
 EXAMPLES = """\
@@ -86,24 +76,17 @@ Exit codes: 0 success, 1 a verdict failed or a result has success False, 2 bad i
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Delivery:
-    """Where a document goes: stdout, as text or as JSON, and files."""
+def entries() -> dict[str, Entry]:
+    """Every analysis as a listing shows it, read without importing it."""
+    return {
+        name: Entry(name=name, marker=file.parent.name, document=docstring(file))
+        for name, file in questions.analyses().items()
+    }
 
-    json: bool
-    csv: Path | None
-    out: Path | None
-    overwrite: bool
 
-    def check(self, name: str) -> None:
-        """Refuse, before any work, to write where something else lies."""
-        tables = [self.csv] if self.csv is not None else []
-        if self.out is not None:
-            check_directory(self.out, ours=is_result, overwrite=self.overwrite)
-            check_document_target(self.out / f"{name}.json", key="analysis", name=name, overwrite=self.overwrite)
-            tables += [self.out / f"{name}.csv", self.out / f"{name}_tidy.csv"]
-        for table in tables:
-            check_table_target(table, overwrite=self.overwrite)
+def docstring(file: Path) -> str:
+    """What a module says of itself."""
+    return file.read_text(encoding="utf-8").partition('"""')[2].partition('"""')[0]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -116,62 +99,75 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(argv: list[str]) -> int:
     """List, or find the analysis, read its options, run it and deliver what it found."""
-    entries = read_entries(FOLDER, marker="KIND")
     if not argv:
-        print(listing(entries))
+        print(listing())
         return OK
     name, rest = argv[0], argv[1:]
     if name in ("-h", "--help"):
-        print(f"{reflowed(__doc__ or '')}\n\n{listing(entries)}")
+        print(f"{reflowed(__doc__ or '')}\n\n{listing()}")
         return OK
-    if name != ALL.name and name not in entries:
-        raise BadInput(unknown("analysis", name, [*entries, ALL.name]))
-    entry = entries.get(name, ALL)
-    module = None if entry is ALL else load_module(entry)
-    request, delivery = read_arguments(entry, module, rest)
-    delivery.check(name)
-    if isinstance(request.options, CachedOptions) and not request.options.no_cache:
-        check_cache(request.options.cache, overwrite=delivery.overwrite)
+    known = {**entries(), ALL.name: ALL}
+    if name not in known:
+        raise BadInput(unknown("analysis", name, known))
+    parser = make_parser(known[name])
+    given = parser.parse_args(rest)
+    options = read_options(kind_of_options(name), given)
+    check_targets(name, given)
+    if isinstance(options, CachedOptions) and not options.no_cache:
+        check_cache(options.cache, overwrite=given.overwrite)
+    with bad_options():
+        named = () if known[name].marker == "studies" else (*given.checkpoints, *given.model)
+        checkpoints = list(dict.fromkeys(one for path in named for one in checkpoints_at(path)))
+    if known[name].marker != "studies" and not checkpoints:
+        parser.error("the following arguments are required: CKPT")
     # Small matrices: more threads only wait for each other. Torch reads this when it is imported, later.
     os.environ["OMP_NUM_THREADS"] = "1"
     # What libraries print goes to stderr: stdout is for the result.
     with contextlib.redirect_stdout(sys.stderr):
-        document = run_all(entries, request) if module is None else run_request(request)
-    return deliver(document, delivery)
+        found = run_all(options, checkpoints) if name == ALL.name else run_one(name, options, checkpoints)
+    return deliver(found, given)
 
 
-def listing(entries: dict[str, Entry]) -> str:
+def listing() -> str:
     """One line per analysis, grouped by what it needs."""
-    width = max((len(name) for name in entries), default=0)
+    known = entries().values()
+    width = max(len(entry.name) for entry in known)
     lines = []
-    for kind, title in TITLES.items():
-        group = [entry for entry in entries.values() if entry.marker == kind]
-        if group:
-            lines.append(f"{title}:")
-            lines += [listed(entry.name, entry.summary, names=width) for entry in group]
-            lines.append("")
-    lines.append(wrapped("`python -m analyses NAME --help` says more; `all CKPT` runs every question that applies."))
-    return "\n".join(lines)
+    for folder in FOLDERS:
+        lines.append(f"{TITLES[folder]}:")
+        lines += [listed(entry.name, entry.summary, names=width) for entry in known if entry.marker == folder]
+        lines.append("")
+    more = "`python -m analyses NAME --help` says more; `all CKPT` runs every question that applies."
+    return "\n".join([*lines, report.wrapped(more)])
 
 
-def load_module(entry: Entry) -> ModuleType:
-    """The analysis itself."""
-    if entry.marker not in TITLES:
-        raise BadInput(f"analyses/{entry.name}.py: KIND is {entry.marker!r}, expected {', '.join(TITLES)}")
-    return answers.load_module(entry.name)
+def check_targets(name: str, given: argparse.Namespace) -> None:
+    """Refuse, before any work, to write where something else lies."""
+    tables = [given.csv] if given.csv is not None else []
+    if given.out is not None:
+        check_directory(given.out, ours=is_result, overwrite=given.overwrite)
+        check_document_target(given.out / f"{name}.json", key="analysis", name=name, overwrite=given.overwrite)
+        tables += [given.out / f"{name}.csv", given.out / f"{name}_tidy.csv"]
+    for table in tables:
+        check_table_target(table, overwrite=given.overwrite)
 
 
-def make_parser(entry: Entry, module: ModuleType | None) -> Parser:
+def kind_of_options(name: str) -> type[Options]:
+    """The options of an analysis; `all` takes those that every question to a checkpoint takes."""
+    return CheckpointOptions if name == ALL.name else questions.options_of(name)
+
+
+def make_parser(entry: Entry) -> Parser:
     """The arguments of one analysis: its checkpoints, where the result goes, and its options."""
     command = f"python -m analyses {entry.name}"
-    needs = {"checkpoint": " CKPT", "zoo": " CKPT CKPT", "study": ""}[entry.marker]
+    needs = "" if entry.marker == "studies" else " CKPT"
     parser = Parser(
         prog=command,
         description=entry.document,
         epilog=EXAMPLES.format(name=entry.name, command=command + needs),
         formatter_class=HelpFormatter,
     )
-    if entry.marker != "study":
+    if entry.marker != "studies":
         parser.add_argument(
             "checkpoints",
             metavar="CKPT",
@@ -201,56 +197,31 @@ def make_parser(entry: Entry, module: ModuleType | None) -> Parser:
         action="store_true",
         help="let --csv and --out replace files that are not earlier results",
     )
-    add_arguments(parser, kind_of_options(module))
+    add_arguments(parser, kind_of_options(entry.name))
     return parser
 
 
-def kind_of_options(module: ModuleType | None) -> type[Options]:
-    """The options of an analysis; `all` takes those that every question to a checkpoint takes."""
-    return CheckpointOptions if module is None else answers.options_of(module)
-
-
-def read_arguments(entry: Entry, module: ModuleType | None, argv: Sequence[str]) -> tuple[Request, Delivery]:
-    """What the command line asks for."""
-    parser = make_parser(entry, module)
-    given = parser.parse_args(argv)
-    named = (*given.checkpoints, *given.model) if entry.marker != "study" else ()
-    with bad_options():
-        subjects = tuple(dict.fromkeys(one for path in named for one in checkpoints_at(path)))
-    if entry.marker != "study" and not subjects:
-        parser.error("the following arguments are required: CKPT")
-    request = Request(
-        analysis=entry.name,
-        options=read_options(kind_of_options(module), given),
-        checkpoints=subjects,
-    )
-    return request, Delivery(json=given.json, csv=given.csv, out=given.out, overwrite=given.overwrite)
-
-
-def run_request(request: Request) -> Document:
+def run_one(name: str, options: Options, checkpoints: Sequence[str]) -> Table:
     """One analysis. A checkpoint that cannot be read is reported at once, and the others still run."""
-    opened: Opened = {}
-    found: dict[Question, Answer] = {}
-    keeping = isinstance(request.options, CachedOptions) and not request.options.no_cache
-    cache = Cache(request.options.cache if isinstance(request.options, CachedOptions) and keeping else None)
-    weights = Weights()
-    unread = unread_runs(request.options)
+    keeping = isinstance(options, CachedOptions) and not options.no_cache
+    cache = Cache(options.cache if isinstance(options, CachedOptions) and keeping else None)
+    left = unread_runs(options)
     with bad_options():
-        questions = questions_of(request)
-    say_loading(f"torch and TransformerLens for {questions[0].words if questions else request.analysis}")
-    for question in watched(questions, request.analysis, words=lambda question: question.words):
+        asked = questions.questions_of(name, options, checkpoints)
+        keys = questions.keys_of(asked) if keeping else {}
+    say_loading(f"torch and TransformerLens for {asked[0].words if asked else name}")
+    tables = []
+    for question in watched(asked, name, words=lambda question: question.words):
         if keeping:
-            with bad_options():
-                key = key_of(question, weights)
-            found[question] = answers.kept_answer(question, key, cache=cache)
+            table = questions.kept_answer(question, keys[question], cache=cache)
         else:
-            found[question] = answers.answer(question, cache=cache, opened=opened)
-        opened.clear()  # one checkpoint at a time in memory
-        if (error := found[question].error) is not None:
-            say_unread(error, unfinished=found[question].unfinished)
+            table = questions.answer(question, cache=cache)
+        tables.append(table)
+        for one in table.errors:
+            say_unread(one)
     with bad_options():
-        document = document_of(request, found, with_places=True)
-    return replace(document, errors=(*document.errors, *unread))
+        found = questions.joined(name, options, tables)
+    return replace(found, errors=[*found.errors, *left])
 
 
 def unread_runs(options: Options) -> list[dict[str, Any]]:
@@ -258,73 +229,71 @@ def unread_runs(options: Options) -> list[dict[str, Any]]:
     if getattr(options, "unfinished", True):
         return []
     found = left_out([getattr(options, name) for name in ZOOS if hasattr(options, name)])
-    for why in found.values():
-        say_unread(why, unfinished=True)
-    return [{"checkpoint": path, "error": why, "unfinished": True} for path, why in found.items()]
+    errors = [{"checkpoint": path, "error": why, "unfinished": True} for path, why in found.items()]
+    for one in errors:
+        say_unread(one)
+    return errors
 
 
-def say_unread(why: str, *, unfinished: bool) -> None:
+def say_unread(error: dict[str, Any]) -> None:
     """Say why a checkpoint is not read: a run that is not finished has failed, anything else is bad input."""
-    say(f"{'failed' if unfinished else 'error'}: {one_line(why)}")
+    say(f"{'failed' if error['unfinished'] else 'error'}: {one_line(error['error'])}")
 
 
-def run_all(entries: dict[str, Entry], request: Request) -> Document:
+def run_all(options: Options, checkpoints: Sequence[str]) -> Table:
     """Every analysis that applies to each checkpoint: a page for each, and a row for each analysis."""
     say_loading("torch and TransformerLens for every question to a checkpoint")
-    modules = {entry: load_module(entry) for entry in entries.values() if entry.marker == "checkpoint"}
-    documents = [_page_of_all(modules, path, request.options) for path in request.checkpoints]
-    origins = [document.provenance for document in documents if document.provenance]
-    priors = {path: prior for origin in origins for path, prior in origin["priors"].items()}
-    return Document(
+    assert isinstance(options, CheckpointOptions)
+    pages = [_page_of_all(path, options) for path in checkpoints]
+    return Table(
         analysis=ALL.name,
-        rows=[row for document in documents for row in document.rows],
-        provenance={**(origins[-1] if origins else {}), "priors": priors, "options": request.options.described()},
-        text="\n\n\n".join(document.text for document in documents if document.text),
-        errors=tuple(error for document in documents for error in document.errors),
+        rows=[row for page in pages for row in page.rows],
+        provenance={**questions.joined_origin(pages), "options": options.shaping()},
+        text="\n\n\n".join(page.text for page in pages if page.text),
+        errors=[error for page in pages for error in page.errors],
     )
 
 
-def _page_of_all(modules: dict[Entry, ModuleType], path: str, common: Options) -> Document:
+def _page_of_all(path: str, options: CheckpointOptions) -> Table:
     """Every analysis that applies to one checkpoint; they share what they capture."""
     opened: Opened = {}
-    found: dict[Entry, Answer] = {}
     try:
-        subject = answers.open_subject(Question(analysis=ALL.name, options=common, checkpoint=path), opened)
+        subject = open_subject(path, options, opened)
     except (ValueError, OSError) as error:
-        unfinished = isinstance(error, Unfinished)
-        say_unread(str(error), unfinished=unfinished)
-        unread = {"checkpoint": path, "error": one_line(error), "unfinished": unfinished}
-        return Document(analysis=ALL.name, errors=(unread,))
-    passed_over = [f"{one.name}: {why}" for one, module in modules.items() if (why := answers.applies(module, subject))]
-    asked = [(entry, module) for entry, module in modules.items() if not answers.applies(module, subject)]
-    for entry, module in watched(asked, subject.name, words=lambda one: one[0].name):
-        question = Question(analysis=entry.name, options=answers.options_of(module)(**vars(common)), checkpoint=path)
-        given = answers.answer(question, cache=Cache(None), opened=opened)
-        if given.refused is not None:
-            passed_over.append(f"{entry.name}: {given.refused}")
-            continue
-        found[entry] = given
-        if found[entry].error is not None:
-            say(f"error: {entry.name}: {found[entry].error}")
-    good = [answer for answer in found.values() if answer.error is None]
-    parts = [
-        f"{entry.name}: {entry.summary}\n{indented(answer.text)}"
-        if answer.error is None
-        else f"{entry.name}\n{indented(f'did not run: {answer.error}')}"
-        for entry, answer in found.items()
-    ]
-    if passed_over:
-        parts.append("not applicable\n" + indented("\n".join(passed_over)))
-    about = wrapped(good[-1].about if good else answers.about(subject))
-    return Document(
-        analysis=ALL.name,
-        rows=[{"analysis": one.name, **row} for one, answer in found.items() for row in answer.rows],
-        provenance=good[-1].provenance if good else {},
-        text="\n\n".join([f"{heading(path)}\n{about}", *parts]),
-        errors=tuple(
-            {"checkpoint": path, "error": answer.error} for answer in found.values() if answer.error is not None
-        ),
+        table = questions.unread(path, ALL.name, error)
+        say_unread(table.errors[0])
+        return table
+    good: dict[str, Table] = {}
+    errors: list[dict[str, Any]] = []
+    parts, refused = [], []
+    for entry in watched(asked_by_all(), subject.name, words=lambda one: one.name):
+        mine = questions.options_of(entry.name)(**vars(options))
+        try:
+            table = questions.ask_checkpoint(Question(analysis=entry.name, options=mine, checkpoint=path), opened)
+        except DoesNotApply as error:
+            refused.append(f"{entry.name}: {one_line(error)}")
+        except (ValueError, OSError) as error:
+            errors += questions.unread(path, entry.name, error).errors
+            why = errors[-1]["error"]
+            parts.append(f"{entry.name}\n  did not run: {why}")
+            say(f"error: {entry.name}: {why}")
+        else:
+            good[entry.name] = table
+            parts.append(f"{entry.name}: {entry.summary}\n{report.indented(table.text)}")
+    if refused:
+        parts.append("not applicable\n" + report.indented("\n".join(refused)))
+    return Table(
+        rows=[{"analysis": name, **row} for name, table in good.items() for row in table.rows],
+        provenance=questions.joined_origin(list(good.values())),
+        text="\n\n".join([f"{report.heading(path)}\n{report.wrapped(subject.about)}", *parts]),
+        errors=errors,
     )
+
+
+def asked_by_all() -> list[Entry]:
+    """The questions to one checkpoint, without those that only compare several."""
+    mine = [entry for entry in entries().values() if entry.marker == "checkpoint"]
+    return [entry for entry in mine if not hasattr(questions.load_module(entry.name), "survey")]
 
 
 @contextlib.contextmanager
@@ -336,23 +305,39 @@ def bad_options() -> Iterator[None]:
         raise BadInput(one_line(error)) from error
 
 
-def deliver(document: Document, delivery: Delivery) -> int:
+def deliver(found: Table, given: argparse.Namespace) -> int:
     """Print the result and write the files; returns the exit code."""
-    unread = [one for one in document.errors if not one.get("unfinished")]
-    if document.rows or (delivery.json and not unread):
-        show(json_text(document.content()) if delivery.json else fitted(document.text))
-        if delivery.csv:
-            write_file(delivery.csv, document.table())
-            say(f"wrote {delivery.csv}")
-        if delivery.out:
-            document.write(delivery.out)
-            say(f"wrote {delivery.out / document.analysis}.json and .csv")
-    failures = [*document.failures, *failed_rows(document.rows)]
+    unread = [one for one in found.errors if not one["unfinished"]]
+    if found.rows or (given.json and not unread):
+        show(json_text(found.content()) if given.json else report.fitted(screen(found)))
+        if given.csv:
+            write_file(given.csv, found.csv())
+            say(f"wrote {given.csv}")
+        if given.out:
+            found.write(given.out)
+            say(f"wrote {given.out / found.analysis}.json and .csv")
+    failures = [*found.failures, *failed_rows(found.rows)]
     for failure in failures:
         say(f"failed: {one_line(failure)}")
     if unread:
         return BAD_INPUT
-    return FAILED if failures or document.errors else OK
+    return FAILED if failures or found.errors else OK
+
+
+def screen(found: Table) -> str:
+    """What a terminal shows: the page of one result, or a table; and what the numbers are."""
+    module: Any = None if found.analysis == ALL.name else questions.load_module(found.analysis)
+    text = found.text
+    if found.about:
+        text = "\n".join([report.heading(found.rows[0]["checkpoint"]), report.wrapped(found.about), found.text])
+    elif not text:
+        rows = [module.compared(row) for row in found.rows] if hasattr(module, "compared") else found.rows
+        text = report.rows_text(rows, columns=found.shown or getattr(module, "COLUMNS", ()))
+        text = "\n\n".join([text, "\n".join(map(report.wrapped, found.notes))] if found.notes else [text])
+    terms: dict[str, str] = getattr(module, "LEGEND", {})
+    widest = max(map(len, terms), default=0)
+    legend = ["what the numbers are:", *(listed(term, words, names=widest) for term, words in terms.items())]
+    return "\n\n".join([text, "\n".join(legend)] if terms else [text])
 
 
 def failed_rows(rows: Sequence[dict[str, Any]]) -> list[str]:

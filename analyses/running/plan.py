@@ -2,12 +2,10 @@
 
 Some studies are too large to run each time; their shipped results are read (`analyses.shipped`).
 
-    asks  ->  requests (which checkpoints of the zoo)  ->  questions  ->  answers, from the cache or anew  ->  documents
+    asks  ->  questions (about which checkpoints of the zoo)  ->  tables, from the cache or anew  ->  one table for each
 
 Each analysis says what it is run on (`analyses.running.ask`). Questions about one checkpoint make one job, so that they
-share its captures, and so do pieces of studies that need the same optimum; the longest jobs start first. Answers come
-back
-from the worker processes as values; the cache keeps them for the next run.
+share its captures, and so do pieces of studies that need the same optimum; the longest jobs start first.
 """
 
 from __future__ import annotations
@@ -16,25 +14,22 @@ import contextlib
 import functools
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analyses.running import answers
-from analyses.running.answers import Answer, Opened, Question
+from analyses.running import questions
 from analyses.running.ask import Ask
 from analyses.running.cache import Cache
-from analyses.running.command import BadInput, read_entries
-from analyses.running.documents import Document, Request, document_of, questions_of
-from analyses.running.keys import Weights, key_of
-from analyses.running.options import at
+from analyses.running.command import BadInput
+from analyses.running.options import Options, at
 from analyses.running.pool import run_jobs
-from analyses.running.subject import Subject
-from analyses.running.zoo import find_subjects
-from analyses.shipped import shipped_document
+from analyses.running.questions import Question
+from analyses.running.subject import Opened, Subject, find_subjects
+from analyses.running.table import Table
+from analyses.shipped import shipped_table
 
-FOLDER = Path(__file__).parents[1]
 BASE_LENGTH = 64  # the length that costs are stated for
 MOST_NAMES = 4  # analyses that a line of progress names
 
@@ -64,16 +59,16 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """The documents by name; for each question the seconds of processor time that its answer took; and what is new."""
+    """The tables by analysis; for each question the seconds of processor time that it took; and what is new."""
 
-    documents: dict[str, Document]
+    tables: dict[str, Table]
     seconds: dict[Question, float]
     made: frozenset[Question]
 
 
 def shipped_asks() -> dict[str, Ask]:
-    """The `ASK` of every analysis of the package that has one."""
-    modules = {name: answers.load_module(name) for name in read_entries(FOLDER, marker="KIND")}
+    """The `ASK` of every analysis that has one."""
+    modules = {name: questions.load_module(name) for name in sorted(questions.analyses())}
     return {name: module.ASK for name, module in modules.items() if hasattr(module, "ASK")}
 
 
@@ -90,9 +85,7 @@ def check_zoo(asks: Iterable[str], zoo: Path, *, unfinished: bool = False) -> No
     """Refuse, before any work, a directory without checkpoints if an analysis needs them; studies need none."""
     if not zoo.is_dir():
         raise BadInput(f"--checkpoints {zoo}: no such directory")
-    if any(answers.load_module(name).KIND != "study" for name in asks) and not find_subjects(
-        zoo, unfinished=unfinished
-    ):
+    if not all(map(questions.is_study, asks)) and not find_subjects(zoo, unfinished=unfinished):
         raise BadInput(f"no finished checkpoint below {zoo}; python -m models train makes one")
 
 
@@ -100,62 +93,51 @@ def run_plan(asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int, unfi
     """Run the analyses on the checkpoints below `zoo`, those of finished runs or, with `unfinished`, all."""
     _cache_of_process.cache_clear()  # the files in the folder may have changed since an earlier run
     subjects = find_subjects(zoo, unfinished=unfinished)
-    shipped = {name: document for name in asks if (document := shipped_document(name)) is not None}
-    requests = {
-        name: request_of(name, ask, subjects, zoo=zoo, cache=cache, unfinished=unfinished)
+    shipped = {name: table for name in asks if (table := shipped_table(name)) is not None}
+    options = {
+        name: at(_options(name, ask), zoo=zoo, cache=cache, unfinished=unfinished)
         for name, ask in asks.items()
         if name not in shipped
     }
-    asked = {name: questions_of(request) for name, request in requests.items()}
-    questions = list(dict.fromkeys(question for mine in asked.values() for question in mine))
-    weights = Weights()
-    keys = {question: key_of(question, weights) for question in questions}
-    keeping = Cache(cache)
-    found = {
-        question: known
-        for question in questions
-        if (known := answers.known_answer(question, keys[question], cache=keeping)) is not None
+    asked = {
+        name: questions.questions_of(name, mine, chosen(name, asks[name], subjects)) for name, mine in options.items()
     }
+    keys = questions.keys_of(question for mine in asked.values() for question in mine)
+    keeping = Cache(cache)
+    found = {question: Table(**kept) for question, key in keys.items() if (kept := keeping.known(key)) is not None}
     lengths = {str(one.path): one.model_config["length"] for one in subjects}
-    missing = [question for question in questions if question not in found]
-    planned = jobs_of(missing, asks, keys, lengths=lengths, cache=cache)
-    for job, given in run_jobs(perform, planned, workers=jobs, what="analyses"):
-        found |= dict(zip(job.questions, given, strict=True))
+    missing = {question: key for question, key in keys.items() if question not in found}
+    for job, tables in run_jobs(
+        perform, jobs_of(missing, asks, lengths=lengths, cache=cache), workers=jobs, what="analyses"
+    ):
+        found |= dict(zip(job.questions, tables, strict=True))
+    made = {name: questions.joined(name, options[name], [found[one] for one in mine]) for name, mine in asked.items()}
     return Run(
-        documents={name: shipped.get(name) or document_of(requests[name], found, asked=asked[name]) for name in asks},
-        seconds={question: found[question].seconds for question in questions},
+        tables={name: shipped.get(name) or made[name] for name in asks},
+        seconds={question: found[question].seconds for question in keys},
         made=frozenset(missing),
     )
 
 
-def request_of(
-    name: str, ask: Ask, subjects: Sequence[Subject], *, zoo: Path, cache: Path, unfinished: bool = False
-) -> Request:
-    """The request that an ask makes of this zoo."""
-    module = answers.load_module(name)
-    options = answers.options_of(module)() if ask.options is None else ask.options
-    chosen: list[Subject] = []
-    if module.KIND != "study":
-        chosen = ask.select([one for one in subjects if not answers.applies(module, one)])
-    return Request(
-        analysis=name,
-        options=at(options, zoo=zoo, cache=cache, unfinished=unfinished),
-        checkpoints=tuple(str(one.path) for one in chosen),
-    )
+def _options(name: str, ask: Ask) -> Options:
+    return questions.options_of(name)() if ask.options is None else ask.options
+
+
+def chosen(name: str, ask: Ask, subjects: Iterable[Subject]) -> list[str]:
+    """The checkpoints that the analysis is run on; none for a study."""
+    if questions.is_study(name):
+        return []
+    module = questions.load_module(name)
+    return [str(one.path) for one in ask.select([one for one in subjects if not questions.why_not(module, one)])]
 
 
 def jobs_of(
-    questions: Iterable[Question],
-    asks: Mapping[str, Ask],
-    keys: Mapping[Question, dict[str, Any]],
-    *,
-    lengths: Mapping[str, int],
-    cache: Path,
+    keys: Mapping[Question, dict[str, Any]], asks: Mapping[str, Ask], *, lengths: Mapping[str, int], cache: Path
 ) -> list[Job]:
     """The questions as jobs; questions that can share computations are in one job."""
     groups: dict[Any, list[Question]] = {}
-    for question in questions:
-        module = answers.load_module(question.analysis)
+    for question in keys:
+        module = questions.load_module(question.analysis)
         group: Any = question.checkpoint
         if question.checkpoint is None and hasattr(module, "together"):
             group = ("study", module.together(question.options, question.piece))
@@ -180,13 +162,13 @@ def cost_of(question: Question, ask: Ask, lengths: Mapping[str, int]) -> float:
     return ask.cost * length / BASE_LENGTH
 
 
-def perform(job: Job) -> list[Answer]:
+def perform(job: Job) -> list[Table]:
     """Answer the questions of a job."""
     opened: Opened = {}
     cache = _cache_of_process(job.cache)
     with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
         return [
-            answers.kept_answer(question, key, cache=cache, opened=opened)
+            questions.kept_answer(question, key, cache=cache, opened=opened)
             for question, key in zip(job.questions, job.keys, strict=True)
         ]
 

@@ -1,21 +1,20 @@
-"""How results are shown: tables that fit a terminal, CSV and JSON."""
+"""How results are shown in a terminal: tables and texts that fit it."""
 
 from __future__ import annotations
 
-import io
 import itertools
-import json
+import os
 import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from analyses.running.table import flat_rows
 from interp.digits import plus_minus
 from interp.outside import one_line
 from models.running.terminal import WIDTH as WIDTH
 from models.running.terminal import page_width as page_width
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 PAGE = 76  # width of a table in a text that is kept: fits 80 columns with its indentation
 NARROWEST_TEXT = 24  # least width of a text column
 
@@ -66,6 +65,25 @@ def render_table(rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (),
     if left_out := [name for name in asked if name not in shown]:
         lines.append(left_out_line(left_out, width))
     return "\n".join(lines)
+
+
+def rows_text(rows: Sequence[dict[str, Any]], *, columns: Sequence[str]) -> str:
+    """The rows as a table; of checkpoints with their common folder above it and their warnings below it."""
+    if not rows or not all(isinstance(row.get("checkpoint"), str) for row in rows):
+        return render_table(flat_rows(rows), columns=columns)
+    paths = [row["checkpoint"] for row in rows]
+    folders = [os.path.dirname(path) for path in paths]
+    alike = all(folders) and len({os.path.isabs(folder) for folder in folders}) == 1
+    shared = os.path.commonpath(folders) if alike else ""
+    short = [one_line(path[len(shared) + 1 :] if shared else path) for path in paths]
+    named = [
+        {**{key: value for key, value in row.items() if key != "warning"}, "checkpoint": name}
+        for row, name in zip(rows, short, strict=True)
+    ]
+    table = render_table(flat_rows(named), columns=tuple(dict.fromkeys(("checkpoint", *columns))) if columns else ())
+    warned = [f"warning: {name}: {row['warning']}" for row, name in zip(rows, short, strict=True) if row.get("warning")]
+    text = "\n".join([table, *map(wrapped, warned)])
+    return f"checkpoints below {one_line(shared)}/\n\n{text}" if shared else text
 
 
 def left_out_line(names: Sequence[str], width: int) -> str:
@@ -206,31 +224,3 @@ def fitted(text: str) -> str:
 def wrapped(note: str) -> str:
     """A paragraph of the page's width."""
     return textwrap.fill(note, page_width(), subsequent_indent="  ")
-
-
-def csv_text(name: str, rows: Sequence[dict[str, Any]]) -> str:
-    """The rows as CSV, with the analysis in the first column, so that a file says what it is.
-
-    A text that a spreadsheet would run as a formula gets an apostrophe in front, which spreadsheets do not show.
-    """
-    import pandas as pd
-
-    table = pd.DataFrame([{key: _harmless(value) for key, value in row.items()} for row in rows])
-    if "analysis" in table.columns:
-        table.insert(0, "analysis", table.pop("analysis"))
-    else:
-        table.insert(0, "analysis", name)
-    buffer = io.StringIO()
-    table.to_csv(buffer, index=False, lineterminator="\n")
-    return buffer.getvalue()
-
-
-def _harmless(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value
-
-
-def json_text(document: dict[str, Any]) -> str:
-    """Indented JSON with every list of plain values on one line, so that matrices stay readable and small."""
-    text = json.dumps(document, indent=1, allow_nan=False)
-    text = text.replace("\x7f", "\\u007f")  # the one control character that `dumps` leaves as it is
-    return re.sub(r'\[[^][{}"]*\]', lambda found: " ".join(found[0].split()), text)

@@ -1,4 +1,4 @@
-"""What an analysis is given and gives back: a `Subject` (one checkpoint), a `Study` (a table of rows).
+"""What an analysis is given: a `Subject`, which is one checkpoint; and how the checkpoints of a folder are found.
 
 Opening a subject reads `config.json` only. Its model, its held-out chains and what was captured on them are made when
 they are first used, so that a bad path fails at once and without torch. They are kept as long as the subject, so that
@@ -10,17 +10,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from analyses.running.command import BadInput, one_line
 from analyses.running.options import DEFAULT_BATCH, CheckpointOptions
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from interp.chains.priors import ChainBatch, Prior
     from interp.circuit.capture import Capture
     from interp.fitting.fits import AttentionFit, MatchFit
@@ -104,6 +103,22 @@ class Subject:
         """What it is, for the rows of a table: see `summary_of`; and how far its run came, where it is unfinished."""
         found = summary_of(self.info.model, self.info.training, prior=self.prior)
         return {**found, "unfinished": self.unfinished_at} if self.unfinished_at else found
+
+    @property
+    def about(self) -> str:
+        """What it is, in one line."""
+        model = self.info.model
+        words = [
+            f"{model['family']}, k = {model['order']}, |V| = {model['vocab']}, T = {model['length']}",
+            "the first token as BOS" if model.get("first_as_bos") else "BOS" if model["bos"] else "no BOS",
+        ]
+        if "protocol" in self.training:
+            words.append(f"protocol {self.training['protocol']}")
+        if "prior" in vars(self):
+            words.append(f"on {self.prior.to_dict()['kind']} chains")
+        if self.unfinished_at:
+            words.append(f"not finished: {self.unfinished_at}")
+        return ", ".join(words)
 
     @property
     def start(self) -> str | None:
@@ -211,6 +226,71 @@ class Subject:
         return self.training.get("prior") == prior.to_dict() and self.info.model["length"] == length
 
 
+Opened = dict[tuple[Any, ...], Subject]
+
+
+def open_subject(text: str, options: CheckpointOptions, opened: Opened) -> Subject:
+    """What a CKPT argument names, on the sequences that the options ask for; opened once."""
+    from analyses.running.brought import TASK, is_brought, open_brought
+    from analyses.running.brought_language import is_language, open_language
+
+    place = (text, options.batch, options.seed, options.prior, *(getattr(options, one) for one in TASK))
+    if place not in opened:
+        opening = open_brought if is_brought(text) else open_language if is_language(text) else Subject.open
+        opened[place] = opening(text, options)
+    return opened[place]
+
+
+ZOOS = ("zoo", "runs")  # options of a study that name a directory of checkpoints
+
+
+def checkpoints_at(path: str) -> list[str]:
+    """What an argument stands for: a folder for the finished checkpoints below it, anything else for itself."""
+    from interp.hooked.checkpoint import CONFIG_FILE, read_info, unfinished_at
+    from models.running.zoo import find_checkpoints
+
+    folder = Path(path)
+    if not folder.is_dir() or (folder / CONFIG_FILE).exists():
+        return [path]
+    found = find_checkpoints(folder)
+    finished = []
+    for one in found:
+        try:
+            ended = not unfinished_at(read_info(one))
+        except ValueError:  # is reported where it is opened, and does not stop the others
+            ended = True
+        if ended:
+            finished.append(str(one))
+    if found and not finished:
+        raise BadInput(f"{path}: none of the {len(found)} checkpoints below it is finished")
+    return finished or [path]
+
+
+def find_subjects(zoo: Path | None, *, unfinished: bool = False) -> list[Subject]:
+    """The checkpoints below a directory that say which prior they were trained on; none if it is absent.
+
+    unfinished   whether those of unfinished and diverged runs are among them
+    """
+    return [one for one in _trained(zoo) if unfinished or not one.unfinished_at]
+
+
+def left_out(folders: Iterable[Path | None]) -> dict[str, str]:
+    """The checkpoints below these directories that only `unfinished` would read, each with how far its run came."""
+    return {str(one.path): refusal(one) for folder in folders for one in _trained(folder) if one.unfinished_at}
+
+
+def _trained(zoo: Path | None) -> list[Subject]:
+    from models.running.zoo import find_checkpoints
+
+    if zoo is None or not zoo.is_dir():
+        return []
+    try:
+        found = [Subject.open(path, name=str(path.relative_to(zoo))) for path in find_checkpoints(zoo)]
+    except (ValueError, OSError) as error:
+        raise BadInput(one_line(error)) from error
+    return [one for one in found if one.training.get("prior")]
+
+
 def refusal(subject: Subject) -> str:
     """Why a checkpoint of an unfinished run is not read, and how it would be."""
     return f"{subject.path}: {subject.unfinished_at}; --unfinished to read it all the same"
@@ -272,53 +352,3 @@ def prior_text(values: dict[str, Any]) -> str:
 def _listed(numbers: Any) -> str:
     """One number or several, with commas between."""
     return ",".join(f"{value:g}" for value in (numbers if isinstance(numbers, (list, tuple)) else [numbers]))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Study:
-    """A table with its origin.
-
-    rows        JSON-able dicts with the same keys
-    provenance  where the numbers come from, as `interp.provenance` makes it
-    shown       the columns to print in a terminal, in this order; all that fit, if empty
-    notes       lines to print below the table: what was found
-    text        what a terminal shows in place of the table and the notes, where one table does not fit the rows
-    failures    what makes the command exit with 1, one line each; empty if all is well
-    """
-
-    rows: Sequence[dict[str, Any]]
-    provenance: dict[str, Any] = field(repr=False)
-    shown: Sequence[str] = ()
-    notes: Sequence[str] = ()
-    failures: Sequence[str] = ()
-    text: str = ""
-
-    def table(self) -> pd.DataFrame:
-        """The rows as a DataFrame; vectors become columns, larger arrays are left to the JSON."""
-        import pandas as pd
-
-        return pd.DataFrame(flat_rows(self.rows))
-
-
-MAX_VECTOR = 16
-
-
-def flat_rows(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of scalars: `beta: [x, y]` becomes beta_1, beta_2, `a: {b: x}` becomes a.b; bigger arrays go."""
-    return [_flat(row) for row in rows]
-
-
-def _flat(row: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in row.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, dict):
-            if key != "provenance":
-                flat.update(_flat(value, f"{name}."))
-        elif isinstance(value, (list, tuple)):
-            scalars = not any(isinstance(item, (list, tuple, dict)) for item in value)
-            if scalars and 0 < len(value) <= MAX_VECTOR:
-                flat.update({f"{name}_{place}": item for place, item in enumerate(value, start=1)})
-        else:
-            flat[name] = value
-    return flat

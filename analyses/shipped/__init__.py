@@ -17,28 +17,26 @@ import os
 from pathlib import Path
 from typing import Any
 
-from analyses.running import answers
 from analyses.running.command import BadInput
-from analyses.running.documents import Document
-from analyses.running.subject import Study
+from analyses.running.questions import load_module, options_of
+from analyses.running.table import Table
 
 FOLDER = Path(__file__).parent
 
 
-def shipped_document(name: str, *, folder: Path = FOLDER) -> Document | None:
+def shipped_table(name: str, *, folder: Path = FOLDER) -> Table | None:
     """The shipped result of a study; None where it has to be computed."""
-    module = answers.load_module(name)
+    module = load_module(name)
     variable = getattr(module, "SHIPPED", None)
     if variable is None or os.environ.get(variable, "0") not in ("", "0"):
         return None
     try:
         content = read_shipped(name, folder=folder)
-        rows, origin = content["rows"], content["provenance"]
-        options = answers.options_of(module)()
-        joined = answers.study_answer(module.join(options, [Study(rows=rows, provenance=origin)]))
+        kept = Table(rows=content["rows"], provenance=content["provenance"])
+        joined = module.join(options_of(name)(), [kept]).plain()
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(f"{folder / name}.json cannot be read ({error}); {variable}=1 computes it anew") from error
-    return Document(analysis=name, rows=joined.rows, provenance=joined.provenance)
+    return Table(analysis=name, rows=joined.rows, provenance=joined.provenance)
 
 
 def read_shipped(name: str, *, folder: Path = FOLDER) -> dict[str, Any]:

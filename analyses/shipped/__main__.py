@@ -14,24 +14,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from analyses.running import answers
+from analyses.running import questions
 from analyses.running.cache import Cache, code_key
-from analyses.running.command import BAD_INPUT, OK, BadInput, failing_in_one_line, read_entries, say
+from analyses.running.command import BAD_INPUT, OK, BadInput, failing_in_one_line, say
 from analyses.running.files import write_file
 from analyses.running.options import CACHE, at
-from analyses.running.report import json_text
+from analyses.running.table import json_text
 from analyses.shipped import FOLDER, read_shipped
 from interp.results import git_commit, jsonable
 from interp.results import provenance as origin
-
-PACKAGE = FOLDER.parent
 
 CODE_DIGITS = 12
 
 
 def extend(name: str, *, anew: bool, cache: Path, folder: Path = FOLDER, options: Any = None) -> int:
     """Bring the table of a study up to date; returns how many runs were measured."""
-    if name not in read_entries(PACKAGE, marker="KIND") or not hasattr(module := answers.load_module(name), "merged"):
+    if name not in questions.analyses() or not hasattr(module := questions.load_module(name), "merged"):
         raise BadInput(f"{name}: no study with a table that can be added to, as `conditions` has one")
     options = at(module.ASK.options if options is None else options, cache=cache)
     file = folder / f"{name}.json"
@@ -42,7 +40,7 @@ def extend(name: str, *, anew: bool, cache: Path, folder: Path = FOLDER, options
     known = {run["weights"] for row in before["rows"] for run in row["runs"]}
     new: list[dict[str, Any]] = []
     for piece in module.pieces(options):
-        study = answers.study_answer(module.study_piece(options, piece, Cache(cache), known=known))
+        study = module.study_piece(options, piece, Cache(cache), known=known).plain()
         say(f"  {piece}: {sum(len(row['runs']) for row in study.rows)} runs measured")
         new += study.rows
     count = sum(len(row["runs"]) for row in new)

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from analyses.running.ask import Ask
 from analyses.running.options import ChainOptions, option
-from analyses.running.subject import DEFAULT_ETA, Study
+from analyses.running.subject import DEFAULT_ETA
+from analyses.running.table import Table
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from interp.chains.priors import Prior
     from interp.circuit.capture import Capture
 
-KIND = "study"
 
 SHOWN_KINDS = ("full", "partial", "none")
 NAMES = {"full": "full", "partial": "partial", "none": "empty"}
@@ -51,7 +51,7 @@ class Options(ChainOptions):
 ASK = Ask(cost=0.2)
 
 
-def study(options: Options, cache: Cache) -> Study:
+def study(options: Options, cache: Cache) -> Table:
     """One row: the sequence, the attention, and how far both are from the closed form."""
     from interp.chains.priors import HierarchicalDirichlet
     from interp.circuit.capture import capture
@@ -103,7 +103,7 @@ def study(options: Options, cache: Cache) -> Study:
         "to_estimator": max(abs(a - b) for a, b in zip(aggregated, estimator.tolist(), strict=True)),
         "model_to_estimator": float((predicted - estimator).abs().max()),
     }
-    return Study(
+    return Table(
         rows=[row],
         provenance=provenance(seed=options.seed, prior=prior.to_dict(), sequence=place),
         shown=("beta_1", "beta_2", "kappa", "least_copy", "largest_ratio_error", "to_estimator", "model_to_estimator"),

@@ -44,15 +44,14 @@ from analyses.parts.estimators import optimum, soft
 from analyses.parts.heldout import Sequences, measure
 from analyses.running.ask import Ask
 from analyses.running.options import ROOT, ZooOptions, option, place
-from analyses.running.subject import Study, Subject, prior_text
-from analyses.running.zoo import find_subjects
+from analyses.running.subject import Subject, find_subjects, prior_text
+from analyses.running.table import Table
 from models.families.registry import find_family
 from models.training.protocols import PROTOCOLS
 
 if TYPE_CHECKING:
     from analyses.running.cache import Cache
 
-KIND = "study"
 SHIPPED = "CONDITIONS"
 SHOWN = (
     "cell", "readout", "prior", "bos", "length", "seeds", "excess_share.median", "r2.median", "block_1.median",
@@ -148,7 +147,7 @@ def together(options: Options, piece: Setting) -> str:
     return f"{piece.prior} T={piece.length}"
 
 
-def study_piece(options: Options, piece: Setting, cache: Cache, *, known: Container[str] = ()) -> Study:
+def study_piece(options: Options, piece: Setting, cache: Cache, *, known: Container[str] = ()) -> Table:
     """Every cell of one setting, without the runs whose weights are known."""
     from interp.chains.descriptions import parse_prior
     from interp.results import provenance
@@ -156,7 +155,7 @@ def study_piece(options: Options, piece: Setting, cache: Cache, *, known: Contai
     origin = provenance(seed=options.seed)
     groups = groups_of(options, piece)
     if all(weights_of(run) in known for runs in groups.values() for run in runs):
-        return Study(rows=[], provenance=origin)
+        return Table(rows=[], provenance=origin)
     prior, length = parse_prior(piece.prior, order=piece.order, vocab=piece.vocab), piece.length
     best = optimum(prior, length=length, bos=piece.bos, draws=options.draws, seed=options.seed, cache=cache)
     beta, kappa = best.usable()
@@ -185,7 +184,7 @@ def study_piece(options: Options, piece: Setting, cache: Cache, *, known: Contai
             "best_kl": float(ideal.mean()),
         }
         rows += [with_runs(row, measured)] if measured else []
-    return Study(rows=rows, provenance=origin)
+    return Table(rows=rows, provenance=origin)
 
 
 def groups_of(options: Options, piece: Setting) -> dict[tuple[str, str, str, str], list[Subject]]:
@@ -229,7 +228,7 @@ def spread(values: Sequence[float | None]) -> dict[str, float | None]:
     return {"median": median(known), "least": min(known), "most": max(known)}
 
 
-def join(options: Options, studies: Sequence[Study]) -> Study:
+def join(options: Options, studies: Sequence[Table]) -> Table:
     """All settings, cell by cell, with what they answer."""
     from interp.results import provenance
 
@@ -240,7 +239,7 @@ def join(options: Options, studies: Sequence[Study]) -> Study:
     origin = dict(studies[0].provenance) if studies else provenance(seed=options.seed)
     digests = {run["run"]: run["weights"] for row in rows for run in row["runs"]}
     notes = answers(rows) if rows else [f"no finished run below {options.runs}: python -m models sweep conditions"]
-    return Study(rows=rows, provenance={**origin, "checkpoints": digests}, shown=SHOWN, notes=notes)
+    return Table(rows=rows, provenance={**origin, "checkpoints": digests}, shown=SHOWN, notes=notes)
 
 
 def is_met(name: str, row: Row, run: Row) -> bool | None:

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from analyses.running.ask import Ask
 from analyses.running.options import ChainOptions, option
-from analyses.running.subject import Study
+from analyses.running.table import Table
 
 if TYPE_CHECKING:
     from analyses.running.cache import Cache
 
-KIND = "study"
 
 HARD = 100.0
 
@@ -36,7 +35,7 @@ class Options(ChainOptions):
 ASK = Ask()
 
 
-def study(options: Options, cache: Cache) -> Study:
+def study(options: Options, cache: Cache) -> Table:
     """One row per construction, with the attention it paid."""
     from analyses.checkpoint.attention import first_with_matches, one_sequence
     from interp.chains.priors import IndependentDirichlet
@@ -78,7 +77,7 @@ def study(options: Options, cache: Cache) -> Study:
                 **one_sequence(model, tokens),
             }
         )
-    return Study(
+    return Table(
         rows=rows,
         provenance=provenance(seed=options.seed, prior=prior.to_dict(), sequence=chosen),
         shown=(

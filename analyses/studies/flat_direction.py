@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analyses.running.ask import Ask
 from analyses.running.options import ZooOptions, option
-from analyses.running.subject import Study, Subject
-from analyses.running.zoo import find_subjects
+from analyses.running.subject import Subject, find_subjects
+from analyses.running.table import Table
 from models.families.registry import find_family
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from analyses.running.cache import Cache
     from interp.chains.batch import ChainBatch
 
-KIND = "study"
 HARD, RANDOM = "copy(40)", "random(0.3)"  # the ends of a line
 POINTS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 SHOWN = (
@@ -126,7 +125,7 @@ def pieces(options: Options) -> list[Size]:
     return [Size(length=length, order=order, vocab=vocab) for length, order, vocab in found]
 
 
-def study_piece(options: Options, piece: Size, cache: Cache) -> Study:
+def study_piece(options: Options, piece: Size, cache: Cache) -> Table:
     """All models of one size, and the points between them, on the same sequences."""
     from interp.results import provenance
 
@@ -144,7 +143,7 @@ def study_piece(options: Options, piece: Size, cache: Cache) -> Study:
             for way, point, model in between(subjects[start].model, subjects[run].model, lags=(random.lags, hard.lags)):
                 place = {**place, "question": "line", "init": None, "way": way, "point": point}
                 rows.append({**place, **look(model, chains, options).columns(hard, random)})
-    return Study(rows=rows, provenance=provenance(seed=options.seed, priors=[prior.to_dict()]))
+    return Table(rows=rows, provenance=provenance(seed=options.seed, priors=[prior.to_dict()]))
 
 
 def between(start: Any, end: Any, *, lags: Sequence[Sequence[int]]) -> Iterator[tuple[str, float, Any]]:
@@ -223,13 +222,13 @@ def look(model: Any, chains: ChainBatch, options: Options) -> Look:
     )
 
 
-def join(options: Options, studies: Sequence[Study]) -> Study:
+def join(options: Options, studies: Sequence[Table]) -> Table:
     """All sizes in one table, with what the lines and the starts say."""
     from interp.results import provenance
 
     rows = [row for study in studies for row in study.rows]
     origin = studies[0].provenance if studies else provenance(seed=options.seed)
-    return Study(rows=rows, provenance=origin, shown=SHOWN, notes=notes(rows))
+    return Table(rows=rows, provenance=origin, shown=SHOWN, notes=notes(rows))
 
 
 def notes(rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 
 from analyses.running.ask import Ask
 from analyses.running.options import ROOT, CachedOptions, option, place
-from analyses.running.subject import Study
+from analyses.running.table import Table
 
 if TYPE_CHECKING:
     from analyses.running.cache import Cache
 
-KIND = "study"
 ASK = Ask(cost=2.0)
 SHOWN = ("edit", "loss", "change", "stderr", "recovered", "recovered_stderr", "control_recovered")
 
@@ -45,7 +44,7 @@ def weights(options: Options) -> dict[str, str]:
     return {"model": Subject.open(options.folder).digest}
 
 
-def study(options: Options, cache: Cache) -> Study:
+def study(options: Options, cache: Cache) -> Table:
     """One row per edit."""
     from analyses.running.options import CheckpointOptions
     from analyses.running.subject import Subject
@@ -73,7 +72,7 @@ def study(options: Options, cache: Cache) -> Study:
         "message": found.message,
     }
     rows = [jsonable({**dataclasses.asdict(edit), **said}) for edit in found.edits]
-    return Study(
+    return Table(
         rows=rows,
         provenance=jsonable(provenance(seed=options.seed, weights=weights(options))),
         shown=SHOWN,

@@ -20,16 +20,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from analyses.parts.estimators import TUNED_ALPHA, estimators
-from analyses.parts.heldout import Measured, Sequences, excess_columns, measure, measure_bayes
+from analyses.parts.heldout import Measured, Sequences, excess_columns, measure, measure_bayes, predictor_of
 from analyses.running.ask import Ask
 from analyses.running.options import PAPER_LENGTHS, PRIOR_FORMS, ChainOptions, ZooOptions, option
-from analyses.running.subject import Study
-from analyses.running.zoo import find_subjects, predictor_of
+from analyses.running.subject import find_subjects
+from analyses.running.table import Table
 
 if TYPE_CHECKING:
     from analyses.running.cache import Cache
 
-KIND = "study"
 
 TUNING_DRAWS = 40_000  # sequences on which the optimum and the Jelinek-Mercer weights are found
 
@@ -72,7 +71,7 @@ def together(options: Options, piece: Place) -> str:
     return str(piece)
 
 
-def study_piece(options: Options, piece: Place, cache: Cache) -> Study:
+def study_piece(options: Options, piece: Place, cache: Cache) -> Table:
     """One row per predictor."""
     from interp.chains.descriptions import parse_prior
     from interp.results import provenance
@@ -110,20 +109,20 @@ def study_piece(options: Options, piece: Place, cache: Cache) -> Study:
         for names, measured in named
     ]
     failure = f"{piece.prior}, T = {piece.length}: the Bayes predictor did not converge; try more --draws"
-    return Study(
+    return Table(
         rows=rows,
         provenance=provenance(seed=options.seed, priors=[prior.to_dict()]),
         failures=[] if bayes.converged else [failure],
     )
 
 
-def join(options: Options, studies: Sequence[Study]) -> Study:
+def join(options: Options, studies: Sequence[Table]) -> Table:
     """All curves."""
     rows = [row for study in studies for row in study.rows]
     found = find_subjects(options.zoo, unfinished=options.unfinished)
     priors = list({str(prior): prior for study in studies for prior in study.provenance["priors"]}.values())
     origin = {"priors": priors, "checkpoints": {one.name: one.digest[:16] for one in found}}
-    return Study(
+    return Table(
         rows=rows,
         provenance={**studies[0].provenance, **origin},
         shown=("prior", "length", "predictor", "kl", "stderr", "excess", "excess_stderr", "excess_share", "floored"),

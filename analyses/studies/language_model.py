@@ -26,12 +26,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from analyses.running.ask import Ask
 from analyses.running.options import CachedOptions, option, subject
-from analyses.running.subject import Study
+from analyses.running.table import Table
 
 if TYPE_CHECKING:
     from analyses.running.cache import Cache
 
-KIND = "study"
 ASK = Ask(cost=60.0)
 SHIPPED = "LANGUAGE"
 PARTS = ("heads", "prediction", "random", "layers", "repeats", "chains", "path", "sink", "text")
@@ -97,7 +96,7 @@ def rows_of(part: str) -> Callable[[Options, Cache], list[dict[str, Any]]]:
     return found[part]
 
 
-def study_piece(options: Options, piece: Piece, cache: Cache) -> Study:
+def study_piece(options: Options, piece: Piece, cache: Cache) -> Table:
     """One part; its rows are kept beside the answer, because parts use each other's."""
     from interp.results import jsonable, provenance
 
@@ -105,12 +104,12 @@ def study_piece(options: Options, piece: Piece, cache: Cache) -> Study:
     key = {"what": f"language-{piece.part}", "options": options.shaping(), "weights": digests}
     found = cache.value(key, partial(rows_of(piece.part), options, cache))
     origin = provenance(seed=options.seed, weights=digests)
-    return Study(rows=[jsonable(row) for row in found], provenance=jsonable(origin))
+    return Table(rows=[jsonable(row) for row in found], provenance=jsonable(origin))
 
 
-def join(options: Options, studies: Sequence[Study]) -> Study:
+def join(options: Options, studies: Sequence[Table]) -> Table:
     """All parts, with a page for the terminal."""
     from analyses.studies.language.page import page
 
     found = [dict(row) for study in studies for row in study.rows]
-    return Study(rows=found, provenance=studies[0].provenance, text=page(found))
+    return Table(rows=found, provenance=studies[0].provenance, text=page(found))

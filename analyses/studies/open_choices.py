@@ -22,7 +22,7 @@ from analyses.parts.estimators import TUNED_ALPHA, optimum, soft, tuned_additive
 from analyses.parts.heldout import Sequences, excess_columns, measure, measure_bayes
 from analyses.running.ask import Ask
 from analyses.running.options import CachedOptions, ChainOptions, option
-from analyses.running.subject import Study
+from analyses.running.table import Table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from interp.chains.priors import HierarchicalDirichlet
     from interp.estimators.population import Population
 
-KIND = "study"
 READINGS = ("free", "tied(1)", "fixed(0)", "no BOS")
 ETA0 = 1.0  # for the comparison of the readings of kappa; the suite's own choice
 BAYES_DRAWS = 120
@@ -80,7 +79,7 @@ def pieces(options: Options) -> list[Point]:
     return swept + [Point(question="kappa", eta0=ETA0, length=length) for length in dict.fromkeys(options.lengths)]
 
 
-def study_piece(options: Options, piece: Point, cache: Cache) -> Study:
+def study_piece(options: Options, piece: Point, cache: Cache) -> Table:
     """One row for eta_0; a row for each reading of kappa."""
     from interp.chains.priors import HierarchicalDirichlet
     from interp.results import provenance
@@ -91,7 +90,7 @@ def study_piece(options: Options, piece: Point, cache: Cache) -> Study:
     make = eta0_rows if piece.question == "eta0" else kappa_rows
     place = {"question": piece.question, "prior": prior.text, "eta0": piece.eta0, "length": piece.length}
     shape = {"order": prior.order, "vocab": prior.vocab}
-    return Study(
+    return Table(
         rows=[{**place, **shape, **row} for row in make(options, piece, prior, cache)],
         provenance=provenance(seed=options.seed, priors=[prior.to_dict()]),
     )
@@ -216,10 +215,10 @@ def best_under(sample: Population, reading: str, *, order: int, vocab: int) -> n
     return whole(found.x)
 
 
-def join(options: Options, studies: Sequence[Study]) -> Study:
+def join(options: Options, studies: Sequence[Table]) -> Table:
     """All settings in one table."""
     rows = [row for study in studies for row in study.rows]
-    return Study(
+    return Table(
         rows=rows,
         provenance=studies[0].provenance,
         shown=SHOWN,

@@ -20,18 +20,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from analyses.parts.estimators import alpha_of, optimum, soft
-from analyses.parts.heldout import Predictor, Sequences, excess_columns, measure, measure_bayes
+from analyses.parts.heldout import Predictor, Sequences, excess_columns, measure, measure_bayes, predictor_of
 from analyses.running.ask import Ask
 from analyses.running.options import PAPER_LENGTHS, ZooOptions, option
-from analyses.running.subject import Study, Subject, prior_text
-from analyses.running.zoo import find_subjects, predictor_of
+from analyses.running.subject import Subject, find_subjects, prior_text
+from analyses.running.table import Table
 
 if TYPE_CHECKING:
     from analyses.running.cache import Cache
     from interp.chains.priors import Prior
     from interp.estimators.optimal import OptimalParameters
 
-KIND = "study"
 
 SHOWN = (
     "source", "prior", "order", "vocab", "length", "bos", "beta_1", "beta_2", "kappa", "combination", "kl",
@@ -111,7 +110,7 @@ def together(options: Options, piece: Point) -> str:
     return f"{piece.prior} T={piece.length}"
 
 
-def study_piece(options: Options, piece: Point, cache: Cache) -> Study:
+def study_piece(options: Options, piece: Point, cache: Cache) -> Table:
     """The optimum with and without BOS, or a row per trained model."""
     from interp.chains.descriptions import parse_prior
     from interp.results import provenance
@@ -130,17 +129,17 @@ def study_piece(options: Options, piece: Point, cache: Cache) -> Study:
             rows.append(row | bayes_columns(prior, piece.length, predictor, options, cache))
             if not best.success:
                 failures.append(f"{piece}, {'BOS' if bos else 'no BOS'}: {best.message}")
-    return Study(rows=rows, provenance=provenance(seed=options.seed), failures=failures)
+    return Table(rows=rows, provenance=provenance(seed=options.seed), failures=failures)
 
 
-def join(options: Options, studies: Sequence[Study]) -> Study:
+def join(options: Options, studies: Sequence[Table]) -> Table:
     """All sweeps, then the trained models in the order of the zoo; one set of columns for both."""
     rows = [row for study in studies for row in study.rows]
     names = list(dict.fromkeys(name for row in rows for name in row))
     subjects = asked_about(options)
     order = {one.name: place for place, one in enumerate(subjects)}
     rows = sorted(rows, key=lambda row: order.get(row.get("checkpoint", ""), -1))
-    return Study(
+    return Table(
         rows=[{name: row.get(name) for name in names} for row in rows],
         provenance={**studies[0].provenance, "checkpoints": {one.name: one.digest[:16] for one in subjects}},
         shown=SHOWN,

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from analyses.running.ask import Ask
 from analyses.running.options import ChainOptions, option
-from analyses.running.subject import DEFAULT_ETA, Study
+from analyses.running.subject import DEFAULT_ETA
+from analyses.running.table import Table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from analyses.running.cache import Cache
     from interp.chains.priors import Prior
 
-KIND = "study"
 
 COLUMNS = ("prior", "what", "name", "parent", "law", "correlation", "stderr", "exact")
 
@@ -44,7 +44,7 @@ class Options(ChainOptions):
 ASK = Ask()
 
 
-def study(options: Options, cache: Cache) -> Study:
+def study(options: Options, cache: Cache) -> Table:
     """The nodes of one tree of each prior, and the correlations over many."""
     import numpy as np
 
@@ -64,7 +64,7 @@ def study(options: Options, cache: Cache) -> Study:
         rows += [{**common, "what": "pair", **fields} for fields in pairs(tree, prior)]
     columns = list(dict.fromkeys(key for row in rows for key in row))
     shown = [column for name in COLUMNS for column in (_places("law", vocab) if name == "law" else [name])]
-    return Study(
+    return Table(
         rows=[{column: row.get(column) for column in columns} for row in rows],
         provenance=provenance(seed=options.seed, priors={name: prior.to_dict() for name, prior in priors.items()}),
         shown=shown,

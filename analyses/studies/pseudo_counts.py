@@ -23,12 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from analyses.running.ask import Ask
 from analyses.running.options import CachedOptions, option
-from analyses.running.subject import Study
+from analyses.running.table import Table
 
 if TYPE_CHECKING:
     from analyses.running.cache import Cache
-
-KIND = "study"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,22 +72,22 @@ def together(options: Options, piece: Setting) -> str:
     return "pseudo_counts"
 
 
-def study_piece(options: Options, piece: Setting, cache: Cache) -> Study:
+def study_piece(options: Options, piece: Setting, cache: Cache) -> Table:
     """One row."""
     from interp.results import provenance
 
     row = measure_setting(
         piece.order, piece.vocab, piece.length, alpha=options.alpha, batch=options.batch, seed=options.seed
     )
-    return Study(rows=[row], provenance=provenance(seed=options.seed))
+    return Table(rows=[row], provenance=provenance(seed=options.seed))
 
 
-def join(options: Options, studies: Sequence[Study]) -> Study:
+def join(options: Options, studies: Sequence[Table]) -> Table:
     """The whole table."""
     rows = [row for study in studies for row in study.rows]
     far = [row for row in rows if abs(row["ratio"] - 1) > 0.25]
     spread = [row for row in rows if row["variation"] > 0.5]
-    return Study(
+    return Table(
         rows=rows,
         provenance=studies[0].provenance,
         shown=("order", "vocab", "length", "beta", "mean", "stderr", "ratio", "variation", "within_two", "correlation"),

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from analyses.running.ask import Ask
 from analyses.running.options import ROOT, CachedOptions, option, place
-from analyses.running.subject import Study
+from analyses.running.table import Table
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from analyses.running.cache import Cache
     from models.text.source import Source
 
-KIND = "study"
 ASK = Ask(cost=30.0)
 COPY = 64  # tokens that are repeated
 WINDOW = 192  # tokens of a plain window
@@ -67,14 +66,14 @@ def weights(options: Options) -> dict[str, str]:
     return {f"{run}/{path.name}": digest((path / "model.safetensors",)) for run, paths in found for path in paths}
 
 
-def study(options: Options, cache: Cache) -> Study:
+def study(options: Options, cache: Cache) -> Table:
     """One row per run and snapshot."""
     from interp.results import jsonable, provenance
 
     found = snapshots(options)
     texts = {run: text_of(paths) for run, paths in found.items()}
     shown = ("run", "step", "held_out_loss", "first_copy", "second_copy", "induction", "beta_1", "kappa")
-    return Study(
+    return Table(
         rows=[row for run, paths in found.items() for row in history(run, paths, texts[run], batch=options.batch)],
         provenance=jsonable(
             provenance(

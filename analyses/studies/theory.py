@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 from analyses.running.ask import Ask
 from analyses.running.options import Options as CommonOptions
 from analyses.running.options import option
-from analyses.running.subject import Study
+from analyses.running.table import Table
 
 if TYPE_CHECKING:
     from analyses.running.cache import Cache
 
-KIND = "study"
 
 # In the paper's order: module of analyses.studies.theorems and its function, which gets seed and batch; the paper's
 # label, the tolerance, and what is compared.
@@ -78,7 +77,7 @@ class Options(CommonOptions):
 ASK = Ask(cost=4.5)
 
 
-def study(options: Options, cache: Cache) -> Study:
+def study(options: Options, cache: Cache) -> Table:
     """All claims, one row each."""
     from interp.results import provenance
     from models.running.progress import progress_bar
@@ -91,7 +90,7 @@ def study(options: Options, cache: Cache) -> Study:
     with progress_bar(iterable=chosen, leave=False) as bar:
         rows = [checked(claim, seed=options.seed, batch=options.batch) for claim in bar]
     failed = [row for row in rows if not row["holds"]]
-    return Study(
+    return Table(
         rows=rows,
         provenance=provenance(seed=options.seed),
         shown=("label", "holds", "error", "tolerance", "claim", "cases"),

@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from analyses.parts.estimators import additive, alpha_of, optimum, soft
-from analyses.parts.heldout import Predictor, Sequences, excess_columns, measure, measure_bayes
+from analyses.parts.heldout import Predictor, Sequences, excess_columns, measure, measure_bayes, predictor_of
 from analyses.parts.world_grid import (
     EXCESS,
     NAMES,
@@ -53,8 +53,8 @@ from analyses.parts.world_grid import (
 )
 from analyses.running.ask import Ask
 from analyses.running.options import PRIOR_FORMS, ROOT, ChainOptions, CheckpointOptions, ZooOptions, option, place
-from analyses.running.subject import Study, Subject
-from analyses.running.zoo import find_subjects, predictor_of
+from analyses.running.subject import Subject, find_subjects
+from analyses.running.table import Table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from analyses.running.cache import Cache
     from interp.chains.priors import Prior
 
-KIND = "study"
 GRID = "second_test"
 SHOWN = (
     "question", "prior", "order", "vocab", "length", "bos", "kl", "over_predicted", "over_derived", "worst", "sigmas",
@@ -130,13 +129,13 @@ def together(options: Options, piece: Piece) -> str:
     return f"{options.prior} T={options.length}" if piece.question == "context" else f"worlds {piece}"
 
 
-def study_piece(options: Options, piece: Piece, cache: Cache) -> Study:
+def study_piece(options: Options, piece: Piece, cache: Cache) -> Table:
     """The rows of one question, with what they say."""
     from interp.results import provenance
 
     ask = {"optimum": optimum_rows, "excess": excess_rows, "trained": trained_rows, "context": context_rows}
     rows, notes, failures = ask[piece.question](options, cache)
-    return Study(
+    return Table(
         rows=[{"question": piece.question, **row} for row in rows],
         provenance=provenance(seed=options.seed),
         notes=notes,
@@ -144,12 +143,12 @@ def study_piece(options: Options, piece: Piece, cache: Cache) -> Study:
     )
 
 
-def join(options: Options, studies: Sequence[Study]) -> Study:
+def join(options: Options, studies: Sequence[Table]) -> Table:
     """All questions in one table."""
     from interp.results import provenance
 
     zoo = find_subjects(options.zoo, unfinished=options.unfinished)
-    return Study(
+    return Table(
         rows=[row for study in studies for row in study.rows],
         provenance={**provenance(seed=options.seed), "checkpoints": {one.name: one.digest[:16] for one in zoo}},
         shown=SHOWN,

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from analyses.claims import document as claims
-from analyses.running import answers
+from analyses.running import questions
 from analyses.running.command import BadInput
-from analyses.running.documents import Document
 from analyses.running.files import write_file
-from analyses.shipped import FOLDER, shipped_document
+from analyses.running.table import Table
+from analyses.shipped import FOLDER, shipped_table
 from figures.page.explorer import page as explorer
 from figures.page.templates import render
 from figures.running.drawing import Drawn
@@ -50,7 +50,7 @@ def check_target(file: Path, *, overwrite: bool) -> None:
         raise BadInput(f"{file} is no page of ours; --overwrite replaces it")
 
 
-def write(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Document], timing: Mapping[str, Any]) -> Path:
+def write(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Table], timing: Mapping[str, Any]) -> Path:
     """Write the page of what was drawn and found; returns its path."""
     file = out / FILE
     write_file(file, page(out, sorted(drawn, key=lambda one: _order(one.record)), documents, timing))
@@ -73,7 +73,7 @@ def of_the_paper(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if not row["ours"] and row["topic"] != SETTING]
 
 
-def page(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Document], timing: Mapping[str, Any]) -> str:
+def page(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Table], timing: Mapping[str, Any]) -> str:
     """The whole page."""
     rows = documents[claims.NAME].rows
     theirs = of_the_paper(rows)
@@ -152,12 +152,12 @@ def _place(label: str) -> int:
     return places[0] if places else len(PAPER_ORDER)
 
 
-def shipped_among(documents: Mapping[str, Document]) -> dict[str, str]:
+def shipped_among(documents: Mapping[str, Table]) -> dict[str, str]:
     """The analyses that were read from the repository rather than made from --checkpoints: what to say of each."""
     found = {}
     for name in documents:
-        if (FOLDER / f"{name}.json").is_file() and shipped_document(name) is not None:
-            variable = answers.load_module(name).SHIPPED
+        if (FOLDER / f"{name}.json").is_file() and shipped_table(name) is not None:
+            variable = questions.load_module(name).SHIPPED
             found[name] = (
                 f"{name} is the table that comes with the suite (analyses/shipped/{name}.json), whatever --checkpoints "
                 f"says; {variable}=1 make reproduce measures it anew."

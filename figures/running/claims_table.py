@@ -11,7 +11,7 @@ import click
 from analyses.claims import document
 from analyses.running.command import OK, BadInput, one_line, show
 from analyses.running.files import write_file
-from analyses.running.report import json_text
+from analyses.running.table import json_text
 from figures.running.order import RESULTS
 from interp.outside import read_text
 from models.running.command_line import PATH

@@ -20,14 +20,14 @@ from analyses.running.cache import digest_of, picture_key
 from analyses.running.command import BadInput, Entry, one_line, say
 from analyses.running.files import check_document_target, write_file
 from analyses.running.pool import run_jobs
-from analyses.running.report import json_text
+from analyses.running.table import json_text
 from figures.parts.panels import MissingPanel
 from figures.parts.rows import protocol_note
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from analyses.running.documents import Document
+    from analyses.running.table import Table
     from figures.running.order import Order
     from figures.running.sources import Documents
 
@@ -128,7 +128,7 @@ def draw_all(chosen: Sequence[Entry], documents: Documents, order: Order) -> tup
 def drawing_of(entry: Entry, documents: Documents, order: Order) -> Drawing:
     """What to draw; if a document could not be had, what was wrong is raised."""
     module = load_module(entry.name)
-    mine: dict[str, Document] = {}
+    mine: dict[str, Table] = {}
     for name in module.ANALYSES:
         document = documents[name]
         if isinstance(document, BadInput):

@@ -41,17 +41,17 @@ def reproduce(entries: dict[str, Entry], order: Order) -> int:
 
     say(f"== analyses, of the checkpoints below {order.zoo}")
     run = sources.made(asks, order)
-    documents = {**run.documents, claims.NAME: claims.document(run.documents)}
+    documents = {**run.tables, claims.NAME: claims.document(run.tables)}
     for document in documents.values():
         document.write(out)
     analysed = time.monotonic()
 
     say(f"== figures, into {pictures.place}")
-    shown = sources.of_protocol(run.documents, order.protocol)
+    shown = sources.of_protocol(run.tables, order.protocol)
     drawn, undrawn = drawing.draw_all(list(entries.values()), shown, pictures)
     timing = timing_of(run, analyses=analysed - start, figures=time.monotonic() - analysed, jobs=order.jobs)
     write_file(out / TIMING_FILE, json.dumps(timing, indent=1) + "\n")
-    if (live := run.documents.get(explorer.ANALYSIS)) is not None:
+    if (live := run.tables.get(explorer.ANALYSIS)) is not None:
         explorer.write(out, live, back=page.FILE)
     written = page.write(out, drawn, documents, timing)
     failures = [f"{name}: {line}" for name, document in documents.items() for line in document.failures]
@@ -59,8 +59,8 @@ def reproduce(entries: dict[str, Entry], order: Order) -> int:
         say(f"failed: {line}")
     show(documents[claims.NAME].text)
     show(f"\n{page.answer(page.of_the_paper(documents[claims.NAME].rows))}")
-    show(f"{written}: {len(entries)} figures, {len(run.documents)} analyses, {time.monotonic() - start:.0f} s.")
-    if undrawn or any(document.errors for document in run.documents.values()):
+    show(f"{written}: {len(entries)} figures, {len(run.tables)} analyses, {time.monotonic() - start:.0f} s.")
+    if undrawn or any(document.errors for document in run.tables.values()):
         return BAD_INPUT
     return FAILED if failures or unfinished else OK
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from analyses.running import plan
 from analyses.running.ask import Ask
 from analyses.running.command import FAILED, BadInput, one_line, say
-from analyses.running.documents import Document
-from analyses.running.zoo import find_subjects, left_out
+from analyses.running.subject import find_subjects, left_out
+from analyses.running.table import Table
 from figures.parts.rows import analytic, beside, only_beside, too_large, with_main
 from figures.running.order import Order
 from interp.outside import read_json
 
-Documents = Mapping[str, Document | BadInput]  # a result that is not there is what is wrong
+Documents = Mapping[str, Table | BadInput]  # a result that is not there is what is wrong
 
 
 def documents_of(names: Iterable[str], order: Order) -> Documents:
@@ -26,20 +26,20 @@ def documents_of(names: Iterable[str], order: Order) -> Documents:
     if order.results is not None:
         return {name: read_document(order.results / f"{name}.json", name) for name in names}
     plan.check_zoo(names, order.zoo, unfinished=order.unfinished)
-    return made(plan.asks_for(names), order).documents
+    return made(plan.asks_for(names), order).tables
 
 
 def made(asks: Mapping[str, Ask], order: Order) -> plan.Run:
     """The results of these analyses, made where the cache has none."""
     with contextlib.redirect_stdout(sys.stderr):
         run = plan.run_plan(asks, zoo=order.zoo, cache=order.kept, jobs=order.jobs, unfinished=order.unfinished)
-    for name, document in run.documents.items():
+    for name, document in run.tables.items():
         for error in document.errors:
             say(f"error: {name}: {one_line(error['error'])}")
     return run
 
 
-def read_document(file: Path, name: str) -> Document | BadInput:
+def read_document(file: Path, name: str) -> Table | BadInput:
     """A result that an analysis left in a folder, or what is wrong with it."""
     if not file.is_file():
         return BadInput(f"{file}: no such file; python -m analyses {name} ... --out {file.parent} makes it")
@@ -56,7 +56,7 @@ def read_document(file: Path, name: str) -> Document | BadInput:
         return BadInput(f"{file}: the subject of a row must be an object")
     if large := too_large(rows):
         return BadInput(f"{file}: {large}")
-    return Document(analysis=name, rows=rows, provenance=origin)
+    return Table(analysis=name, rows=rows, provenance=origin)
 
 
 def say_left_out(order: Order) -> bool:

@@ -8,8 +8,9 @@ import json
 import pytest
 
 import interp as ip
-from analyses.running.answers import options_of
-from analyses.running.subject import Subject, flat_rows
+from analyses.running.questions import options_of
+from analyses.running.subject import Subject
+from analyses.running.table import flat_rows
 from tests.known_captures import random_model
 
 QUESTIONS = ("copy_heads", "beta_kappa", "lag_pairs", "overlap_mass")
@@ -17,7 +18,7 @@ QUESTIONS = ("copy_heads", "beta_kappa", "lag_pairs", "overlap_mass")
 
 def ask(name: str, path, **options: object):
     module = importlib.import_module(f"analyses.checkpoint.{name}")
-    given = options_of(module)(**{"batch": 64, **options})
+    given = options_of(name)(**{"batch": 64, **options})
     return module, module.analyse(Subject.open(path, given), given)
 
 
@@ -25,7 +26,6 @@ def ask(name: str, path, **options: object):
 def test_a_construction_passes_and_random_weights_fail(name, tmp_path):
     ip.save(ip.construct(order=2, vocab=4, length=30, beta=(2.7, 1.2), kappa=3.3), tmp_path / "built")
     module, result = ask(name, tmp_path / "built")
-    assert module.KIND == "checkpoint"
     assert result.success, result.message
     assert result.provenance["checkpoint"] == str(tmp_path / "built")
     record = result.record()

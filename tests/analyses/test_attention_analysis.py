@@ -13,7 +13,8 @@ import interp as ip
 from analyses.checkpoint import attention
 from analyses.running.cache import Cache
 from analyses.running.options import CheckpointOptions
-from analyses.running.subject import Subject, flat_rows
+from analyses.running.subject import Subject
+from analyses.running.table import flat_rows
 from analyses.studies import construction_attention
 from interp.chains.priors import HierarchicalDirichlet
 from interp.notation import key_kinds, kind_masses

@@ -20,8 +20,8 @@ from analyses.claims.judge import find
 from analyses.claims.quantities import QUANTITIES
 from analyses.claims.readers import Column, Difference, Is, Least
 from analyses.claims.records import Claim, Need, Tables
-from analyses.running.answers import load_module, options_of
 from analyses.running.command import read_entries
+from analyses.running.questions import load_module, options_of
 from analyses.running.subject import Subject
 from figures.running import claims_table, cli, drawing
 from models.training.protocols import protocol_of
@@ -462,7 +462,7 @@ def analysed(folder: Path, model: Any, *names: str) -> dict[str, list[Row]]:
     tables = {}
     for name in names:
         module = load_module(name)
-        options = replace(options_of(module)(), batch=96)
+        options = replace(options_of(name)(), batch=96)
         subject = Subject.open(folder, options)
         tables[name] = [{"checkpoint": "a", "subject": subject.summary(), **module.analyse(subject, options).record()}]
     return tables

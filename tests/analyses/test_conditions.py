@@ -13,11 +13,10 @@ import torch
 
 import interp as ip
 from analyses.parts.condition_runs import QUANTITIES
-from analyses.running import keys
-from analyses.running.answers import Question
 from analyses.running.cache import Cache
-from analyses.running.zoo import find_subjects
-from analyses.shipped import shipped_document
+from analyses.running.questions import Question, keys_of
+from analyses.running.subject import find_subjects
+from analyses.shipped import shipped_table
 from analyses.studies import conditions
 from figures.beyond import conditions as figure
 from figures.parts.panels import MissingPanel
@@ -83,7 +82,7 @@ def test_only_as_many_seeds_are_edited_as_asked(study):
 @pytest.fixture(scope="module")
 def table():
     """The shipped table: every run, those that are not shipped too."""
-    return shipped_document("conditions").rows
+    return shipped_table("conditions").rows
 
 
 def test_the_papers_setting_has_the_optimums_weights_at_every_length_and_seed(table):
@@ -177,10 +176,10 @@ def test_a_changed_run_changes_the_key(tmp_path):
     for file in ("config.json", "model.safetensors"):
         (folder / file).write_bytes((source / file).read_bytes())
     question = Question(analysis="conditions", options=replace(FEW, runs=tmp_path, zoo=tmp_path / "none"))
-    before = keys.key_of(question, keys.Weights())
+    before = keys_of([question])[question]
     assert list(before["weights"]) == ["runs/frozen/a"]
     (folder / "config.json").write_text((folder / "config.json").read_text() + " ")
-    assert keys.key_of(question, keys.Weights()) != before
+    assert keys_of([question])[question] != before
 
 
 def test_no_runs_is_said(tmp_path):

@@ -20,7 +20,7 @@ Rows = list[Row]
 
 @pytest.fixture(scope="module")
 def rows() -> Rows:
-    document = shipped.shipped_document("language_model")
+    document = shipped.shipped_table("language_model")
     assert document is not None
     return [dict(row) for row in document.rows]
 

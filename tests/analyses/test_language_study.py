@@ -13,7 +13,7 @@ import torch
 
 import interp as ip
 from analyses import shipped
-from analyses.running import answers
+from analyses.running import questions
 from analyses.running.cache import Cache
 from analyses.running.command import BadInput
 from analyses.studies.language import causal, laws, natural, prediction, scanning, task
@@ -153,19 +153,19 @@ def test_the_shipped_result_is_read_unless_it_is_to_be_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LANGUAGE", raising=False)
-    document = shipped.shipped_document("language_model")
+    document = shipped.shipped_table("language_model")
     assert document is not None
     assert document.analysis == "language_model"
-    assert shipped.shipped_document("theory") is None
+    assert shipped.shipped_table("theory") is None
     with pytest.raises(BadInput, match="LANGUAGE=1 computes it anew"):
-        shipped.shipped_document("language_model", folder=tmp_path)
+        shipped.shipped_table("language_model", folder=tmp_path)
     monkeypatch.setenv("LANGUAGE", "1")
-    assert shipped.shipped_document("language_model") is None
-    assert answers.load_module("language_model").SHIPPED == "LANGUAGE"
+    assert shipped.shipped_table("language_model") is None
+    assert questions.load_module("language_model").SHIPPED == "LANGUAGE"
 
 
 def test_the_shipped_result_says_what_the_page_says() -> None:
-    document = shipped.shipped_document("language_model")
+    document = shipped.shipped_table("language_model")
     assert document is not None
     rows = document.rows
     assert [len(digest) for digest in document.provenance["weights"].values()] == [64]

@@ -11,18 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from analyses.running import answers, plan
-from analyses.running.answers import Question
+from analyses.running import plan, questions
 from analyses.running.ask import Ask, everything, near, not_long, up_to
 from analyses.running.brought import TASK
-from analyses.running.command import BadInput, read_entries
-from analyses.running.documents import questions_of
-from analyses.running.keys import Weights, key_of
+from analyses.running.cache import Cache
+from analyses.running.command import BadInput
 from analyses.running.options import CheckpointOptions
-from analyses.running.plan import asks_for, jobs_of, request_of, run_plan
+from analyses.running.plan import asks_for, chosen, jobs_of, run_plan
 from analyses.running.pool import Progress, in_order, readable, run_jobs
-from analyses.running.zoo import find_subjects
-from analyses.studies.worlds import chosen
+from analyses.running.questions import Question, answer, keys_of, options_of, questions_of
+from analyses.running.subject import find_subjects
+from analyses.studies import worlds
 from tests import tiny_zoo
 
 
@@ -41,17 +40,19 @@ def names(checkpoints):
 
 
 def test_every_shipped_analysis_says_what_it_is_to_be_asked():
-    analyses = read_entries(plan.FOLDER, marker="KIND")
     asks = plan.shipped_asks()
-    assert set(analyses) - set(asks) == {"copying_scores", "replacement", "scan"}  # for the command line alone
+    assert set(questions.analyses()) - set(asks) == {
+        "copying_scores",
+        "replacement",
+        "scan",
+    }  # for the command line alone
     for name, ask in asks.items():
-        options = answers.options_of(answers.load_module(name))
-        assert ask.options is None or type(ask.options) is options
+        assert ask.options is None or type(ask.options) is options_of(name)
         assert ask.cost > 0
 
 
 def test_an_analysis_without_an_ask_is_left_out(monkeypatch):
-    module = answers.load_module("lag_pairs")
+    module = questions.load_module("lag_pairs")
     monkeypatch.delattr(module, "ASK")
     assert "lag_pairs" not in plan.shipped_asks()
     with pytest.raises(BadInput, match="no analysis 'lag_pairs' that figures can run"):
@@ -70,12 +71,12 @@ def test_selections(zoo):
 
 def test_checkpoints_that_an_analysis_is_not_for_are_left_out(zoo):
     found = find_subjects(zoo)
-    chosen = request_of("dynamics", Ask(), found, zoo=zoo, cache=zoo).checkpoints
-    assert [Path(path).name for path in chosen] == ["T16_seed0"]  # the one that kept snapshots
+    assert [Path(path).name for path in chosen("dynamics", Ask(), found)] == [
+        "T16_seed0"
+    ]  # the one that kept snapshots
     shape = {**found[0].model_config, "family": "standard", "d_model": 64}
     standard = replace(found[0], info=replace(found[0].info, model=shape))
-    chosen = request_of("vote_weight", Ask(), [standard, *found[1:]], zoo=zoo, cache=zoo).checkpoints
-    assert list(chosen) == [str(one.path) for one in found[1:]]
+    assert chosen("vote_weight", Ask(), [standard, *found[1:]]) == [str(one.path) for one in found[1:]]
 
 
 def with_info(one, **words):
@@ -106,17 +107,20 @@ def test_every_start_has_its_nearest_length(zoo):
     found = [with_info(one, name=f"{start}-{length}", init=init, length=length) for start, init, length in made]
     assert [one.summary()["start"] for one in found] == [start for start, _, _ in made]
     assert names(near(16, seeds=1)(found)) == ["soft-16", "hard-16", "copy8-90"]
-    assert names(chosen(found, one.prior, length=90, every=False)) == ["hard-90", "copy8-90"]
+    assert names(worlds.chosen(found, one.prior, length=90, every=False)) == ["hard-90", "copy8-90"]
 
 
 def test_questions_about_one_checkpoint_are_one_job_and_so_are_pieces_that_share_an_optimum(zoo, tmp_path):
     wanted = asked("copy_heads", "beta_kappa", "overlap_mass", "lag_asymmetry", "kl_curves", "optimal", "theory")
     found = find_subjects(zoo)
-    requests = [request_of(name, ask, found, zoo=zoo, cache=tmp_path) for name, ask in wanted.items()]
-    questions = [question for request in requests for question in questions_of(request)]
+    mine = [
+        question
+        for name, ask in wanted.items()
+        for question in questions_of(name, ask.options, chosen(name, ask, found))
+    ]
     lengths = {str(one.path): one.model_config["length"] for one in found}
-    jobs = jobs_of(questions, wanted, {question: {} for question in questions}, lengths=lengths, cache=tmp_path)
-    assert sorted(question.words for job in jobs for question in job.questions) == sorted(q.words for q in questions)
+    jobs = jobs_of({question: {} for question in mine}, wanted, lengths=lengths, cache=tmp_path)
+    assert sorted(question.words for job in jobs for question in job.questions) == sorted(q.words for q in mine)
     by_checkpoint = [job for job in jobs if job.questions[0].checkpoint is not None]
     assert len(by_checkpoint) == len(found)
     for job in by_checkpoint:
@@ -131,7 +135,7 @@ def test_questions_about_one_checkpoint_are_one_job_and_so_are_pieces_that_share
 def test_second_run_reads_what_the_first_computed(zoo, tmp_path, monkeypatch):
     wanted = asked("beta_kappa", "lag_asymmetry", "construction_attention", "pseudo_counts")
     run = run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1)
-    first = run.documents
+    first = run.tables
     assert [len(first[name].rows) for name in wanted] == [8, 8, 3, 18]
     assert run.made == set(run.seconds)
     assert {row["subject"]["family"] for row in first["beta_kappa"].rows} == {"construction", "disentangled"}
@@ -140,7 +144,7 @@ def test_second_run_reads_what_the_first_computed(zoo, tmp_path, monkeypatch):
 
     monkeypatch.setattr(plan, "perform", lambda job: pytest.fail(f"{job.words} ran again"))
     again = run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1)
-    assert again.documents == first
+    assert again.tables == first
     assert again.made == set()
     assert again.seconds == run.seconds
     # Another option is another question.
@@ -189,42 +193,43 @@ def watching(zoo):
 def checkpoint_questions(zoo):
     found = find_subjects(zoo)
     for name, ask in tiny_zoo.tiny_asks().items():
-        request = request_of(name, ask, found, zoo=zoo, cache=zoo)
-        if request.checkpoints:
-            yield questions_of(request)[0]
+        if paths := chosen(name, ask, found):
+            yield questions_of(name, ask.options, paths)[0]
 
 
 def unnamed(question, key):
     """The files that were read while the question was answered, and whose content is no part of the key."""
     READ.clear()
-    answers.answer(question, cache=answers.Cache(None))
+    answer(question, cache=Cache(None))
     folders = {os.path.realpath(folder) for folder in key["weights"]}
     return {file for file in READ if os.path.dirname(file) not in folders and file not in folders}
 
 
 def test_every_file_of_the_zoo_that_is_read_is_in_the_key(zoo, watching):
-    questions = list(checkpoint_questions(zoo))
-    assert len(questions) > 10
-    keys = {question: key_of(question, Weights()) for question in questions}
+    keys = keys_of(checkpoint_questions(zoo))
+    assert len(keys) > 10
     WATCHED[:] = [watching]
     for question, key in keys.items():
         assert unnamed(question, key) == set(), question.words
         assert READ, question.words
-    symmetry = next(question for question in questions if question.analysis == "label_symmetry")
+    symmetry = next(question for question in keys if question.analysis == "label_symmetry")
     alone = {**keys[symmetry], "weights": {symmetry.checkpoint: ""}}
     assert unnamed(symmetry, alone) != set()  # the other seed
 
 
 def test_snapshots_and_other_seeds_are_in_the_key(zoo):
     path = str(zoo / "hierarchical_bos/construction/free/T16_seed0")
-    weights = Weights()
+
+    def weights(question):
+        return keys_of([question])[question]["weights"]
+
     history = Question(analysis="dynamics", options=CheckpointOptions(), checkpoint=path)
-    assert len(key_of(history, weights)["weights"]) == 4
+    assert len(weights(history)) == 4
     ask = tiny_zoo.tiny_asks()["label_symmetry"]
     symmetry = Question(analysis="label_symmetry", options=ask.options, checkpoint=path)
-    assert len(key_of(symmetry, weights)["weights"]) == 2
+    assert len(weights(symmetry)) == 2
     alone = Question(analysis="label_symmetry", options=replace(ask.options, siblings=False), checkpoint=path)
-    assert len(key_of(alone, weights)["weights"]) == 1
+    assert len(weights(alone)) == 1
 
 
 def test_damaged_cache_is_made_again(zoo, tmp_path):
@@ -234,7 +239,7 @@ def test_damaged_cache_is_made_again(zoo, tmp_path):
     whole = file.read_text()
     file.write_text(whole[:100])
     second = run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1)
-    assert second.documents["construction_attention"].rows == first.documents["construction_attention"].rows
+    assert second.tables["construction_attention"].rows == first.tables["construction_attention"].rows
     assert json.loads(file.read_text())["key"] == json.loads(whole)["key"]
 
 
@@ -243,13 +248,11 @@ def test_two_processes_give_what_one_gives(zoo, tmp_path):
     one = run_plan(wanted, zoo=zoo, cache=tmp_path / "one", jobs=1)
     two = run_plan(wanted, zoo=zoo, cache=tmp_path / "two", jobs=2)
     for name in wanted:
-        assert one.documents[name].rows == two.documents[name].rows
+        assert one.tables[name].rows == two.tables[name].rows
 
 
 def test_documents_are_written_as_the_command_line_writes_them(zoo, tmp_path):
-    documents = run_plan(
-        asked("lag_pairs", "construction_attention"), zoo=zoo, cache=tmp_path / "cache", jobs=1
-    ).documents
+    documents = run_plan(asked("lag_pairs", "construction_attention"), zoo=zoo, cache=tmp_path / "cache", jobs=1).tables
     for document in documents.values():
         document.write(tmp_path)
     stored = json.loads((tmp_path / "lag_pairs.json").read_text())
@@ -266,7 +269,7 @@ def test_documents_are_written_as_the_command_line_writes_them(zoo, tmp_path):
 
 
 def test_checkpoints_that_come_while_it_runs_are_left_for_the_next_run(zoo, tmp_path, monkeypatch):
-    module = answers.load_module("optimal")
+    module = questions.load_module("optimal")
     whole, calls = module.pieces, []
 
     def growing(options):
@@ -277,12 +280,12 @@ def test_checkpoints_that_come_while_it_runs_are_left_for_the_next_run(zoo, tmp_
     assert len(whole(asked("optimal")["optimal"].options)) > 1
     found = run_plan(asked("optimal"), zoo=zoo, cache=tmp_path, jobs=1)
     assert len(found.made) == 1
-    assert found.documents["optimal"].rows
+    assert found.tables["optimal"].rows
 
 
 def test_an_empty_zoo_gives_empty_documents(tmp_path):
     (tmp_path / "zoo").mkdir()
-    documents = run_plan(asked("attention", "lag_asymmetry"), zoo=tmp_path / "zoo", cache=tmp_path, jobs=1).documents
+    documents = run_plan(asked("attention", "lag_asymmetry"), zoo=tmp_path / "zoo", cache=tmp_path, jobs=1).tables
     assert [document.rows for document in documents.values()] == [[], []]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from analyses import shipped
 from analyses.parts.condition_runs import QUANTITIES
-from analyses.running import answers, plan
+from analyses.running import plan
 from analyses.running.cache import Cache
 from analyses.running.command import BadInput
 from analyses.shipped.__main__ import extend
@@ -80,7 +80,7 @@ def test_the_table_is_what_the_instruments_say_now(setting, table, tmp_path):
     told = runs_in(table)
     known = {run["weights"] for name, run in told.items() if name not in REMEASURED[setting]}
     (piece,) = (one for one in conditions.pieces(OPTIONS) if str(one) == setting)
-    study = answers.study_answer(conditions.study_piece(OPTIONS, piece, Cache(None), known=known))
+    study = conditions.study_piece(OPTIONS, piece, Cache(None), known=known).plain()
     found = runs_in(study.rows)
     assert set(found) == set(REMEASURED[setting])
     assert {name: differences(run, told[name]) for name, run in found.items()} == {name: [] for name in found}
@@ -96,10 +96,10 @@ def test_reproduce_reads_the_table_and_counts_anew(tmp_path, monkeypatch):
     asks = plan.asks_for(["conditions"])
     run = plan.run_plan(asks, zoo=OPTIONS.zoo, cache=tmp_path / "cache", jobs=1)
     assert not run.made
-    rows = run.documents["conditions"].rows
-    assert rows == shipped.shipped_document("conditions").rows
+    rows = run.tables["conditions"].rows
+    assert rows == shipped.shipped_table("conditions").rows
     assert all(row["met"] for row in rows)
-    assert run.documents["conditions"].provenance["checkpoints"] == {
+    assert run.tables["conditions"].provenance["checkpoints"] == {
         name: one["weights"] for name, one in runs_in(rows).items()
     }
     # What is shipped is measured; what it means is decided when it is read.
@@ -108,11 +108,11 @@ def test_reproduce_reads_the_table_and_counts_anew(tmp_path, monkeypatch):
         for one in row["runs"]:
             one["r2"] = 0.0
     (tmp_path / "conditions.json").write_text(json.dumps(content))
-    changed = shipped.shipped_document("conditions", folder=tmp_path)
+    changed = shipped.shipped_table("conditions", folder=tmp_path)
     assert all(row["met"]["r2"][0] == 0 for row in changed.rows)
     assert any(row["met"]["r2"][0] > 0 for row in rows)
     monkeypatch.setenv("CONDITIONS", "1")
-    assert shipped.shipped_document("conditions") is None
+    assert shipped.shipped_table("conditions") is None
 
 
 def test_only_new_runs_are_measured_and_absent_ones_are_kept(tmp_path, capsys):

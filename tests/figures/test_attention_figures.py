@@ -49,7 +49,7 @@ def results(tmp_path_factory):
     zoo = tiny_zoo.plant(tmp_path_factory.mktemp("zoo"), seeds=1)
     asks = {name: tiny_zoo.tiny_asks()[name] for name in ANALYSES}
     run = plan.run_plan(asks, zoo=zoo, cache=tmp_path_factory.mktemp("cache"), jobs=1)
-    return {name: document.rows for name, document in run.documents.items()}
+    return {name: document.rows for name, document in run.tables.items()}
 
 
 @pytest.fixture

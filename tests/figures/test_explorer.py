@@ -12,8 +12,8 @@ import torch
 import interp as ip
 from analyses.checkpoint import explorer as analysis
 from analyses.running.command import BadInput
-from analyses.running.documents import Document
 from analyses.running.subject import Subject
+from analyses.running.table import Table
 from figures.page.explorer import page
 from figures.running import cli
 from interp.divergence import KL_FLOOR
@@ -68,7 +68,7 @@ def file(rows, tmp_path_factory):
 
 
 def page_of(rows, folder):
-    return page.write(folder, Document(analysis=page.ANALYSIS, rows=rows, provenance={}), back="index.html")
+    return page.write(folder, Table(analysis=page.ANALYSIS, rows=rows, provenance={}), back="index.html")
 
 
 def laws_of(tab):

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from analyses.running import plan
-from analyses.running.answers import Question
 from analyses.running.command import BadInput, read_entries
-from analyses.running.documents import Document
 from analyses.running.options import CheckpointOptions
+from analyses.running.questions import Question
+from analyses.running.table import Table
 from figures.parts.rows import matching, nearest, of_one_start, protocol_note, with_main
 from figures.running import cli, drawing, reproduce, sources
 from figures.running.order import Order
@@ -239,8 +239,8 @@ def protocol_rows() -> list[dict[str, object]]:
 
 def test_a_protocol_without_runs_is_refused_in_one_line() -> None:
     """An analysis of constructions or estimators has no runs to ask for, and a missing result has its own error."""
-    without = Document(analysis="b", rows=[protocol_rows()[0], protocol_rows()[-1]])
-    documents = {"a": Document(analysis="a", rows=protocol_rows()), "b": without, "c": BadInput("missing")}
+    without = Table(analysis="b", rows=[protocol_rows()[0], protocol_rows()[-1]])
+    documents = {"a": Table(analysis="a", rows=protocol_rows()), "b": without, "c": BadInput("missing")}
     sources.check_protocol("mech_main", documents, "paper")
     with pytest.raises(BadInput) as refused:
         sources.check_protocol("mech_main", documents, "long")
@@ -312,11 +312,11 @@ def test_the_start_with_most_lengths_is_drawn() -> None:
 
 def test_where_there_are_no_main_runs_what_is_there_is_drawn(capsys) -> None:
     rows = protocol_rows()
-    documents = {"a": Document(analysis="a", rows=rows), "b": BadInput("not there")}
+    documents = {"a": Table(analysis="a", rows=rows), "b": BadInput("not there")}
     assert sources.of_protocol(documents, None) == documents
-    alone = {"a": Document(analysis="a", rows=[rows[0], rows[2]])}
+    alone = {"a": Table(analysis="a", rows=[rows[0], rows[2]])}
     drawn = sources.of_protocol(alone, None)["a"]
-    assert isinstance(drawn, Document)
+    assert isinstance(drawn, Table)
     assert [row["checkpoint"] for row in matching(drawn.rows)] == ["construction/0", "disentangled/1"]
     assert "all trained models are of the paper protocol" in capsys.readouterr().err
     assert sources.of_protocol(alone, "long")["a"].rows[1]["subject"].get("main") is None

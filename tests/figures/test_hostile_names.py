@@ -13,7 +13,7 @@ import pytest
 import interp as ip
 from analyses.running import cli as analyses_cli
 from analyses.running import plan, watching
-from analyses.running.documents import Document
+from analyses.running.table import Table
 from figures.page import results as page
 from figures.page.explorer import page as explorer
 from figures.running import cli as figures_cli
@@ -148,10 +148,10 @@ def results_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"label": one, "claim": one, "cases": 1, "error": None, "holds": True, "note": one} for one in NAMES.values()
     ]
     origin = {"commit": NAMES["image"], "versions": {NAMES["quotes"]: NAMES["end_of_script"]}}
-    documents = {name: Document(analysis=name, rows=[], provenance=origin) for name in NAMES.values()}
+    documents = {name: Table(analysis=name, rows=[], provenance=origin) for name in NAMES.values()}
     judged = [hostile_claim(*one) for one in texts.items()]
-    documents["claims"] = Document(analysis="claims", rows=judged, provenance=origin)
-    documents["theory"] = Document(analysis="theory", rows=theory, provenance=origin)
+    documents["claims"] = Table(analysis="claims", rows=judged, provenance=origin)
+    documents["theory"] = Table(analysis="theory", rows=theory, provenance=origin)
     timing = {"seconds": {"analyses": 1, "figures": 1}, "by_analysis": {}, "jobs": 1, "made": 0, "kept": 0}
     return page.write(out, drawn, documents, {**timing, "by_analysis": dict.fromkeys(NAMES.values(), 1.0)})
 

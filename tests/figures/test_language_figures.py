@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from analyses.shipped import shipped_document
+from analyses.shipped import shipped_table
 from figures.beyond import language_causal, language_heads, language_kappa, language_kl, language_mass, text_training
 from figures.parts.language import pick
 from figures.running import drawing
@@ -56,7 +56,7 @@ TRAINING = [
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
-    document = shipped_document("language_model")
+    document = shipped_table("language_model")
     assert document is not None
     return document.rows
 

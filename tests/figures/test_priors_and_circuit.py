@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 
 import interp as ip
 from analyses.running.cache import Cache
-from analyses.running.subject import Study
+from analyses.running.table import Table
 from analyses.studies import circuit, prior_trees
 from figures.paper import task_priors, two_layer_circuit
 from figures.parts import circuit_picture
@@ -23,7 +23,7 @@ from tests.figures.artists import assert_readable
 BETA, KAPPA = (1.8, 0.7), 2.2
 
 
-def rows_of(study: Study) -> list[dict]:
+def rows_of(study: Table) -> list[dict]:
     return [jsonable(dict(row)) for row in study.rows]
 
 

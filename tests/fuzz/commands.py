@@ -20,7 +20,6 @@ Case = tuple[str, list[str]]
 def vocabulary() -> dict[str, list[tuple[list[str], list[argparse.Action]]]]:
     """For each package the beginnings of its command lines, with the options that may follow."""
     from analyses.running import cli as analyses
-    from analyses.running.command import read_entries
     from figures.running.cli import door
     from models.running.cli import models
 
@@ -28,9 +27,8 @@ def vocabulary() -> dict[str, list[tuple[list[str], list[argparse.Action]]]]:
     found["models"] += [
         ([name], [action_of(one) for one in command.params]) for name, command in models.commands.items()
     ]
-    for entry in (*read_entries(analyses.FOLDER, marker="KIND").values(), analyses.ALL):
-        module = None if entry is analyses.ALL else analyses.load_module(entry)
-        found["analyses"].append(([entry.name], analyses.make_parser(entry, module)._actions))
+    for entry in (*analyses.entries().values(), analyses.ALL):
+        found["analyses"].append(([entry.name], analyses.make_parser(entry)._actions))
     figures = door()
     for name, entry in figures.entries.items():
         found["figures"].append(([name], [action_of(one) for one in figures.make(entry).params]))

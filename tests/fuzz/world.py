@@ -133,10 +133,10 @@ def light(sandbox: Sandbox) -> Iterator[None]:
     import models.running.zoo
     import models.training.run
     import models.training.sweep
-    from analyses.running import answers, cli, plan
-    from analyses.running.answers import Answer, Question
+    from analyses.running import cli, plan, questions
     from analyses.running.command import BadInput
-    from analyses.running.documents import Document, Request
+    from analyses.running.subject import open_subject
+    from analyses.running.table import Table
     from figures.running import drawing
     from interp import arguments
 
@@ -149,20 +149,19 @@ def light(sandbox: Sandbox) -> Iterator[None]:
             dict.fromkeys(models.running.zoo.COLUMNS, 1.0) | texts | {"checkpoint": name, "steps": 10, "change": None}
         )
 
-    def answered(question: Question, *, cache: Any, opened: Any = None) -> Answer:
+    def answered(question: questions.Question, *, cache: Any, opened: Any = None) -> Table:
         if question.checkpoint is None:
-            return Answer(rows=[dict(ROW)])
+            return Table(rows=[dict(ROW)])
         try:
-            subject = answers.open_subject(question, {})
+            subject = open_subject(question.checkpoint, question.options, {})
             subject.summary()
         except (ValueError, OSError) as error:
-            return Answer(error=f"{question.checkpoint}: {' '.join(str(error).split())}")
-        return Answer(rows=[{**ROW, "checkpoint": str(subject.path)}])
+            return questions.unread(question.checkpoint, question.analysis, error)
+        return Table(rows=[{**ROW, "checkpoint": str(subject.path)}])
 
-    def joined(request: Request, found: dict[Question, Answer], *, with_places: bool = False) -> Document:
-        rows = [row for answer in found.values() for row in answer.rows]
-        errors = [{"checkpoint": "x", "error": answer.error} for answer in found.values() if answer.error]
-        return Document(analysis=request.analysis, rows=rows, errors=tuple(errors), text=str(len(rows)))
+    def joined(name: str, options: Any, tables: Any) -> Table:
+        rows = [row for table in tables for row in table.rows]
+        return Table(analysis=name, rows=rows, errors=[one for table in tables for one in table.errors], text="rows")
 
     def planned(*_: Any, **__: Any) -> Any:
         raise BadInput("no analysis is run in the fuzz room")
@@ -179,9 +178,9 @@ def light(sandbox: Sandbox) -> Iterator[None]:
             (models.training.sweep, "_run_in_process", lambda *_: None),
             (models.training.sweep, "_ray", lambda runs, *_: (one for one in ())),
             (models.running.zoo, "measure", measured),
-            (answers, "answer", answered),
-            (cli, "document_of", joined),
-            (cli, "run_all", lambda entries, request: Document(analysis="all", rows=[dict(ROW)])),
+            (questions, "answer", answered),
+            (questions, "joined", joined),
+            (cli, "run_all", lambda options, checkpoints: Table(analysis="all", rows=[dict(ROW)], text="rows")),
             (plan, "run_plan", planned),
             (models.running.cli, "CHECKPOINTS", sandbox.work / "zoo"),
             (models.running.zoo, "find_checkpoints", first_of(models.running.zoo.find_checkpoints)),

@@ -16,7 +16,8 @@ import pytest
 import interp as ip
 from analyses.running import cli, files
 from analyses.running.command import BadInput
-from analyses.running.report import cell, csv_text, heading
+from analyses.running.report import cell, heading
+from analyses.running.table import csv_text
 from figures.running import cli as figures_cli
 from interp import staging
 from interp.hooked import checkpoint
@@ -292,7 +293,7 @@ def test_a_read_only_place_is_refused_before_the_work(tmp_path: Path, capsys, mo
 
     can = os.access
     monkeypatch.setattr(os, "access", lambda place, mode: Path(place) != tmp_path and can(place, mode))
-    monkeypatch.setattr(analyses_cli, "run_request", lambda request: pytest.fail("the work was begun"))
+    monkeypatch.setattr(analyses_cli, "run_one", lambda *_: pytest.fail("the work was begun"))
     for target in (["--out", tmp_path / "new/out"], ["--csv", tmp_path / "new/a.csv"], ["--out", tmp_path]):
         line = refused(capsys, ["theory", *target], cli.main)
         assert line.endswith(f": {tmp_path} cannot be written")

@@ -8,8 +8,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from analyses.running.command import BadInput, one_line, say
-from analyses.running.documents import Document
 from analyses.running.files import write_file
+from analyses.running.table import Table
 from figures.page.templates import render
 from figures.parts.rows import of_one_start
 from interp.notation import as_tokens, check_order, check_vocab
@@ -54,7 +54,7 @@ def check_target(file: Path, *, overwrite: bool) -> None:
         raise BadInput(f"{file} is no explorer of ours; --overwrite replaces it")
 
 
-def write(out: Path, document: Document, *, back: str | None = None) -> Path:
+def write(out: Path, document: Table, *, back: str | None = None) -> Path:
     """Write the explorer of these rows, with a link back to a page beside it; returns its path."""
     file = out / FILE
     text, left_out = explorer(document.rows, document.provenance, back=back)

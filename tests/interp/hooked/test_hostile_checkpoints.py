@@ -22,8 +22,7 @@ import pytest
 
 import interp as ip
 from analyses.running.cache import Cache
-from analyses.running.subject import prior_text
-from analyses.running.zoo import find_subjects
+from analyses.running.subject import find_subjects, prior_text
 from analyses.studies import text_training
 from tests.planted_heads import random_transformer
 

@@ -217,12 +217,12 @@ def test_the_entries_of_a_package_are_read_again_when_a_file_changes(tmp_path: A
 
     file = tmp_path / "studies" / "one.py"
     file.parent.mkdir()
-    file.write_text('"""First."""\nKIND = "study"\n')
-    assert read_entries(tmp_path, marker="KIND")["one"].summary == "First"
-    file.write_text('"""Another."""\nKIND = "study"\n')
-    assert read_entries(tmp_path, marker="KIND")["one"].summary == "Another"
+    file.write_text('"""First."""\nLABEL = "fig:one"\n')
+    assert read_entries(tmp_path, marker="LABEL")["one"].summary == "First"
+    file.write_text('"""Another."""\nLABEL = "fig:one"\n')
+    assert read_entries(tmp_path, marker="LABEL")["one"].summary == "Another"
     file.write_text("")
-    assert not read_entries(tmp_path, marker="KIND")
+    assert not read_entries(tmp_path, marker="LABEL")
 
 
 def test_a_result_whose_subject_names_no_family_is_of_no_analytic_one() -> None:

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from analyses.running.ask import Ask, not_long, up_to
 from analyses.running.options import CheckpointOptions
-from analyses.running.subject import Study
+from analyses.running.table import Table
 
 if TYPE_CHECKING:
     from analyses.running.subject import Subject
     from interp.hooked.checkpoint import CheckpointInfo
 
-KIND = "zoo"
 ASK = Ask(select=not_long(up_to(256)), cost=0.1)
 SHOWN = ("checkpoint", "prior", "length", "beta_1", "beta_2", "difference", "stderr", "raw_1", "raw_2", "asymmetric")
 SIGMAS = 3.0
@@ -38,7 +37,7 @@ def applies(info: CheckpointInfo) -> str | None:
     return "order 1 has one lag, so there is nothing to compare" if info.model["order"] < 2 else None
 
 
-def survey(rows: list[dict[str, Any]], options: CheckpointOptions) -> Study:
+def survey(rows: list[dict[str, Any]], options: CheckpointOptions) -> Table:
     """What the checkpoints say together."""
     from interp.results import provenance
 
@@ -58,7 +57,7 @@ def survey(rows: list[dict[str, Any]], options: CheckpointOptions) -> Study:
             f"in {len(rows) - len(told)} checkpoints the scores do not follow the law; their betas are left empty"
         )
     notes.append(DEFINITIONS)
-    return Study(rows=rows, provenance=provenance(seed=options.seed), shown=SHOWN, notes=notes)
+    return Table(rows=rows, provenance=provenance(seed=options.seed), shown=SHOWN, notes=notes)
 
 
 def row(subject: Subject, options: CheckpointOptions) -> dict[str, Any]:

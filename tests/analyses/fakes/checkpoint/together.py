@@ -1,0 +1,15 @@
+"""All of them."""
+
+from typing import Any
+
+from analyses.running.options import CheckpointOptions
+from analyses.running.subject import Subject
+from analyses.running.table import Table
+
+
+def row(subject: Subject, options: CheckpointOptions) -> dict[str, Any]:
+    return {"name": subject.name, "length": subject.model.config.length}
+
+
+def survey(rows: list[dict[str, Any]], options: CheckpointOptions) -> Table:
+    return Table(rows=rows, notes=[f"{len(rows)} of them"])
