@@ -1,9 +1,9 @@
 """How often intervals hold the truth, and how often a test of a true hypothesis rejects it, in simulations.
 
-    python -m benchmarks.coverage                     all tables of docs/intervals.md, as Markdown
+    python -m benchmarks.coverage                     all tables of docs/intervals.md
     python -m benchmarks.coverage --only fits         fits, additivity, bayes, optimum or share
     python -m benchmarks.coverage --simulations 100   fewer of each, quicker
-    python -m benchmarks.coverage --json              one JSON object
+    python -m benchmarks.coverage --json              a JSON object for each table
 
 A simulation draws sequences, gives the match head scores that follow the law with known beta and kappa, adds noise, and
 fits. The four kinds of noise have mean zero at every key:
@@ -20,8 +20,6 @@ law that is nearest to noisy attention, which is not quite the planted one: its 
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -34,10 +32,11 @@ import numpy as np
 import torch
 
 import interp as ip
+from benchmarks.measure import options_of, show
 from interp.circuit.experiment import Experiment
 from interp.circuit.law import even_pattern, law_pattern
 from interp.circuit.runner import law_of
-from interp.results import half_width, provenance, share_recovered
+from interp.results import half_width, share_recovered
 
 Row = dict[str, Any]
 
@@ -195,23 +194,9 @@ TABLES: dict[str, Callable[[int], Iterator[Row]]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=TABLES, default=list(TABLES))
-    parser.add_argument("--simulations", type=int, help="for each row; by default 2000 of fits, else 400")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    found: dict[str, list[Row]] = {}
+    options = options_of(__doc__, only=tuple(TABLES), simulations=0)
     for name in options.only:
-        found[name] = []
-        for row in TABLES[name](options.simulations or SIMULATIONS[name]):
-            if not options.json and not found[name]:
-                print(f"\n| {' | '.join(row)} |\n|{'---|' * len(row)}")
-            if not options.json:
-                print(f"| {' | '.join(map(str, row.values()))} |", flush=True)
-            found[name].append(row)
-    if options.json:
-        rows = [{"table": name, **row} for name, table in found.items() for row in table]
-        print(json.dumps({"benchmark": "coverage", "rows": rows, "provenance": provenance(seed=0)}))
+        show(name, list(TABLES[name](options.simulations or SIMULATIONS[name])), as_json=options.json)
 
 
 if __name__ == "__main__":

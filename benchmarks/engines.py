@@ -2,7 +2,6 @@
 
     python -m benchmarks.engines                 20 runs on two workers
     python -m benchmarks.engines --runs 4        fewer
-    python -m benchmarks.engines --json          {"ratio": ..., "local": {"cpu": ...}, "ray": {"cpu": ...}}
 
 Both engines train the same runs (disentangled, T = 16, 300 steps, one seed each), each into a directory of its own. A
 first run of each engine is not counted: it compiles what is not compiled yet. Ray's own processes count as its
@@ -11,8 +10,6 @@ workers do. All processes that a sweep starts are found by a word in their envir
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import subprocess
 import sys
@@ -21,6 +18,8 @@ import threading
 import time
 import uuid
 from pathlib import Path
+
+from benchmarks.measure import options_of, show
 
 ROOT = Path(__file__).parent.parent
 MARK = "INTERP_BENCHMARK"
@@ -92,23 +91,13 @@ def sweep(engine: str, *, runs: int, workers: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    found = {}
+    options = options_of(__doc__, runs=20, workers=2)
+    rows = []
     for engine in ("local", "ray"):
         sweep(engine, runs=1, workers=options.workers)
-        found[engine] = sweep(engine, runs=options.runs, workers=options.workers)
-    ratio = found["ray"]["cpu"] / found["local"]["cpu"]
-    if options.json:
-        print(json.dumps({"ratio": ratio, **found}))
-        return
-    print(f"{options.runs} runs on {options.workers} workers")
-    for engine, seconds in found.items():
-        print(f"  {engine:6} {seconds['cpu']:7.1f} s of processor time {seconds['wall']:7.1f} s by the clock")
-    print(f"  ray over local: {ratio:.2f}")
+        rows.append({"engine": engine, **sweep(engine, runs=options.runs, workers=options.workers)})
+        rows[-1]["ratio"] = rows[-1]["cpu"] / rows[0]["cpu"]
+    show("engines", rows, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """A scan of every head against one `run_with_cache` of the same patterns: CPU time and memory, as ratios in one run.
 
     python -m benchmarks.scan                       GPT-2-small's shape, random weights, 16 sequences of 254 tokens
-    python -m benchmarks.scan --json                one JSON object
     python -m benchmarks.scan --layers 4 --heads 4 --width 64 --vocab 100      a smaller model
     python -m benchmarks.scan --ways patterns last                             some of the ways
     python -m benchmarks.scan --model smollm2 --batch 64 --length 128          a language model
@@ -17,14 +16,11 @@ process. `memory` is what the process holds at its peak beyond the model and the
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import resource
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
+
+from benchmarks.measure import alone, options_of, show, spent
 
 ORDER, VOCAB = 2, 6
 WARM_UP = 8  # tokens
@@ -40,7 +36,7 @@ def make(options: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
 
     prior = ip.HierarchicalDirichlet(order=ORDER, vocab=VOCAB, eta=(5.0,) * ORDER)
     chains = prior.sample(batch=options.batch, length=options.length, seed=0)
-    if options.model is not None:
+    if options.model:
         language = ip.load_language_model(options.model)
         given = ip.prompts(language, chains, alphabet="words", fresh=False)
         return language.model, given.tokens, {"order": ORDER, **given.place}
@@ -101,70 +97,24 @@ def measure(way: str, options: argparse.Namespace) -> dict[str, Any]:
         "all": lambda given: ip.scan_heads(model, given, **task, query="all"),
         "head by head": lambda given: head_by_head(model, given, task, sampled=sampled),
     }
-    for given in (tokens[:, :WARM_UP], tokens):
-        start = time.process_time()
-        ways[way](given)
-        seconds = time.process_time() - start
-    if way == "head by head":
-        seconds *= heads / sampled
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"way": way, "heads": heads, "seconds": seconds, "peak_megabytes": peak}
-
-
-def measure_all(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every way, each in a process of its own, and its ratios to `patterns`."""
-    rows = []
-    for way in ("nothing", "patterns", *(one for one in WAYS[2:] if one in options.ways)):
-        command = [sys.executable, "-m", "benchmarks.scan", *sys.argv[1:], "--one", way]
-        child = subprocess.run(
-            command, check=True, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
-        )
-        rows.append(json.loads(child.stdout))
-        print(f"{way}: {rows[-1]['seconds']:.1f} s", file=sys.stderr, flush=True)
-    nothing, patterns = rows[0], rows[1]
-    for row in rows:
-        row["memory_megabytes"] = row["peak_megabytes"] - nothing["peak_megabytes"]
-    for row in rows[1:]:
-        row["time_ratio"] = row["seconds"] / patterns["seconds"]
-        row["memory_ratio"] = row["memory_megabytes"] / patterns["memory_megabytes"]
-    return rows[1:]
+    ways[way](tokens[:, :WARM_UP])
+    seconds, peak = spent(lambda: ways[way](tokens))
+    return {"way": way, "seconds": seconds * heads / sampled if way == "head by head" else seconds, "peak MiB": peak}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default, text in (
-        ("layers", 12, "layers"),
-        ("heads", 12, "heads of each"),
-        ("width", 768, "of the residual stream"),
-        ("vocab", 50_257, "the model's vocabulary"),
-        ("batch", 16, "sequences"),
-        ("length", 254, "tokens of each"),
-        ("sampled", 6, "heads that are measured one by one"),
-    ):
-        parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{text} (default: %(default)s)")
-    parser.add_argument("--model", metavar="MODEL", help="a language model in place of random weights")
-    parser.add_argument(
-        "--ways", nargs="+", choices=WAYS[1:], default=WAYS[1:], help="what to measure beside patterns (default: all)"
+    options = options_of(
+        __doc__, layers=12, heads=12, width=768, vocab=50_257, batch=16, length=254, sampled=6, model="", ways=WAYS[2:]
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    parser.add_argument("--one", choices=WAYS, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one is not None:
-        print(json.dumps(measure(options.one, options)))
-        return
-    rows = measure_all(options)
-    if options.json:
-        from interp.results import provenance
-
-        print(json.dumps({"benchmark": "scan", "rows": rows, "provenance": provenance(seed=0)}, indent=2))
-        return
-    print(f"{rows[0]['heads']} heads, {options.batch} sequences of {options.length} tokens")
-    print(f"{'way':<14} {'seconds':>8} {'time x':>7} {'memory MB':>10} {'memory x':>9} {'peak MB':>8}")
+    rows = []
+    for way in ("nothing", "patterns", *options.ways):
+        rows.append(alone(measure, way, options))
+        print(f"{way}: {rows[-1]['seconds']:.1f} s", file=sys.stderr, flush=True)
+    nothing, patterns = rows[0]["peak MiB"], rows[1]
     for row in rows:
-        print(
-            f"{row['way']:<14} {row['seconds']:>8.1f} {row['time_ratio']:>7.2f} {row['memory_megabytes']:>10.0f} "
-            f"{row['memory_ratio']:>9.2f} {row['peak_megabytes']:>8.0f}"
-        )
+        row["time ratio"] = row["seconds"] / patterns["seconds"]
+        row["memory ratio"] = (row["peak MiB"] - nothing) / (patterns["peak MiB"] - nothing)
+    show("scan", rows[1:], as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -1,38 +1,34 @@
 """How much faster the trainers are than the plain way, in one run, on one thread, sampling included.
 
-    python benchmarks/training.py                      T = 32, 64, 128, 1024
-    python benchmarks/training.py --lengths 32,64      only these
-    python benchmarks/training.py --json               {"disentangled": {"32": ratio, ...}, "standard": {...}}
+    python -m benchmarks.training                      T = 32, 64, 128, 1024
+    python -m benchmarks.training --lengths 32 64 --json
 
 A step is: draw 32 sequences of the hierarchical prior (k = 2, |V| = 5, BOS), forward, last-token cross-entropy,
 backward, Adam. `hooked` is that step on the HookedTransformer; `module` on a bare torch module of the disentangled
-model without hooks. A ratio is the HookedTransformer's time over ours, both the median of several steps taken in
-turns. The standard family trains three seeds in one stack; its time is per seed.
+model without hooks. `ratio` is the HookedTransformer's time over ours, both the median of several steps taken in
+turns; times are milliseconds. `stacked` is the standard family with three seeds in one stack, for each seed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
-import resource
-import statistics
 import sys
-import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 import interp as ip
+from benchmarks.measure import in_turn, options_of, show
 from interp.hooked.config import InductionConfig
 from models.families import disentangled, standard
-from models.families.disentangled import compiled
+from models.families.disentangled import training
 from models.training.adam import TrainState
 
 BATCH = 32
 PRIOR = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
+Step = Callable[[], object]
 
 
 class PlainDisentangled(nn.Module):
@@ -41,7 +37,7 @@ class PlainDisentangled(nn.Module):
     def __init__(self, config: InductionConfig, flat: np.ndarray) -> None:
         super().__init__()
         self.config = config
-        for name, part in disentangled.shape_of(config).views(flat).items():
+        for name, part in disentangled.views(config, flat).items():
             setattr(self, name, nn.Parameter(torch.from_numpy(part.copy())))
         positions = torch.arange(config.n_ctx)
         self.distance = (positions[:, None] - positions[None, :]).clamp(min=0)
@@ -74,7 +70,7 @@ def hooked_logits(model: ip.InductionTransformer) -> Callable[[torch.Tensor], to
     return logits
 
 
-def eager_step(module: nn.Module, logits: Callable[[torch.Tensor], torch.Tensor], length: int) -> Callable[[], None]:
+def eager_step(module: nn.Module, logits: Callable[[torch.Tensor], torch.Tensor], length: int) -> Step:
     """One plain training step of a torch module."""
     adam = torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=1e-3)
     seeds = iter(range(10**9))
@@ -90,81 +86,47 @@ def eager_step(module: nn.Module, logits: Callable[[torch.Tensor], torch.Tensor]
     return step
 
 
-def disentangled_steps(length: int) -> dict[str, Callable[[], None]]:
+def disentangled_steps(length: int) -> tuple[dict[str, Step], dict[str, int]]:
+    """Each way's step, and how many steps ours takes in one call: a chunk, as in a run."""
     config = disentangled.config(length=length, bos=True)
     flat = disentangled.initial(config, init="random(0.3)", seed=0)
-    shape = disentangled.shape_of(config)
     state = TrainState(params=flat.copy(), generator=np.random.default_rng(0))
-    rates = np.full(max(1, 4096 // length), 1e-3)  # a chunk of steps, as in a run; its time is divided by their number
-
-    def ours() -> int:
-        compiled.train_chunk(shape, state, PRIOR, rates, batch=BATCH)
-        return len(rates)
-
-    model = disentangled.to_hooked(config, flat)
-    module = PlainDisentangled(config, flat)
+    rates = np.full(max(1, 4096 // length), 1e-3)
+    model, module = disentangled.to_hooked(config, flat), PlainDisentangled(config, flat)
     return {
-        "ours": ours,
+        "ours": lambda: training.train_chunk(config, state, PRIOR, rates, batch=BATCH),
         "hooked": eager_step(model, hooked_logits(model), length),
         "module": eager_step(module, module, length),
-    }
+    }, {"ours": len(rates)}
 
 
-def standard_steps(length: int) -> dict[str, Callable[[], None]]:
+def standard_steps(length: int) -> tuple[dict[str, Step], dict[str, int]]:
     config = standard.standard_config(order=2, vocab=5, length=length, bos=True)
-    state = standard.StackedState.start(config, seeds=(0, 1, 2))
-    rates = np.full(1, 1e-3)
-
-    def ours() -> int:
-        standard.train_chunk(config, state, PRIOR, rates, batch=BATCH)
-        return len(state.generators)  # three seeds advance together: the time is per seed and step
-
-    model = standard.to_hooked(config, state.params, 0)
-    return {"ours": ours, "hooked": eager_step(model, hooked_logits(model), length)}
-
-
-def measure(steps: dict[str, Callable[[], None]], seconds: float) -> dict[str, float]:
-    """Median seconds per step of each, measured in turns so that a busy moment hits all of them."""
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for step in steps.values():
-        step()
-    deadline = time.perf_counter() + seconds
-    while time.perf_counter() < deadline or min(map(len, times.values())) < 3:
-        for name, step in steps.items():
-            start = time.perf_counter()
-            count = step() or 1
-            times[name].append((time.perf_counter() - start) / count)
-    return {name: statistics.median(values) for name, values in times.items()}
+    alone, three = (standard.StackedState.start(config, seeds=range(seeds)) for seeds in (1, 3))
+    model = standard.to_hooked(config, alone.params, 0)
+    rate = np.full(1, 1e-3)
+    return {
+        "ours": lambda: standard.train_chunk(config, alone, PRIOR, rate, batch=BATCH),
+        "stacked": lambda: standard.train_chunk(config, three, PRIOR, rate, batch=BATCH),
+        "hooked": eager_step(model, hooked_logits(model), length),
+    }, {"stacked": 3}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lengths", default="32,64,128,1024")
-    parser.add_argument("--seconds", type=float, default=6.0, help="per family and length (default 6)")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+def main() -> None:
+    options = options_of(__doc__, lengths=(32, 64, 128, 1024), seconds=6.0)
     torch.set_num_threads(1)
-    families = {"disentangled": disentangled_steps, "standard": standard_steps}
-    ratios: dict[str, dict[str, float]] = {name: {} for name in families}
-    out = sys.stderr if options.json else sys.stdout
-    print(f"{platform.machine()} {platform.node()}, one thread, batch {BATCH}; milliseconds per step", file=out)
-    print(f"{'family':14}{'T':>6}{'ours':>10}{'hooked':>10}{'module':>10}{'hooked/ours':>13}{'peak MiB':>10}", file=out)
-    for length in map(int, options.lengths.split(",")):
-        for family, steps in families.items():
-            times = measure(steps(length), options.seconds)
-            ratios[family][str(length)] = times["hooked"] / times["ours"]
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-            module = f"{1e3 * times['module']:10.2f}" if "module" in times else " " * 10
-            print(
-                f"{family:14}{length:6}{1e3 * times['ours']:10.3f}{1e3 * times['hooked']:10.2f}{module}"
-                f"{ratios[family][str(length)]:12.1f}x{peak:10}",
-                file=out,
-                flush=True,
-            )
-    if options.json:
-        print(json.dumps(ratios))
-    return 0
+    rows: list[dict[str, Any]] = []
+    for length in options.lengths:
+        for family, make in {"disentangled": disentangled_steps, "standard": standard_steps}.items():
+            steps, taken = make(length)
+            times = {
+                name: 1e3 * value / taken.get(name, 1)
+                for name, value in in_turn(steps, seconds=options.seconds).items()
+            }
+            rows.append({"family": family, "length": length, **times, "ratio": times["hooked"] / times["ours"]})
+            print(f"{family} at T = {length}: {rows[-1]['ratio']:.1f} times", file=sys.stderr, flush=True)
+    show("training", rows, as_json=options.json)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -88,7 +88,7 @@ def model_of(family: str, *, kappa: float | None, seed: int) -> Any:
         return standard.to_hooked(config, standard.stack(config, [standard.init_standard(config, seed, copy=3.0)]))
     config = disentangled.config(order=ORDER, vocab=VOCAB, length=LENGTH, bos=kappa is not None)
     flat = disentangled.from_hooked(built).astype(config.dtype)
-    match = disentangled.shape_of(config).views(flat)["match_weight"]
+    match = disentangled.views(config, flat)["match_weight"]
     match += 0.05 * np.random.default_rng(seed).normal(size=match.shape)
     return disentangled.to_hooked(config, flat)
 

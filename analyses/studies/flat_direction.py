@@ -151,14 +151,13 @@ def between(start: Any, end: Any, *, lags: Sequence[Sequence[int]]) -> Iterator[
     from models.families import disentangled
     from models.families.disentangled.between import by_reads, in_lag_order, straight
 
-    shape = disentangled.shape_of(start.config)
     first, last = (
-        in_lag_order(shape, disentangled.from_hooked(model), lags=mine)
+        in_lag_order(start.config, disentangled.from_hooked(model), lags=mine)
         for model, mine in zip((start, end), lags, strict=True)
     )
     for way, point_at in (("weights", straight), ("reads", by_reads)):
         for point in POINTS:
-            flat = point_at(shape, first, last, point)
+            flat = point_at(start.config, first, last, point)
             yield way, point, disentangled.to_hooked(start.config, flat.astype(start.config.dtype))
 
 

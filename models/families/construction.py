@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interp.chains.priors import Prior
-from interp.chains.urn import draw_chain, new_urn, predictive_law
+from interp.chains.urn import new_urn
 from interp.estimators.counts import mask_between
 from interp.estimators.soft_matching import soft_matching
 from interp.hooked.construction import construct
@@ -26,6 +26,7 @@ from interp.hooked.transformer import InductionConfig, InductionTransformer
 from models.compiled import njit
 from models.families.kappa import KappaRule
 from models.families.registry import CONSTRUCTION
+from models.families.sampling import draw_task, fill
 from models.training.adam import TargetKind, TrainState, adam
 from models.training.spec import RunSpec
 from models.training.trainers import CompiledTrainer
@@ -216,7 +217,7 @@ def _train(
 ) -> int:  # fmt: skip
     """Steps until `lrs` is used up; kappa = offset + slope * sum(beta) where slope > 0, else it is free."""
     urn = new_urn(length, order, vocab)
-    uniforms = np.empty(length)
+    uniforms = np.empty(length + 1)
     tokens = np.empty(length, dtype=np.int64)
     counts = np.empty((1 << order, vocab))
     law = np.empty(vocab)
@@ -227,20 +228,8 @@ def _train(
         gradient[:] = 0.0
         loss = 0.0
         for _ in range(batch):
-            for t in range(length):
-                uniforms[t] = generator.random()
-            draw_chain(uniforms, tokens, order, vocab, concentrations, independent, urn)
-            predictive_law(target, order, vocab, concentrations, independent, urn)
-            if not use_law:
-                left = generator.random()
-                token = vocab - 1
-                for m in range(vocab):
-                    left -= target[m]
-                    if left < 0:
-                        token = m
-                        break
-                target[:] = 0.0
-                target[token] = 1.0
+            fill(generator, uniforms, length if use_law else length + 1)
+            draw_task(uniforms, tokens, target, order, vocab, concentrations, independent, use_law, urn)
             loss += _add_gradient(params, tokens, target, order, vocab, bos, counts, law, gradient)
         gradient /= batch
         if slope > 0:

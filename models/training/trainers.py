@@ -120,7 +120,7 @@ def _train_construction(spec: RunSpec) -> Trainer:
 
 
 def _train_disentangled(spec: RunSpec) -> Trainer:
-    from models.families.disentangled.trainer import DisentangledTrainer
+    from models.families.disentangled.training import DisentangledTrainer
 
     return DisentangledTrainer(spec)
 
@@ -132,7 +132,7 @@ def _train_standard(spec: RunSpec) -> Trainer:
 
 
 def _predict_blocks(model: InductionTransformer, tokens: Tensor) -> Tensor:
-    from models.families.disentangled import predict_hooked
+    from models.families.disentangled.training import predict_hooked
 
     return predict_hooked(model, tokens)
 

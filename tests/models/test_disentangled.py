@@ -6,25 +6,12 @@ import numpy as np
 import pytest
 import torch
 from einops import einsum, rearrange, repeat
-from numba import njit
 
 from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
 from interp.chains.urn import draw_chain, new_urn, predictive_law
+from interp.hooked.transformer import InductionConfig
 from models.families import disentangled
-from models.families.disentangled.compiled import Shape, loss_and_gradient, predict, train_chunk
-from models.families.disentangled.kernels.simd import (
-    all_at_least,
-    exp,
-    fill,
-    larger,
-    largest,
-    load,
-    look_up,
-    pointer,
-    store,
-    total,
-    where,
-)
+from models.families.disentangled.training import loss_and_gradient, predict, train_chunk
 from models.training.adam import Array, TrainState
 
 CASES = [
@@ -38,10 +25,10 @@ CASES = [
 class ReferenceTransformer(torch.nn.Module):
     """The disentangled transformer as sec:models writes it: dense one-hot streams, every score, explicit softmax."""
 
-    def __init__(self, shape: Shape, flat: Array) -> None:
+    def __init__(self, shape: InductionConfig, flat: Array) -> None:
         super().__init__()
         self.shape = shape
-        for name, view in shape.views(flat).items():
+        for name, view in disentangled.views(shape, flat).items():
             setattr(self, name, torch.nn.Parameter(torch.tensor(view, dtype=torch.float64)))
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -69,7 +56,9 @@ class ReferenceTransformer(torch.nn.Module):
         return einsum(pattern, stream, "batch head query key, batch key width -> batch head query width")
 
     def flat_gradient(self) -> Array:
-        return torch.cat([getattr(self, name).grad.flatten() for name in self.shape.shapes]).numpy()
+        return torch.cat(
+            [getattr(self, name).grad.flatten() for name in disentangled.parameter_shapes(self.shape)]
+        ).numpy()
 
 
 def cross_entropy(laws: torch.Tensor, target: Array) -> torch.Tensor:
@@ -77,25 +66,25 @@ def cross_entropy(laws: torch.Tensor, target: Array) -> torch.Tensor:
     return -torch.special.xlogy(law, laws).sum(dim=-1).mean()
 
 
-def reference(shape: Shape, flat: Array, tokens: Array, target: Array) -> tuple[float, Array]:
+def reference(shape: InductionConfig, flat: Array, tokens: Array, target: Array) -> tuple[float, Array]:
     model = ReferenceTransformer(shape, flat)
     loss = cross_entropy(model(torch.tensor(tokens)), target)
     loss.backward()
     return loss.item(), model.flat_gradient()
 
 
-def example(shape: Shape, *, seed: int, batch: int = 6) -> tuple[Array, Array, dict[str, Array]]:
+def example(shape: InductionConfig, *, seed: int, batch: int = 6) -> tuple[Array, Array, dict[str, Array]]:
     """Parameters, tokens and both kinds of target. A positive readout keeps votes away from the kink of relu."""
     rng = np.random.default_rng(seed)
-    flat = rng.normal(scale=0.7, size=shape.size).astype(np.float32).astype(np.float64)
-    readout = shape.views(flat)["readout_weight"]
+    flat = rng.normal(scale=0.7, size=disentangled.size_of(shape)).astype(np.float32).astype(np.float64)
+    readout = disentangled.views(shape, flat)["readout_weight"]
     readout[:] = np.abs(readout)
     tokens = rng.integers(shape.vocab, size=(batch, shape.length))
     targets = {"token": rng.integers(shape.vocab, size=batch), "law": rng.dirichlet(np.ones(shape.vocab), size=batch)}
     return flat, tokens, targets
 
 
-def assert_gradient(shape: Shape, flat: Array, tokens: Array, target: Array) -> None:
+def assert_gradient(shape: InductionConfig, flat: Array, tokens: Array, target: Array) -> None:
     """Loss and gradient in both precisions, relative to the largest component."""
     loss, gradient = reference(shape, flat, tokens, target)
     for dtype, tolerance in ((np.float64, 1e-9), (np.float32, 1e-5)):
@@ -109,7 +98,7 @@ def assert_gradient(shape: Shape, flat: Array, tokens: Array, target: Array) -> 
 @pytest.mark.parametrize(("order", "bos", "readout"), CASES)
 def test_gradient_is_autograds(order: int, bos: bool, readout: str) -> None:
     for vocab, length in ((5, 20), (3, 9), (10, 40)):
-        shape = Shape(order=order, vocab=vocab, length=length, bos=bos, readout=readout)
+        shape = disentangled.config(order=order, vocab=vocab, length=length, bos=bos, readout=readout)
         flat, tokens, targets = example(shape, seed=order)
         for target in targets.values():
             assert_gradient(shape, flat, tokens, target)
@@ -118,7 +107,7 @@ def test_gradient_is_autograds(order: int, bos: bool, readout: str) -> None:
 @pytest.mark.parametrize(("order", "bos", "readout"), CASES)
 def test_gradient_is_the_hooked_transformers(order: int, bos: bool, readout: str) -> None:
     config = disentangled.config(order=order, vocab=4, length=11, bos=bos, readout=readout)
-    shape = disentangled.shape_of(config)
+    shape = config
     flat, tokens, targets = example(shape, seed=order)
     for dtype, tolerance in (("float64", 1e-9), ("float32", 1e-5)):
         cast = flat.astype(dtype)
@@ -129,7 +118,7 @@ def test_gradient_is_the_hooked_transformers(order: int, bos: bool, readout: str
         laws = torch.softmax(model(seen)[:, -1].double(), dim=-1)
         cross_entropy(laws, targets["law"]).backward()
         gradient = np.zeros_like(cast)
-        parts, half = shape.views(gradient), (order + 1) * shape.vocab
+        parts, half = disentangled.views(shape, gradient), (order + 1) * shape.vocab
         parts["copy_weight"][:] = model.copy_attention.W_Q.grad[:, : shape.vocab].numpy()
         parts["copy_bias"][:] = model.copy_attention.rel_bias.grad.numpy()
         parts["match_weight"][:] = model.match_attention.W_Q.grad[0, :half].numpy()
@@ -144,9 +133,9 @@ def test_gradient_is_the_hooked_transformers(order: int, bos: bool, readout: str
 @pytest.mark.parametrize("peak", [60.0, 200.0])
 def test_sharp_heads_stay_exact(bos: bool, peak: float) -> None:
     """Before a sharp head's lag every weight but the peak's counts, and exp(r - max r) has underflowed."""
-    shape = Shape(order=3, vocab=4, length=30, bos=bos)
+    shape = disentangled.config(order=3, vocab=4, length=30, bos=bos)
     flat, tokens, targets = example(shape, seed=0)
-    parts = shape.views(flat)
+    parts = disentangled.views(shape, flat)
     for head, lag in enumerate((1, 2, 17)):
         parts["copy_bias"][head, lag] += peak
     assert_gradient(shape, flat, tokens, targets["law"])
@@ -154,18 +143,18 @@ def test_sharp_heads_stay_exact(bos: bool, peak: float) -> None:
 
 def test_content_that_shuns_what_was_seen_stays_exact() -> None:
     """The other way to a normaliser of nothing: the favoured symbol has not occurred."""
-    shape = Shape(order=1, vocab=4, length=12, bos=False)
+    shape = disentangled.config(order=1, vocab=4, length=12, bos=False)
     flat, tokens, targets = example(shape, seed=0)
-    shape.views(flat)["copy_weight"][0, :, 3] += 150.0
+    disentangled.views(shape, flat)["copy_weight"][0, :, 3] += 150.0
     assert_gradient(shape, flat, np.minimum(tokens, 2), targets["token"])
 
 
 def test_hard_matching_stays_exact() -> None:
     """The construction with beta = 100 counts the exact matches, so gradients are finite and right."""
-    shape = Shape(order=2, vocab=3, length=40, bos=True)
+    shape = disentangled.config(order=2, vocab=3, length=40, bos=True)
     flat, tokens, targets = example(shape, seed=0)
     flat[:] = 0.0
-    parts = shape.views(flat)
+    parts = disentangled.views(shape, flat)
     for head in range(2):
         parts["copy_bias"][head, head + 1] = 60.0
         at = head * shape.vocab
@@ -185,7 +174,7 @@ def test_hard_matching_stays_exact() -> None:
 
 @pytest.mark.parametrize("readout", ["probability", "logit"])
 def test_predictions_are_laws_and_do_not_depend_on_the_batch(readout: str) -> None:
-    shape = Shape(order=2, vocab=5, length=33, bos=True, readout=readout)
+    shape = disentangled.config(order=2, vocab=5, length=33, bos=True, readout=readout)
     flat, tokens, targets = example(shape, seed=1)
     laws = predict(shape, flat, tokens)
     assert laws.sum(axis=1) == pytest.approx(1.0)
@@ -194,7 +183,7 @@ def test_predictions_are_laws_and_do_not_depend_on_the_batch(readout: str) -> No
     assert np.array_equal(laws[3:4], predict(shape, flat, tokens[3:4]))
 
 
-def start(shape: Shape, *, dtype: type = np.float32) -> TrainState:
+def start(shape: InductionConfig, *, dtype: type = np.float32) -> TrainState:
     flat, _, _ = example(shape, seed=0)
     return TrainState(params=(0.3 * flat).astype(dtype), generator=np.random.default_rng(7))
 
@@ -206,7 +195,7 @@ def start(shape: Shape, *, dtype: type = np.float32) -> TrainState:
     ids=["hierarchical", "independent"],
 )
 def test_chunks_leave_no_trace(prior: HierarchicalDirichlet | IndependentDirichlet, target: str) -> None:
-    shape = Shape(order=2, vocab=5, length=18, bos=True)
+    shape = disentangled.config(order=2, vocab=5, length=18, bos=True)
     lrs = np.linspace(1e-2, 1e-3, 100)
     whole = start(shape)
     losses = train_chunk(shape, whole, prior, lrs, target=target, batch=4)
@@ -228,7 +217,7 @@ def test_chunks_leave_no_trace(prior: HierarchicalDirichlet | IndependentDirichl
 @pytest.mark.parametrize("target", ["token", "law"])
 def test_twenty_steps_are_torchs_adam(target: str) -> None:
     """The same batches, drawn here from the same generator, through autograd and torch.optim.Adam."""
-    shape = Shape(order=2, vocab=3, length=10, bos=True)
+    shape = disentangled.config(order=2, vocab=3, length=10, bos=True)
     prior = HierarchicalDirichlet(order=2, vocab=3, eta=(2.0, 4.0))
     lrs = np.linspace(1e-2, 1e-3, 20)
     state = start(shape, dtype=np.float64)
@@ -253,16 +242,16 @@ def test_twenty_steps_are_torchs_adam(target: str) -> None:
         expected.backward()
         optimiser.step()
         assert loss == pytest.approx(expected.item(), rel=1e-9)
-    for name, view in shape.views(state.params).items():
+    for name, view in disentangled.views(shape, state.params).items():
         assert view == pytest.approx(getattr(model, name).detach().numpy(), abs=1e-9)
 
 
 def test_mask_freezes_what_it_covers() -> None:
-    shape = Shape(order=2, vocab=5, length=18, bos=True)
+    shape = disentangled.config(order=2, vocab=5, length=18, bos=True)
     prior = IndependentDirichlet(order=2, vocab=5, alpha=1.0)
     state, before = start(shape), start(shape).params
-    mask = np.ones(shape.size)
-    shape.views(mask)["match_weight"][:] = 0.0
+    mask = np.ones(disentangled.size_of(shape))
+    disentangled.views(shape, mask)["match_weight"][:] = 0.0
     train_chunk(shape, state, prior, np.full(20, 1e-2), batch=4, mask=mask)
     frozen = mask == 0
     assert np.array_equal(state.params[frozen], before[frozen])
@@ -270,7 +259,7 @@ def test_mask_freezes_what_it_covers() -> None:
 
 
 def test_training_learns() -> None:
-    shape = Shape(order=1, vocab=3, length=24, bos=True)
+    shape = disentangled.config(order=1, vocab=3, length=24, bos=True)
     prior = IndependentDirichlet(order=1, vocab=3, alpha=0.3)
     state = start(shape)
     losses = train_chunk(shape, state, prior, np.full(1500, 5e-3), batch=16)
@@ -280,10 +269,10 @@ def test_training_learns() -> None:
 @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", ["copy_weight", "copy_bias", "match_weight", "match_bias", "readout_weight"])
 def test_divergence_shows_and_stops(name: str, poison: float) -> None:
-    shape = Shape(order=2, vocab=5, length=18, bos=True)
+    shape = disentangled.config(order=2, vocab=5, length=18, bos=True)
     prior = IndependentDirichlet(order=2, vocab=5, alpha=1.0)
     state = start(shape)
-    shape.views(state.params)[name].flat[:] = poison
+    disentangled.views(shape, state.params)[name].flat[:] = poison
     before = state.dump()
     losses = train_chunk(shape, state, prior, np.full(3, 1e-3), batch=4)
     assert not np.isfinite(losses).any()
@@ -293,7 +282,7 @@ def test_divergence_shows_and_stops(name: str, poison: float) -> None:
 
 
 def test_a_divergence_on_the_way_stops_there() -> None:
-    shape = Shape(order=2, vocab=5, length=18, bos=True)
+    shape = disentangled.config(order=2, vocab=5, length=18, bos=True)
     prior = IndependentDirichlet(order=2, vocab=5, alpha=1.0)
     state = start(shape)
     lrs = np.array([1e-3, 1e-3, np.inf, 1e-3, 1e-3])
@@ -303,69 +292,12 @@ def test_a_divergence_on_the_way_stops_there() -> None:
     assert state.step == 3
 
 
-def test_bad_input_is_refused() -> None:
-    shape = Shape(order=2, vocab=5, length=18, bos=True)
-    flat, tokens, targets = example(shape, seed=0)
-    prior = IndependentDirichlet(order=2, vocab=5, alpha=1.0)
-    with pytest.raises(ValueError, match="length must be an integer of at least 3"):
-        Shape(order=2, vocab=5, length=2, bos=True)
-    with pytest.raises(ValueError, match="readout must be"):
-        Shape(order=2, vocab=5, length=8, bos=True, readout="softmax")
-    with pytest.raises(ValueError, match="parameters must be"):
+def test_tokens_that_do_not_fit_are_refused() -> None:
+    shape = disentangled.config(order=2, vocab=5, length=18, bos=True)
+    flat, tokens, _ = example(shape, seed=0)
+    with pytest.raises(ValueError, match="flat vector must have shape"):
         predict(shape, flat[:-1], tokens)
     with pytest.raises(ValueError, match=r"tokens must be \[batch, 18\]"):
         predict(shape, flat, tokens[:, :-1])
     with pytest.raises(ValueError, match=r"tokens must lie in 0\.\.4"):
         predict(shape, flat, tokens + 1)
-    with pytest.raises(ValueError, match="target must be"):
-        loss_and_gradient(shape, flat, tokens, targets["token"][:-1])
-    with pytest.raises(ValueError, match="the prior has order 1"):
-        train_chunk(shape, start(shape), IndependentDirichlet(order=1, vocab=5, alpha=1.0), np.ones(1))
-    with pytest.raises(ValueError, match="target must be"):
-        train_chunk(shape, start(shape), prior, np.ones(1), target="truth")
-    with pytest.raises(ValueError, match="mask must have"):
-        train_chunk(shape, start(shape), prior, np.ones(1), mask=np.ones(3))
-
-
-@njit
-def _vector_operations(x: Array, keys: Array, table: Array, out: Array) -> tuple[float, float, bool]:
-    source, key, entries, to = pointer(x, 0), pointer(keys, 0), pointer(table, 0), pointer(out, 0)
-    a, b = load(source, 0), load(source, 8)
-    zero = fill(source, 0.0)
-    store(to, 0, exp(a - 3.0) / (b * b + 1.0))
-    store(to, 8, where(key, 0, 2, larger(a, b), zero))
-    store(to, 16, look_up(entries, 0, key, 0, 1, look_up(entries, 0, key, 0, 0, zero)))
-    return total(a), largest(a), all_at_least(a, 0.0)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_vectors_do_what_arrays_do(dtype: type) -> None:
-    rng = np.random.default_rng(0)
-    x, table = rng.normal(size=16).astype(dtype), rng.normal(size=16).astype(dtype)
-    keys = np.array([2, 9, 15, 2, 0, 7, 8, 1], dtype=np.int32)
-    out = np.empty(24, dtype=dtype)
-    whole, top, above = _vector_operations(x, keys, table, out)
-    a, b = x[:8].astype(np.float64), x[8:].astype(np.float64)
-    tolerance = 4 * float(np.finfo(dtype).eps)
-    assert out[:8] == pytest.approx(np.exp(a - 3.0) / (b * b + 1.0), rel=tolerance)
-    assert np.array_equal(out[8:16], np.where(keys == 2, np.maximum(x[:8], x[8:]), 0))
-    assert np.array_equal(out[16:], table[keys])
-    assert whole == pytest.approx(a.sum(), rel=tolerance, abs=tolerance)
-    assert (top, above) == (x[:8].max(), False)
-
-
-@njit
-def _exponentials(x: Array, out: Array) -> None:
-    for i in range(0, len(x), 8):
-        store(pointer(out, 0), i, exp(load(pointer(x, 0), i)))
-
-
-@pytest.mark.parametrize(("dtype", "least"), [(np.float32, -87.0), (np.float64, -708.0)])
-def test_exponential_keeps_its_digits(dtype: type, least: float) -> None:
-    x = np.linspace(least, 0.5, 8000).astype(dtype)
-    x[:3] = np.nan, -np.inf, least - 20
-    out = np.empty_like(x)
-    _exponentials(x, out)
-    assert np.isnan(out[0])
-    assert (out[1:3] == 0).all()
-    assert out[3:] == pytest.approx(np.exp(x[3:].astype(np.float64)), rel=3 * float(np.finfo(dtype).eps))

@@ -18,7 +18,7 @@ from interp.chains.urn import draw_chain, new_urn, predictive_law
 from interp.hooked.construction import COPY_STRENGTH, write_construction
 from interp.hooked.transformer import InductionConfig, InductionTransformer
 from models.families import construction, disentangled
-from models.families.disentangled.compiled import Shape, loss_and_gradient, train_chunk
+from models.families.disentangled.training import loss_and_gradient, train_chunk
 from models.families.disentangled.weights import PARAMETERS
 from models.families.kappa import KappaRule
 from models.families.registry import DISENTANGLED, FAMILIES, PARTS_OF
@@ -67,15 +67,15 @@ def tiny(**changes: object) -> RunSpec:
     return make_spec(**{**settings, "steps": 60, **changes})  # type: ignore[arg-type]
 
 
-def batches(shape: Shape, *, batch: int, seed: int):
+def batches(config: InductionConfig, *, batch: int, seed: int):
     """The sequences and laws that the trainer draws from a generator of this seed."""
     rng = np.random.default_rng(seed)
-    urn = new_urn(shape.length, shape.order, shape.vocab)
-    rest = (shape.order, shape.vocab, PRIOR.concentrations(), False, urn)
+    urn = new_urn(config.length, config.order, config.vocab)
+    rest = (config.order, config.vocab, PRIOR.concentrations(), False, urn)
     while True:
-        tokens, laws = np.empty((batch, shape.length), dtype=np.int64), np.empty((batch, shape.vocab))
+        tokens, laws = np.empty((batch, config.length), dtype=np.int64), np.empty((batch, config.vocab))
         for row, law in zip(tokens, laws, strict=True):
-            draw_chain(rng.random(shape.length), row, *rest)
+            draw_chain(rng.random(config.length), row, *rest)
             predictive_law(law, *rest)
         yield torch.tensor(tokens), torch.tensor(laws)
 
@@ -92,24 +92,23 @@ def loss_of(model: InductionTransformer, tokens: torch.Tensor, laws: torch.Tenso
 def test_every_mask_and_readout_trains_as_autograd_does(readout: str, frozen: tuple[str, ...]) -> None:
     """The same batches through the HookedTransformer and torch.optim.Adam, with the frozen parameters left out."""
     config = config_of(readout=readout)
-    shape = disentangled.shape_of(config)
     start = disentangled.initial(config, init="random(0.4),readout=symmetric(0.4)", seed=3)
     state = TrainState(params=start, generator=np.random.default_rng(7))
     train_chunk(
-        shape,
+        config,
         state,
         PRIOR,
         np.full(8, 1e-2),
         target="law",
         batch=3,
-        mask=disentangled.training_mask(shape, frozen),
+        mask=disentangled.training_mask(config, frozen),
     )
     model = disentangled.to_hooked(config, start)
     still = {name for part in frozen if part not in COLUMNS for name in PARAMETERS[part]}
     whole = {HOOKED_NAMES[name] for name in still}
     free = [model.get_parameter(name) for name in model.free_parameters() if name not in whole]
     optimiser = torch.optim.Adam(free, lr=1e-2)
-    for _, (tokens, laws) in zip(range(8), batches(shape, batch=3, seed=7), strict=False):
+    for _, (tokens, laws) in zip(range(8), batches(config, batch=3, seed=7), strict=False):
         optimiser.zero_grad()
         loss_of(model, tokens, laws).backward()
         grads = {"readout_weight": model.unembed.W_U.grad.T, "copy_bias": model.copy_attention.rel_bias.grad}
@@ -119,8 +118,8 @@ def test_every_mask_and_readout_trains_as_autograd_does(readout: str, frozen: tu
                 grads[name][:, columns] = 0.0
         optimiser.step()
     np.testing.assert_allclose(state.params, disentangled.from_hooked(model), atol=1e-8)
-    before, after = shape.views(start), shape.views(state.params)
-    for name in shape.shapes:
+    before, after = disentangled.views(config, start), disentangled.views(config, state.params)
+    for name in disentangled.parameter_shapes(config):
         assert np.array_equal(before[name], after[name]) == (name in still), name
     for name in {"readout_weight", "copy_bias"} - still:
         stays = (before[name] == after[name]).all(0)
@@ -133,25 +132,24 @@ def test_every_mask_and_readout_trains_as_autograd_does(readout: str, frozen: tu
 def test_the_setting_of_the_corollary_trains_as_autograd_does(readout: str, bos: bool) -> None:
     """Hard frozen copies, W_A from zero."""
     config = config_of(readout=readout, bos=bos)
-    shape = disentangled.shape_of(config)
     start = disentangled.initial(config, init="hard", seed=0)
     model = disentangled.to_hooked(config, start)
-    tokens, laws = next(batches(shape, batch=8, seed=1))
+    tokens, laws = next(batches(config, batch=8, seed=1))
     loss = loss_of(model, tokens, laws)
     loss.backward()
-    ours, gradient, _ = loss_and_gradient(shape, start, tokens.numpy(), laws.numpy())
+    ours, gradient, _ = loss_and_gradient(config, start, tokens.numpy(), laws.numpy())
     assert ours == pytest.approx(loss.item(), abs=1e-9)
     half = config.blocks * config.vocab
     expected = model.match_attention.W_Q.grad[0, :half].numpy()
-    np.testing.assert_allclose(shape.views(gradient)["match_weight"], expected, atol=1e-9)
+    np.testing.assert_allclose(disentangled.views(config, gradient)["match_weight"], expected, atol=1e-9)
     assert np.abs(expected).max() > 1e-3
 
 
 def test_hard_is_the_constructions_own_copying_and_readout() -> None:
     config = config_of(length=12)
-    parts = disentangled.shape_of(config).views(disentangled.initial(config, init="hard", seed=5))
+    parts = disentangled.views(config, disentangled.initial(config, init="hard", seed=5))
     analytic = ip.construct(order=2, vocab=3, length=12, beta=(2.0, 1.0), kappa=0.5)
-    theirs = disentangled.shape_of(config).views(disentangled.from_hooked(analytic))
+    theirs = disentangled.views(config, disentangled.from_hooked(analytic))
     for name in ("copy_weight", "copy_bias", "readout_weight"):
         np.testing.assert_array_equal(parts[name], theirs[name])
     assert not parts["match_weight"].any()
@@ -161,10 +159,9 @@ def test_hard_is_the_constructions_own_copying_and_readout() -> None:
 def test_the_named_starts_are_what_they_were() -> None:
     """Starts of the shipped checkpoints: one normal draw for the whole vector, the readout overwritten."""
     config = disentangled.config(order=2, vocab=3, length=12, bos=True)
-    shape = disentangled.shape_of(config)
     for init, std, peak in (("random(0.3)", 0.3, 0.0), ("copy(5)", 0.02, 5.0)):
-        expected = np.random.default_rng([4, 1]).normal(scale=std, size=shape.size)
-        views = shape.views(expected)
+        expected = np.random.default_rng([4, 1]).normal(scale=std, size=disentangled.size_of(config))
+        views = disentangled.views(config, expected)
         for lag in (1, 2):
             views["copy_bias"][lag - 1, lag] += peak
         views["readout_weight"][:] = np.eye(3, 18, k=9)
@@ -198,7 +195,7 @@ def asymmetry(parts: dict[str, np.ndarray]) -> float:
 )
 def test_symmetric_starts_are_those_that_no_relabeling_changes(init: str, symmetric: bool) -> None:
     config = config_of()
-    parts = disentangled.shape_of(config).views(disentangled.initial(config, init=init, seed=1))
+    parts = disentangled.views(config, disentangled.initial(config, init=init, seed=1))
     assert (asymmetry(parts) == 0) == symmetric
     factors = {"init": init, "freeze": "copies" if "hard" in init else "", "readout": "logit", "symmetrise": True}
     if symmetric:
@@ -210,9 +207,8 @@ def test_symmetric_starts_are_those_that_no_relabeling_changes(init: str, symmet
 
 def test_a_parts_start_does_not_depend_on_the_other_parts() -> None:
     config = config_of()
-    shape = disentangled.shape_of(config)
-    whole = shape.views(disentangled.initial(config, init="random(0.3)", seed=2))
-    mixed = shape.views(disentangled.initial(config, init="hard,match=random(0.3),readout=random(2)", seed=2))
+    starts = ("random(0.3)", "hard,match=random(0.3),readout=random(2)")
+    whole, mixed = (disentangled.views(config, disentangled.initial(config, init=init, seed=2)) for init in starts)
     np.testing.assert_array_equal(whole["match_weight"], mixed["match_weight"])
     assert mixed["copy_bias"].max() == COPY_STRENGTH
     assert mixed["readout_weight"].std() == pytest.approx(2.0, rel=0.3)
@@ -222,10 +218,9 @@ def test_a_parts_start_does_not_depend_on_the_other_parts() -> None:
 @pytest.mark.parametrize("bos", [True, False])
 def test_a_symmetrised_gradient_is_the_mean_over_relabelled_batches(readout: str, bos: bool) -> None:
     config = config_of(readout=readout, bos=bos)
-    shape = disentangled.shape_of(config)
     flat = disentangled.initial(config, init="symmetric(0.7)", seed=0)
-    tokens, laws = next(batches(shape, batch=5, seed=2))
-    loss, gradient, _ = loss_and_gradient(shape, flat, tokens.numpy(), laws.numpy(), symmetrise=True)
+    tokens, laws = next(batches(config, batch=5, seed=2))
+    loss, gradient, _ = loss_and_gradient(config, flat, tokens.numpy(), laws.numpy(), symmetrise=True)
     total = torch.zeros((), dtype=torch.float64)
     model = disentangled.to_hooked(config, flat)
     for order in itertools.permutations(range(3)):
@@ -235,7 +230,7 @@ def test_a_symmetrised_gradient_is_the_mean_over_relabelled_batches(readout: str
         total = total + loss_of(model, new[tokens], relabelled) / 6
     total.backward()
     assert loss == pytest.approx(total.item(), abs=1e-8)
-    parts, half = shape.views(gradient), config.blocks * config.vocab
+    parts, half = disentangled.views(config, gradient), config.blocks * config.vocab
     np.testing.assert_allclose(parts["copy_weight"], model.copy_attention.W_Q.grad[:, :3].numpy(), atol=1e-8)
     np.testing.assert_allclose(parts["copy_bias"], model.copy_attention.rel_bias.grad.numpy(), atol=1e-8)
     np.testing.assert_allclose(parts["match_weight"], model.match_attention.W_Q.grad[0, :half].numpy(), atol=1e-8)
@@ -249,7 +244,7 @@ def test_symmetrised_batches_keep_the_symmetry_to_the_last_bit_and_plain_ones_do
         spec = tiny(init="bias(0.3)", readout="logit", symmetrise=symmetrise)
         trainer = make_trainer(spec)
         trainer.advance(spec.schedule.learning_rates(0, 60))
-        parts = trainer.shape.views(trainer.state.params)  # type: ignore[attr-defined]
+        parts = disentangled.views(trainer.config, trainer.state.params)  # type: ignore[attr-defined]
         assert np.abs(parts["match_weight"]).max() > 1e-3
         found[symmetrise] = asymmetry(parts)
     assert found[True] == 0.0
@@ -260,10 +255,9 @@ def test_a_readout_of_zero_moves_under_the_logit_readout_alone() -> None:
     slopes = {}
     for readout in ("probability", "logit"):
         config = config_of(readout=readout)
-        shape = disentangled.shape_of(config)
-        tokens, laws = next(batches(shape, batch=4, seed=0))
+        tokens, laws = next(batches(config, batch=4, seed=0))
         flat = disentangled.initial(config, init="bias(0.3)", seed=0)
-        _, gradient, _ = loss_and_gradient(shape, flat, tokens.numpy(), laws.numpy())
+        _, gradient, _ = loss_and_gradient(config, flat, tokens.numpy(), laws.numpy())
         slopes[readout] = np.abs(gradient).max()
     assert slopes["probability"] == 0.0
     assert slopes["logit"] > 1e-2
@@ -272,14 +266,13 @@ def test_a_readout_of_zero_moves_under_the_logit_readout_alone() -> None:
 def test_hard_copies_are_saturated() -> None:
     """Their own lag has no gradient at all, which is why they must be frozen."""
     config = config_of(length=12)
-    shape = disentangled.shape_of(config)
-    tokens, laws = next(batches(shape, batch=8, seed=0))
+    tokens, laws = next(batches(config, batch=8, seed=0))
     slopes = {}
     for init in ("hard,match=random(1)", "copy(3),match=random(1)"):
         _, gradient, _ = loss_and_gradient(
-            shape, disentangled.initial(config, init=init, seed=0), tokens.numpy(), laws.numpy()
+            config, disentangled.initial(config, init=init, seed=0), tokens.numpy(), laws.numpy()
         )
-        slopes[init[:4]] = np.abs(np.diag(shape.views(gradient)["copy_bias"][:, 1:3])).min()
+        slopes[init[:4]] = np.abs(np.diag(disentangled.views(config, gradient)["copy_bias"][:, 1:3])).min()
     assert slopes["hard"] < 1e-15
     assert slopes["copy"] > 1e-5
 
@@ -307,7 +300,7 @@ def test_the_gradient_of_a_tied_kappa_is_autograds_through_the_hooked_transforme
     kappa = KappaRule.parse(rule)
     config = construction.config(order=2, vocab=3, length=11, bos=True)
     config = replace(config, floor=construction.FLOOR)
-    tokens, laws = next(batches(disentangled.shape_of(config), batch=8, seed=3))
+    tokens, laws = next(batches(config, batch=8, seed=3))
     beta = torch.tensor([1.3, -0.4], dtype=torch.float64, requires_grad=True)
     own = torch.tensor(0.6, dtype=torch.float64, requires_grad=True)
     offset, slope = (0.0, 0.0) if kappa.free else kappa.line(vocab=3)

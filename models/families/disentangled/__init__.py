@@ -1,8 +1,7 @@
 """The disentangled family (sec:models): one-hot blocks, every W_A, every relative bias and W_O free.
 
-weights     config, starts, and the way to and from a HookedTransformer
-compiled    loss, gradient, predictions and training of a flat parameter vector
-trainer     a run of it
+weights     config, starts, the flat vector of parameters, and the way to and from a HookedTransformer
+training    loss, gradient, predictions and training of that vector, and a run of it
 kernels     the compiled code behind them
 """
 
@@ -10,20 +9,22 @@ from models.families.disentangled.weights import (
     config,
     from_hooked,
     initial,
-    predict_hooked,
+    parameter_shapes,
     read_weights,
-    shape_of,
+    size_of,
     to_hooked,
     training_mask,
+    views,
 )
 
 __all__ = [
     "config",
     "from_hooked",
     "initial",
-    "predict_hooked",
+    "parameter_shapes",
     "read_weights",
-    "shape_of",
+    "size_of",
     "to_hooked",
     "training_mask",
+    "views",
 ]

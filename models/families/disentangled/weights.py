@@ -17,6 +17,7 @@ In all but the last two W_O starts as the construction's: it reads the match hea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,7 +27,6 @@ from scipy.optimize import linear_sum_assignment
 
 from interp.hooked.construction import COPY_STRENGTH
 from interp.hooked.transformer import InductionConfig, InductionTransformer, Readout
-from models.families.disentangled.compiled import Shape, predict
 from models.families.registry import DISENTANGLED
 from models.training.starts import Start
 
@@ -51,25 +51,43 @@ def config(
     )
 
 
-def shape_of(config: InductionConfig) -> Shape:
-    """The part of the config that the compiled trainer needs."""
-    return Shape(
-        order=config.order,
-        vocab=config.vocab,
-        length=config.length,
-        bos=config.bos,
-        readout=config.readout,
-        floor=config.floor,
-    )
+def parameter_shapes(config: InductionConfig) -> dict[str, tuple[int, ...]]:
+    """The parameters in the order in which the flat vector holds them."""
+    width = config.blocks * config.vocab
+    return {
+        "copy_weight": (config.order, config.vocab, config.vocab),
+        "copy_bias": (config.order, config.n_ctx),
+        "match_weight": (width, width),
+        "match_bias": (config.n_ctx,),
+        "readout_weight": (config.vocab, 2 * width),
+    }
+
+
+def size_of(config: InductionConfig) -> int:
+    """Numbers in the flat vector."""
+    return sum(map(math.prod, parameter_shapes(config).values()))
+
+
+def views(config: InductionConfig, flat: np.ndarray) -> dict[str, np.ndarray]:
+    """Each parameter as a view into `flat`: writing to a view writes to the vector.
+
+    >>> example = config(order=2, vocab=5, length=64, bos=True)
+    >>> views(example, np.zeros(size_of(example)))["copy_bias"].shape
+    (2, 65)
+    """
+    if flat.shape != (size_of(config),):
+        raise ValueError(f"the flat vector must have shape ({size_of(config)},), got {flat.shape}")
+    shapes = parameter_shapes(config)
+    parts = np.split(flat, np.cumsum([math.prod(shape) for shape in shapes.values()])[:-1])
+    return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
 
 
 def initial(config: InductionConfig, *, init: str, seed: int) -> np.ndarray:
     """A start vector for the compiled trainer, from its own generator, separate from that of the data."""
     starts = DISENTANGLED.starts.parse(init)
-    shape = shape_of(config)
     # One draw for the whole vector: a part's numbers do not depend on how the other parts start.
-    flat = np.random.default_rng([seed, 1]).standard_normal(shape.size)
-    parts = shape.views(flat)
+    flat = np.random.default_rng([seed, 1]).standard_normal(size_of(config))
+    parts = views(config, flat)
     _start_copies(parts, starts["copies"])
     _scale(parts["match_weight"], starts["match"], vocab=config.vocab)
     parts["match_bias"] *= starts["match_bias"].size or 0.0
@@ -102,25 +120,25 @@ def _scale(weight: np.ndarray, start: Start, *, vocab: int) -> None:
     weight *= start.size or 0.0
 
 
-def training_mask(shape: Shape, frozen: Sequence[str]) -> np.ndarray:
+def training_mask(config: InductionConfig, frozen: Sequence[str]) -> np.ndarray:
     """1 for every parameter that trains, 0 for the frozen parts.
 
     Two parts are columns of W_O: `direct` reads the query's own stream, past the match head; `carried` reads the copied
     tokens that the match head brings from the keys. The rest of W_O reads the votes. Two are single distances of the
     copy heads' biases, the largest: `copies_bos`, at which the last query alone sees BOS, and `copies_first` before it.
     """
-    mask = np.ones(shape.size)
-    views = shape.views(mask)
-    half = (shape.order + 1) * shape.vocab
+    mask = np.ones(size_of(config))
+    parts = views(config, mask)
+    half = config.blocks * config.vocab
     columns = {
         "direct": slice(half),
-        "carried": slice(half + shape.vocab, None),
+        "carried": slice(half + config.vocab, None),
         "copies_bos": slice(-1, None),
         "copies_first": slice(-2, -1),
     }
     for part in frozen:
         for name in PARAMETERS[part]:
-            views[name][..., columns.get(part, slice(None))] = 0.0
+            parts[name][..., columns.get(part, slice(None))] = 0.0
     return mask
 
 
@@ -128,7 +146,7 @@ def training_mask(shape: Shape, frozen: Sequence[str]) -> np.ndarray:
 def to_hooked(config: InductionConfig, flat: np.ndarray) -> InductionTransformer:
     """The HookedTransformer with these parameters."""
     model = InductionTransformer(config)
-    parts = {name: torch.from_numpy(part.copy()) for name, part in shape_of(config).views(flat).items()}
+    parts = {name: torch.from_numpy(part.copy()) for name, part in views(config, flat).items()}
     half = config.blocks * config.vocab
     model.copy_attention.W_Q[:, : config.vocab] = parts["copy_weight"]
     model.copy_attention.rel_bias[:] = parts["copy_bias"]
@@ -144,9 +162,8 @@ def from_hooked(model: InductionTransformer) -> np.ndarray:
     if not config.one_hot:
         raise ValueError("a standard transformer has no disentangled parameters")
     half = config.blocks * config.vocab
-    shape = shape_of(config)
-    flat = np.zeros(shape.size, dtype=config.dtype)
-    parts = shape.views(flat)
+    flat = np.zeros(size_of(config), dtype=config.dtype)
+    parts = views(config, flat)
     parts["copy_weight"][:] = model.copy_attention.W_Q[:, : config.vocab].detach().numpy()
     parts["copy_bias"][:] = model.copy_attention.rel_bias.detach().numpy()
     parts["match_weight"][:] = model.match_attention.W_Q[0, :half].detach().numpy()
@@ -155,18 +172,13 @@ def from_hooked(model: InductionTransformer) -> np.ndarray:
     return flat
 
 
-def predict_hooked(model: InductionTransformer, tokens: torch.Tensor) -> torch.Tensor:
-    """`interp.predict` for a disentangled model or a construction, thousands of long sequences in seconds."""
-    return torch.from_numpy(predict(shape_of(model.config), from_hooked(model), tokens.numpy())).double()
-
-
 def read_weights(config: InductionConfig, flat: np.ndarray) -> tuple[list[float], float | None]:
     """beta per lag and kappa as read from the weights alone, for a progress line; `interp.fit_scores` measures them.
 
     A block's coefficient is its mean diagonal minus its mean off-diagonal. Heads are matched to lags 1..k by their
     biases. Where copy heads are not sharp, these numbers are larger than the betas of the scores.
     """
-    parts = shape_of(config).views(flat.astype(np.float64))
+    parts = views(config, flat.astype(np.float64))
     order, vocab = config.order, config.vocab
     blocks = parts["match_weight"].reshape(order + 1, vocab, order + 1, vocab).transpose(0, 2, 1, 3)
     diagonal = np.trace(blocks, axis1=2, axis2=3) / vocab
