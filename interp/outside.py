@@ -1,8 +1,9 @@
-"""Reads files from outside (text, JSON and TOML), or raises a `ValueError` of one line.
+"""Reads files from outside, or raises a `ValueError` of one line.
 
     read_json(file)      any JSON value
     read_object(file)    a JSON object, as a dict
     read_toml(file)      a TOML document, as a dict
+    read_tensors(stream) the tensors that an open safetensors file says that it holds
 
 Files come from users, from other programs and from runs that were killed. So a file is read only up to a stated size
 and depth; NaN, numbers past 64 bits and keys that occur twice are refused, and the error names the file.
@@ -15,6 +16,8 @@ import math
 import os
 import stat
 import tomllib
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,7 +28,7 @@ MAX_MESSAGE = 1000  # characters of an error about a file: it may repeat what st
 MAX_NAME_BYTES = 200  # of one name in a path: file systems take 255, and a temporary file's name is longer
 MAX_PATH_BYTES = 4000
 MAX_WHOLE = (1 << 63) - 1  # of integers in files
-MAX_DIGITS = 100  # of an integer, where integers past 64 bits are allowed
+MAX_ANY_WHOLE = 10**100  # where integers past 64 bits are allowed
 MAX_DEPTH = 100  # of objects in objects
 MAX_FOLDERS = 20_000  # below a directory that is searched
 
@@ -110,14 +113,8 @@ def read_text(file: str | os.PathLike[str], *, most: int = MAX_FILE_BYTES, form:
 def as_json(text: str, *, any_size: bool = False) -> Any:
     """The JSON value of a text. `any_size` lets integers past 64 bits pass: generators of random numbers have them."""
     try:
-        value = json.loads(
-            text,
-            parse_constant=_refuse,
-            parse_float=_finite,
-            parse_int=_any_whole if any_size else _whole,
-            object_pairs_hook=_once,
-        )
-        _check(value)
+        value = json.loads(text, object_pairs_hook=every_key_once)
+        _check(value, whole=MAX_ANY_WHOLE if any_size else MAX_WHOLE)
     except RecursionError:
         raise ValueError("not valid JSON (nested too deeply)") from None
     except ValueError as error:
@@ -142,6 +139,16 @@ def read_object(file: str | os.PathLike[str], *, most: int = MAX_FILE_BYTES, any
     return value
 
 
+def check_keys(values: Any, needed: Collection[str], *, optional: Collection[str] = (), place: str) -> None:
+    """Refuse what is no JSON object, has another key, or lacks one; `place` is the object in an error's words."""
+    if not isinstance(values, dict):
+        raise ValueError(f"{place} must be a JSON object, got {shown(values)}")
+    if unknown := sorted(set(values) - {*needed, *optional}):
+        raise ValueError(f"unknown key {shown(unknown[0])} in {place}")
+    if missing := sorted(set(needed) - set(values)):
+        raise ValueError(f"missing key {missing[0]} in {place}")
+
+
 def read_toml(file: str | os.PathLike[str], *, most: int = MAX_FILE_BYTES) -> dict[str, Any]:
     """The TOML document in a file."""
     text = read_text(file, most=most, form="TOML")
@@ -155,47 +162,82 @@ def read_toml(file: str | os.PathLike[str], *, most: int = MAX_FILE_BYTES) -> di
     return document
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def every_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object; other readers take the first or the last of two equal keys, so that two would see two files."""
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ValueError(f"the key {shown(name)} occurs twice")
-        found[name] = value
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {shown(twice)} comes twice")
     return found
 
 
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"the number {shown(text)} is too large")
-    return number
-
-
-def _whole(text: str) -> int:
-    if len(text) > 20 or abs(int(text)) > MAX_WHOLE:
-        raise ValueError(f"the number {text[:20]}… is past 64 bits" if len(text) > 20 else f"{text} is past 64 bits")
-    return int(text)
-
-
-def _any_whole(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise ValueError(f"the number {text[:20]}… is too large")
-    return int(text)
-
-
-def _check(value: Any, depth: int = 0, *, whole: int | None = None) -> None:
+def _check(value: Any, depth: int = 0, *, whole: int) -> None:
     """Refuse what is nested too deeply, and numbers that no field holds."""
     if depth > MAX_DEPTH:
         raise ValueError("nested too deeply")
     if isinstance(value, (dict, list)):
         for item in value.values() if isinstance(value, dict) else value:
             _check(item, depth + 1, whole=whole)
-    elif whole is not None and isinstance(value, int) and abs(value) > whole:
-        raise ValueError("a number is past 64 bits")
+    elif isinstance(value, int) and abs(value) > whole:
+        raise ValueError(f"the number {shown(value)} is past 64 bits")
     elif isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("NaN and infinities are not taken")
+        raise ValueError("NaN, infinities and numbers that are too large are not taken")
+
+
+# ---- safetensors: a length in 8 bytes, a JSON header of names, types, shapes and places, and the numbers
+
+LENGTH_BYTES = 8
+WIDTHS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """One tensor of a file: its type and shape, and where its bytes begin and end in the file."""
+
+    kind: str
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+
+def read_tensors(stream: BinaryIO, *, most: int = MAX_DESCRIPTION_BYTES) -> dict[str, TensorEntry]:
+    """The tensors of a safetensors file by name; they fill the file, each byte belongs to one of them.
+
+    A header of more than `most` bytes, or of more than the file has, is refused before it is read.
+    """
+    total = os.fstat(stream.fileno()).st_size
+    stream.seek(0)
+    size = int.from_bytes(stream.read(LENGTH_BYTES), "little")
+    first = LENGTH_BYTES + size
+    try:
+        if total < LENGTH_BYTES or first > total or size > most:
+            raise ValueError(f"a header of {size} bytes in a file of {total}")
+        header = as_json(stream.read(size).decode("utf-8"))
+        if not isinstance(header, dict):
+            raise ValueError("its header is no JSON object")
+        header.pop("__metadata__", None)  # says nothing about a tensor
+        entries = {name: _entry(name, value, first) for name, value in header.items()}
+        end = first
+        for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].stop)):
+            if entry.start != end:
+                raise ValueError(f"tensor {shown(name)} does not begin where the one before it ends")
+            end = entry.stop
+        if end != total:
+            raise ValueError(f"its tensors end at byte {end}, the file at {total}")
+    except ValueError as error:
+        raise ValueError(f"not a readable safetensors file ({error})") from None
+    return entries
+
+
+def _entry(name: str, value: Any, first: int) -> TensorEntry:
+    """One entry of the header; `first` is where the numbers begin in the file."""
+    if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
+        raise ValueError(f"tensor {shown(name)} is described by {shown(value)}")
+    kind, shape, places = value["dtype"], value["shape"], value["data_offsets"]
+    if not isinstance(kind, str) or kind not in WIDTHS:
+        raise ValueError(f"tensor {shown(name)} is of type {shown(kind)}, not one of {', '.join(WIDTHS)}")
+    whole = all(isinstance(part, list) and all(type(at) is int and at >= 0 for at in part) for part in (shape, places))
+    if not whole or len(places) != 2 or places[1] - places[0] != math.prod(shape) * WIDTHS[kind]:
+        raise ValueError(f"tensor {shown(name)} of shape {shown(shape)} does not take the bytes {shown(places)}")
+    return TensorEntry(kind, tuple(shape), first + places[0], first + places[1])

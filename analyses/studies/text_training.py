@@ -63,7 +63,7 @@ def weights(options: Options) -> dict[str, str]:
     from interp.language.weights import digest
 
     found = snapshots(options).items()
-    return {f"{run}/{path.name}": digest((path / "model.safetensors",)) for run, paths in found for path in paths}
+    return {f"{run}/{path.name}": digest(path / "model.safetensors") for run, paths in found for path in paths}
 
 
 def study(options: Options, cache: Cache) -> Table:

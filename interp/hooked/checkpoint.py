@@ -33,6 +33,7 @@ from interp.outside import (
     MAX_TEXT,
     as_json,
     as_path,
+    check_keys,
     one_line,
     open_file,
     shown,
@@ -240,34 +241,20 @@ def check_document(document: dict[str, Any]) -> dict[str, Any]:
     if document.get("format") not in (FORMAT, CIRCUIT_FORMAT):
         raise ValueError(f"format is {shown(document.get('format'))}, expected {FORMAT!r}")
     foreign = document["format"] == CIRCUIT_FORMAT
-    keys = {"format", "training", *(("transformer", "circuit") if foreign else ("model",))}
-    if unknown := sorted(set(document) - keys):
-        raise ValueError(f"unknown key {unknown[0]}")
-    if missing := sorted(keys - set(document)):
-        raise ValueError(f"missing key {missing[0]}")
-    _check_record(document["training"])
+    parts = ("transformer", "circuit") if foreign else ("model",)
+    check_keys(document, ("format", "training", *parts), place="the document")
+    record = document["training"] or {}
+    if not isinstance(document["training"], (dict, type(None))):
+        raise ValueError("training must be a JSON object or null")
+    for name in RECORD.keys() & record.keys():
+        if record[name] is not None:
+            RECORD[name](record[name], f"{name} in training")
     return described(document) if foreign else InductionConfig.from_dict(document["model"]).to_dict()
 
 
-def _check_record(record: Any) -> None:
-    """Refuse a training record in which something that is read elsewhere has another type; it may hold more."""
-    if not isinstance(record, (dict, type(None))):
-        raise ValueError("training must be a JSON object or null")
-    for name, value in (record or {}).items():
-        if value is None:
-            continue
-        place = f"{name} in training"
-        if name == "seed":
-            seed_number(value, name=place)
-        elif name in ("step", "steps"):
-            count(value, name=place, least=0)
-        elif name in ("seconds", "repeated", "held_out_loss"):
-            finite_number(value, name=place)
-        elif name in ("status", "protocol", "init", "source", "freeze", "readout", "target"):
-            if not isinstance(value, str) or not value.isprintable() or len(value) > MAX_TEXT:
-                raise ValueError(f"{place} must be a short text, got {shown(value)}")
-        elif name == "prior":
-            _check_prior(value, place)
+def _check_text(value: Any, place: str) -> None:
+    if not isinstance(value, str) or not value.isprintable() or len(value) > MAX_TEXT:
+        raise ValueError(f"{place} must be a short text, got {shown(value)}")
 
 
 def _check_prior(prior: Any, place: str) -> None:
@@ -277,6 +264,16 @@ def _check_prior(prior: Any, place: str) -> None:
     for name in ("order", "vocab"):
         value: Any = prior.get(name)
         whole_number(value, name=f"{name} of the {place}", least=1)
+
+
+# What is read elsewhere of a training record, which may hold more.
+RECORD: dict[str, Callable[[Any, str], object]] = {
+    "seed": lambda value, place: seed_number(value, name=place),
+    **dict.fromkeys(("step", "steps"), lambda value, place: count(value, name=place, least=0)),
+    **dict.fromkeys(("seconds", "repeated", "held_out_loss"), lambda value, place: finite_number(value, name=place)),
+    **dict.fromkeys(("status", "protocol", "init", "source", "freeze", "readout", "target"), _check_text),
+    "prior": _check_prior,
+}
 
 
 def unfinished_at(info: CheckpointInfo) -> str:

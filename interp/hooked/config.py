@@ -11,10 +11,9 @@ import re
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-import numpy as np
-
-from interp.arguments import NumberField, WholeField, count, finite_number, fits_memory, is_whole, shown
+from interp.arguments import NumberField, WholeField, count, finite_number, fits_memory, shown, switch, whole_number
 from interp.notation import check_order, check_vocab
+from interp.outside import check_keys
 
 if TYPE_CHECKING:
     import torch
@@ -56,33 +55,25 @@ class InductionConfig:
     def __post_init__(self) -> None:
         if not isinstance(self.family, str) or not re.fullmatch("[a-z][a-z0-9_]*", self.family):
             raise ValueError(f"family must be a name in small letters, got {shown(self.family)}")
-        if self.readout not in get_args(Readout):
-            raise ValueError(f"readout must be one of {', '.join(get_args(Readout))}, got {shown(self.readout)}")
-        if self.dtype not in get_args(Dtype):
-            raise ValueError(f"dtype must be one of {', '.join(get_args(Dtype))}, got {shown(self.dtype)}")
+        for name, kind in (("readout", Readout), ("dtype", Dtype)):
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {shown(getattr(self, name))}")
         # Plain numbers only, whatever kind was given: the config is written as JSON.
-        object.__setattr__(self, "order", check_order(self.order))
-        object.__setattr__(self, "vocab", check_vocab(self.vocab))
-        object.__setattr__(self, "floor", finite_number(self.floor, name="floor", above=0))
-        if isinstance(self.bos, np.bool_):
-            object.__setattr__(self, "bos", bool(self.bos))
-        if not isinstance(self.bos, bool):
-            raise ValueError(f"bos must be true or false, got {shown(self.bos)}")
-        try:
-            object.__setattr__(self, "length", count(self.length, name="length", least=self.order + 1))
-        except ValueError:
-            raise ValueError(
-                f"length must be an integer above the order {self.order}, got {shown(self.length)}"
-            ) from None
+        plain = {
+            "order": (order := check_order(self.order)),
+            "vocab": check_vocab(self.vocab),
+            "length": count(self.length, name="length", least=order + 1),
+            "bos": switch(self.bos, name="bos"),
+            "floor": finite_number(self.floor, name="floor", above=0),
+        }
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
         widths = (self.d_model, self.d_mlp)
         if HAS_WIDTHS.get(self.family, widths != (None, None)):
-            if not all(is_whole(width) and (width or 0) >= 1 for width in widths):
-                raise ValueError(
-                    f"the {self.family} family needs d_model and d_mlp >= 1, "
-                    f"got {shown(self.d_model)} and {shown(self.d_mlp)}"
-                )
-            if self.copy_width < 1:
-                raise ValueError(f"d_model must be at least the order {self.order}, got {self.d_model}")
+            for name, width, least in (("d_model", self.d_model, order), ("d_mlp", self.d_mlp, 1)):
+                if width is None:
+                    raise ValueError(f"the {self.family} family needs {name}")
+                whole_number(width, name=name, least=least)
         elif widths != (None, None):
             raise ValueError(f"d_model and d_mlp belong to the standard family only, not to {self.family}")
         # The causal mask of every layer is n_ctx x n_ctx; the match layer has four matrices of stream by head width.
@@ -140,11 +131,5 @@ class InductionConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> InductionConfig:
         """The strict inverse of `to_dict`: every field present, nothing else."""
-        if not isinstance(values, dict):
-            raise ValueError(f"a model config must be a JSON object, got {type(values).__name__}")
-        known = {field.name for field in fields(cls)}
-        if unknown := sorted(set(values) - known):
-            raise ValueError(f"unknown key in the model config: {', '.join(unknown)}")
-        if missing := sorted(known - set(values)):
-            raise ValueError(f"missing key in the model config: {', '.join(missing)}")
+        check_keys(values, {field.name for field in fields(cls)}, place="the model config")
         return cls(**values)

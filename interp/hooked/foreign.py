@@ -15,6 +15,7 @@ from typing import Any
 
 from interp.arguments import count, finite_number, fits_memory, is_whole, shown, switch, whole_number
 from interp.notation import check_order, check_vocab
+from interp.outside import check_keys
 
 FOREIGN = "foreign"  # the family of a model from outside this suite
 LEAST, MOST = 1e-30, 1e30  # of a scale: others act as 0 or infinity in 32 bits
@@ -35,29 +36,21 @@ def _positive(value: Any, name: str) -> None:
     finite_number(value, name=name, above=LEAST, most=MOST)
 
 
-def _positive_or_unset(value: Any, name: str) -> None:
-    if value != UNSET:
-        _positive(value, name)
-
-
-def _architecture(value: Any, name: str) -> None:
-    if not isinstance(value, str) or not re.fullmatch("[A-Za-z0-9_-]{1,60}", value):
-        raise ValueError(f"{name} must be the name of an architecture, got {shown(value)}")
-
-
 def _attention_types(value: Any, name: str) -> None:
     if not isinstance(value, list) or not all(one in ("global", "local") for one in value):
         raise ValueError(f"{name} must list global or local for each layer, got {shown(value)}")
 
 
-def _or_none(check: Check) -> Check:
-    return lambda value, name: None if value is None else check(value, name)
+def _or(other: float | None, check: Check) -> Check:
+    return lambda value, name: None if value == other else check(value, name)
 
 
-def _one_of(*values: str | None) -> Check:
+def _text(pattern: str) -> Check:
+    """A text of this form, a regular expression."""
+
     def check(value: Any, name: str) -> None:
-        if not isinstance(value, (str, type(None))) or value not in values:
-            raise ValueError(f"{name} must be one of {', '.join(map(str, values))}, got {shown(value)}")
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise ValueError(f"{name} must be one of {pattern.replace('|', ', ')}, got {shown(value)}")
 
     return check
 
@@ -69,21 +62,20 @@ SWITCHES = (
     "use_attention_sinks", "parallel_attn_mlp", "final_rms", "post_embedding_ln", "rotary_adjacent_pairs",
     "use_normalization_before_and_after", "norm_topk_prob",
 )  # fmt: skip
-ACTIVATIONS = ("relu", "relu2", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "silu", "solu", "solu_ln")
 KEYS: dict[str, Check] = {
     **dict.fromkeys(SIZES, _size),
-    **dict.fromkeys(OPTIONAL_SIZES, _or_none(_size)),
+    **dict.fromkeys(OPTIONAL_SIZES, _or(None, _size)),
     **dict.fromkeys(SWITCHES, _switch),
     **dict.fromkeys(("eps", "rotary_base", "rotary_scaling_factor"), _positive),
-    **dict.fromkeys(("rotary_base_local", "clip_qkv"), _or_none(_positive)),
-    **dict.fromkeys(("attn_scale", "attn_scores_soft_cap", "output_logits_soft_cap"), _positive_or_unset),
-    "attn_types": _or_none(_attention_types),
-    "act_fn": _one_of(None, *ACTIVATIONS),
-    "normalization_type": _one_of(None, "LN", "LNPre", "RMS", "RMSPre"),
-    "positional_embedding_type": _one_of("standard", "rotary", "shortformer", "alibi"),
-    "attention_dir": _one_of("causal"),
-    "dtype": _one_of("float64", "float32", "float16", "bfloat16"),
-    "original_architecture": _or_none(_architecture),  # some have other norms under the same names of parameters
+    **dict.fromkeys(("rotary_base_local", "clip_qkv"), _or(None, _positive)),
+    **dict.fromkeys(("attn_scale", "attn_scores_soft_cap", "output_logits_soft_cap"), _or(UNSET, _positive)),
+    "attn_types": _or(None, _attention_types),
+    "act_fn": _or(None, _text("relu|relu2|gelu|gelu_new|gelu_fast|gelu_pytorch_tanh|silu|solu|solu_ln")),
+    "normalization_type": _or(None, _text("LN|LNPre|RMS|RMSPre")),
+    "positional_embedding_type": _text("standard|rotary|shortformer|alibi"),
+    "attention_dir": _text("causal"),
+    "dtype": _text("float64|float32|float16|bfloat16"),
+    "original_architecture": _or(None, _text("[A-Za-z0-9_-]{1,60}")),  # some have other norms under the same names
 }
 # What earlier versions wrote besides: it is not read, and what is an instruction or another architecture must be off.
 NOT_READ = (
@@ -104,18 +96,12 @@ CIRCUIT_KEYS = ("order", "vocab", "bos", "symbols", "copy_heads", "match_heads",
 
 def described(document: dict[str, Any]) -> dict[str, Any]:
     """The model by the keys of a model of the suite, besides `transformer` (`KEYS` alone) and `circuit`."""
-    for name in ("transformer", "circuit"):
-        if not isinstance(document[name], dict):
-            raise ValueError(f"{name} must be a JSON object, got {shown(document[name])}")
     transformer = _transformer(document["transformer"])
     circuit = _circuit(document["circuit"], transformer)
-    has_bos = circuit["bos"] not in (None, "first")
     return {
+        **{name: circuit[name] for name in ("order", "vocab", "length")},
         "family": FOREIGN,
-        "order": circuit["order"],
-        "vocab": circuit["vocab"],
-        "length": circuit["length"],
-        "bos": has_bos,
+        "bos": circuit["bos"] not in (None, "first"),
         "first_as_bos": circuit["bos"] == "first",
         "d_model": transformer["d_model"],
         "readout": "logit",
@@ -130,9 +116,9 @@ def least_tensors(transformer: dict[str, Any]) -> int:
     return int(transformer["n_layers"] * (8 + 3 * experts))
 
 
-def _transformer(values: dict[str, Any]) -> dict[str, Any]:
+def _transformer(values: Any) -> dict[str, Any]:
     """The architecture, checked; what earlier versions wrote besides is left out."""
-    _only(values, (*KEYS, *NOT_READ, *OFF), needed=(*SIZES, "dtype"), place="transformer")
+    check_keys(values, (*SIZES, "dtype"), optional=(*KEYS, *NOT_READ, *OFF), place="transformer")
     if on := [name for name in OFF if values.get(name) not in (None, False)]:
         raise ValueError(f"{on[0]} in transformer must be off, got {shown(values[on[0]])}")
     config = {name: value for name, value in values.items() if name in KEYS}
@@ -151,9 +137,9 @@ def _transformer(values: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
-def _circuit(values: dict[str, Any], transformer: dict[str, Any]) -> dict[str, Any]:
+def _circuit(values: Any, transformer: dict[str, Any]) -> dict[str, Any]:
     """The arguments of `Circuit` and the length that analyses give it; `Circuit` compares the heads with the model."""
-    _only(values, CIRCUIT_KEYS, needed=CIRCUIT_KEYS, place="circuit")
+    check_keys(values, CIRCUIT_KEYS, place="circuit")
     order, bos, symbols, room = check_order(values["order"]), values["bos"], values["symbols"], transformer["n_ctx"]
     check_vocab(values["vocab"])
     if bos is not None and bos != "first":
@@ -162,11 +148,4 @@ def _circuit(values: dict[str, Any], transformer: dict[str, Any]) -> dict[str, A
     if symbols is not None and not (isinstance(symbols, list) and all(map(is_whole, symbols))):
         raise ValueError(f"symbols must list ids of the model's vocabulary, got {shown(symbols)}")
     whole_number(values["length"], name="length", least=order + 1, most=room)
-    return values
-
-
-def _only(values: dict[str, Any], known: tuple[str, ...], *, needed: tuple[str, ...], place: str) -> None:
-    if unknown := sorted(set(values) - set(known)):
-        raise ValueError(f"unknown key {shown(unknown[0])} in {place}")
-    if missing := [name for name in needed if name not in values]:
-        raise ValueError(f"missing key {missing[0]} in {place}")
+    return dict(values)

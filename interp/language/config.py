@@ -1,8 +1,8 @@
 """What a model's config asks for, compared with what its files hold before any of it is allocated.
 
-    read_settings    config.json, without what is no setting of a model
-    empty_model      the model, without memory for its weights
-    disagreement     which tensor is missing, superfluous or of another size
+    checked_settings   config.json, without what is no setting of a model
+    empty_model        the model, without memory for its weights
+    disagreement       which tensor is missing, superfluous or of another size
 
 A config may name code, other files and other models, and its numbers say how much is built. So code and other files are
 refused, numbers are bounded by the tensors that the files hold, and of a tokenizer's config only the known keys are
@@ -44,40 +44,17 @@ DROPPED = {"attn_implementation", "experts_implementation", "dtype", "torch_dtyp
 DROPPED |= {"id2label", "label2id", "problem_type", "architectures", "original_architecture"}
 SPECIAL_TOKENS = {f"{kind}_token" for kind in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")}
 SPECIAL_TOKENS |= {"additional_special_tokens", "extra_special_tokens"}
+TOKENIZER_SETTINGS = (
+    "add_bos_token", "add_eos_token", "add_prefix_space", "added_tokens_decoder", "chat_template",
+    "clean_up_tokenization_spaces", "do_lower_case", "errors", "legacy", "model_input_names", "model_max_length",
+    "model_specific_special_tokens", "padding_side", "spaces_between_special_tokens", "split_special_tokens",
+    "strip_accents", "tokenize_chinese_chars", "tokenizer_class", "trim_offsets", "truncation_side",
+)  # fmt: skip
 TOKENIZER_KEYS = {
     "special_tokens_map.json": SPECIAL_TOKENS,
-    "tokenizer_config.json": SPECIAL_TOKENS
-    | {
-        "add_bos_token",
-        "add_eos_token",
-        "add_prefix_space",
-        "added_tokens_decoder",
-        "chat_template",
-        "clean_up_tokenization_spaces",
-        "do_lower_case",
-        "errors",
-        "legacy",
-        "model_input_names",
-        "model_max_length",
-        "model_specific_special_tokens",
-        "padding_side",
-        "spaces_between_special_tokens",
-        "split_special_tokens",
-        "strip_accents",
-        "tokenize_chinese_chars",
-        "tokenizer_class",
-        "trim_offsets",
-        "truncation_side",
-    },
+    "tokenizer_config.json": SPECIAL_TOKENS.union(TOKENIZER_SETTINGS),
 }
 TOKENIZER_CLASS = re.compile(r"(?!Auto)\w*(Tokenizer(Fast)?|Backend)")
-
-
-def read_settings(place: Place, held: dict[str, Shape]) -> dict[str, Any]:
-    """The settings in `config.json`, for a model of the tensors `held`."""
-    with one_kind_of_error(f"{place.name}: {CONFIG} cannot be read"):
-        found = read_json_once(place.files[CONFIG])
-    return checked_settings(f"{place.name}: {CONFIG}", found, held)
 
 
 def checked_settings(where: str, found: dict[str, Any], held: dict[str, Shape]) -> dict[str, Any]:
@@ -191,12 +168,10 @@ def disagreement(model: Any, held: dict[str, Shape], *, exact: bool = False) -> 
     pairs = [pair for pair in tied(model).items() if found.keys() & set(pair)]
     shared = {name for pair in pairs for name in pair}
     missing = [name for name in wanted if name not in found and name not in shared]
-    if (
-        not exact
-        and missing
-        and others
-        and _count(wanted[name] for name in missing) == _count(held[name] for name in others)
-    ):
+    lost, extra = (
+        sum(math.prod(shapes[name]) for name in names) for shapes, names in ((wanted, missing), (held, others))
+    )
+    if missing and others and lost == extra and not exact:
         return ""
     return lacking(missing) or superfluous(others)
 
@@ -204,10 +179,6 @@ def disagreement(model: Any, held: dict[str, Shape], *, exact: bool = False) -> 
 def tied(model: Any) -> dict[str, str]:
     """Tensors that share their memory with another, and that other; transformers leaves out those that differ."""
     return dict(getattr(model, "all_tied_weights_keys", None) or {})
-
-
-def _count(shapes: Iterator[Shape]) -> int:
-    return sum(math.prod(shape) for shape in shapes)
 
 
 def report(empty: Any, model: Any, found: dict[str, Any]) -> str:

@@ -69,17 +69,13 @@ def as_directory(place: Place) -> Iterator[Place]:
             _convert(place, fresh)
         yield in_folder(place.name, fresh)
         place.check_unchanged()
-        _take_name(fresh, kept)
+        try:
+            fresh.rename(kept)
+        except OSError:
+            if not (kept / CONFIG).is_file():  # otherwise another process has finished first
+                raise
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-
-
-def _take_name(fresh: Path, kept: Path) -> None:
-    try:
-        fresh.rename(kept)
-    except OSError:
-        if not (kept / CONFIG).is_file():  # otherwise another process has finished first
-            raise
 
 
 def _convert(place: Place, into: Path) -> None:

@@ -1,7 +1,7 @@
 """What a file of tensors says that it holds, read from its header alone and checked against the file's size.
 
-    read_safetensors    the shapes of the tensors, by name
-    read_gguf           the shapes, and the metadata
+    read_shards    the shapes of the tensors of safetensors files, by name
+    read_gguf      the shapes in a GGUF file, and its metadata
 
 Both are read with bounds: a count, a length or an offset that the file is too small for is refused before anything of
 that size is made. A refusal is a `ValueError` of one line.
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interp.outside import read_text, shown
+from interp.outside import every_key_once, read_tensors, read_text, shown
 
 GGUF_MAGIC = b"GGUF"
 GGUF_VERSIONS = (2, 3)
@@ -26,7 +26,6 @@ MOST_JSON = 64 << 20  # bytes of a config, an index or a header; the largest hav
 MOST_TEXT = 1 << 20  # bytes of a metadata text; chat templates have some tens of thousands
 MOST_ENTRY = 1 << 10  # bytes of a text in an array: a token, or two of them
 MOST_DIMENSIONS = 4
-WIDTHS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 FLOATS = ("F64", "F32", "F16", "BF16")
 # What older checkpoints hold beside their weights: causal masks, rotary frequencies and positions, which follow from
 # the config.
@@ -39,14 +38,9 @@ Shape = tuple[int, ...]
 
 
 def read_json_once(file: Path) -> dict[str, Any]:
-    """The JSON object in a file; a key that comes twice is refused, because readers differ in which one they take."""
-    return json_once(read_text(file, most=MOST_JSON, form="JSON"))
-
-
-def json_once(text: str) -> dict[str, Any]:
-    """The JSON object in a text, every key once."""
+    """The JSON object in a file, with the numbers that transformers writes (infinities too), and every key once."""
     try:
-        found = json.loads(text, object_pairs_hook=_once)
+        found = json.loads(read_text(file, most=MOST_JSON, form="JSON"), object_pairs_hook=_once)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(found, dict):
@@ -55,37 +49,19 @@ def json_once(text: str) -> dict[str, Any]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> Any:
-    found = dict(pairs)
-    if found.keys() == {"__float__"} and found["__float__"] in ("Infinity", "-Infinity", "NaN"):
-        return float(found["__float__"])  # as transformers writes them
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {shown(twice)} comes twice")
-    return found
-
-
-# ---- safetensors
+    if len(pairs) == 1 and pairs[0] in (("__float__", "Infinity"), ("__float__", "-Infinity"), ("__float__", "NaN")):
+        return float(pairs[0][1])
+    return every_key_once(pairs)
 
 
 def read_safetensors(file: Path) -> dict[str, Shape]:
-    """The shapes of the tensors in a file, by name."""
-    size = file.stat().st_size
+    """The shapes of the tensors in a file, by name; integers are taken for what follows from the config alone."""
     with file.open("rb") as stream:
-        start = stream.read(8)
-        length = int.from_bytes(start, "little")
-        if len(start) < 8 or length > min(size - 8, MOST_JSON):
-            raise ValueError(f"its header would have {length} bytes, the file has {size}")
-        header = json_once(stream.read(length).decode())
-    header.pop("__metadata__", None)
-    room = size - 8 - length
-    found, total = {}, 0
-    for name, entry in header.items():
-        found[name], width = _entry(name, entry)
-        total += math.prod(found[name]) * width
-    if total != room:
-        raise ValueError(f"its tensors have {total} bytes, the file has {room} for them")
-    return found
+        entries = read_tensors(stream, most=MOST_JSON)
+    for name, entry in entries.items():
+        if entry.kind not in FLOATS and BUFFER.search(name) is None:
+            raise ValueError(f"tensor {shown(name)} is of type {entry.kind}, expected one of {', '.join(FLOATS)}")
+    return {name: entry.shape for name, entry in entries.items()}
 
 
 def read_shards(files: dict[str, Path], index: Path | None) -> dict[str, Shape]:
@@ -103,18 +79,6 @@ def read_shards(files: dict[str, Path], index: Path | None) -> dict[str, Shape]:
         name, file = min(other, key=str)
         raise ValueError(f"its index and its files disagree on {shown(name)} in {shown(file)}")
     return found
-
-
-def _entry(name: str, entry: Any) -> tuple[Shape, int]:
-    """The shape of a tensor, and the bytes of each of its numbers."""
-    entry = entry if isinstance(entry, dict) else {}
-    kind, shape, places = str(entry.get("dtype")), entry.get("shape"), entry.get("data_offsets")
-    if kind not in WIDTHS or (kind not in FLOATS and BUFFER.search(name) is None):
-        raise ValueError(f"tensor {shown(name)} is of type {shown(kind)}, expected one of {', '.join(FLOATS)}")
-    whole = all(isinstance(part, list) and all(type(at) is int and at >= 0 for at in part) for part in (shape, places))
-    if not whole or len(places) != 2 or places[1] - places[0] != math.prod(shape) * WIDTHS[kind]:
-        raise ValueError(f"tensor {shown(name)} has the shape {shown(shape)} at the bytes {shown(places)}")
-    return tuple(shape), WIDTHS[kind]
 
 
 # ---- GGUF
@@ -149,7 +113,7 @@ def read_gguf(file: Path) -> Gguf:
             name = bytes_of.text(MOST_TEXT)
             if name in metadata:
                 raise ValueError(f"the key {shown(name)} comes twice")
-            metadata[name] = bytes_of.value(bytes_of.number("I"))
+            metadata[name] = bytes_of.value(bytes_of.numbers("I")[0])
         table = [_tensor(bytes_of, sizes) for _ in range(tensors)]
         _check_places(table, bytes_of, alignment=metadata.get("general.alignment", 32))
     found = {name: shape for name, shape, _, _ in table}
@@ -161,7 +125,7 @@ def read_gguf(file: Path) -> Gguf:
 def _tensor(bytes_of: _Bytes, sizes: dict[int, tuple[int, int]]) -> tuple[str, Shape, int, int]:
     """Name, shape, offset and bytes of a tensor."""
     name = bytes_of.text(MOST_ENTRY)
-    dimensions = bytes_of.number("I")
+    dimensions = bytes_of.numbers("I")[0]
     if not 1 <= dimensions <= MOST_DIMENSIONS:
         raise ValueError(f"tensor {shown(name)} has {dimensions} dimensions")
     shape = bytes_of.numbers("Q" * dimensions)
@@ -212,13 +176,9 @@ class _Bytes:
         """The next numbers, of the types that `struct` calls so."""
         return struct.unpack(f"<{kinds}", self.take(struct.calcsize(f"<{kinds}")))
 
-    def number(self, kind: str) -> Any:
-        """The next number."""
-        return self.numbers(kind)[0]
-
     def text(self, most: int) -> str:
         """The next text, of at most so many bytes."""
-        length = self.number("Q")
+        length = self.numbers("Q")[0]
         if length > most:
             raise ValueError(f"a text has {length} bytes, at most {most} are read")
         return self.take(length).decode()
@@ -226,7 +186,7 @@ class _Bytes:
     def value(self, kind: int) -> Any:
         """The next value of the metadata; of an array its length."""
         if kind in SCALARS:
-            return self.number(SCALARS[kind])
+            return self.numbers(SCALARS[kind])[0]
         if kind == TEXT:
             return self.text(MOST_TEXT)
         if kind != ARRAY:

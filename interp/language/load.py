@@ -31,15 +31,15 @@ from jaxtyping import Float, Int64
 from interp.arguments import shown
 from interp.language.config import (
     check_memory,
+    checked_settings,
     disagreement,
     empty_model,
-    read_settings,
     report,
     stage_tokenizer,
 )
 from interp.language.conversion import as_directory
-from interp.language.headers import read_shards
-from interp.language.weights import INDEX, LanguageModelError, Place, find, one_kind_of_error, quiet
+from interp.language.headers import read_json_once, read_shards
+from interp.language.weights import CONFIG, INDEX, LanguageModelError, Place, find, one_kind_of_error, quiet
 
 # Of the largest logit. bfloat16 carries eight bits, and its rounding depends on the order of operations.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
@@ -134,7 +134,8 @@ def _read(place: Place, staged: Path, dtype: torch.dtype) -> tuple[Any, Any]:
 
     with one_kind_of_error(f"{place.name} cannot be read"):
         held = read_shards(place.shards, place.files.get(INDEX))
-    settings = read_settings(place, held)
+        found = read_json_once(place.files[CONFIG])
+    settings = checked_settings(f"{place.name}: {CONFIG}", found, held)
     empty = empty_model(place.name, settings, held)
     if wrong := disagreement(empty, held):
         raise LanguageModelError(f"{place.name} {wrong}")

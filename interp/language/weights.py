@@ -29,19 +29,10 @@ CONFIG, ADAPTER = "config.json", "adapter_config.json"
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 # Texts and tables without code; sentencepiece's models are tables, too.
 TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "chat_template.jinja",
-    "vocab.json",
-    "merges.txt",
-    "vocab.txt",
-    "tokenizer.model",
-    "spiece.model",
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "chat_template.jinja", "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model",
     "sentencepiece.bpe.model",
-)
-CHUNK = 1 << 20
+)  # fmt: skip
 MOST_OF_A_MESSAGE = 300  # characters of another library's error
 
 
@@ -71,11 +62,11 @@ class Place:
     def digest(self) -> str:
         """The SHA-256 of the GGUF file, or of the names and digests of all files that are read of a directory."""
         if self.source.is_file():
-            return digest((self.source,))
+            return digest(self.source)
         for name, file in self.shards.items():  # a file of holes would be read for hours
             with one_kind_of_error(f"{self.name}: {name} cannot be read"):
                 read_safetensors(file)
-        lines = "".join(f"{digest((file,))} {name}\n" for name, file in self.files.items())
+        lines = "".join(f"{digest(file)} {name}\n" for name, file in self.files.items())
         return hashlib.sha256(lines.encode()).hexdigest()
 
     @property
@@ -96,7 +87,8 @@ def find(path: str | Path) -> Place:
     except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: a home directory that does not exist
         raise LanguageModelError(f"{shown(path)}: {error}") from None
     if name in PACKAGED and not local.exists():
-        return _gguf(name, _packaged(name))
+        file = _packaged(name)
+        return _place(name, file, {file.name: file})
     if local.is_dir():
         return in_folder(name, local)
     if local.is_file():
@@ -104,20 +96,16 @@ def find(path: str | Path) -> Place:
             start = stream.read(len(GGUF_MAGIC))
         if start != GGUF_MAGIC:
             raise LanguageModelError(f"{name} is not a GGUF file; expected one, or a directory in Hugging Face form")
-        return _gguf(name, local)
+        return _place(name, local, {local.name: local})
     if HUB_NAME.fullmatch(name) is None or local.suffix == ".gguf":
         raise LanguageModelError(f"no file or directory {name}")
     return in_folder(name, _fetched(name))
 
 
-def digest(files: tuple[Path, ...]) -> str:
-    """The SHA-256 of the files' bytes, one after the other."""
-    total = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as stream:
-            while chunk := stream.read(CHUNK):
-                total.update(chunk)
-    return total.hexdigest()
+def digest(file: Path) -> str:
+    """The SHA-256 of a file."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @contextlib.contextmanager
@@ -171,10 +159,6 @@ def in_folder(name: str, folder: Path) -> Place:
         if not file.endswith(".safetensors") and (size := place.stat().st_size) > MOST_JSON:
             raise LanguageModelError(f"{name}: {file} has {size >> 20} MiB, at most {MOST_JSON >> 20} are read")
     return _place(name, folder, found)
-
-
-def _gguf(name: str, file: Path) -> Place:
-    return _place(name, file, {file.name: file})
 
 
 def _place(name: str, source: Path, files: dict[str, Path]) -> Place:

@@ -36,7 +36,7 @@ from interp.hooked.checkpoint import (
     replace_directory,
     save,
 )
-from interp.outside import one_line, open_file, read_object
+from interp.outside import one_line, open_file, read_object, read_tensors
 from interp.results import is_clear, jsonable, mean_stderr
 from interp.staging import new_directory, new_file
 from models.families.registry import find_family
@@ -359,11 +359,11 @@ def _restore(trainer: Trainer, spec: RunSpec, work: Path) -> float:
 
 def _fitting(file: Path, wanted: Arrays) -> Arrays:
     """The arrays of a saved state, which are like those wanted: compiled loops do not look where an array ends."""
-    from interp.hooked.tensors import read_header
+    from interp.hooked.tensors import DTYPES
 
     with open_file(file) as handle:
-        held = {name: (f"{entry.dtype}", entry.shape) for name, entry in read_header(handle).items()}
-    if held != {name: (f"torch.{array.dtype}", list(array.shape)) for name, array in wanted.items()}:
+        held = {name: (str(DTYPES.get(entry.kind)), entry.shape) for name, entry in read_tensors(handle).items()}
+    if held != {name: (f"torch.{array.dtype}", array.shape) for name, array in wanted.items()}:
         raise ValueError("its arrays are of other sizes")
     found: Arrays = load_file(file)
     if not all(np.isfinite(array).all() for array in found.values()):

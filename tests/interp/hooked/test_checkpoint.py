@@ -52,16 +52,6 @@ def same(first: InductionTransformer, second: InductionTransformer) -> bool:
     )
 
 
-def edit_config(path: Path, **changes: object) -> None:
-    document = json.loads((path / "config.json").read_text())
-    for name, value in changes.items():
-        if value is ...:
-            del document[name]
-        else:
-            document[name] = value
-    (path / "config.json").write_text(json.dumps(document))
-
-
 def edit_tensors(path: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
     tensors = safetensors.torch.load_file(path / "model.safetensors")
     change(tensors)
@@ -109,22 +99,10 @@ def test_the_training_record_is_kept(tmp_path: Path, old: InductionTransformer) 
     assert info.path == tmp_path / "model"
 
 
-def test_saving_makes_parents_and_takes_strings(tmp_path: Path, old: InductionTransformer) -> None:
-    save(old, str(tmp_path / "a" / "b" / "model"))
-    assert same(load(str(tmp_path / "a" / "b" / "model")), old)
-
-
 def test_saving_again_replaces(saved: Path, new: InductionTransformer) -> None:
     save(new, saved, training={"n": 1})
     assert same(load(saved), new)
     assert sorted(saved.parent.iterdir()) == [saved]
-
-
-def test_saving_leaves_the_model_alone(tmp_path: Path, old: InductionTransformer) -> None:
-    before = {name: value.detach().clone() for name, value in old.named_parameters()}
-    save(old, tmp_path / "model")
-    load(tmp_path / "model")
-    assert all(torch.equal(value, before[name]) for name, value in old.named_parameters())
 
 
 def test_saving_and_loading_touch_no_global_generator(saved: Path) -> None:
@@ -136,34 +114,31 @@ def test_saving_and_loading_touch_no_global_generator(saved: Path) -> None:
 # ---- a directory that is not ours is left alone
 
 
-def test_other_things_in_the_directory_stop_the_save(tmp_path: Path, old: InductionTransformer) -> None:
-    target = tmp_path / "results"
-    target.mkdir()
-    (target / "notes.txt").write_text("precious")
-    with pytest.raises(CheckpointError, match=r"will not replace a directory that also holds 'notes\.txt'"):
-        save(old, target)
-    assert (target / "notes.txt").read_text() == "precious"
-    assert sorted(tmp_path.iterdir()) == [target]
-
-
-def test_other_things_beside_a_checkpoint_stop_the_save(saved: Path, new: InductionTransformer) -> None:
-    (saved / "notes.txt").write_text("precious")
-    with pytest.raises(CheckpointError, match=r"notes\.txt"):
-        save(new, saved)
-    assert (saved / "notes.txt").exists()
-
-
-def test_a_file_in_the_way_stops_the_save(tmp_path: Path, old: InductionTransformer) -> None:
-    (tmp_path / "model").write_text("precious")
-    with pytest.raises(CheckpointError, match="a file is in the way"):
-        save(old, tmp_path / "model")
-    assert (tmp_path / "model").read_text() == "precious"
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("results/notes.txt", r"will not replace a directory that also holds 'notes\.txt'"),
+        ("model/notes.txt", r"notes\.txt"),
+        ("file", "a file is in the way"),
+    ],
+)
+def test_what_is_not_a_checkpoint_is_not_replaced(
+    saved: Path, new: InductionTransformer, place: str, message: str
+) -> None:
+    precious = saved.parent / place
+    precious.parent.mkdir(exist_ok=True)
+    precious.write_text("precious")
+    with pytest.raises(CheckpointError, match=message):
+        save(new, precious if place == "file" else precious.parent)
+    assert precious.read_text() == "precious"
+    assert not list(saved.parent.glob(".*"))
 
 
 def test_an_empty_directory_may_be_filled(tmp_path: Path, old: InductionTransformer) -> None:
-    (tmp_path / "model").mkdir()
-    save(old, tmp_path / "model")
-    assert same(load(tmp_path / "model"), old)
+    (tmp_path / "a" / "model").mkdir(parents=True)
+    for place in (tmp_path / "a" / "model", tmp_path / "b" / "c"):
+        save(old, str(place))
+        assert same(load(str(place)), old)
 
 
 # ---- crashes
@@ -276,37 +251,7 @@ def test_an_error_while_saving_cleans_up(
     assert [entry.name for entry in saved.parent.iterdir() if entry.name.endswith(".new")] == []
 
 
-def test_a_half_written_config_is_never_seen(
-    saved: Path, old: InductionTransformer, new: InductionTransformer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = pathlib.Path.write_text
-
-    def half(self: Path, text: str, *args: object) -> None:
-        real(self, text[: len(text) // 2])
-        raise Killed
-
-    monkeypatch.setattr(pathlib.Path, "write_text", half)
-    with pytest.raises(Killed):
-        save(new, saved)
-    monkeypatch.undo()
-    assert same(load(saved), old)
-
-
 # ---- strict reading
-
-
-@pytest.fixture
-def no_pickle(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object, **keywords: object) -> None:
-        raise AssertionError("a pickle was read")
-
-    for owner, name in ((pickle, "load"), (pickle, "loads"), (pickle, "Unpickler"), (torch, "load")):
-        monkeypatch.setattr(owner, name, refuse)
-
-
-@pytest.mark.usefixtures("no_pickle")
-def test_no_pickle_is_ever_read(saved: Path, old: InductionTransformer) -> None:
-    assert same(load(saved), old)
 
 
 class Payload:
@@ -319,38 +264,14 @@ class Payload:
         return (Path.write_text, (self.mark, "ran"))
 
 
-@pytest.mark.parametrize("protocol", [0, 2, 5])
-def test_a_pickle_named_safetensors_is_refused(saved: Path, tmp_path: Path, protocol: int) -> None:
+def test_a_pickle_named_safetensors_is_refused(saved: Path, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    (saved / "model.safetensors").write_bytes(pickle.dumps(Payload(mark), protocol=protocol))
-    with pytest.raises(CheckpointError, match="not a readable safetensors file"):
-        load(saved)
+    torch.save(Payload(mark), tmp_path / "zipped")
+    for content in (pickle.dumps(Payload(mark)), (tmp_path / "zipped").read_bytes()):
+        (saved / "model.safetensors").write_bytes(content)
+        with pytest.raises(CheckpointError, match="not a readable safetensors file"):
+            load(saved)
     assert not mark.exists()
-
-
-def test_a_torch_file_named_safetensors_is_refused(saved: Path, old: InductionTransformer) -> None:
-    torch.save(old.state_dict(), saved / "model.safetensors")
-    with pytest.raises(CheckpointError, match="not a readable safetensors file"):
-        load(saved)
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda data: b"", "not a readable safetensors file"),
-        (lambda data: data[: len(data) // 2], "not a readable safetensors file"),
-        (lambda data: data[:5], "not a readable safetensors file"),
-        (lambda data: b"\xff" * 8 + data[8:], "not a readable safetensors file"),
-        (lambda data: b"{}" + data, "not a readable safetensors file"),
-    ],
-)
-def test_damaged_tensor_files_are_refused(saved: Path, damage: Callable[[bytes], bytes], message: str) -> None:
-    file = saved / "model.safetensors"
-    file.write_bytes(damage(file.read_bytes()))
-    with pytest.raises(CheckpointError, match=message) as caught:
-        load(saved)
-    assert "\n" not in str(caught.value)
-    assert str(file) in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -364,7 +285,7 @@ def test_damaged_tensor_files_are_refused(saved: Path, damage: Callable[[bytes],
         ),
         (
             lambda t: t.update({"unembed.W_U": t["unembed.W_U"].float()}),
-            r"tensor unembed\.W_U is torch\.float32, the config needs torch\.float64",
+            r"tensor unembed\.W_U is of type F32, the config needs torch\.float64",
         ),
         (lambda t: t["unembed.W_U"].fill_(torch.nan), r"tensor unembed\.W_U holds NaN or infinity"),
         (lambda t: t["blocks.0.attn.rel_bias"].fill_(torch.inf), r"blocks\.0\.attn\.rel_bias holds NaN or inf"),
@@ -380,65 +301,39 @@ def test_tensors_that_do_not_fit_are_named(
     assert "\n" not in str(caught.value)
 
 
-def test_tensors_of_another_config_are_refused(tmp_path: Path, old: InductionTransformer) -> None:
-    save(old, tmp_path / "model")
-    edit_config(tmp_path / "model", model=replace(old.config, length=5).to_dict())
-    with pytest.raises(CheckpointError, match=r"tensor \S+ has shape \[5, 8\], the config needs \[6, 8\]"):
-        load(tmp_path / "model")
+def edited(change: Callable[[dict], object]) -> Callable[[str], bytes]:
+    """`config.json` with a change of its document."""
 
+    def edit(text: str) -> bytes:
+        document = json.loads(text)
+        change(document)
+        return json.dumps(document).encode()
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"format": "other"}, "format is 'other', expected 'interp-checkpoint-1'"),
-        ({"format": ...}, "format is None"),
-        ({"extra": 1}, "unknown key extra"),
-        ({"training": ...}, "missing key training"),
-        ({"model": ...}, "missing key model"),
-    ],
-)
-def test_config_documents_are_strict(saved: Path, changes: dict, message: str) -> None:
-    edit_config(saved, **changes)
-    for read in (load, read_info):
-        with pytest.raises(CheckpointError, match=message) as caught:
-            read(saved)
-        assert "\n" not in str(caught.value)
+    return edit
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda model: model.update(heads=2), "unknown key in the model config: heads"),
-        (lambda model: model.pop("floor"), "missing key in the model config: floor"),
-        (lambda model: model.update(order=0), "order must be an integer >= 1"),
-        (lambda model: model.update(length=1), "length must be an integer above the order"),
-        (lambda model: model.update(floor=-1.0), "floor must be a finite number > 0"),
+        (edited(lambda document: document.update(format="other")), "format is 'other', expected 'interp-checkpoint-1'"),
+        (edited(lambda document: document.pop("format")), "format is None"),
+        (edited(lambda document: document.update(extra=1)), "unknown key 'extra' in the document"),
+        (edited(lambda document: document.pop("training")), "missing key training"),
+        (edited(lambda document: document["model"].update(heads=2)), "unknown key 'heads' in the model config"),
+        (edited(lambda document: document["model"].pop("floor")), "missing key floor in the model config"),
+        (edited(lambda document: document["model"].update(length=1)), "length must be an integer >= 2"),
+        (lambda text: b"", "not valid JSON"),
+        (lambda text: text[:40].encode(), "not valid JSON"),
+        (lambda text: b"\xff\xfe\x00", "not valid JSON"),
+        (lambda text: b"[1, 2]", "expected a JSON object, got list"),
     ],
 )
-def test_model_configs_are_strict(saved: Path, change: Callable[[dict], None], message: str) -> None:
-    document = json.loads((saved / "config.json").read_text())
-    change(document["model"])
-    (saved / "config.json").write_text(json.dumps(document))
-    with pytest.raises(CheckpointError, match=message) as caught:
-        load(saved)
-    assert "config.json" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "not valid JSON"),
-        (b'{"format": ', "not valid JSON"),
-        (b"\xff\xfe\x00", "not valid JSON"),
-        (b"[1, 2]", "expected a JSON object, got list"),
-    ],
-)
-def test_damaged_config_files_are_refused(saved: Path, content: bytes, message: str) -> None:
-    (saved / "config.json").write_bytes(content)
+def test_configs_are_strict(saved: Path, change: Callable[[str], bytes], message: str) -> None:
+    (saved / "config.json").write_bytes(change((saved / "config.json").read_text()))
     for read in (load, read_info):
         with pytest.raises(CheckpointError, match=message) as caught:
             read(saved)
+        assert "config.json" in str(caught.value)
         assert "\n" not in str(caught.value)
 
 
@@ -559,10 +454,6 @@ def test_an_analysis_of_a_replaced_checkpoint_is_refused(
     with pytest.raises(CheckpointError, match="was replaced while it was analysed"):
         use(subject)
     use(Subject.open(saved))
-
-
-def test_checkpoint_errors_are_value_errors() -> None:
-    assert issubclass(CheckpointError, ValueError)
 
 
 def test_a_record_that_is_not_json_is_refused_before_anything_changes(
