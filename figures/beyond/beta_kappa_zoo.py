@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-from figures.parts.curves import length_axis, shape_words
-from figures.parts.panels import absent, lettered, whisker
-from figures.parts.rows import Row, matching
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from figures.parts.curves import length_axis
+from figures.parts.panels import absent, labelled, legend_below, lettered, on_one_scale, side_by_side, whisker
+from figures.parts.rows import Results, Row, matching, shape_words, where
+from interp.plotting import curve
 from interp.results import half_width
 from models.families.registry import drawing_order, find_family
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 LABEL = "beyond:beta_kappa_zoo"
 ANALYSES = ("beta_kappa", "optimal")
@@ -27,92 +27,58 @@ CAPTION = (
     "BOS the best beta is infinite, and only kappa - beta_1 - beta_2 is identified; dotted, what "
     "prop:add_constant says of it."
 )
-
-OPTIMUM_COLOUR = "#ffb703"
-LEMMA_COLOUR = "#882255"
+THEORY = {  # column of `optimal` -> name and line
+    "lemma_beta": (r"$\beta(t)$ of the lemma ($\alpha=1$)", "--"),
+    "log_alpha_vocab": (r"$\ln(\alpha|V|)$", ":"),
+}
 FIT_FIELDS = (
-    "checkpoint",
-    "subject",
-    "success",
-    "message",
-    "beta",
-    "stderr",
-    "kappa",
-    "kappa_stderr",
-    "sequences",
-    "n",
-)
+    "checkpoint", "subject", "success", "message", "beta", "stderr", "kappa", "kappa_stderr", "sequences", "n",
+)  # fmt: skip
 OPTIMUM_FIELDS = (
     "source", "sweep", "kind", "length", "bos", "beta", "kappa", "stderr", "combination", "combination_stderr",
     "log_alpha_vocab", "lemma_beta", "success", "message", "n", "checkpoint", "subject",
 )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Panel:
-    """One parameter under one prior."""
+    """One parameter under one prior, and the column of the closed form that is drawn beside it."""
 
-    title: str
     name: str
+    axis: str
     kind: str
     bos: bool
-    lemma: bool = False  # whether the closed form is drawn beside it
-    known: bool = False  # whether ln(alpha |V|) is
+    theory: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind}, {'BOS' if self.bos else 'no BOS'}"
 
 
 PANELS = (
-    Panel(title="hierarchical, BOS", name="beta_1", kind="hierarchical", bos=True, lemma=True),
-    Panel(title="hierarchical, BOS", name="beta_2", kind="hierarchical", bos=True, lemma=True),
-    Panel(title="hierarchical, BOS", name="kappa", kind="hierarchical", bos=True),
-    Panel(title="independent, no BOS", name="beta_1", kind="independent", bos=False, lemma=True),
-    Panel(title="independent, no BOS", name="beta_2", kind="independent", bos=False, lemma=True),
-    Panel(title="independent, BOS", name="combination", kind="independent", bos=True, known=True),
+    Panel("beta_1", r"$\beta_1$ (nats)", "hierarchical", True, "lemma_beta"),
+    Panel("beta_2", r"$\beta_2$ (nats)", "hierarchical", True, "lemma_beta"),
+    Panel("kappa", r"$\kappa$ (nats)", "hierarchical", True),
+    Panel("beta_1", r"$\beta_1$ (nats)", "independent", False, "lemma_beta"),
+    Panel("beta_2", r"$\beta_2$ (nats)", "independent", False, "lemma_beta"),
+    Panel("combination", r"$\kappa-\beta_1-\beta_2$ (nats)", "independent", True, "log_alpha_vocab"),
 )
-AXIS_NAMES = {
-    "beta_1": r"$\beta_1$ (nats)",
-    "beta_2": r"$\beta_2$ (nats)",
-    "kappa": r"$\kappa$ (nats)",
-    "combination": r"$\kappa-\beta_1-\beta_2$ (nats)",
-}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """One estimate, and how far its 95% interval reaches to each side."""
-
-    length: int
-    value: float
-    reach: float
-    family: str = ""
-    seed: int = 0
-
-
-def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
+def chosen(results: Results) -> Results:
     """The fits of every checkpoint, and the optimum over length; without the long arrays."""
-    fits = [{name: row.get(name) for name in FIT_FIELDS} for row in matching(results["beta_kappa"])]
-    best = [row for row in results["optimal"] if row["sweep"] == "length"]
-    learned = matching([row for row in results["optimal"] if row["source"] == "trained"], prior="independent", bos=True)
+    best = where(results["optimal"], sweep="length")
+    learned = matching(where(results["optimal"], source="trained"), prior="independent", bos=True)
     return {
-        "beta_kappa": fits,
+        "beta_kappa": [{name: row.get(name) for name in FIT_FIELDS} for row in matching(results["beta_kappa"])],
         "optimal": [{name: row.get(name) for name in OPTIMUM_FIELDS} for row in [*best, *learned]],
     }
 
 
-def optimum_points(panel: Panel, results: dict[str, list[Row]]) -> list[Point]:
-    """The population optimum over length."""
-    found = []
-    for row in results["optimal"]:
-        if row["source"] != "optimum" or (row["kind"], row["bos"]) != (panel.kind, panel.bos) or not row["success"]:
-            continue
-        value, stderr = estimate(row, panel.name)
-        if value is not None and stderr is not None:
-            reach = float(half_width(stderr, n=row["n"]))
-            found.append(Point(length=row["length"], value=value, reach=reach))
-    return sorted(found, key=lambda point: point.length)
-
-
 def estimate(row: Row, name: str) -> tuple[float | None, float | None]:
-    """A parameter of a row and its standard error."""
+    """A parameter of a row and its standard error; a failed fit has no numbers."""
+    if not row["success"]:
+        return None, None
     if name == "combination":
         return row["combination"], row["combination_stderr"]
     if name == "kappa":
@@ -121,110 +87,73 @@ def estimate(row: Row, name: str) -> tuple[float | None, float | None]:
     return row["beta"][lag], row["stderr"][lag]
 
 
-def trained_points(panel: Panel, results: dict[str, list[Row]]) -> list[Point]:
-    """What the fits of trained models show; failed fits have no numbers."""
-    rows = results["optimal"] if panel.name == "combination" else results["beta_kappa"]
-    rows = [row for row in rows if row["checkpoint"] is not None]
-    found = []
-    for row in matching(rows, prior=panel.kind, bos=panel.bos):
-        if not row["success"]:
-            continue
-        value, stderr = estimate(row, panel.name)
-        if value is not None and stderr is not None:
-            words = row["subject"]
-            found.append(
-                Point(
-                    length=words["length"],
-                    value=value,
-                    reach=float(half_width(stderr, n=row.get("sequences", row["n"]))),
-                    family=words["family"],
-                    seed=words["seed"] or 0,
-                )
-            )
-    return found
+def drawable(rows: list[Row], name: str) -> tuple[list[Row], list[float], list[float]]:
+    """The rows that have the parameter, its values, and how far their 95% intervals reach."""
+    known = [(row, *estimate(row, name)) for row in rows]
+    known = [one for one in known if one[1] is not None and one[2] is not None]
+    reach = [float(half_width(stderr, n=row.get("sequences", row["n"]))) for row, _, stderr in known]
+    return [row for row, _, _ in known], [value for _, value, _ in known if value is not None], reach
 
 
-def draw(results: dict[str, list[Row]]) -> Figure:
+def draw(results: Results) -> Figure:
     """A panel for each parameter that is identified."""
-    import matplotlib.pyplot as plt
-
     figure, axes = plt.subplots(2, 3, figsize=(6.3, 4.3))
-    handles: dict[str, Any] = {}
     for ax, panel in zip(axes.flat, PANELS, strict=True):
-        ax.set_title(panel.title, loc="left")
-        best, learned = optimum_points(panel, results), trained_points(panel, results)
-        if not best and not learned:
+        ax.set_title(panel.title)
+        lengths = [*draw_theory(ax, panel, results), *draw_fits(ax, panel, results)]
+        if not lengths:
             absent(ax, f"{panel.name}, {panel.title}")
             continue
-        handles |= draw_theory(ax, panel, best, results)
-        for family in drawing_order():
-            mine = [point for point in learned if point.family == family]
-            if mine:
-                handles[find_family(family).trained_label] = draw_points(ax, mine, family)
-        length_axis(ax, [point.length for point in [*best, *learned]])
-        ax.set_ylabel(AXIS_NAMES[panel.name])
+        length_axis(ax, lengths)
+        ax.set_ylabel(panel.axis)
         if ax in axes[0]:
             ax.set_xlabel("")
-    for row in (axes[0, :2], axes[1, :2]):  # beta_1 beside beta_2 on one scale
-        limits = [ax.get_ylim() for ax in row if ax.axison]
-        for ax in row:
-            if ax.axison:
-                ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+    on_one_scale(axes[0, :2])  # beta_1 beside beta_2
+    on_one_scale(axes[1, :2])
     lettered(axes.flat)
-    if handles:
-        bar = whisker("95% interval")
-        handles[str(bar.get_label())] = bar
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+    if handles := labelled(axes.flat):
+        legend_below(figure, [*handles, whisker("95% interval")], 3)
     return figure
 
 
-def draw_theory(ax: Axes, panel: Panel, best: list[Point], results: dict[str, list[Row]]) -> dict[str, Any]:
-    """The optimum with its interval, and the closed form where there is one."""
-    handles: dict[str, Any] = {}
-    if best:
-        lengths = [point.length for point in best]
-        values = [point.value for point in best]
-        low, high = ([point.value + side * point.reach for point in best] for side in (-1, 1))
-        ax.fill_between(lengths, low, high, color=OPTIMUM_COLOUR, alpha=0.35, linewidth=0)
-        (handles["population optimum"],) = ax.plot(lengths, values, color=OPTIMUM_COLOUR, linewidth=1.2)
-    rows = [row for row in results["optimal"] if (row["kind"], row["bos"]) == (panel.kind, panel.bos)]
-    rows = sorted((row for row in rows if row["source"] == "optimum"), key=lambda row: row["length"])
-    for wanted, field, label in (
-        (panel.lemma, "lemma_beta", r"$\beta(t)$ of the lemma ($\alpha=1$)"),
-        (panel.known, "log_alpha_vocab", r"$\ln(\alpha|V|)$"),
-    ):
-        drawn = [(row["length"], row[field]) for row in rows if row[field] is not None]
-        if wanted and drawn:
-            (handles[label],) = ax.plot(
-                *zip(*drawn, strict=True),
-                color=LEMMA_COLOUR,
-                linestyle="--" if panel.lemma else ":",
-            )
-    return handles
+def draw_theory(ax: Axes, panel: Panel, results: Results) -> list[int]:
+    """The optimum with its interval, and the closed form where there is one; returns the lengths."""
+    rows = where(results["optimal"], kind=panel.kind, bos=panel.bos, source="optimum")
+    rows = sorted(rows, key=lambda row: row["length"])
+    best, values, reach = drawable(rows, panel.name)
+    lengths = [row["length"] for row in best]
+    if lengths:
+        curve(ax, lengths, values, reach=reach, band=True, color="#ffb703", linewidth=1.2, label="population optimum")
+    known = [row for row in rows if panel.theory and row[panel.theory] is not None]
+    if known and lengths:
+        name, line = THEORY[panel.theory]
+        drawn = [row["length"] for row in known], [row[panel.theory] for row in known]
+        ax.plot(*drawn, color="#882255", linestyle=line, label=name)
+    return lengths
 
 
-def draw_points(ax: Axes, points: list[Point], family: str) -> Any:
-    """A marker with a 95% interval for each seed, a little apart so that seeds can be told."""
-    families = drawing_order()
-    shift = 0.09 * (families.index(family) - (len(families) - 1) / 2)
-    return ax.errorbar(
-        [point.length * 2 ** (shift + 0.03 * (point.seed % 3 - 1)) for point in points],
-        [point.value for point in points],
-        yerr=[point.reach for point in points],
-        linestyle="None",
-        marker=find_family(family).marker,
-        markersize=3.0,
-        markeredgewidth=0,
-        color=find_family(family).colour,
-        elinewidth=0.6,
-    )
+def draw_fits(ax: Axes, panel: Panel, results: Results) -> list[int]:
+    """What the fits of trained models show, seeds and families a little apart; returns the lengths."""
+    rows = results["optimal"] if panel.name == "combination" else results["beta_kappa"]
+    rows = [row for row in rows if row["checkpoint"] is not None]
+    lengths: list[int] = []
+    for place, family in enumerate(drawing_order()):
+        mine, values, reach = drawable(matching(rows, family=family, prior=panel.kind, bos=panel.bos), panel.name)
+        if mine:
+            look, shift = find_family(family), side_by_side(place, len(drawing_order()), 0.09)
+            aside = [2 ** (shift + 0.03 * ((row["subject"]["seed"] or 0) % 3 - 1)) for row in mine]
+            lengths += [row["subject"]["length"] for row in mine]
+            curve(
+                ax, [row["subject"]["length"] * by for row, by in zip(mine, aside, strict=True)], values, reach=reach,
+                linestyle="none", marker=look.marker, markeredgewidth=0, color=look.colour, label=look.trained_label,
+            )  # fmt: skip
+    return lengths
 
 
-def fields(results: dict[str, list[Row]]) -> dict[str, object]:
+def fields(results: Results) -> dict[str, object]:
     fits = results["beta_kappa"]
-    shape = shape_words([row["subject"] for row in fits]) if fits else ""
     return {
-        "shape": f" ({shape})" if shape else "",
+        "shape": f" ({shape_words(fits)})" if fits else "",
         "fits": len(fits),
         "failed": sum(not row["success"] for row in fits),
     }

@@ -6,15 +6,15 @@ Freedom grows to the right: frozen copies and readout, a free readout, a sharp s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
-from figures.parts.panels import absent, lettered
-from figures.parts.rows import Row
-from interp.plotting import MAIN_COLOUR
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from figures.parts.panels import legend_below, lettered, nothing
+from figures.parts.rows import Results, Row, where
+from interp.plotting import MAIN_COLOUR, QUIET, area, mark
 
 LABEL = "beyond:conditions"
 ANALYSES = ("conditions",)
@@ -56,30 +56,24 @@ GROUPS = {
         "direct": "match head alone knows",
     },
 }
-MET, NOT_MET, NOT_ASKED = MAIN_COLOUR, "#e3e3e3", "#7f7f7f"
+NOT_MET = "#e3e3e3"
 SIDE = 0.84  # of a square, in cells of the matrix
 GAP = 0.7  # cells between two readouts, and lines between two groups of claims
-HEAD = 1.0  # lines that the name of a group takes
-Results = dict[str, list[Row]]
 
 
 def chosen(results: Results) -> Results:
     """The annealed runs of the cells that are drawn."""
-    kept = [row for row in results["conditions"] if row["protocol"] == "annealed" and row["cell"] in DRAWN]
-    return {"conditions": kept}
+    return {"conditions": [row for row in where(results["conditions"], protocol="annealed") if row["cell"] in DRAWN]}
 
 
-def columns_of(rows: Sequence[Row]) -> list[tuple[float, str, str]]:
-    """(place, cell, readout) of what was measured in one setting; readouts stand apart."""
-    known = {(row["cell"], row["readout"]) for row in rows}
-    found: list[tuple[float, str, str]] = []
-    place = 0.0
+def columns_of(rows: Sequence[Row]) -> dict[tuple[str, str], float]:
+    """The place of each readout and cell that was measured in one setting; readouts stand apart."""
+    known = {(row["readout"], row["cell"]) for row in rows}
+    found: dict[tuple[str, str], float] = {}
     for readout in READOUT_WORDS:
-        mine = [cell for cell in DRAWN if (cell, readout) in known]
-        for cell in mine:
-            found.append((place, cell, readout))
-            place += 1.0
-        place += GAP if mine else 0.0
+        start = max(found.values(), default=-1 - GAP) + 1 + GAP
+        mine = [(readout, cell) for cell in DRAWN if (readout, cell) in known]
+        found |= {column: start + place for place, column in enumerate(mine)}
     return found
 
 
@@ -88,47 +82,29 @@ def lines_of(rows: Sequence[Row]) -> tuple[dict[str, float], dict[str, float]]:
     asked = {name for row in rows for name, (_, runs) in row["met"].items() if runs}
     lines: dict[str, float] = {}
     heads: dict[str, float] = {}
-    height = 0.0
     for group, claims in GROUPS.items():
+        start = max(lines.values(), default=-1 - GAP / 2) + 1 + GAP / 2
         mine = [name for name in claims if name in asked]
-        if not mine:
-            continue
-        heads[group] = height
-        height += HEAD
-        for name in mine:
-            lines[name] = height
-            height += 1.0
-        height += GAP / 2
+        lines |= {name: start + 1 + place for place, name in enumerate(mine)}
+        heads |= {group: start} if mine else {}
     return lines, heads
-
-
-def counted(rows: Sequence[Row], cell: str, readout: str, claim: str) -> tuple[int, int]:
-    """In how many runs of a cell a quantity is met, over all lengths and seeds, and of how many."""
-    counts = [row["met"][claim] for row in rows if (row["cell"], row["readout"]) == (cell, readout)]
-    return sum(met for met, _ in counts), sum(asked for _, asked in counts)
 
 
 def draw(results: Results) -> Figure:
     """A matrix for each setting: claims down, cells across."""
-    import matplotlib.pyplot as plt
-
     rows = results["conditions"]
-    if not rows:
-        figure, ax = plt.subplots(figsize=(6.3, 2.0))
-        absent(ax, "runs of the study conditions")
-        return figure
-    settings = {one: [row for row in rows if (row["prior"], row["bos"]) == one] for one in SETTINGS}
-    settings = {one: mine for one, mine in settings.items() if mine}
+    settings = {one: where(rows, prior=one[0], bos=one[1]) for one in SETTINGS}
+    columns = {one: columns_of(mine) for one, mine in settings.items() if mine}
+    if not columns:
+        return nothing(plt.figure(figsize=(6.3, 2.0)), "runs of the study conditions")
     lines, heads = lines_of(rows)
     bottom = max(lines.values()) + 0.6
-    places = {one: columns_of(mine) for one, mine in settings.items()}
-    figure, axes = plt.subplots(
-        1, len(settings), figsize=(6.3, 1.9 + 0.135 * bottom), sharey=True, squeeze=False,
-        gridspec_kw={"width_ratios": [found[-1][0] + 1.2 for found in places.values()]},
-    )  # fmt: skip
-    for ax, (setting, mine) in zip(axes[0], settings.items(), strict=True):
-        draw_matrix(ax, mine, places[setting], lines)
-        ax.set_title(f"{setting[0]} prior,\n{'with' if setting[1] else 'no'} BOS", loc="left", pad=2)
+    widths = [max(found.values()) + 1.2 for found in columns.values()]
+    size = (6.3, 1.9 + 0.135 * bottom)
+    figure, axes = plt.subplots(1, len(columns), figsize=size, sharey=True, squeeze=False, width_ratios=widths)
+    for ax, (setting, places) in zip(axes[0], columns.items(), strict=True):
+        draw_matrix(ax, settings[setting], places, lines)
+        ax.set_title(f"{setting[0]} prior,\n{'with' if setting[1] else 'no'} BOS", pad=2)
     first = axes[0][0]
     first.set_ylim(bottom, -0.6)
     words = {name: text for claims in GROUPS.values() for name, text in claims.items()}
@@ -136,55 +112,41 @@ def draw(results: Results) -> Figure:
     for label in first.get_yticklabels()[len(lines) :]:
         label.set_fontweight("bold")
     lettered(axes[0])
-    figure.legend(handles=legend(), loc="outside lower center", ncols=4, handlelength=1.0, handleheight=1.0)
+    handles = [
+        area("every run meets it (filled in part: that share of them)", MAIN_COLOUR),
+        area("no run meets it", NOT_MET),
+        mark("not asked", color=QUIET, marker=".", markersize=3.5),
+    ]
+    legend_below(figure, handles, 3, handlelength=1.0, handleheight=1.0)
     return figure
 
 
 def draw_matrix(
-    ax: Axes, rows: Sequence[Row], places: Sequence[tuple[float, str, str]], lines: Mapping[str, float]
+    ax: Axes, rows: Sequence[Row], places: Mapping[tuple[str, str], float], lines: Mapping[str, float]
 ) -> None:
     """A square for each claim and cell, filled from below by the share of runs that meet it."""
-    from matplotlib.patches import Rectangle
-
-    for place, cell, readout in places:
+    for (readout, cell), place in places.items():
+        mine = where(rows, cell=cell, readout=readout)
         for claim, line in lines.items():
-            met, asked = counted(rows, cell, readout, claim)
+            met, asked = (sum(row["met"][claim][index] for row in mine) for index in (0, 1))
             if not asked:
-                ax.plot(place, line, ".", color=NOT_ASKED, markersize=2.5, gid="not asked")
+                ax.plot(place, line, ".", color=QUIET, markersize=2.5, gid="not asked")
                 continue
-            corner = (place - SIDE / 2, line - SIDE / 2)
-            ax.add_patch(Rectangle(corner, SIDE, SIDE, facecolor=NOT_MET, linewidth=0))
+            left, low = place - SIDE / 2, line + SIDE / 2
+            ax.add_patch(Rectangle((left, low - SIDE), SIDE, SIDE, facecolor=NOT_MET, linewidth=0))
             high = SIDE * met / asked
-            ax.add_patch(
-                Rectangle(
-                    (corner[0], line + SIDE / 2 - high), SIDE, high, facecolor=MET, linewidth=0,
-                    gid=f"{claim}|{cell}|{readout}",
-                )
-            )  # fmt: skip
-    ax.set_xlim(-0.7, places[-1][0] + 0.7)
+            name = f"{claim}|{cell}|{readout}"
+            ax.add_patch(Rectangle((left, low - high), SIDE, high, facecolor=MAIN_COLOUR, linewidth=0, gid=name))
+    ax.set_xlim(-0.7, max(places.values()) + 0.7)
     ax.xaxis.tick_top()
-    ax.set_xticks([place for place, _, _ in places], [DRAWN[cell] for _, cell, _ in places], rotation=90)
+    ax.set_xticks(list(places.values()), [DRAWN[cell] for _, cell in places], rotation=90)
     ax.tick_params(length=0, pad=2)
     ax.spines[:].set_visible(False)
     for readout, words in READOUT_WORDS.items():
-        mine = [place for place, _, other in places if other == readout]
-        if mine:
-            ax.annotate(
-                words.replace(" ", "\n", 1), (sum(mine) / len(mine), 0.0), xycoords=("data", "axes fraction"),
-                xytext=(0, -2), textcoords="offset points", ha="center", va="top",
-            )  # fmt: skip
-
-
-def legend() -> list[Any]:
-    """What a square says, and a dot in its place."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    return [
-        Patch(facecolor=MET, label="every run meets it (filled in part: that share of them)"),
-        Patch(facecolor=NOT_MET, label="no run meets it"),
-        Line2D([], [], color=NOT_ASKED, marker=".", markersize=3.5, linestyle="none", label="not asked"),
-    ]
+        here = [place for (other, _), place in places.items() if other == readout]
+        if here:
+            below, middle = ax.get_xaxis_transform(), sum(here) / len(here)
+            ax.text(middle, -0.01, words.replace(" ", "\n", 1), transform=below, ha="center", va="top")
 
 
 def fields(results: Results) -> dict[str, object]:

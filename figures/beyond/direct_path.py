@@ -1,22 +1,18 @@
-"""What is predicted with the match head silenced: nothing, or a count of tokens.
-
-Draws the rows of `python -m analyses direct_path` and `lag_pairs`.
-"""
+"""What is predicted with the match head silenced: nothing, or a count of tokens."""
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import Any
 
-from figures.parts.instruments import SETTINGS, Results, all_of, note_missing, one_of, only, setting_fields, shown
-from figures.parts.panels import absent, lettered, whisker
-from figures.parts.rows import Row
-from interp.plotting import CONTROL_COLOUR, lag_names
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from figures.parts.panels import absent, legend_above, lettered, setting_lines, side_by_side, whisker
+from figures.parts.rows import SETTINGS, Results, Row, of_settings, seeds_shown, setting_fields, shown
+from interp.plotting import CONTROL_COLOUR, beside, curve, lag_names, mark
 from models.families.registry import find_family
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 LABEL = "beyond:direct_path"
 ANALYSES = ("direct_path", "lag_pairs")
@@ -33,10 +29,10 @@ CAPTION = (
 )
 
 DARK = "#404040"
-POINTS = {  # field -> name, marker, whether it is filled
-    "kl_uniform": ("uniform law", "|", True),
-    "kl": ("match head silenced", "o", False),
-    "kl_model": ("whole model", "D", True),
+POINTS = {  # field -> name, marker, its size, whether it is filled
+    "kl_uniform": ("uniform law", "|", 7, True),
+    "kl": ("match head silenced", "o", 4, False),
+    "kl_model": ("whole model", "D", 4, True),
 }
 SHARES = {
     "r2_frequency": "how often a token occurs",
@@ -50,20 +46,15 @@ FIELDS = ("verdict", "gain", "gain_stderr", *POINTS, *SHARES, "frequency", "rece
 
 
 def chosen(results: Results) -> Results:
-    """One model of each setting, and its key block 0."""
-    paths = [row for setting in SETTINGS for row in all_of(results["direct_path"], setting)]
-    pairs = [row for setting in SETTINGS for row in all_of(results["lag_pairs"], setting)]
+    """Every model of each setting, and its key block 0."""
     return {
-        "direct_path": [only(row, *FIELDS) for row in paths],
-        "lag_pairs": [only(row, "beta", "stderr", "success") for row in pairs],
+        "direct_path": of_settings(results["direct_path"], *FIELDS),
+        "lag_pairs": of_settings(results["lag_pairs"], "beta", "stderr", "success"),
     }
 
 
 def draw(results: Results) -> Figure:
     """KL with and without the match head, the match head's answer to it, and what the rest is made of."""
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
-
     figure, axes = plt.subplots(1, 3, figsize=(6.3, 2.7), width_ratios=[1.25, 1.0, 0.85])
     if not shown(results["direct_path"]):
         for ax in axes:
@@ -71,112 +62,82 @@ def draw(results: Results) -> Figure:
         return figure
     loss, discount, made_of = axes
     draw_losses(loss, results["direct_path"])
-    draw_discount(discount, results["lag_pairs"])
+    compared = draw_discount(discount, results["lag_pairs"])
     draw_shares(made_of, results["direct_path"])
-    for ax in (loss, discount):
-        ax.set_ylim(len(SETTINGS) - 0.5, -0.5)
-        ax.set_yticks(range(len(SETTINGS)), [setting.title for setting in SETTINGS] if ax is loss else [])
-        ax.tick_params(axis="y", length=0)
-        for edge in range(1, len(SETTINGS)):
-            ax.axhline(edge - 0.5, color="#d9d9d9", linewidth=0.5)
-    lettered([ax for ax in axes if ax.axison])
-    handles = [
-        Line2D([], [], color=DARK, marker=marker, markersize=7 if marker == "|" else 4, linestyle="none",
-               label=f"(a) {name}", markerfacecolor=DARK if filled else "white")
-        for name, marker, filled in POINTS.values()
-    ] + [Line2D([], [], color=DARK, linewidth=0.6, label="(a) one seed")]  # fmt: skip
-    names = lag_names("t", len(PAIR_MARKERS))
-    handles += [
-        Line2D([], [], color=DARK, marker=marker, markersize=3.5, linestyle="none", label=f"(b) key's token is {name}")
-        for marker, name in zip(PAIR_MARKERS, names[: pairs_shown(results["lag_pairs"])], strict=False)
+    setting_lines((loss, discount), [one.title for one in SETTINGS], there=shown(results["direct_path"]))
+    lettered(axes)
+    above = [
+        mark(f"(a) {name}", marker=marker, markersize=size, markerfacecolor=DARK if filled else "white")
+        for name, marker, size, filled in POINTS.values()
     ]
-    handles.append(whisker("(b) ± one standard error"))
-    above, below = handles[: len(POINTS) + 1], handles[len(POINTS) + 1 :]
+    above.append(mark("(a) one seed", linestyle="-", linewidth=0.6))
+    below = [
+        mark(f"(b) key's token is {name}", marker=marker, markersize=3.5)
+        for marker, name in zip(PAIR_MARKERS, lag_names("t", compared), strict=False)
+    ]
+    below.append(whisker("(b) ± one standard error"))
     order = [one for pair in itertools.zip_longest(above, below) for one in pair if one is not None]  # (a) over (b)
-    figure.legend(
-        handles=order, loc="outside upper center", ncols=len(above), columnspacing=1.5, handletextpad=0.3,
-        handlelength=1.5,
-    )  # fmt: skip
+    legend_above(figure, order, len(above), handlelength=1.5)
     return figure
-
-
-def pairs_shown(rows: list[Row]) -> int:
-    """How many tokens of the query a key's own token is compared with."""
-    return max((len(row["beta"]) for _, row in shown(rows) if row["success"]), default=0)
 
 
 def draw_losses(ax: Axes, rows: list[Row]) -> None:
     """KL to the truth: uniform law, silenced model, whole model; a line of markers for each seed."""
-    for place, setting in enumerate(SETTINGS):
-        row = one_of(rows, setting)
-        if row is None:
-            note_missing(ax, place, setting.words)
-            continue
+    for setting, seeds in seeds_shown(rows).items():
         colour = find_family(setting.family).colour
-        seeds = [one for one in all_of(rows, setting) if one["subject"]["length"] == row["subject"]["length"]]
-        for number, one in enumerate(seeds):
-            y = place + 0.22 * (number - (len(seeds) - 1) / 2)
-            ax.plot([one[field] for field in POINTS], [y] * len(POINTS), color=colour, linewidth=0.6)
-            for field, (_, marker, filled) in POINTS.items():
+        for number, row in enumerate(seeds):
+            y = SETTINGS.index(setting) + side_by_side(number, len(seeds), 0.22)
+            ax.plot([row[field] for field in POINTS], [y] * len(POINTS), color=colour, linewidth=0.6)
+            for field, (_, marker, size, filled) in POINTS.items():
                 face = colour if filled else "white"
-                ax.plot(
-                    one[field], y, marker, color=colour, markersize=7 if marker == "|" else 3.6, markerfacecolor=face
-                )  # fmt: skip
+                ax.plot(row[field], y, marker, color=colour, markersize=size, markerfacecolor=face)
     ax.set_xlim(0, None)
     ax.set_xlabel("KL to the truth (nats)")
-    ax.set_title("the loss", loc="left")
+    ax.set_title("the loss")
 
 
-def draw_discount(ax: Axes, rows: list[Row]) -> None:
-    """Weights of the pairs in which a key's own token takes part, a marker for each token of the query."""
-    for place, setting in enumerate(SETTINGS):
-        row = one_of(rows, setting)
-        if row is None or not row["success"]:
-            continue
-        for lag, weights in enumerate(row["beta"]):
-            ax.errorbar(
-                weights[0], place + (lag - (len(row["beta"]) - 1) / 2) * 0.25, xerr=row["stderr"][lag][0],
-                fmt=PAIR_MARKERS[lag % len(PAIR_MARKERS)], color=find_family(setting.family).colour, markersize=3.6,
-                elinewidth=0.8,
-            )  # fmt: skip
+def draw_discount(ax: Axes, rows: list[Row]) -> int:
+    """Weights of the pairs in which a key's own token takes part, a marker for each token of the query; how many."""
+    known = {setting: row for setting, row in shown(rows).items() if row["success"]}
+    for setting, row in known.items():
+        for lag, (weights, errors) in enumerate(zip(row["beta"], row["stderr"], strict=True)):
+            y = SETTINGS.index(setting) + side_by_side(lag, len(row["beta"]), 0.25)
+            look: dict[str, Any] = {
+                "marker": PAIR_MARKERS[lag % len(PAIR_MARKERS)],
+                "color": find_family(setting.family).colour,
+            }
+            curve(ax, weights[0], y, reach=errors[0], across=True, linestyle="none", gid="pair", **look)
     ax.axvline(0.0, color=DARK, linewidth=0.6)
     ax.margins(x=0.12)
     low, high = ax.get_xlim()
     ax.set_xlim(min(low, -LEAST_REACH), max(high, LEAST_REACH))
     ax.set_xlabel("weight in the match scores (nats)")
-    ax.set_title("the key's own token", loc="left")
+    ax.set_title("the key's own token")
+    return max((len(row["beta"]) for row in known.values()), default=0)
 
 
 def draw_shares(ax: Axes, rows: list[Row]) -> None:
-    """What explains the silenced model's log-probabilities, for the first setting that is better than the uniform law.
-
-    Others are named in the caption.
-    """
-    counting = [(setting, row) for setting, row in shown(rows) if row["verdict"] != "nothing"]
+    """What explains the log-probabilities of the silenced model that gains most over the uniform law."""
+    counting = [(setting, row) for setting, row in shown(rows).items() if row["verdict"] != "nothing"]
     if not counting:
         ax.set_axis_off()
-        ax.text(
-            0.5, 0.5, "no model predicts better\nthan the uniform law\nwithout its match head", ha="center",
-            va="center", transform=ax.transAxes, color=DARK,
-        )  # fmt: skip
+        words = "no model predicts better\nthan the uniform law\nwithout its match head"
+        ax.text(0.5, 0.5, words, ha="center", va="center", transform=ax.transAxes, color=DARK)
         return
     setting, row = max(counting, key=lambda pair: pair[1]["gain"])
     for place, (field, name) in enumerate(SHARES.items()):
         value = row[field] or 0.0
         colour = CONTROL_COLOUR if field == "r2_control" else find_family(setting.family).colour
         ax.barh(place + 0.15, value, height=0.4, color=colour)
-        ax.annotate(
-            f"{value:.2f}", (max(value, 0.0), place + 0.15), xytext=(2, 0), textcoords="offset points", va="center",
-            fontsize=6,
-        )  # fmt: skip
-        ax.annotate(name, (0.0, place - 0.1), xytext=(2, 0), textcoords="offset points", va="bottom", fontsize=6)
+        beside(ax, max(value, 0.0), place + 0.15, f"{value:.2f}", dx=2)
+        beside(ax, 0.0, place - 0.1, name, dx=2, va="bottom")
     ax.set_ylim(len(SHARES) - 0.5, -0.6)
     ax.set_yticks([])
     ax.set_xlim(0, 1.2)
     ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
     ax.set_xlabel("$R^2$ of its log-probabilities")
-    ax.set_title(f"{setting.family},\nsilenced: explained by", loc="left")
+    ax.set_title(f"{setting.family},\nsilenced: explained by")
 
 
 def fields(results: Results) -> dict[str, object]:
-    return setting_fields([row for _, row in shown(results["direct_path"])])
+    return setting_fields(shown(results["direct_path"]).values())

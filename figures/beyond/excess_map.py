@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from figures.parts.curves import LOOKS, Look, shape_words
+from figures.parts.curves import LOOKS, Look
 from figures.parts.panels import absent, lettered, whisker
-from figures.parts.rows import Row, beside, of_one_start
+from figures.parts.rows import Row, beside, of_one_start, shape_words
 from interp.results import half_width
 from models.families.registry import find_family
 

@@ -17,15 +17,14 @@ from figures.parts.curves import (
     curve,
     family_shift,
     length_axis,
-    models,
     of_kind,
     plot_curve,
     plot_seeds,
-    shape_words,
-    spread_out,
 )
 from figures.parts.panels import absent, lettered, whisker
-from figures.parts.rows import Row
+from figures.parts.rows import Row, matching, shape_words
+from interp.plotting import name_ends
+from interp.plotting.curves import END_GAP
 from interp.results import half_width
 from models.families.registry import drawing_order, find_family
 
@@ -75,7 +74,6 @@ SHORT = {  # names beside the curves, where those of the legends are too long
 }
 FAMILY_NAMES = {"construction": "trained constr."}
 ASIDE = 0.4  # of the step that sets families apart in narrow panels
-LABEL_GAP = 0.052  # between labels at the right, as a share of the axis' height
 GOLD, GOLD_TEXT = LOOKS[REFERENCE].colour, "#8a6000"  # the line's gold is too light to read
 LEAST = 1e-4  # nats or share: below it a logarithmic axis shows noise
 
@@ -84,7 +82,7 @@ def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
     """Every predictor under the hierarchical prior, and the models trained with BOS."""
     mine = of_kind(results["kl_curves"], "hierarchical")
     kept = [row for name in ("bayes", *OTHERS) for row in curve(mine, name)]
-    return {"kl_curves": kept + [row for family in drawing_order() for row in models(mine, family=family, bos=True)]}
+    return {"kl_curves": kept + [row for family in drawing_order() for row in matching(mine, family=family, bos=True)]}
 
 
 def draw(results: dict[str, list[Row]]) -> Figure:
@@ -109,7 +107,7 @@ def draw(results: dict[str, list[Row]]) -> Figure:
         ax.set_xlim(0.85 * lengths[0], 1.2 * lengths[-1])
         ends = draw_predictors(ax, rows, names) + (draw_models(ax, rows) if title == TRAINED else [])
         if title == TRAINED:
-            name_ends(ax, ends, gap=1.9 * LABEL_GAP, room=0.35)
+            name_ends(ax, ends, gap=1.9 * END_GAP, room=0.35)
         else:
             name_ends(ax, ends)
         ax.set_title(title, loc="left")
@@ -124,7 +122,7 @@ def scales(axes: Sequence[Axes], rows: list[Row]) -> None:
     """Shares over Bayes: from zero for the trained models, on one logarithmic scale for all kinds of predictors."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-    trained = [row["excess_share"] for family in drawing_order() for row in models(rows, family=family)]
+    trained = [row["excess_share"] for family in drawing_order() for row in matching(rows, family=family)]
     best = [
         row["excess_share"] + float(half_width(row["excess_share_stderr"], n=row["n"]))
         for row in curve(rows, REFERENCE)
@@ -155,48 +153,22 @@ def draw_predictors(ax: Axes, rows: list[Row], names: tuple[str, ...]) -> list[E
         if name == REFERENCE:
             look = replace(look, width=2.2, below=True)
         plot_curve(ax, found, "excess_share", look, error="excess_share_stderr")
-        ends.append((found[-1]["length"], found[-1]["excess_share"], SHORT.get(name, look.label), look.colour))
+        colour = GOLD_TEXT if look.colour == GOLD else look.colour
+        ends.append((found[-1]["length"], found[-1]["excess_share"], SHORT.get(name, look.label), colour))
     return ends
 
 
 def draw_models(ax: Axes, rows: list[Row]) -> list[End]:
     """The trained models, a marker for each seed."""
     ends = []
-    families = [family for family in drawing_order() if models(rows, family=family)]
+    families = [family for family in drawing_order() if matching(rows, family=family)]
     for family in families:
-        found = models(rows, family=family)
+        found = matching(rows, family=family)
         plot_seeds(ax, found, "excess_share", family, shift=ASIDE * family_shift(family, families))
         length, last = list(by_length(found).items())[-1]
         middle = median(row["excess_share"] for row in last)
         ends.append((length, middle, FAMILY_NAMES.get(family, family), find_family(family).colour))
     return ends
-
-
-def name_ends(ax: Axes, ends: list[End], *, gap: float = LABEL_GAP, room: float = 1.0) -> None:
-    """The name of each curve to the right of the axes, with a thin line to where the curve ends.
-
-    `gap` lies between two names, of the axes' height; `room` shortens the line, for axes that are wide.
-    """
-    to_share = ax.transScale + ax.transLimits  # of the axes, in both directions
-    places = [to_share.transform((length, value)) for length, value, _, _ in ends]
-    heights = spread_out([float(y) for _, y in places], gap=gap)
-    for (x, y), height, (_, _, label, colour) in zip(places, heights, ends, strict=True):
-        dark = GOLD_TEXT if colour == GOLD else colour
-        elbow = max(
-            x + 0.02 * room, 1.0 + 0.02 * room
-        )  # a curve that ends early is led along its own height to the edge
-        ax.plot(
-            [x, elbow, 1.0 + 0.09 * room],
-            [y, y, height],
-            transform=ax.transAxes,
-            clip_on=False,
-            color=dark,
-            linewidth=0.35,
-            linestyle="-" if x > 0.9 else (0, (2, 2)),
-            zorder=0,
-            gid="leader",
-        )
-        ax.text(1.0 + 0.1 * room, height, label, transform=ax.transAxes, va="center", color=dark, fontsize=6.2)
 
 
 def fields(results: dict[str, list[Row]]) -> dict[str, object]:

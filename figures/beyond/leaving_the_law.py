@@ -1,21 +1,17 @@
-"""Without BOS: longer training leaves the law, and the readout weighs evidence.
-
-Draws the rows of `python -m analyses dynamics`, `vote_weight` and `beta_kappa`, of models without BOS.
-"""
+"""Without BOS: longer training leaves the law, and the readout weighs evidence."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from figures.beyond.dynamics import step_axis
-from figures.parts.instruments import Results, only, setting_fields
-from figures.parts.panels import BAYES_COLOUR, absent, lettered, whisker
-from figures.parts.rows import Row, lengths_of, matching
-from interp.plotting import LAG_COLOURS
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from figures.parts.panels import BAYES_COLOUR, absent, legend_above, lettered, whisker
+from figures.parts.rows import Results, Row, lengths_of, matching, only, setting_fields
+from interp.plotting import QUIET, curve, lag_colour, mark
 
 LABEL = "beyond:leaving_the_law"
 ANALYSES = ("dynamics", "vote_weight", "beta_kappa")
@@ -33,13 +29,17 @@ CAPTION = (
     "fails."
 )
 
-MODELS: dict[str | None, tuple[str, str, str]] = {
-    None: ("annealed, 40,000 steps", "#5b99c2", "o"),
-    "paper": ("paper's protocol, 1,000,000 steps", "#ffb703", "s"),
-    "long": ("annealed, 200,000 steps", "#003566", "D"),
+MODELS: dict[str | None, tuple[str, dict[str, Any]]] = {  # protocol -> name and look
+    None: ("annealed, 40,000 steps", {"color": "#5b99c2", "marker": "o"}),
+    "paper": ("paper's protocol, 1,000,000 steps", {"color": "#ffb703", "marker": "s"}),
+    "long": ("annealed, 200,000 steps", {"color": "#003566", "marker": "D"}),
 }
 RUN_LINES = ("-", "--", "-.", ":")  # by length, shortest first
 FIRST_STEP = 1000  # of the KL panel; before it the loss falls steeply
+VOTES = (
+    "verdict", "weights", "query_side", "key_side", "opposed", "compared", "held", "held_stderr", "n", "level_spread",
+    "success",
+)  # fmt: skip
 
 
 def without_bos(rows: list[Row], protocol: str | None, *, length: int | None = None) -> list[Row]:
@@ -50,158 +50,106 @@ def without_bos(rows: list[Row], protocol: str | None, *, length: int | None = N
 
 def chosen(results: Results) -> Results:
     """What is drawn and told of the models without BOS."""
-
-    def kept(name: str, *fields: str) -> list[Row]:
-        return [only(row, *fields) for protocol in MODELS for row in without_bos(results[name], protocol)]
-
-    votes = ("verdict", "weights", "query_side", "key_side", "opposed", "compared", "held", "held_stderr", "n")
+    kept = {"dynamics": ("rows", "n"), "vote_weight": VOTES, "beta_kappa": ("r2", "n")}
     return {
-        "dynamics": kept("dynamics", "rows", "n"),
-        "vote_weight": kept("vote_weight", *votes, "level_spread", "success"),
-        "beta_kappa": kept("beta_kappa", "r2", "n"),
+        name: [only(row, *fields) for protocol in MODELS for row in without_bos(results[name], protocol)]
+        for name, fields in kept.items()
     }
 
 
 def draw(results: Results) -> Figure:
     """Two histories above, the votes' weight and the readout's two sides below."""
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
-
     figure, axes = plt.subplots(2, 2, figsize=(6.3, 5.3))
     explained, loss, weights, sides = axes.flat
-    shortest = shown_length(results)
-    lengths = lengths_of(results["dynamics"])
-    lines: dict[int, Any] = {length: RUN_LINES[min(place, len(RUN_LINES) - 1)] for place, length in enumerate(lengths)}
-    draw_history(explained, results["dynamics"], "r2_match", lines=lines)
-    draw_history(loss, [row for row in results["dynamics"] if row["subject"]["length"] == shortest], "kl", lines=lines)
-    draw_weights(weights, results["vote_weight"], length=shortest)
-    draw_sides(sides, without_bos(results["vote_weight"], "long", length=shortest))
-    lettered([ax for ax in axes.flat if ax.axison])
-    handles = [
-        Line2D([], [], color=colour, marker=marker, markersize=3, label=name)
-        for name, colour, marker in MODELS.values()
-    ]
-    handles += [Line2D([], [], color="#7f7f7f", linestyle=line, label=f"T = {T}") for T, line in lines.items()]
-    handles.append(whisker("(c) ± one standard error"))
-    figure.legend(handles=handles, loc="outside upper center", ncols=4, columnspacing=1.2)
+    runs, votes = results["dynamics"], results["vote_weight"]
+    shortest = min(lengths_of([*votes, *runs]), default=0)  # shown alone in some panels: there the change comes first
+    lines = dict(zip(lengths_of(runs), RUN_LINES, strict=False))
+    draw_explained(explained, runs, lines)
+    draw_loss(loss, [row for row in runs if row["subject"]["length"] == shortest], lines)
+    draw_weights(weights, votes, length=shortest)
+    draw_sides(sides, without_bos(votes, "long", length=shortest))
+    lettered(axes.flat)
+    handles = [mark(name, linestyle="-", **look) for name, look in MODELS.values()]
+    handles += [mark(f"T = {length}", color=QUIET, linestyle=line) for length, line in lines.items()]
+    legend_above(figure, [*handles, whisker("(c) ± one standard error")], 4)
     return figure
 
 
-def shown_length(results: Results) -> int:
-    """The one length that some panels show: the shortest, where the change comes first."""
-    return min(lengths_of([*results["vote_weight"], *results["dynamics"]]), default=0)
-
-
-def draw_history(ax: Axes, histories: list[Row], quantity: str, *, lines: dict[int, Any]) -> None:
-    """One number of each snapshot, by step."""
-    if not histories:
+def draw_history(ax: Axes, runs: list[Row], quantity: str, lines: dict[int, str], *, first: int = 0) -> bool:
+    """One number of each snapshot, by step; whether there is a run."""
+    if not runs:
         absent(ax, "a run without BOS that kept snapshots")
-        return
-    share = quantity == "r2_match"
-    for protocol, (_, colour, marker) in MODELS.items():
-        for row in without_bos(histories, protocol):
-            points = [
-                (one["step"], one[quantity])
-                for one in row["rows"]
-                if one[quantity] is not None and (share or one["step"] >= FIRST_STEP)
-            ]
-            ax.plot(
-                [step for step, _ in points],
-                [value for _, value in points],
-                color=colour,
-                linestyle=lines[row["subject"]["length"]],
-                marker=marker,
-                markersize=2.0,
-                linewidth=0.9,
-            )
-    if share:
+        return False
+    for protocol, (_, look) in MODELS.items():
+        for row in without_bos(runs, protocol):
+            points = [one for one in row["rows"] if one["step"] >= first and one[quantity] is not None]
+            steps, values = ([one[name] for one in points] for name in ("step", quantity))
+            line = lines.get(row["subject"]["length"], RUN_LINES[-1])
+            ax.plot(steps, values, linestyle=line, markersize=2.0, linewidth=0.9, **look)
+    ax.set_xlabel("step")
+    return True
+
+
+def draw_explained(ax: Axes, runs: list[Row], lines: dict[int, str]) -> None:
+    """The share of the scores' variance that matches explain."""
+    if draw_history(ax, runs, "r2_match", lines):
         ax.set_ylim(-0.03, 1.03)
         ax.set_ylabel("share of the scores' variance")
-        ax.set_title("explained by matches", loc="left")
-        step_axis(ax, [one["step"] for row in histories for one in row["rows"]])
-    else:
+        ax.set_title("explained by matches")
+        step_axis(ax, [one["step"] for row in runs for one in row["rows"]])
+
+
+def draw_loss(ax: Axes, runs: list[Row], lines: dict[int, str]) -> None:
+    """The loss, and one bar for all points, which see the same sequences: it is not the error of their differences."""
+    if draw_history(ax, runs, "kl", lines, first=FIRST_STEP):
         ax.set_xscale("log")
-        name_error(ax, largest_error(histories))
+        error = max((one["kl_stderr"] for row in runs for one in row["rows"] if one["step"] >= FIRST_STEP), default=0)
+        place, across = ax.get_ylim()[1] - 1.2 * error, ax.get_yaxis_transform()
+        look: dict[str, Any] = {"transform": across, "color": "#404040", "capsize": 2, "gid": "one standard error"}
+        ax.errorbar(0.55, place, yerr=error, **look)
+        words = "± one standard error of a point\n(all see the same sequences)"
+        ax.text(0.58, place, words, va="center", fontsize=6, transform=across)
         ax.set_ylabel("KL to the truth (nats)")
-        ax.set_title(f"the loss, T = {histories[0]['subject']['length']}", loc="left")
-    ax.set_xlabel("step")
-
-
-def largest_error(histories: list[Row]) -> float:
-    """The largest standard error among the KLs that are drawn."""
-    return max((one["kl_stderr"] for row in histories for one in row["rows"] if one["step"] >= FIRST_STEP), default=0.0)
-
-
-def name_error(ax: Axes, error: float) -> None:
-    """One bar for all points, which see the same sequences: it is not the error of their differences."""
-    _, high = ax.get_ylim()
-    ax.errorbar(
-        0.55, high - 1.2 * error, yerr=error, color="#404040", elinewidth=0.8, capsize=2, gid="one standard error",
-        transform=ax.get_yaxis_transform(),
-    )  # fmt: skip
-    ax.text(
-        0.58, high - 1.2 * error, "± one standard error of a point\n(all see the same sequences)", va="center",
-        fontsize=6, transform=ax.get_yaxis_transform(),
-    )  # fmt: skip
+        ax.set_title(f"the loss, T = {runs[0]['subject']['length']}")
 
 
 def draw_weights(ax: Axes, rows: list[Row], *, length: int) -> None:
     """The votes' weight by number of full matches, a line for each model of one length, beside that of counts."""
-    found = {protocol: without_bos(rows, protocol, length=length) for protocol in MODELS}
-    if not any(found.values()):
+    found = [(look, row) for one, (_, look) in MODELS.items() for row in without_bos(rows, one, length=length)]
+    if not found:
         absent(ax, "a model without BOS")
         return
-    counted: list[Any] = []
-    for protocol, group in found.items():
-        _, colour, marker = MODELS[protocol]
-        for row in group:
-            points = [one for one in row["weights"] if one["weight"] is not None]
-            ax.errorbar(
-                [one["matches"] for one in points],
-                [one["weight"] for one in points],
-                yerr=[one["stderr"] or 0.0 for one in points],
-                color=colour,
-                marker=marker,
-                markersize=2.6,
-                linewidth=0.8,
-            )
-            counted = [one for one in row["weights"] if one["counted"] is not None]
+    counted: list[Row] = []
+    for look, row in found:
+        points = [one for one in row["weights"] if one["weight"] is not None]
+        matches, weights, errors = ([one[name] for one in points] for name in ("matches", "weight", "stderr"))
+        curve(ax, matches, weights, reach=errors, markersize=2.6, linewidth=0.8, gid="votes", **look)
+        counted = [one for one in row["weights"] if one["counted"] is not None]
     if counted:
-        ax.plot(
-            [one["matches"] for one in counted],
-            [one["counted"] for one in counted],
-            color=BAYES_COLOUR,
-            linestyle="--",
-            linewidth=1.0,
-            label=r"counts (Bayes): $N/(N+\alpha|V|)$",
-        )
-        last = counted[-1]["matches"]
-        ax.set_xticks(range(last + 1), [*map(str, range(last)), rf"$\geq${last}"])
+        matches, weights = ([one[name] for one in counted] for name in ("matches", "counted"))
+        ax.plot(matches, weights, color=BAYES_COLOUR, linestyle="--", label=r"counts (Bayes): $N/(N+\alpha|V|)$")
+        ax.set_xticks(range(matches[-1] + 1), [*map(str, range(matches[-1])), rf"$\geq${matches[-1]}"])
     ax.set_ylim(0, None)
     ax.set_xlabel("full matches N of the last query")
     ax.set_ylabel("weight of the votes")
-    ax.set_title(f"votes against uniform, T = {length}", loc="left")
+    ax.set_title(f"votes against uniform, T = {length}")
     ax.legend(loc="upper left")
 
 
 def draw_sides(ax: Axes, rows: list[Row]) -> None:
     """What each symbol adds to the readout's level, from the query's side and from the keys'."""
-    rows = [row for row in rows if row["query_side"] is not None]
-    if not rows:
+    row = next((row for row in rows if row["query_side"] is not None), None)
+    if row is None:
         absent(ax, "a long run without BOS")
         return
-    row = rows[0]
-    largest = 0.0
     for lag, (query, key) in enumerate(zip(row["query_side"], row["key_side"], strict=True), start=1):
-        largest = max(largest, *(abs(value) for value in (*query, *key)))
-        ax.scatter(query, key, s=14, color=LAG_COLOURS[lag - 1], marker="os^D"[lag - 1], label=f"lag {lag}", zorder=3)
-    limit = 1.15 * largest
-    ax.plot([-limit, limit], [limit, -limit], color="#7f7f7f", linewidth=0.7, label="sum zero: a comparison")
-    ax.set_xlim(-limit, limit)
-    ax.set_ylim(-limit, limit)
+        ax.scatter(query, key, s=14, color=lag_colour(lag), marker="os^D"[lag - 1], label=f"lag {lag}", zorder=3)
+    limit = 1.15 * max(abs(value) for side in (*row["query_side"], *row["key_side"]) for value in side)
+    ax.plot([-limit, limit], [limit, -limit], color=QUIET, linewidth=0.7, label="sum zero: a comparison")
+    ax.set(xlim=(-limit, limit), ylim=(-limit, limit))
     ax.set_xlabel("added by the query's token (units of the readout)")
     ax.set_ylabel("added by the attended keys' token")
-    ax.set_title(f"the readout's level, T = {row['subject']['length']}, seed {row['subject']['seed']}", loc="left")
+    ax.set_title(f"the readout's level, T = {row['subject']['length']}, seed {row['subject']['seed']}")
     ax.legend(loc="lower left")
 
 

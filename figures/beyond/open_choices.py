@@ -1,20 +1,17 @@
-"""What hangs on two open choices: eta_0, and whether kappa is tied.
-
-Draws the rows of `python -m analyses open_choices`.
-"""
+"""What hangs on two open choices: eta_0, and whether kappa is tied."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from figures.parts.curves import LOOKS, length_axis
-from figures.parts.panels import absent, lettered, whisker
-from figures.parts.rows import Row
-from interp.results import half_width
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from figures.parts.curves import LOOKS, by_length, length_axis, reach_of
+from figures.parts.panels import absent, labelled, lettered, whisker
+from figures.parts.rows import Results, Row, where
+from interp.plotting import curve
 
 LABEL = "beyond:open_choices"
 ANALYSES = ("open_choices",)
@@ -28,40 +25,35 @@ CAPTION = (
     "BOS, where the KL needs its floor."
 )
 
-READINGS = {  # reading of kappa -> name, colour and marker
-    "tied(1)": (r"$\kappa = \beta_1 + \beta_2 + \ln|V|$: tied", "#003566", "o"),
-    "fixed(0)": (r"$\kappa = (\beta_1 + \beta_2)/|V|$: no bias", "#5b99c2", "s"),
-    "no BOS": ("no BOS", "#c1121f", "^"),
+READINGS: dict[str, tuple[str, dict[str, Any]]] = {  # reading of kappa -> name and look
+    "tied(1)": (r"$\kappa = \beta_1 + \beta_2 + \ln|V|$: tied", {"color": "#003566", "marker": "o"}),
+    "fixed(0)": (r"$\kappa = (\beta_1 + \beta_2)/|V|$: no bias", {"color": "#5b99c2", "marker": "s"}),
+    "no BOS": ("no BOS", {"color": "#c1121f", "marker": "^"}),
 }
-PARAMETERS = {r"$\beta_1$": ("#003566", "o"), r"$\beta_2$": ("#5b99c2", "s"), r"$\kappa$": ("#ffb703", "D")}
+PARAMETERS: dict[str, dict[str, Any]] = {
+    r"$\beta_1$": {"color": "#003566", "marker": "o"},
+    r"$\beta_2$": {"color": "#5b99c2", "marker": "s"},
+    r"$\kappa$": {"color": "#ffb703", "marker": "D"},
+}
+SHARES: dict[str, tuple[str, dict[str, Any]]] = {
+    "excess_share": ("soft matching", {"color": LOOKS["optimal, BOS"].colour, "marker": "o"}),
+    "add_alpha_share": (r"add-$\alpha$", {"color": LOOKS["add-alpha, tuned"].colour, "marker": "s"}),
+}
 BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22), "fontsize": 6}
 LINES = ("-", "--", ":", "-.")
+SIZE = 2.5  # of markers
+TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # of what a reading costs
 
 
-def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """All rows."""
+def chosen(results: Results) -> Results:
     return {"open_choices": results["open_choices"]}
 
 
-def of_question(results: dict[str, list[Row]], question: str) -> list[Row]:
-    return [row for row in results["open_choices"] if row["question"] == question]
-
-
-def by_length(rows: list[Row]) -> dict[int, list[Row]]:
-    """The rows of each length, in order of eta_0."""
-    lengths = sorted({row["length"] for row in rows})
-    return {
-        length: sorted((row for row in rows if row["length"] == length), key=lambda row: row["eta0"])
-        for length in lengths
-    }
-
-
-def draw(results: dict[str, list[Row]]) -> Figure:
+def draw(results: Results) -> Figure:
     """Excess over Bayes and the parameters over eta_0; the cost of each reading of kappa over T."""
-    import matplotlib.pyplot as plt
-
     figure, axes = plt.subplots(1, 3, figsize=(6.3, 3.6))
-    swept, readings = of_question(results, "eta0"), of_question(results, "kappa")
+    swept = sorted(where(results["open_choices"], question="eta0"), key=lambda row: row["eta0"])
+    readings = where(results["open_choices"], question="kappa")
     if swept:
         draw_excess(axes[0], swept)
         draw_parameters(axes[1], swept)
@@ -78,39 +70,30 @@ def draw(results: dict[str, list[Row]]) -> Figure:
 
 def draw_excess(ax: Axes, rows: list[Row]) -> None:
     """The best soft matching and the best add-alpha above Bayes."""
-    looks = (
-        ("excess_share", LOOKS["optimal, BOS"].colour, "soft matching", "o"),
-        ("add_alpha_share", LOOKS["add-alpha, tuned"].colour, r"add-$\alpha$", "s"),
-    )
     for line, (length, group) in zip(LINES, by_length(rows).items(), strict=False):
-        for field, colour, name, marker in looks:
-            ax.errorbar(
-                [row["eta0"] for row in group], [row[field] for row in group],
-                yerr=[half_width(row[f"{field}_stderr"], n=row["n"]) for row in group], color=colour, linestyle=line,
-                marker=marker, markersize=2.5, elinewidth=0.6, label=f"{name}, T = {length}",
-            )  # fmt: skip
+        for field, (name, look) in SHARES.items():
+            eta0, values = ([row[column] for row in group] for column in ("eta0", field))
+            words, reach = f"{name}, T = {length}", reach_of(group, f"{field}_stderr")
+            curve(ax, eta0, values, reach=reach, linestyle=line, markersize=SIZE, label=words, **look)
     eta0_axis(ax, rows)
     ax.set_yscale("log")
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     ax.yaxis.set_minor_formatter(lambda value, _: "")
     ax.set_ylabel("KL over that of Bayes")
-    ax.set_title("best of each kind", loc="left")
-    handles, _ = ax.get_legend_handles_labels()
-    ax.legend(handles=[*handles, whisker("95% interval")], **BELOW)
+    ax.set_title("best of each kind")
+    ax.legend(handles=[*labelled([ax]), whisker("95% interval")], **BELOW)
 
 
 def draw_parameters(ax: Axes, rows: list[Row]) -> None:
     """beta and kappa of the best soft matching."""
     for line, (length, group) in zip(LINES, by_length(rows).items(), strict=False):
-        columns = [*zip(*(row["beta"] for row in group), strict=True), tuple(row["kappa"] for row in group)]
-        for (name, (colour, marker)), values in zip(PARAMETERS.items(), [*columns[:2], columns[-1]], strict=True):
-            ax.plot(
-                [row["eta0"] for row in group], values, color=colour, linestyle=line, marker=marker, markersize=2.5,
-                label=f"{name}, T = {length}",
-            )  # fmt: skip
+        eta0 = [row["eta0"] for row in group]
+        columns = zip(*([*row["beta"][:2], row["kappa"]] for row in group), strict=True)
+        for (name, look), values in zip(PARAMETERS.items(), columns, strict=True):
+            ax.plot(eta0, values, linestyle=line, markersize=SIZE, label=f"{name}, T = {length}", **look)
     eta0_axis(ax, rows)
     ax.set_ylabel("nats")
-    ax.set_title(r"best $\beta, \kappa$", loc="left")
+    ax.set_title(r"best $\beta, \kappa$")
     ax.legend(**BELOW)
 
 
@@ -124,23 +107,20 @@ def eta0_axis(ax: Axes, rows: list[Row]) -> None:
 
 def draw_readings(ax: Axes, rows: list[Row]) -> None:
     """KL of each reading over that of a free kappa."""
-    for reading, (name, colour, marker) in READINGS.items():
-        mine = sorted((row for row in rows if row["reading"] == reading), key=lambda row: row["length"])
-        ax.plot(
-            [row["length"] for row in mine], [row["over_free_share"] for row in mine], color=colour, marker=marker,
-            markersize=2.5, label=name,
-        )  # fmt: skip
+    for reading, (name, look) in READINGS.items():
+        mine = sorted(where(rows, reading=reading), key=lambda row: row["length"])
+        lengths, shares = ([row[column] for row in mine] for column in ("length", "over_free_share"))
+        ax.plot(lengths, shares, markersize=SIZE, label=name, **look)
     length_axis(ax, [row["length"] for row in rows])
     shares = [row["over_free_share"] for row in rows if row["reading"] in READINGS]
     if min(shares) > 0:
         ax.set_yscale("log")
         ax.set_ylim(0.8 * min(shares), 1.25 * max(shares))
-        ticks = [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0) if 0.8 * min(shares) <= tick]
-        ax.set_yticks([tick for tick in ticks if tick <= 1.25 * max(shares)])
+        ax.set_yticks([tick for tick in TICKS if 0.8 * min(shares) <= tick <= 1.25 * max(shares)])
     else:  # a reading that costs nothing
         ax.set_yscale("symlog", linthresh=0.01)
     ax.minorticks_off()
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     ax.set_ylabel(r"KL over that of a free $\kappa$")
-    ax.set_title(r"readings of $\kappa$", loc="left")
+    ax.set_title(r"readings of $\kappa$")
     ax.legend(**BELOW)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from figures.parts.curves import length_axis
-from figures.parts.panels import absent, lettered
-from figures.parts.rows import Row
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from figures.parts.panels import labelled, legend_below, lettered, nothing, side_by_side
+from figures.parts.rows import Results, Row, where
+from interp.plotting import mark, whisker
 
 LABEL = "beyond:pseudo_counts"
 ANALYSES = ("pseudo_counts",)
@@ -20,7 +23,6 @@ CAPTION = (
     "bars: from the 5% to the 95% point, a triangle where that range reaches 0. Dashed: alpha, where the lemma "
     "wants the mean. Vocabularies are shifted sideways."
 )
-
 FIELDS = (
     "order", "vocab", "length", "alpha", "beta", "mean", "stderr", "ratio", "sd", "variation", "low", "high",
     "within_two", "n",
@@ -29,42 +31,27 @@ COLOURS = ("#003566", "#52796f", "#ffb703", "#882255", "#7f7f7f")
 MARKERS = ("o", "s", "^", "D", "v")
 
 
-def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
+def chosen(results: Results) -> Results:
     """Every setting, without the expected counts."""
     return {"pseudo_counts": [{name: row[name] for name in FIELDS} for row in results["pseudo_counts"]]}
 
 
-def draw(results: dict[str, list[Row]]) -> Figure:
+def draw(results: Results) -> Figure:
     """A panel for each order: mean and 5% to 95% range over T; vocabularies side by side."""
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
-    from matplotlib.ticker import LogLocator, NullLocator
-
     rows = results["pseudo_counts"]
-    orders = sorted({row["order"] for row in rows}) or [2]
-    vocabs = sorted({row["vocab"] for row in rows})
+    if not rows:
+        return nothing(plt.figure(figsize=(6.3, 2.6)), "pseudo-counts")
+    orders, vocabs = (sorted({row[name] for row in rows}) for name in ("order", "vocab"))
     figure, axes = plt.subplots(1, len(orders), figsize=(6.3, 2.6), sharey=True, squeeze=False)
-    handles: dict[str, Any] = {}
-    floor = 0.8 * min((row["low"] if row["low"] > 0 else row["mean"] for row in rows), default=1.0)
+    floor = 0.8 * min(row["low"] if row["low"] > 0 else row["mean"] for row in rows)
     for ax, order in zip(axes[0], orders, strict=True):
-        mine = [row for row in rows if row["order"] == order]
-        ax.set_title(f"$k = {order}$", loc="left")
-        if not mine:
-            absent(ax, "pseudo-counts")
-            continue
+        mine = where(rows, order=order)
         for place, vocab in enumerate(vocabs):
-            here = sorted((row for row in mine if row["vocab"] == vocab), key=lambda row: row["length"])
             # Side by side: ranges of neighbours would hide each other.
-            lengths = [row["length"] * 2 ** (0.16 * (place - (len(vocabs) - 1) / 2)) for row in here]
-            colour = COLOURS[place % len(COLOURS)]
-            lows = [row["low"] if row["low"] > 0 else floor for row in here]
-            ax.vlines(lengths, lows, [row["high"] for row in here], color=colour, linewidth=0.8)
-            to_zero = [length for length, row in zip(lengths, here, strict=True) if row["low"] <= 0]
-            ax.plot(to_zero, [floor] * len(to_zero), "v", color=colour, markersize=3, linestyle="none")
-            (handles[f"$|V| = {vocab}$"],) = ax.plot(
-                lengths, [row["mean"] for row in here], color=colour, marker=MARKERS[place % len(MARKERS)]
-            )
-        handles[r"$\alpha$"] = ax.axhline(mine[0]["alpha"], color="#000000", linestyle="--", linewidth=0.7, zorder=3)
+            aside = 2 ** side_by_side(place, len(vocabs), 0.16)
+            draw_ranges(ax, where(mine, vocab=vocab), place, aside=aside, floor=floor)
+        ax.axhline(mine[0]["alpha"], color="#000000", linestyle="--", linewidth=0.7, zorder=3, label=r"$\alpha$")
+        ax.set_title(f"$k = {order}$")
         ax.set_yscale("log")
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         ax.yaxis.set_minor_locator(NullLocator())
@@ -72,10 +59,20 @@ def draw(results: dict[str, list[Row]]) -> Figure:
         ax.set_ylim(0.9 * floor, 1.2 * max(row["high"] for row in rows))
         length_axis(ax, [row["length"] for row in mine])
     axes[0, 0].set_ylabel("pseudo-count (marker: mean)")
-    handles["bar: 5% to 95% of sequences"] = Line2D([], [], color="#404040", marker="|", linestyle="none", markersize=7)
-    if any(row["low"] <= 0 for row in rows):
-        handles["down to 0"] = Line2D([], [], color="#404040", marker="v", linestyle="none", markersize=3)
     lettered(axes[0])
-    if handles:
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
+    handles = [*labelled(axes[0]), whisker("5% to 95% of sequences")]
+    handles += [mark("down to 0", marker="v")] if any(row["low"] <= 0 for row in rows) else []
+    legend_below(figure, handles, len(handles))
     return figure
+
+
+def draw_ranges(ax: Axes, rows: list[Row], place: int, *, aside: float, floor: float) -> None:
+    """One vocabulary: the mean, the range, and a triangle where the range reaches zero."""
+    rows = sorted(rows, key=lambda row: row["length"])
+    lengths, colour = [row["length"] * aside for row in rows], COLOURS[place % len(COLOURS)]
+    lows = [row["low"] if row["low"] > 0 else floor for row in rows]
+    ax.vlines(lengths, lows, [row["high"] for row in rows], color=colour, linewidth=0.8)
+    to_zero = [length for length, row in zip(lengths, rows, strict=True) if row["low"] <= 0]
+    ax.plot(to_zero, [floor] * len(to_zero), "v", color=colour)
+    look: dict[str, Any] = {"color": colour, "marker": MARKERS[place % len(MARKERS)]}
+    ax.plot(lengths, [row["mean"] for row in rows], label=f"$|V| = {rows[0]['vocab']}$" if rows else None, **look)

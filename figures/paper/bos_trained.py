@@ -4,37 +4,12 @@ Independent task: weights, attention, matches and BOS at the last query. It join
 fig:app2_bos_tr_weights and fig:app2_bos_tr_attn of the paper.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from figures.parts import attention as panels
-from figures.parts import circuit
-from figures.parts.rows import Row, nearest
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from figures.parts.attention import Page, caption_fields
 
 LABEL = "fig:app2_bos_tr_attn"
 ANALYSES = ("attention",)
 CLAIMS = ("bos_trained",)
-CAPTION = panels.page_caption("The disentangled model trained with BOS", scores=True)
-LENGTH = 64
-
-
-def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    row = nearest(results["attention"], LENGTH, family="disentangled", prior="independent", bos=True)
-    return {"attention": [] if row is None else [circuit.kept(row, *panels.PAGE_FIELDS)]}
-
-
-def draw(results: dict[str, list[Row]]) -> Figure:
-    row = panels.page_row(results)
-    return panels.draw_page(
-        row,
-        title="last query: exact matches and BOS",
-        what="disentangled model, independent prior with BOS",
-        scores=True,
-    )
-
-
-fields = panels.caption_fields
+PAGE = Page(
+    model="The disentangled model trained with BOS", title="last query: exact matches and BOS", scores=True, bos=True
+)
+CAPTION, chosen, draw, fields = PAGE.caption, PAGE.chosen, PAGE.draw, caption_fields

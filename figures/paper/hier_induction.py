@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from matplotlib.figure import Figure
 
-from figures.parts import attention as panels
-from figures.parts import circuit
-from figures.parts.rows import Row
+from figures.parts.attention import HIERARCHICAL, caption_fields, columns_of, draw_bars, kept, length_of, of_one_length
+from figures.parts.rows import Results
 from models.families.registry import find_family
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LABEL = "fig:hier_induction"
 ANALYSES = ("attention",)
@@ -23,20 +19,17 @@ CAPTION = (
 LENGTH = 128
 
 
-def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    found = circuit.of_one_length(results["attention"], LENGTH, **circuit.HIERARCHICAL)
-    return {"attention": [circuit.kept(row) for row in found.values()]}
+def chosen(results: Results) -> Results:
+    found = of_one_length(results["attention"], LENGTH, **HIERARCHICAL)
+    return {"attention": [kept(row) for row in found.values()]}
 
 
-def draw(results: dict[str, list[Row]]) -> Figure:
-    length = panels.length_in(results, LENGTH)
-    return panels.draw_bars(
-        [
-            (f"{find_family(family).label}, T = {length}", row, panels.family_missing(family, length))
-            for family, _, row in panels.columns_of(results)
-        ],
-        height=4.2,
-    )
+def draw(results: Results) -> Figure:
+    length = next(map(length_of, results["attention"]), LENGTH)
+    columns = columns_of(results, length=LENGTH)
+    titles = [f"{find_family(column.family).label}, T = {length}" for column in columns]
+    bars = [(title, column.row, column.missing) for title, column in zip(titles, columns, strict=True)]
+    return draw_bars(bars, height=4.2)
 
 
-fields = panels.caption_fields
+fields = caption_fields

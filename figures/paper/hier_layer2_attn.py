@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
-from figures.parts import attention as panels
-from figures.parts import circuit
-from figures.parts.rows import Row
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from figures.parts import attention as parts
+from figures.parts.rows import Results
 
 LABEL = "fig:hier_layer2_attn"
 ANALYSES = ("attention",)
@@ -20,35 +17,20 @@ CAPTION = (
     "root of the weight. The red arrow marks the last query, the only one that carries the loss. {starts}"
 )
 LENGTH = 128
+KINDS: parts.Kinds = [("scores", parts.match_score_panel, {}), ("weights", parts.match_panel, {})]
 
 
-def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    found = circuit.of_one_length(results["attention"], LENGTH, **circuit.HIERARCHICAL)
-    return {"attention": [circuit.kept(row, "match_scores", "match_pattern") for row in found.values()]}
+def chosen(results: Results) -> Results:
+    found = parts.of_one_length(results["attention"], LENGTH, **parts.HIERARCHICAL)
+    return {"attention": [parts.kept(row, "match_scores", "match_pattern") for row in found.values()]}
 
 
-def draw(results: dict[str, list[Row]]) -> Figure:
-    import matplotlib.pyplot as plt
-
-    columns = panels.columns_of(results)
-    figure, grid = plt.subplots(2, len(columns), figsize=(6.3, 4.6))
-    length = panels.length_in(results, LENGTH)
-    for column, (family, title, row) in enumerate(columns):
-        above, below = grid[:, column]
-        if row is None:
-            panels.note(above, panels.family_missing(family, length))
-            panels.note(below, panels.family_missing(family, length))
-        else:
-            panels.match_score_panel(above, row)
-            panels.match_panel(below, row)
-            above.set_xlabel("")
-            if column != panels.first_column(columns):
-                above.set_ylabel("")
-                below.set_ylabel("")
-        above.set_title(title)
-    panels.below_best_bar(figure, list(grid[0]), location="bottom", shrink=0.5, aspect=40)
-    panels.weight_bar(figure, list(grid[1]), location="bottom", shrink=0.5, aspect=40)
+def draw(results: Results) -> Figure:
+    figure = plt.figure(figsize=(6.3, 4.6))
+    above, below = parts.draw_maps(figure, parts.columns_of(results, length=LENGTH), KINDS)
+    parts.colour_bar(figure, above, **parts.SCORE_BAR, location="bottom", shrink=0.5, aspect=40)
+    parts.colour_bar(figure, below, **parts.PATTERN_BAR, location="bottom", shrink=0.5, aspect=40)
     return figure
 
 
-fields = panels.caption_fields
+fields = parts.caption_fields

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
-import numpy as np
-
-from figures.parts import attention as panels
-from figures.parts import circuit
-from figures.parts.rows import Row
-from models.families.registry import PAPER, find_family
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from figures.parts import attention as parts
+from figures.parts.rows import Results
 
 LABEL = "fig:hier_layer2_wa"
 ANALYSES = ("attention",)
@@ -22,32 +16,25 @@ CAPTION = (
     "across, each |V| x |V|, in the order of the lags that the copy heads write into them ({dashes}). {starts}"
 )
 LENGTH = 128
-WITH_BLOCKS = tuple(family for family in PAPER if find_family(family).blocks)
 
 
-def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    rows = circuit.of_both_starts(results["attention"], LENGTH, **circuit.HIERARCHICAL)
-    return {"attention": [circuit.kept(row, "match_weight") for row in rows if row["subject"]["family"] in WITH_BLOCKS]}
+def chosen(results: Results) -> Results:
+    rows = parts.of_both_starts(results["attention"], LENGTH, **parts.HIERARCHICAL)
+    mine = [row for row in rows if row["subject"]["family"] in parts.WITH_BLOCKS]
+    return {"attention": [parts.kept(row, "match_weight") for row in mine]}
 
 
-def draw(results: dict[str, list[Row]]) -> Figure:
-    import matplotlib.pyplot as plt
-
-    columns = panels.columns_of(results, WITH_BLOCKS)
+def draw(results: Results) -> Figure:
+    columns = parts.columns_of(results, length=LENGTH, families=parts.WITH_BLOCKS)
     figure, axes = plt.subplots(1, len(columns), figsize=(6.3, 2.8 if len(columns) < 3 else 2.4))
-    length = panels.length_in(results, LENGTH)
-    highest = max((float(np.abs(row["match_weight"]).max()) for row in results["attention"]), default=1.0)
-    for ax, (family, title, row) in zip(axes, columns, strict=True):
-        if row is None:
-            panels.note(ax, panels.family_missing(family, length))
-            continue
-        panels.weight_panel(ax, row, highest=highest)
-        ax.set_title(title)
-        if ax is not axes[panels.first_column(columns)]:
+    first = next((column for column in columns if column.row is not None), None)
+    for ax, column in zip(axes, columns, strict=True):
+        column.draw(ax, parts.weight_panel, highest=parts.largest_weight(results))
+        ax.set_title(column.title)
+        if column is not first:
             ax.set_ylabel("")
-    if drawn := [ax.images[0] for ax in axes if ax.images]:
-        figure.colorbar(drawn[0], ax=list(axes), label=panels.WEIGHT_LABEL)
+    parts.colour_bar(figure, axes, **parts.WEIGHT_BAR)
     return figure
 
 
-fields = panels.caption_fields
+fields = parts.caption_fields

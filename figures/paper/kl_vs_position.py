@@ -7,39 +7,24 @@ coincide above come apart. The paper has no Bayes curve under the hierarchical p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-from figures.parts.curves import (
-    LOOKS,
-    curve,
-    family_shift,
-    length_axis,
-    listed,
-    models,
-    of_kind,
-    plot_curve,
-    plot_seeds,
-    shape_words,
-)
-from figures.parts.panels import absent, lettered, whisker
-from figures.parts.rows import Row
+import matplotlib.pyplot as plt
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from figures.parts.curves import LOOKS, curve, family_shift, length_axis, of_kind, plot_curve, plot_seeds
+from figures.parts.panels import absent, legend_below, lettered, whisker
+from figures.parts.rows import Results, Row, listed, matching, shape_words
 from models.families.registry import drawing_order, find_family
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LABEL = "fig:kl_vs_position"
 ANALYSES = ("kl_curves",)
 CLAIMS = (
-    "hard_beta",
-    "adaptive_beta",
-    "trained_smooths",
-    "bos_construction_bayes",
-    "bos_trained_bayes",
-    "families_match",
-    "beat_add_alpha",
-    "tuned_add_alpha",
-)
+    "hard_beta", "adaptive_beta", "trained_smooths", "bos_construction_bayes", "bos_trained_bayes", "families_match",
+    "beat_add_alpha", "tuned_add_alpha",
+)  # fmt: skip
 CAPTION = (
     "KL(truth || prediction) in nats at the last of T tokens ({shape}), mean over {n} sequences per T that all "
     "predictors share. Above, the KL; below, the excess over the Bayes predictor on the same sequences as a share "
@@ -54,7 +39,7 @@ CAPTION = (
 LINEAR_SHARE = 0.01  # the lower row is linear up to here and logarithmic above: it has zeros, and curves a decade apart
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Panel:
     """Which curves stand in one panel."""
 
@@ -62,79 +47,50 @@ class Panel:
     kind: str
     bos: bool
     predictors: tuple[str, ...]
-    constructions: bool = False  # whether trained constructions stand beside trained models
-
-    @property
-    def families(self) -> list[str]:
-        """Which families to look for."""
-        return [name for name in drawing_order() if self.constructions or not find_family(name).analytic]
+    families: tuple[str, ...]
 
     def rows(self, rows: list[Row]) -> list[Row]:
         """Those of this panel."""
         mine = of_kind(rows, self.kind)
         kept = [row for name in self.predictors for row in curve(mine, name)]
-        return kept + [row for family in self.families for row in models(mine, family=family, bos=self.bos)]
+        return kept + [row for family in self.families for row in matching(mine, family=family, bos=self.bos)]
 
 
+EVERY = tuple(drawing_order())
+TRAINED = tuple(name for name in EVERY if not find_family(name).analytic)
 PANELS = (
     Panel(
-        title="independent prior, no BOS",
-        kind="independent",
-        bos=False,
-        predictors=("bayes", "maximum likelihood", "hard, no BOS", "beta(t), no BOS"),
+        "independent prior, no BOS", "independent", False,
+        ("bayes", "maximum likelihood", "hard, no BOS", "beta(t), no BOS"), TRAINED,
     ),
+    Panel("independent prior, BOS", "independent", True, ("bayes", "maximum likelihood", "hard, BOS"), TRAINED),
     Panel(
-        title="independent prior, BOS",
-        kind="independent",
-        bos=True,
-        predictors=("bayes", "maximum likelihood", "hard, BOS"),
+        "hierarchical prior, BOS", "hierarchical", True, ("bayes", "add-0.1", "add-0.5", "add-1", "add-alpha, tuned"),
+        EVERY,
     ),
-    Panel(
-        title="hierarchical prior, BOS",
-        kind="hierarchical",
-        bos=True,
-        predictors=("bayes", "add-0.1", "add-0.5", "add-1", "add-alpha, tuned"),
-        constructions=True,
-    ),
-)
+)  # fmt: skip
 
 
-def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
+def chosen(results: Results) -> Results:
     """The rows of the three panels."""
     rows = results["kl_curves"]
     kept = {(row["prior"], row["length"], row["predictor"]): row for panel in PANELS for row in panel.rows(rows)}
     return {"kl_curves": list(kept.values())}
 
 
-def draw(results: dict[str, list[Row]]) -> Figure:
+def draw(results: Results) -> Figure:
     """KL above, its share over Bayes below; a column for each prior with and without BOS."""
-    import matplotlib.pyplot as plt
-    from matplotlib.ticker import NullLocator
-
     rows = results["kl_curves"]
     figure, axes = plt.subplots(2, 3, figsize=(6.3, 4.4), height_ratios=(1.5, 1.0), sharex="col")
-    handles: dict[str, Any] = {}
-    for column, panel in enumerate(PANELS):
-        above, below = axes[:, column]
+    found: dict[str, Artist] = {}
+    for (above, below), panel in zip(axes.T, PANELS, strict=True):
         mine = panel.rows(rows)
-        above.set_title(panel.title, loc="left")
+        above.set_title(panel.title)
         if not mine:
             absent(above, f"KL curves,\n{panel.title}")
             below.set_axis_off()
             continue
-        for name in panel.predictors:
-            if found := curve(mine, name):
-                handles[key_of(name)] = plot_curve(above, found, "kl", LOOKS[name])
-                plot_curve(below, found, "excess_share", LOOKS[name], error="excess_share_stderr")
-        there = [family for family in panel.families if models(mine, family=family)]
-        for family in there:
-            found, shift = models(mine, family=family), family_shift(family, there)
-            # Set aside, a point of a falling curve would seem to lie above it: there, markers stand inside each other.
-            size = 2.8 + 1.7 * there.index(family) if len(there) > 1 else 4.2
-            points = plot_seeds(above, found, "kl", family, size=size, medians=False)
-            points.set_zorder(4 - 0.1 * there.index(family))
-            points = plot_seeds(below, found, "excess_share", family, shift=shift)
-            handles[str(points.get_label())] = points
+        found |= draw_predictors(above, below, panel, mine) | draw_models(above, below, panel, mine)
         above.set_yscale("log")
         above.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         # One scale for all three panels: add-alpha under one prior is to be seen beside the other.
@@ -145,21 +101,40 @@ def draw(results: dict[str, list[Row]]) -> Figure:
         below.yaxis.set_minor_locator(NullLocator())
         length_axis(below, [row["length"] for row in mine])
         above.tick_params(axis="x", which="both", labelbottom=False)
-        above.set_xlabel("")
     axes[0, 0].set_ylabel("KL to the true law (nats)")
     axes[1, 0].set_ylabel("excess over Bayes")
     lettered(axes[0])
-    order = [key_of(name) for name in LOOKS] + [find_family(name).trained_label for name in drawing_order()]
-    names = sorted(handles, key=order.index)
-    if handles:
-        bar = whisker("95% interval; of trained models: all seeds")
-        figure.legend(
-            [*(handles[name] for name in names), bar],
-            [*names, str(bar.get_label())],
-            loc="outside lower center",
-            ncols=3,
-        )
+    order = [key_of(name) for name in LOOKS] + [find_family(name).trained_label for name in EVERY]
+    if found:
+        handles = [found[name] for name in sorted(found, key=order.index)]
+        legend_below(figure, [*handles, whisker("95% interval; of trained models: all seeds")], 3)
     return figure
+
+
+def draw_predictors(above: Axes, below: Axes, panel: Panel, rows: list[Row]) -> dict[str, Artist]:
+    """A curve for each estimator and construction; what the legend says of them."""
+    found: dict[str, Artist] = {}
+    for name in panel.predictors:
+        if mine := curve(rows, name):
+            found[key_of(name)] = plot_curve(above, mine, "kl", LOOKS[name])
+            found[key_of(name)].set_label(key_of(name))
+            plot_curve(below, mine, "excess_share", LOOKS[name], error="excess_share_stderr")
+    return found
+
+
+def draw_models(above: Axes, below: Axes, panel: Panel, rows: list[Row]) -> dict[str, Artist]:
+    """A marker for each trained model; what the legend says of them."""
+    found: dict[str, Artist] = {}
+    there = [family for family in panel.families if matching(rows, family=family)]
+    for place, family in enumerate(there):
+        mine = matching(rows, family=family)
+        # Set aside, a point of a falling curve would seem to lie above it: there, markers stand inside each other.
+        size = 2.8 + 1.7 * place if len(there) > 1 else 4.2
+        points = plot_seeds(above, mine, "kl", family, size=size, medians=False)
+        points.set_zorder(4 - 0.1 * place)
+        points = plot_seeds(below, mine, "excess_share", family, shift=family_shift(family, there))
+        found[str(points.get_label())] = points
+    return found
 
 
 def key_of(name: str) -> str:
@@ -167,7 +142,7 @@ def key_of(name: str) -> str:
     return LOOKS[name].label.removesuffix(", BOS")
 
 
-def fields(results: dict[str, list[Row]]) -> dict[str, object]:
+def fields(results: Results) -> dict[str, object]:
     rows = results["kl_curves"]
     sizes = sorted({row["n"] for row in rows})
     return {

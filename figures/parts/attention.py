@@ -1,33 +1,30 @@
-"""Panels of attention that several figures share; each draws one row of `attention` or `construction_attention`."""
+"""Panels of attention that several figures share; each draws one row of `attention` or `construction_attention`.
+
+A trained head need not copy the lag of its number, so everything here goes by the lag that a head attends to.
+"""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
-from figures.parts.circuit import (
-    blocks_by_lag,
-    bos_offset,
-    by_lag,
-    by_start,
-    copies_are_distinct,
-    kept,
-    length_of,
-    order_of,
-    setting,
-    starts_in_words,
-    vocab_of,
-)
-from figures.parts.panels import absent, on_one_scale
-from figures.parts.rows import Row, start_in
+from figures.parts.panels import absent, legend_below, nothing, on_one_scale, parts_of
+from figures.parts.rows import Results, Row, matching, nearest, start_in
 from interp.plotting import (
     NEGATIVE,
     OVERLAP_COLOURS,
     OVERLAP_NAMES,
+    area,
     attention_heatmap,
+    beside,
     block_heatmap,
     induction_bars,
     overlap_handles,
@@ -38,62 +35,191 @@ from interp.plotting import (
 )
 from models.families.registry import PAPER, find_family
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
-
-FORBIDDEN = 1000.0  # scores and biases of this size are a construction's "always" and "never", not values to compare
+HIERARCHICAL = {"prior": "hierarchical", "bos": True}
+DRAWN = (  # what tells which row it is, and the last query
+    "checkpoint", "subject", "construction", "order", "vocab", "length", "alpha", "beta", "kappa",
+    "tokens", "kinds", "weights", "mass", "copies",
+)  # fmt: skip
 PAGE_FIELDS = ("copy_bias", "match_bias", "match_weight", "copy_pattern", "match_scores", "match_pattern")
+WITH_BLOCKS = tuple(family for family in PAPER if find_family(family).blocks)
+FORBIDDEN = 1000.0  # scores and biases of this size are a construction's "always" and "never", not values to compare
 LEANS = 0.05  # of a copy head's last query on BOS: then its own share is written too
 SCORE_RANGE = 8.0  # nats below the best key: e^-8 is 0.0003
-WEIGHT_TICKS = (0.0, 0.05, 0.2, 0.5, 1.0)
-WEIGHT_LABEL = "weight (nats; dash: < 0)"
+MINUS = "\N{MINUS SIGN}"
+# Colour bars, and the words of captions on them.
+WEIGHT_BAR: dict[str, Any] = {"label": "weight (nats; dash: < 0)"}
+PATTERN_BAR: dict[str, Any] = {
+    "label": "attention weight", "ticks": (0.0, 0.05, 0.2, 0.5, 1.0), "names": ("0", "0.05", "0.2", "0.5", "1"),
+}  # fmt: skip
+SCORE_BAR: dict[str, Any] = {  # what lies lower has the last colour
+    "label": "score below the query's largest (nats)", "ticks": range(-int(SCORE_RANGE), 1),
+    "names": (f"\N{LESS-THAN OR EQUAL TO}{MINUS}8", *(f"{MINUS}{nats}" for nats in range(7, 0, -1)), "0"),
+}  # fmt: skip
 DASHES = f"a dash: negative, by {NEGATIVE:.0%} of the scale or more"
 
 
-def title_of(family: str, row: Row | None = None) -> str:
-    """The family's name in two short lines; with a row, the start of its training in place of `trained`."""
-    start = None if row is None or find_family(family).analytic else start_in(row)
-    return f"{family},\n{start} start" if start else find_family(family).label.replace(", ", ",\n")
+# --- Which rows are drawn ----------------------------------------------------------------------------------------
 
 
-def ticks_of(row: Row) -> list[int]:
-    """First position, middle and end."""
-    return [1 - bos_offset(row), length_of(row) // 2, length_of(row)]
+def kept(row: Row, *fields: str) -> Row:
+    """The row with what tells which row it is, its last query, and these fields."""
+    return {field: row[field] for field in (*DRAWN, *fields) if field in row}
 
 
-def copy_panel(ax: Axes, row: Row, place: int) -> Axes:
-    """The attention of a copy head, the `place`-th by lag; it says which head it is, and its share on its lag.
+def of_one_length(rows: Sequence[Row], wanted: int, **words: Any) -> dict[str, Row]:
+    """The row of each family, all of the length nearest to the one wanted, so that they saw one sequence."""
+    guide = nearest(rows, wanted, **words)
+    if guide is None:
+        return {}
+    length = guide["subject"]["length"]
+    found = {family: matching(rows, family=family, length=length, **words) for family in PAPER}
+    return {family: group[0] for family, group in found.items() if group}
+
+
+def of_both_starts(rows: Sequence[Row], wanted: int, **words: Any) -> list[Row]:
+    """The rows of `of_one_length`, then for each family that is from hard copies there its first run from a soft start.
+
+    They are of one length, protocol and task, so that they differ in the start and, maybe, in the seed.
+    """
+    found = of_one_length(rows, wanted, **words)
+    hard = {family: row["subject"]["length"] for family, row in found.items() if start_in(row) == "hard"}
+    soft = [matching(rows, family=family, length=at, start="soft", **words)[:1] for family, at in hard.items()]
+    return [*found.values(), *(row for mine in soft for row in mine)]
+
+
+def by_start(results: Results) -> tuple[dict[str, Row], dict[str, Row]]:
+    """The rows of `of_both_starts` by family: those in the paper's place, and those from a soft start beside them."""
+    first: dict[str, Row] = {}
+    soft: dict[str, Row] = {}
+    for row in results["attention"]:
+        family = row["subject"]["family"]
+        (soft if family in first else first)[family] = row
+    return first, soft
+
+
+# --- What a row says ---------------------------------------------------------------------------------------------
+
+
+def by_lag(row: Row) -> list[dict[str, Any]]:
+    """The copy heads, shortest lag first."""
+    return sorted(row["copies"], key=lambda copy: (copy["lag"], copy["head"]))
+
+
+def order_of(row: Row) -> int:
+    return row["subject"]["order"] if "subject" in row else row["order"]
+
+
+def vocab_of(row: Row) -> int:
+    return row["subject"]["vocab"] if "subject" in row else row["vocab"]
+
+
+def bos_offset(row: Row) -> int:
+    """1 where BOS stands before the tokens."""
+    return int(row["kinds"][0] == "bos")
+
+
+def length_of(row: Row) -> int:
+    return len(row["kinds"]) - bos_offset(row)
+
+
+def copies_are_distinct(row: Row) -> bool:
+    """Whether every head copies a lag of its own."""
+    return all(copy["verdict"] == f"copies lag {copy['lag']}" for copy in row["copies"])
+
+
+def blocks_by_lag(row: Row) -> NDArray[Any]:
+    """W_A^(2) with its blocks in the order x_i, x_{i-1}, ..., whichever head writes them."""
+    matrix, vocab = np.array(row["match_weight"]), vocab_of(row)
+    if not copies_are_distinct(row):
+        return matrix
+    places = [0, *(copy["head"] + 1 for copy in by_lag(row))]
+    index = np.concatenate([np.arange(place * vocab, (place + 1) * vocab) for place in places])
+    return matrix[np.ix_(index, index)]
+
+
+def largest_weight(results: Results) -> float:
+    """The largest match weight of all rows, for one scale of their pictures."""
+    found = [row["match_weight"] for row in results["attention"] if row["match_weight"] is not None]
+    return max((float(np.abs(matrix).max()) for matrix in found), default=1.0)
+
+
+def caption_fields(results: Results) -> dict[str, object]:
+    """What the captions of these figures say of their rows."""
+    rows = [row for rows in results.values() for row in rows]
+    return {"setting": _setting(rows), "starts": _starts_in_words(rows), "dashes": DASHES, "range": SCORE_RANGE}
+
+
+def _starts_in_words(rows: Iterable[Row]) -> str:
+    """How training started, a sentence: a head that was started on its lag need not have found it."""
+    starts: dict[str, list[str]] = {}
+    for row in rows:
+        if "subject" in row and not find_family(row["subject"]["family"]).analytic:
+            starts.setdefault(row["subject"]["family"], []).append(row["subject"].get("init") or "not recorded")
+    said = "; ".join(f"{family} {' and '.join(mine)}" for family, mine in starts.items())
+    return f"Start of training: {said} (copy(c): a bias of c on each copy head's lag)." if said else ""
+
+
+def _setting(found: Sequence[Row]) -> str:
+    """k, |V|, T; of checkpoints of one seed that seed, of a single construction its beta and kappa."""
+    if not found:
+        return "no such model is there"
+    words = f"k = {order_of(found[0])}, |V| = {vocab_of(found[0])}, T = {length_of(found[0])}"
+    seeds = {row["subject"]["seed"] for row in found if "subject" in row}
+    if len(seeds) == 1 and None not in seeds:
+        words += f", training seed {seeds.pop()}"
+    if len(found) == 1 and "beta" in found[0]:
+        words += f", beta = {found[0]['beta'][0]:.3g}"
+        words += "" if found[0].get("kappa") is None else f", kappa = {found[0]['kappa']:.4g}"
+    return words
+
+
+# --- Panels ------------------------------------------------------------------------------------------------------
+
+
+def copy_panel(ax: Axes, row: Row, place: int, *, scores: bool = False) -> None:
+    """The attention or the scores of a copy head, the `place`-th by lag; it says which head, and its share on its lag.
 
     Where the last query leans on BOS, its own share is added.
     """
     copy = by_lag(row)[place]
-    attention_heatmap(ax, np.array(row["copy_pattern"][copy["head"]]), first_position=1 - bos_offset(row))
-    return _with_ticks(_copy_words(ax, copy), row)
-
-
-def _copy_words(ax: Axes, copy: dict[str, Any]) -> Axes:
+    if scores:
+        _below_best(ax, row["copy_scores"][copy["head"]], row)
+    else:
+        attention_heatmap(ax, np.array(row["copy_pattern"][copy["head"]]), first_position=1 - bos_offset(row))
     words = [f"head {copy['head']}", f"lag {copy['lag']}: {copy['share']:.2f}"]
     if copy["bos"] >= LEANS:  # then the last query differs from the rest
         words.append(f"last: {copy['last']:.2f}")
     ax.text(0.97, 0.96, "\n".join(words), transform=ax.transAxes, ha="right", va="top", fontsize=6)
-    return ax
+    _with_ticks(ax, row)
 
 
-def copy_score_panel(ax: Axes, row: Row, place: int) -> Axes:
-    """The scores of a copy head below each query's largest, with the words of `copy_panel`."""
-    copy = by_lag(row)[place]
-    below_best_panel(ax, row["copy_scores"][copy["head"]], row)
-    return _with_ticks(_copy_words(ax, copy), row)
+def match_panel(ax: Axes, row: Row) -> None:
+    """The match head's attention after the softmax."""
+    attention_heatmap(ax, np.array(row["match_pattern"]), first_position=1 - bos_offset(row), mark_last=True)
+    _with_ticks(ax, row)
 
 
-def match_score_panel(ax: Axes, row: Row) -> Axes:
+def match_score_panel(ax: Axes, row: Row) -> None:
     """The match head's scores below each query's largest."""
-    below_best_panel(ax, row["match_scores"], row, mark_last=True)
-    return _with_ticks(ax, row)
+    _below_best(ax, row["match_scores"], row, mark_last=True)
+    _with_ticks(ax, row)
 
 
-def below_best_panel(ax: Axes, scores: Sequence[Sequence[float | None]], row: Row, *, mark_last: bool = False) -> Axes:
+def raw_score_panel(ax: Axes, row: Row) -> bool:
+    """The match head's scores as they are; those below all candidates' are red, returns whether there are any.
+
+    Candidates have k tokens before them: early keys are shut out, and would stretch the scale.
+    """
+    scores = np.array(row["match_scores"], dtype=np.float64)
+    first = bos_offset(row) + order_of(row)
+    lowest = float(np.nanmin(scores[first:, first:]))
+    look: dict[str, Any] = {"first_position": 1 - bos_offset(row), "mark_last": True}
+    score_heatmap(ax, scores, lowest=lowest, highest=float(np.nanmax(scores)), **look)
+    _with_ticks(ax, row)
+    return bool(np.nanmin(scores) < lowest)
+
+
+def _below_best(ax: Axes, scores: Sequence[Sequence[float | None]], row: Row, *, mark_last: bool = False) -> None:
     """Scores less the largest of their query: the softmax sees no more than that, so that heads share one scale.
 
     What lies `SCORE_RANGE` or more below has less than e^-SCORE_RANGE of the weight of the best key, and has the palest
@@ -101,91 +227,48 @@ def below_best_panel(ax: Axes, scores: Sequence[Sequence[float | None]], row: Ro
     """
     values = np.array(scores, dtype=np.float64)
     relative = values - np.nanmax(values, axis=-1, keepdims=True)
-    score_heatmap(
-        ax,
-        np.where(np.isfinite(relative), np.maximum(relative, -SCORE_RANGE), relative),
-        lowest=-SCORE_RANGE,
-        highest=0.0,
-        first_position=1 - bos_offset(row),
-        mark_last=mark_last,
-    )
-    return ax
+    cut = np.where(np.isfinite(relative), np.maximum(relative, -SCORE_RANGE), relative)
+    look: dict[str, Any] = {"first_position": 1 - bos_offset(row), "mark_last": mark_last}
+    score_heatmap(ax, cut, lowest=-SCORE_RANGE, highest=0.0, **look)
 
 
-def below_best_bar(figure: Figure | SubFigure, panels: Sequence[Axes], **options: Any) -> None:
-    """The colour bar of `below_best_panel`, common to all panels that have a picture."""
-    drawn = [panel for panel in panels if panel.images]
-    if drawn:
-        label = "score below the query's largest (nats)"
-        ticks = range(-int(SCORE_RANGE), 1)
-        bar = figure.colorbar(drawn[0].images[0], ax=list(panels), ticks=ticks, label=label, **options)
-        words = [f"{tick}".replace("-", "\N{MINUS SIGN}") for tick in ticks]
-        bar.set_ticklabels([f"\N{LESS-THAN OR EQUAL TO}{words[0]}", *words[1:]])  # what lies lower has its colour
-        bar.ax.minorticks_off()
+def _with_ticks(ax: Axes, row: Row) -> None:
+    """First position, middle and end."""
+    ticks = [1 - bos_offset(row), length_of(row) // 2, length_of(row)]
+    ax.set_xticks(ticks)
+    ax.set_yticks(ticks)
 
 
-def match_panel(ax: Axes, row: Row) -> Axes:
-    """The match head's attention after the softmax."""
-    attention_heatmap(ax, np.array(row["match_pattern"]), first_position=1 - bos_offset(row), mark_last=True)
-    return _with_ticks(ax, row)
+def weight_panel(ax: Axes, row: Row, *, highest: float | None = None) -> None:
+    """W_A^(2), its blocks in the order of the lags they hold."""
+    block_heatmap(ax, blocks_by_lag(row), vocab=vocab_of(row), highest=highest)
+    if not copies_are_distinct(row):  # then no block can be named by a lag
+        names = ["token", *(f"head {head}" for head in range(order_of(row)))]
+        ax.set_xticks(ax.get_xticks(), names)
+        ax.set_yticks(ax.get_yticks(), names)
+    ax.spines[:].set_visible(True)
 
 
-def score_panel(ax: Axes, row: Row) -> Axes:
-    """The match head's scores before the softmax; what lies below those of the candidates is red."""
-    scores = np.array(row["match_scores"], dtype=np.float64)
-    score_heatmap(
-        ax,
-        scores,
-        lowest=lowest_candidate(row),
-        highest=float(np.nanmax(scores)),
-        first_position=1 - bos_offset(row),
-        mark_last=True,
-    )
-    return _with_ticks(ax, row)
-
-
-def lowest_candidate(row: Row) -> float:
-    """The lowest score of a key that has k tokens before it: early keys are shut out, and would stretch the scale."""
-    scores = np.array(row["match_scores"], dtype=np.float64)
-    first = bos_offset(row) + order_of(row)
-    return float(np.nanmin(scores[first:, first:]))
-
-
-def _with_ticks(ax: Axes, row: Row) -> Axes:
-    ax.set_xticks(ticks_of(row))
-    ax.set_yticks(ticks_of(row))
-    return ax
-
-
-def bars_panel(ax: Axes, row: Row, *, title: str, short: bool = False) -> Axes:
+def bars_panel(ax: Axes, row: Row, *, title: str, short: bool = False) -> None:
     """The last query's attention by overlap, with the share of each kind in the legend; BOS is position 0.
 
     `short` puts only colours and shares above the panel; then `overlap_key` has to say elsewhere what they mean.
     """
-    from matplotlib.ticker import MaxNLocator
-
-    weights = np.array(row["weights"])
+    weights, masses = np.array(row["weights"]), shown_masses(row)
     induction_bars(ax, weights, row["kinds"], first_position=1 - bos_offset(row))
     ax.set_xlim(-1.5, length_of(row) + 1.5)
     ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
     ax.set_title(title)
-    masses = shown_masses(row)
     handles = overlap_handles(masses)
-    spacing: dict[str, Any] = {"borderaxespad": 0.0, "handlelength": 0.9, "handletextpad": 0.5, "labelspacing": 0.25}
+    room: dict[str, Any] = {"borderaxespad": 0.0, "handlelength": 0.9, "labelspacing": 0.25}
     if short:
         ax.set_ylim(0, 1.1 * float(weights.max()))
         shares = [share_text(share) for share in masses.values()]
-        place: dict[str, Any] = {
-            "loc": "lower right",
-            "bbox_to_anchor": (1.0, 1.02),
-            "ncols": len(masses),
-            "columnspacing": 0.8,
-        }
-        ax.legend(handles, shares, **place, **{**spacing, "borderpad": 0.2})
+        room |= {"loc": "lower right", "bbox_to_anchor": (1.0, 1.02), "columnspacing": 0.8, "borderpad": 0.2}
+        ax.legend(handles, shares, ncols=len(masses), **room)
     else:
         ax.set_ylim(0, (1.18 + 0.17 * len(masses)) * float(weights.max()))  # headroom, so that no bar is hidden
-        ax.legend(handles=handles, loc="upper right", **spacing)
-    return ax
+        ax.legend(handles=handles, loc="upper right", **room)
 
 
 def shown_masses(row: Row) -> dict[str, float]:
@@ -195,44 +278,12 @@ def shown_masses(row: Row) -> dict[str, float]:
 
 def overlap_key(figure: SubFigure, rows: Iterable[Row]) -> None:
     """What the overlap colours mean, for all panels of a figure with short legends."""
-    from matplotlib.patches import Patch
-
-    kinds = {kind for row in rows for kind in shown_masses(row)}
-    handles = [
-        Patch(facecolor=OVERLAP_COLOURS[kind], label=OVERLAP_NAMES[kind]) for kind in OVERLAP_COLOURS if kind in kinds
-    ]
-    if handles:
-        figure.legend(
-            handles=handles,
-            loc="outside lower center",
-            ncols=len(handles),
-            handlelength=0.9,
-            handletextpad=0.4,
-            columnspacing=0.9,
-        )
+    there = {kind for row in rows for kind in shown_masses(row)}
+    handles = [area(OVERLAP_NAMES[kind], colour) for kind, colour in OVERLAP_COLOURS.items() if kind in there]
+    legend_below(figure, handles, len(handles), handlelength=0.9, columnspacing=0.9)
 
 
-def note(ax: Axes, what: str, *, width: int = 24, square: bool = True) -> Axes:
-    """`absent`, with the words broken to fit a narrow panel; the warning stays one line."""
-    absent(ax, what)
-    if square:
-        ax.set_box_aspect(1)  # as the pictures beside it, so that titles stand in line
-    ax.texts[-1].set_text("not available:\n" + textwrap.fill(what, width))
-    return ax
-
-
-def weight_panel(ax: Axes, row: Row, *, highest: float | None = None) -> Axes:
-    """W_A^(2), its blocks in the order of the lags they hold."""
-    block_heatmap(ax, blocks_by_lag(row), vocab=vocab_of(row), highest=highest)
-    if not copies_are_distinct(row):  # then no block can be named by a lag
-        names = ["token", *(f"head {head}" for head in range(order_of(row)))]
-        ax.set_xticks(ax.get_xticks(), names)
-        ax.set_yticks(ax.get_yticks(), names)
-    ax.spines[:].set_visible(True)
-    return ax
-
-
-def bias_panel(ax: Axes, bias: Sequence[float]) -> Axes:
+def bias_panel(ax: Axes, bias: Sequence[float]) -> None:
     """A relative bias; a construction's "always" and "never" are arrow heads with their value beside them."""
     values = np.array(bias)
     ordinary = np.abs(values[np.abs(values) < FORBIDDEN])
@@ -241,160 +292,188 @@ def bias_panel(ax: Axes, bias: Sequence[float]) -> Axes:
     for sign in (1, -1):
         beyond = np.flatnonzero(sign * values >= FORBIDDEN)
         if len(beyond):
-            place = int(beyond[0])
-            left = place < len(values) / 2  # write towards the middle
-            ax.annotate(
-                f"{values[place]:,.0f}".replace("-", "\N{MINUS SIGN}").replace(",", " "),
-                (place if left else int(beyond[-1]), sign * limit),
-                xytext=(4 if left else -6, 0),
-                textcoords="offset points",
-                ha="left" if left else "right",
-                va="center",
-                fontsize=6,
-            )
+            words = f"{values[beyond[0]]:,.0f}".replace("-", MINUS).replace(",", " ")
+            left = beyond[0] < len(values) / 2  # write towards the middle
+            beside(ax, beyond[0 if left else -1], sign * limit, words, dx=4 if left else -6)
     ax.set_xticks([0, len(values) // 2, len(values) - 1])
-    return ax
 
 
-def weight_bar(figure: Figure | SubFigure, panels: Sequence[Axes], **options: Any) -> None:
-    """The colour bar of attention weights, common to all panels that have a picture."""
+def colour_bar(
+    figure: Figure | SubFigure,
+    panels: Iterable[Axes],
+    *,
+    label: str,
+    ticks: Sequence[float] = (),
+    names: Sequence[str] = (),
+    **options: Any,
+) -> None:
+    """A colour bar common to all panels that have a picture; without pictures there is none."""
+    panels = list(panels)
     drawn = [panel for panel in panels if panel.images]
-    if not drawn:
-        return
-    bar = figure.colorbar(drawn[0].images[0], ax=list(panels), ticks=WEIGHT_TICKS, label="attention weight", **options)
-    bar.set_ticklabels([f"{tick:g}" for tick in WEIGHT_TICKS])
-    bar.ax.minorticks_off()
+    if drawn:
+        bar = figure.colorbar(drawn[0].images[0], ax=panels, label=label, **options)
+        if names:
+            bar.set_ticks(list(ticks), labels=list(names))
+            bar.ax.minorticks_off()
 
 
-def score_bar(figure: Figure | SubFigure, panel: Axes, row: Row, **options: Any) -> None:
-    """The colour bar of one panel of scores."""
-    below = np.nanmin(np.array(row["match_scores"], dtype=np.float64)) < lowest_candidate(row)
-    figure.colorbar(panel.images[0], ax=panel, extend="min" if below else "neither", **options)
+# --- Whole figures -----------------------------------------------------------------------------------------------
 
 
-def columns_of(results: dict[str, list[Row]], families: Sequence[str] = PAPER) -> list[tuple[str, str, Row | None]]:
-    """A column for each model: its family, its title, and its row; a soft start stands beside the hard one."""
+@dataclass(frozen=True)
+class Column:
+    """A model of a figure that compares models; its row is None where it is missing."""
+
+    family: str
+    title: str
+    row: Row | None
+    missing: str
+
+    def draw(self, ax: Axes, panel: Callable[..., None], *, width: int = 24, **options: Any) -> None:
+        """The panel of this model, or a square note in its place, so that titles stand in line."""
+        if self.row is None:
+            absent(ax, self.missing, width=width).set_box_aspect(1)
+        else:
+            panel(ax, self.row, **options)
+
+
+def columns_of(results: Results, *, length: int, families: Sequence[str] = PAPER) -> list[Column]:
+    """A column for each model of the hierarchical task with BOS; a soft start stands beside the hard one."""
     first, soft = by_start(results)
-    columns: list[tuple[str, str, Row | None]] = []
+    length = next((length_of(row) for row in results["attention"]), length)
+    columns = []
     for family in families:
+        missing = f"{family} model, hierarchical prior with BOS, T = {length}"
         row = first.get(family)
-        columns.append((family, title_of(family, row if soft else None), row))
+        columns.append(Column(family, title_of(family, row if soft else None), row, missing))
         if family in soft:
-            columns.append((family, title_of(family, soft[family]), soft[family]))
+            columns.append(Column(family, title_of(family, soft[family]), soft[family], missing))
     return columns
 
 
-def caption_fields(results: dict[str, list[Row]]) -> dict[str, object]:
-    """What the captions of these figures say of their rows."""
-    rows = [row for rows in results.values() for row in rows]
-    return {"setting": setting(rows), "starts": starts_in_words(rows), "dashes": DASHES, "range": SCORE_RANGE}
+def title_of(family: str, row: Row | None) -> str:
+    """The family's name in two short lines; with a row, the start of its training in place of `trained`."""
+    start = None if row is None or find_family(family).analytic else start_in(row)
+    return f"{family},\n{start} start" if start else find_family(family).label.replace(", ", ",\n")
 
 
-def length_in(results: dict[str, list[Row]], wanted: int) -> int:
-    """The length the figure is of: the one that is there, or the one that was wanted."""
-    return next((length_of(row) for row in results["attention"]), wanted)
+Kinds = Sequence[tuple[str, Callable[..., None], dict[str, Any]]]  # name, panel and its options
 
 
-def first_column(columns: Sequence[tuple[str, str, Row | None]]) -> int:
-    """The first model that is there: its panels have the labels of the vertical axis."""
-    return next((place for place, (_, _, row) in enumerate(columns) if row is not None), 0)
+def copy_kinds(columns: Sequence[Column], **options: Any) -> Kinds:
+    """The copy heads by lag, as rows of `draw_maps`."""
+    heads = max((order_of(column.row) for column in columns if column.row is not None), default=2)
+    return [(f"copy, lag {place + 1}", copy_panel, {"place": place, **options}) for place in range(heads)]
 
 
-def family_missing(family: str, length: int) -> str:
-    """The note in place of a panel."""
-    return f"{family} model, hierarchical prior with BOS, T = {length}"
-
-
-def parts_of(figure: Figure | SubFigure, *, rows: int = 1, columns: int = 1, **ratios: Any) -> list[SubFigure]:
-    """The parts of a figure that is divided one way, in order."""
-    return list(np.ravel(np.array(figure.subfigures(rows, columns, squeeze=False, **ratios), dtype=object)))
+def draw_maps(figure: Figure | SubFigure, columns: Sequence[Column], kinds: Kinds) -> NDArray[Any]:
+    """A column for each model, a row for each kind of map; labels stand at the left and below."""
+    grid = figure.subplots(len(kinds), len(columns), squeeze=False)
+    first = next((place for place, column in enumerate(columns) if column.row is not None), 0)
+    for place, (column, axes) in enumerate(zip(columns, grid.T, strict=True)):
+        for ax, (name, panel, options) in zip(axes, kinds, strict=True):
+            column.draw(ax, panel, **options)
+            ax.set_ylabel(f"{name}\n{ax.get_ylabel()}".strip() if place == first else "")
+            if ax is not axes[-1] and column.row is not None:
+                ax.set_xlabel("")
+                ax.set_xticklabels([])
+            if place != first and column.row is not None:
+                ax.set_yticklabels([])
+        axes[0].set_title(column.title)
+    return grid
 
 
 def draw_bars(rows: Sequence[tuple[str, Row | None, str]], *, height: float) -> Figure:
     """Bars of the last query below each other on one scale: (title, row or None, what is missing then)."""
-    import matplotlib.pyplot as plt
-
     figure, grid = plt.subplots(len(rows), 1, figsize=(6.3, height), squeeze=False)
     panels = grid[:, 0]
     for panel, (title, row, what) in zip(panels, rows, strict=True):
         if row is None:
-            absent(panel, what)
-            panel.set_title(title)
+            absent(panel, what).set_title(title)
         else:
             bars_panel(panel, row, title=title)
             panel.set_xlabel("")
-    on_one_scale(panel for panel in panels if panel.containers)
-    for panel in reversed(panels):
-        if panel.containers:
-            panel.set_xlabel("key position (BOS, where there is one, is position 0)")
-            break
+    on_one_scale(panels)
+    for last in [panel for panel in panels if panel.axison][-1:]:
+        last.set_xlabel("key position (BOS, where there is one, is position 0)")
     return figure
 
 
-def construction_page(results: dict[str, list[Row]], name: str) -> dict[str, list[Row]]:
-    """What the page of one construction draws."""
-    rows = [row for row in results["construction_attention"] if row["construction"] == name]
-    return {"construction_attention": [kept(row, *PAGE_FIELDS) for row in rows[:1]]}
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A figure of one model in full: a construction by its name, or the disentangled model of the independent prior.
 
-
-def page_row(results: dict[str, list[Row]]) -> Row | None:
-    """The one row of a page; None if there is none."""
-    return next((row for rows in results.values() for row in rows), None)
-
-
-def draw_page(row: Row | None, *, title: str, what: str, scores: bool) -> Figure:
-    """One model in full: relative biases, match weights, copy and match attention, the last query's bars.
-
-    `scores` shows the match head before the softmax rather than after it.
+    model     what the caption calls it
+    title     of the last query's bars
+    scores    whether the match head is shown before the softmax rather than after it
     """
-    import matplotlib.pyplot as plt
 
-    figure = plt.figure(figsize=(6.3, 5.3))
-    if row is None:
-        absent(figure.add_subplot(), what)
+    model: str
+    title: str
+    scores: bool
+    construction: str | None = None
+    bos: bool | None = None
+
+    @property
+    def caption(self) -> str:
+        match = "before it (red: below all candidates, at early keys or BOS)" if self.scores else "after it"
+        return (
+            f"{self.model} ({{setting}}) on one sequence of the independent prior. Top: relative biases of the copy "
+            "heads, ordered by the lag they attend to, and of the match head (an arrow head: beyond the scale), and "
+            "the match weights, query blocks down and key blocks across ({dashes}). Middle: attention of the copy "
+            "heads after the softmax, with each head's mean weight on its lag (`last`: of the last query, where BOS "
+            f"takes some), and of the match head {match}; colours of weights follow their square root. Bottom: the "
+            "last query's match attention, each key coloured by its overlap; the legend gives the share of each kind. "
+            "{starts}"
+        )
+
+    def chosen(self, results: Results) -> Results:
+        """The one row of the page, if it is there."""
+        if self.construction is not None:
+            rows = [row for row in results["construction_attention"] if row["construction"] == self.construction]
+            return {"construction_attention": [kept(row, *PAGE_FIELDS) for row in rows[:1]]}
+        row = nearest(results["attention"], 64, family="disentangled", prior="independent", bos=self.bos)
+        return {"attention": [] if row is None else [kept(row, *PAGE_FIELDS)]}
+
+    def draw(self, results: Results) -> Figure:
+        """Relative biases and match weights; copy and match attention; the last query's bars."""
+        figure = plt.figure(figsize=(6.3, 5.3))
+        row = next((row for rows in results.values() for row in rows), None)
+        if row is None:
+            trained = f"disentangled model, independent prior {'with' if self.bos else 'without'} BOS"
+            return nothing(figure, f"construction_attention, {self.construction}" if self.construction else trained)
+        top, middle, bottom = parts_of(figure, rows=3, height_ratios=(1.25, 1.45, 1.15))
+        _draw_parameters(top, row)
+        maps = middle.subplots(1, order_of(row) + 1)
+        for place, (ax, copy) in enumerate(zip(maps[:-1], by_lag(row), strict=True)):
+            copy_panel(ax, row, place)
+            ax.set_title(f"copy head {copy['head']}, after softmax")
+        if self.scores:
+            below = raw_score_panel(maps[-1], row)
+            colour_bar(middle, maps[:-1], **PATTERN_BAR, location="right", shrink=0.75)
+            extend = "min" if below else "neither"
+            colour_bar(middle, maps[-1:], label="score (nats)", location="right", shrink=0.75, extend=extend)
+        else:
+            match_panel(maps[-1], row)
+            colour_bar(middle, maps, **PATTERN_BAR, location="right", shrink=0.75)
+        maps[-1].set_title(f"match, {'before' if self.scores else 'after'} softmax")
+        for ax in maps[1:]:
+            ax.set_ylabel("")
+        bars_panel(bottom.subplots(), row, title=self.title)
         return figure
+
+
+def _draw_parameters(figure: SubFigure, row: Row) -> None:
+    """The relative biases of copy heads and match head, and the match weights."""
     order = order_of(row)
-    top, middle, bottom = parts_of(figure, rows=3, height_ratios=(1.25, 1.45, 1.15))
-
-    stems = top.subplots(1, order + 2, width_ratios=[1.0] * (order + 1) + [1.15])
-    biases = [row["copy_bias"][copy["head"]] for copy in by_lag(row)] + [row["match_bias"]]
-    names = [f"copy head {copy['head']} (lag {copy['lag']})" for copy in by_lag(row)] + ["match head"]
-    for panel, bias, name in zip(stems, biases, names, strict=False):
-        bias_panel(panel, bias)
-        panel.set_title(f"$R_A$, {name}")
-        if panel is not stems[0]:
-            panel.set_ylabel("")
+    *stems, weights = figure.subplots(1, order + 2, width_ratios=[1.0] * (order + 1) + [1.15])
+    heads = [(row["copy_bias"][copy["head"]], f"copy head {copy['head']} (lag {copy['lag']})") for copy in by_lag(row)]
+    for ax, (bias, name) in zip(stems, [*heads, (row["match_bias"], "match head")], strict=True):
+        bias_panel(ax, bias)
+        ax.set_title(f"$R_A$, {name}")
+        if ax is not stems[0]:
+            ax.set_ylabel("")
     on_one_scale(stems[:order])
-    weight_panel(stems[-1], row)
-    stems[-1].set_title("$W_A^{(2)}$, match head")
-    top.colorbar(stems[-1].images[0], ax=stems[-1], shrink=0.9, label=WEIGHT_LABEL)
-
-    maps = middle.subplots(1, order + 1)
-    for place in range(order):
-        copy_panel(maps[place], row, place)
-        maps[place].set_title(f"copy head {by_lag(row)[place]['head']}, after softmax")
-    (score_panel if scores else match_panel)(maps[-1], row)
-    maps[-1].set_title(f"match, {'before' if scores else 'after'} softmax")
-    for panel in maps[1:]:
-        panel.set_ylabel("")
-    if scores:
-        weight_bar(middle, maps[:-1], location="right", shrink=0.75)
-        score_bar(middle, maps[-1], row, location="right", shrink=0.75, label="score (nats)")
-    else:
-        weight_bar(middle, maps, location="right", shrink=0.75)
-
-    bars_panel(bottom.subplots(), row, title=title)
-    return figure
-
-
-def page_caption(model: str, *, scores: bool) -> str:
-    """The caption of `draw_page`."""
-    match = "before it (red: below all candidates, at early keys or BOS)" if scores else "after it"
-    return (
-        f"{model} ({{setting}}) on one sequence of the independent prior. Top: relative biases of the copy heads, "
-        "ordered by the lag they attend to, and of the match head (an arrow head: beyond the scale), and the match "
-        "weights, query blocks down and key blocks across ({dashes}). Middle: attention of the copy heads after the "
-        "softmax, with each head's mean weight on its lag (`last`: of the last query, where BOS takes some), and of "
-        f"the match head {match}; colours of weights follow their square root. Bottom: the last query's match "
-        "attention, each key coloured by its overlap; the legend gives the share of each kind. {starts}"
-    )
+    weight_panel(weights, row)
+    weights.set_title("$W_A^{(2)}$, match head")
+    colour_bar(figure, [weights], **WEIGHT_BAR, shrink=0.9)

@@ -6,16 +6,16 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from figures.parts.panels import BAYES_COLOUR
-from figures.parts.rows import Row, matching
+from figures.parts.rows import Row
+from interp.plotting import curve as draw_curve
 from interp.results import half_width
 from models.families.registry import find_family
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,20 +71,9 @@ def of_kind(rows: Iterable[Row], kind: str) -> list[Row]:
     return [row for row in mine if row["prior"] == mine[0]["prior"]]
 
 
-def concentration(rows: Iterable[Row], kind: str) -> str:
-    """alpha or eta of the prior, as the rows name it: `5` of `hierarchical:5`."""
-    mine = of_kind(rows, kind)
-    return mine[0]["prior"].partition(":")[2] or "default" if mine else "not run"
-
-
 def curve(rows: Iterable[Row], predictor: str) -> list[Row]:
     """One predictor's rows, shortest first."""
     return sorted((row for row in rows if row["predictor"] == predictor), key=lambda row: row["length"])
-
-
-def models(rows: Iterable[Row], **words: Any) -> list[Row]:
-    """The rows of the trained models that fit every word (`rows.matching`), shortest first, then by seed."""
-    return matching([{**row, "checkpoint": row["predictor"]} for row in rows], **words)
 
 
 def by_length(rows: Iterable[Row]) -> dict[int, list[Row]]:
@@ -95,15 +84,16 @@ def by_length(rows: Iterable[Row]) -> dict[int, list[Row]]:
     return found
 
 
+def reach_of(rows: Iterable[Row], error: str) -> list[float]:
+    """How far the 95% intervals go to each side; NaN where there is no error."""
+    return [float(half_width(math.nan if row[error] is None else row[error], n=row["n"])) for row in rows]
+
+
 def plot_curve(ax: Axes, rows: Sequence[Row], field: str, look: Look, *, error: str | None = None) -> Line2D:
     """A line through the rows, with 95% bars if the rows have a standard error of that name."""
-    lengths = [row["length"] for row in rows]
-    (line,) = ax.plot(lengths, [row[field] for row in rows], label=look.label, **look.style())
-    if error is not None:
-        for row in rows:
-            reach = float(half_width(row[error], n=row["n"]))
-            ax.plot([row["length"]] * 2, [row[field] - reach, row[field] + reach], color=look.colour, linewidth=0.6)
-    return line
+    reach = None if error is None else reach_of(rows, error)
+    lengths, values = ([row[name] for row in rows] for name in ("length", field))
+    return draw_curve(ax, lengths, values, reach=reach, label=look.label, **look.style())
 
 
 def plot_seeds(
@@ -121,30 +111,17 @@ def plot_seeds(
     They lie above all curves, with a white edge, so that what coincides with a curve can be seen; `shift` sets a family
     aside, in powers of two of the length, and `size` puts the markers of one into those of another.
     """
-    colour = find_family(family).colour
-    aside = 2.0**shift
-    groups = by_length(rows)
+    kind, aside = find_family(family), 2.0**shift
+    groups = {length * aside: [row[field] for row in group] for length, group in by_length(rows).items()}
+    thin: dict[str, Any] = {"color": kind.colour, "linewidth": 0.6, "zorder": 2.5}
     if medians:
-        ax.plot(
-        [length * aside for length in groups],
-        [median(row[field] for row in group) for group in groups.values()],
-        color=colour, linewidth=0.7, zorder=2.5,
-    )  # fmt: skip
-    for length, group in groups.items():
-        values = [row[field] for row in group]
-        ax.plot([length * aside] * 2, [min(values), max(values)], color=colour, linewidth=0.6, zorder=2.5)
+        ax.plot(list(groups), [median(values) for values in groups.values()], **thin)
+    ax.vlines(list(groups), list(map(min, groups.values())), list(map(max, groups.values())), **thin)
     (points,) = ax.plot(
-        [row["length"] * aside for row in rows],
-        [row[field] for row in rows],
-        linestyle="None",
-        marker=find_family(family).marker,
-        markersize=size,
-        color=colour,
-        markeredgecolor="white",
-        markeredgewidth=0.35,
-        zorder=4,
-        label=find_family(family).trained_label,
-    )
+        [row["length"] * aside for row in rows], [row[field] for row in rows], linestyle="None", marker=kind.marker,
+        markersize=size, color=kind.colour, markeredgecolor="white", markeredgewidth=0.35, zorder=4,
+        label=kind.trained_label,
+    )  # fmt: skip
     return points
 
 
@@ -166,53 +143,3 @@ def length_axis(ax: Axes, lengths: Iterable[int], *, sparse: bool = False) -> No
     ax.set_xticks([length for length in found if length not in named], minor=True)
     ax.tick_params(axis="x", which="minor", labelbottom=False, size=1.2)
     ax.set_xlabel("sequence length $T$")
-
-
-def spread_out(places: Sequence[float], *, gap: float) -> list[float]:
-    """The places moved apart so that neighbours are at least `gap` away, each as near to its own as that allows.
-
-    >>> spread_out([0.0, 0.0, 5.0], gap=1.0)
-    [-0.5, 0.5, 5.0]
-    """
-    order = sorted(range(len(places)), key=lambda index: places[index])
-    # Clusters of labels that touch: each sits around the mean of what it labels.
-    clusters: list[list[int]] = []
-    for index in order:
-        clusters.append([index])
-        while len(clusters) > 1 and _top(clusters[-2], places, gap) + gap > _bottom(clusters[-1], places, gap):
-            clusters[-2:] = [clusters[-2] + clusters[-1]]
-    moved = list(places)
-    for cluster in clusters:
-        for rank, index in enumerate(cluster):
-            moved[index] = _bottom(cluster, places, gap) + rank * gap
-    return moved
-
-
-def _bottom(cluster: list[int], places: Sequence[float], gap: float) -> float:
-    return sum(places[index] for index in cluster) / len(cluster) - gap * (len(cluster) - 1) / 2
-
-
-def _top(cluster: list[int], places: Sequence[float], gap: float) -> float:
-    return _bottom(cluster, places, gap) + gap * (len(cluster) - 1)
-
-
-def counted(groups: Iterable[Sequence[Row]]) -> str:
-    """How many seeds there are, as words of a caption: `3 seeds` or `1 to 3 seeds`."""
-    numbers = sorted({len(group) for group in groups})
-    if not numbers:
-        return "no seeds"
-    if len(numbers) > 1:
-        return f"{numbers[0]} to {numbers[-1]} seeds"
-    return f"{numbers[0]} seed{'s' if numbers[0] > 1 else ''}"
-
-
-def listed(values: Iterable[Any]) -> str:
-    """`32, 64 and 128`."""
-    words = [str(value) for value in values]
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
-
-
-def shape_words(rows: Sequence[Row]) -> str:
-    """`k = 2, |V| = 5`, as the rows say."""
-    shapes = sorted({(row["order"], row["vocab"]) for row in rows})
-    return " or ".join(f"k = {order}, |V| = {vocab}" for order, vocab in shapes)

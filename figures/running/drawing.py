@@ -21,8 +21,7 @@ from analyses.running.command import BadInput, Entry, one_line, say
 from analyses.running.files import check_document_target, write_file
 from analyses.running.pool import run_jobs
 from analyses.running.table import json_text
-from figures.parts.panels import MissingPanel
-from figures.parts.rows import protocol_note
+from figures.parts.rows import MissingPanel, protocol_note
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

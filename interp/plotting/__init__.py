@@ -11,6 +11,9 @@
     estimate_points(ax, names, values, reach)      estimates with their intervals
     grouped_bars(ax, names, series)                several numbers for each name, side by side
     control_bars(ax, names, own, control)          numbers beside those of their controls
+    stacked_bars(ax, places, series)               several numbers for each name, one after the other
+    curve(ax, x, y, reach=...)                     a line or markers with their intervals
+    name_ends(ax, ends)                            names at the ends of curves
     kl_curves(ax, lengths, means)                  loss over length, a curve per estimator or model
 
 The `.plot()` of every result draws with these, and so do the figures. The overlap colours are fixed, so that they mean
@@ -18,8 +21,8 @@ the same in every picture: full match yellow, partial teal, none grey, as in the
 early keys black. They differ in lightness, so that they can be distinguished in greyscale and with common colour
 blindness.
 
-matplotlib is loaded when something is drawn. Only `.plot()` methods and figures import this package: no number depends
-on it.
+Only `.plot()` methods and figures import this package: no number depends on it, and matplotlib is loaded when something
+is drawn.
 """
 
 from __future__ import annotations
@@ -33,30 +36,36 @@ from interp.plotting.attention import share_text as share_text
 from interp.plotting.attention import visible_masses as visible_masses
 from interp.plotting.blocks import NEGATIVE as NEGATIVE
 from interp.plotting.blocks import block_heatmap as block_heatmap
+from interp.plotting.blocks import head_heatmap as head_heatmap
 from interp.plotting.blocks import lag_names as lag_names
-from interp.plotting.blocks import name_blocks as name_blocks
-from interp.plotting.blocks import outline_aligned as outline_aligned
 from interp.plotting.blocks import pair_heatmap as pair_heatmap
 from interp.plotting.blocks import share_heatmap as share_heatmap
+from interp.plotting.curves import curve as curve
 from interp.plotting.curves import kl_curves as kl_curves
+from interp.plotting.curves import name_ends as name_ends
 from interp.plotting.estimates import bar_centre as bar_centre
 from interp.plotting.estimates import control_bars as control_bars
 from interp.plotting.estimates import estimate_points as estimate_points
 from interp.plotting.estimates import grouped_bars as grouped_bars
 from interp.plotting.estimates import parameter_points as parameter_points
 from interp.plotting.estimates import signed_log as signed_log
-from interp.plotting.heads import head_heatmap as head_heatmap
+from interp.plotting.estimates import stacked_bars as stacked_bars
 from interp.plotting.panel import CONTROL_COLOUR as CONTROL_COLOUR
 from interp.plotting.panel import INTERVAL_NAME as INTERVAL_NAME
 from interp.plotting.panel import LAG_COLOURS as LAG_COLOURS
 from interp.plotting.panel import MAIN_COLOUR as MAIN_COLOUR
 from interp.plotting.panel import OVERLAP_COLOURS as OVERLAP_COLOURS
 from interp.plotting.panel import OVERLAP_NAMES as OVERLAP_NAMES
+from interp.plotting.panel import QUIET as QUIET
 from interp.plotting.panel import SHUT_OUT as SHUT_OUT
 from interp.plotting.panel import SOURCE_COLOURS as SOURCE_COLOURS
 from interp.plotting.panel import SOURCE_NAMES as SOURCE_NAMES
+from interp.plotting.panel import area as area
+from interp.plotting.panel import beside as beside
 from interp.plotting.panel import heading as heading
 from interp.plotting.panel import lag_colour as lag_colour
 from interp.plotting.panel import legend_beside as legend_beside
+from interp.plotting.panel import mark as mark
 from interp.plotting.panel import overlap_kind as overlap_kind
 from interp.plotting.panel import panel as panel
+from interp.plotting.panel import whisker as whisker

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+import matplotlib
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize, PowerNorm
+from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from interp.plotting.panel import LETTER, OVERLAP_COLOURS, OVERLAP_NAMES, SHUT_OUT, text_size, width_in_points
-
-if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.colors import Normalize
-else:
-    Artist = Axes = Normalize = Any  # so that reading this module does not load matplotlib
+from interp.plotting.panel import (
+    LETTER,
+    OVERLAP_COLOURS,
+    OVERLAP_NAMES,
+    SHUT_OUT,
+    area,
+    text_size,
+    width_in_points,
+)
 
 Array: TypeAlias = NDArray[Any]
 
@@ -40,12 +45,8 @@ def attention_heatmap(
     `ax.images[0]`, e.g. for a colour bar. `first_position` is what the first key is called. `mark_last` points at the
     last query, the only one that carries the loss.
     """
-    from matplotlib.colors import PowerNorm
-
     norm = PowerNorm(0.5, vmin=0.0, vmax=highest)
-    return _causal_image(
-        ax, pattern, norm=norm, colours=colours, first_position=first_position, mark_last=mark_last, under=None
-    )
+    return _causal_image(ax, pattern, norm, colours, first_position=first_position, mark_last=mark_last)
 
 
 def score_heatmap(
@@ -63,44 +64,32 @@ def score_heatmap(
     The scale is linear, by default between the extremes. Scores below `lowest`, such as the construction's masked ones,
     are red (SHUT_OUT). The image is `ax.images[0]`.
     """
-    from matplotlib.colors import Normalize
-
     visible = scores[np.isfinite(scores)]
     norm = Normalize(
         vmin=float(visible.min()) if lowest is None else lowest,
         vmax=float(visible.max()) if highest is None else highest,
     )
-    return _causal_image(
-        ax, scores, norm=norm, colours=colours, first_position=first_position, mark_last=mark_last, under=SHUT_OUT
-    )
+    return _causal_image(ax, scores, norm, colours, first_position=first_position, mark_last=mark_last, under=SHUT_OUT)
 
 
 def _causal_image(
     ax: Axes,
     values: Array,
-    *,
     norm: Normalize,
     colours: str,
+    *,
     first_position: int,
     mark_last: bool,
-    under: str | None,
+    under: str | None = None,
 ) -> Axes:
     """Queries down, keys across, with what lies in the future of a query left out."""
-    import matplotlib
-
     queries, keys = values.shape
     left, top = first_position - 0.5, first_position + keys - queries - 0.5
     future = np.arange(keys)[None, :] > np.arange(keys - queries, keys)[:, None]
     shown = np.ma.masked_array(np.asarray(values, dtype=np.float64), mask=future | ~np.isfinite(values))
     colourmap = matplotlib.colormaps[colours].with_extremes(bad="#e6e6e6", under=under)
-    ax.imshow(
-        shown,
-        norm=norm,
-        cmap=colourmap,
-        interpolation="nearest",
-        aspect="equal",
-        extent=(left, left + keys, top + queries, top),
-    )
+    extent = (left, left + keys, top + queries, top)
+    ax.imshow(shown, norm=norm, cmap=colourmap, interpolation="nearest", aspect="equal", extent=extent)
     ax.spines[:].set_visible(True)
     if mark_last:
         ax.plot(1.02, 0.5 / queries, "<", color="#c1121f", markersize=3, transform=ax.transAxes, clip_on=False)
@@ -165,12 +154,10 @@ def visible_masses(weights: Array, kinds: Sequence[str], masses: Mapping[str, fl
     }
 
 
-def overlap_handles(masses: Mapping[str, float]) -> list[Artist]:
+def overlap_handles(masses: Mapping[str, float]) -> list[Patch]:
     """Legend entries, in the fixed order, with each kind's share of the attention; no share is written as 0.00."""
-    from matplotlib.patches import Patch
-
     return [
-        Patch(facecolor=colour, label=f"{OVERLAP_NAMES[kind]}: {share_text(masses[kind])}")
+        area(f"{OVERLAP_NAMES[kind]}: {share_text(masses[kind])}", colour)
         for kind, colour in OVERLAP_COLOURS.items()
         if kind in masses
     ]

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
-from interp.plotting.panel import CONTROL_COLOUR, MAIN_COLOUR, OVERLAP_COLOURS, lag_colour, legend_beside
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-else:
-    Axes = Any
-
-Array: TypeAlias = NDArray[Any]
+from interp.plotting.panel import CONTROL_COLOUR, MAIN_COLOUR, OVERLAP_COLOURS, beside, lag_colour, legend_beside
 
 GROUP = 0.8  # share of the space of a name that its bars fill
 INFINITY = "\N{INFINITY}"
@@ -49,10 +43,8 @@ def estimate_points(
                 point[0], point[1], **errors, fmt="o", color=shades[place], capsize=3, markersize=5,
                 markerfacecolor=shades[place] if full[place] else "white",
             )  # fmt: skip
-            ax.annotate(
-                f"{value:.3g}", point, xytext=(0, 5) if across else (8, 0), textcoords="offset points",
-                ha="center" if across else "left", va="bottom" if across else "center", color=shades[place],
-            )  # fmt: skip
+            where: dict[str, Any] = {"dx": 0, "dy": 5, "va": "bottom"} if across else {"dx": 8}
+            beside(ax, point[0], point[1], f"{value:.3g}", color=shades[place], fontsize=None, **where)
         elif np.isinf(value):
             end = 0.93 if value > 0 else 0.07
             spot = (end, place) if across else (place, end)
@@ -74,21 +66,16 @@ def parameter_points(
     lags = {name: int(name.removeprefix("beta_")) for name in names if name.startswith("beta_")}
     symbols = {name: rf"$\beta_{{{lag}}}$" for name, lag in lags.items()} | {"kappa": r"$\kappa$"}
     shades = {name: lag_colour(lag) for name, lag in lags.items()} | {"kappa": OVERLAP_COLOURS["bos"]}
-    return estimate_points(
-        ax,
-        [symbols.get(name, name) for name in names],
-        values,
-        reach,
-        colours=[shades.get(name, MAIN_COLOUR) for name in names],
-    )
+    colours = [shades.get(name, MAIN_COLOUR) for name in names]
+    return estimate_points(ax, [symbols.get(name, name) for name in names], values, reach, colours=colours)
 
 
 def grouped_bars(
     ax: Axes,
     names: Sequence[str],
-    series: Mapping[str, Array],
+    series: Mapping[str, NDArray[Any]],
     *,
-    reach: Mapping[str, Array] | None = None,
+    reach: Mapping[str, NDArray[Any]] | None = None,
     colours: Mapping[str, str | Sequence[str]] | None = None,
     across: bool = False,
 ) -> Axes:
@@ -98,8 +85,6 @@ def grouped_bars(
     interval. A series' colour may be one for each name.
     across=True puts the names on the vertical axis, the first on top. Bars are labelled with their series.
     """
-    if not series:
-        raise ValueError("series hold no bars: expected at least one")
     step = GROUP / len(series)
     for number, (label, given) in enumerate(series.items()):
         values = np.asarray(given, dtype=np.float64)
@@ -128,7 +113,7 @@ def control_bars(
     own: ArrayLike,
     control: ArrayLike,
     *,
-    reach: tuple[Array, Array],
+    reach: tuple[NDArray[Any], NDArray[Any]],
     labels: tuple[str, str] = ("edit", "control"),
     across: bool = False,
 ) -> Axes:
@@ -137,6 +122,15 @@ def control_bars(
     colours = dict(zip(labels, (MAIN_COLOUR, CONTROL_COLOUR), strict=True))
     grouped_bars(ax, names, pair, reach=dict(zip(labels, reach, strict=True)), colours=colours, across=across)
     return legend_beside(ax)
+
+
+def stacked_bars(ax: Axes, places: Sequence[Any], series: Mapping[str, tuple[Sequence[Any], str]], **look: Any) -> Axes:
+    """Bars along the horizontal axis, the series one after the other from zero: {name: (widths, colour)}."""
+    left = np.zeros(len(places))
+    for name, (widths, colour) in series.items():
+        ax.barh(places, widths, left=left, color=colour, label=name, **look)
+        left = left + np.asarray(widths, dtype=np.float64)
+    return ax
 
 
 def bar_centre(name: int, *, place: int, count: int) -> float:

@@ -16,7 +16,7 @@ from analyses.checkpoint.attention import readings
 from analyses.running import plan
 from figures.paper import mech_indep, mech_main
 from figures.parts import attention as attention_panels
-from figures.parts import circuit as circuit_rows
+from figures.parts import attention as circuit_rows
 from figures.parts.panels import MissingPanel
 from figures.running import drawing
 from interp.plotting import OVERLAP_COLOURS, attention

@@ -17,6 +17,7 @@ from analyses.studies import kl_curves
 from figures.parts import curves as curve_panels
 from figures.parts.panels import MissingPanel
 from figures.running import drawing
+from interp.plotting.curves import spread_out
 from models.families.registry import FAMILIES, drawing_order, find_family
 from tests.figures.artists import assert_readable
 
@@ -136,7 +137,8 @@ def test_kl_curves_are_the_table(drawn):
             lines = lines_by_label(ax)
             for name in names:
                 table = [row[field] for row in rows if (row["prior"], row["predictor"]) == (prior, name)]
-                line = lines[curve_panels.LOOKS[name].label]
+                label = curve_panels.LOOKS[name].label
+                line = lines[label if field == "excess_share" else label.removesuffix(", BOS")]
                 assert list(line.get_xdata()) == list(LENGTHS)
                 assert list(line.get_ydata()) == table
     points = lines_by_label(axes[2])[find_family("standard").trained_label]
@@ -204,17 +206,10 @@ def test_excess_is_the_table_and_every_curve_is_named(drawn):
 
 
 def test_labels_are_spread_out():
-    assert curve_panels.spread_out([0.0, 0.0, 5.0], gap=1.0) == [-0.5, 0.5, 5.0]
     places = np.random.default_rng(0).uniform(size=20).tolist()
-    moved = curve_panels.spread_out(places, gap=0.05)
+    moved = spread_out(places, gap=0.05)
     assert np.diff(np.sort(moved)).min() > 0.05 - 1e-9
     assert np.argsort(moved).tolist() == np.argsort(places).tolist()
-
-
-def test_seed_counts_are_words():
-    assert curve_panels.counted([[{}] * 3, [{}]]) == "1 to 3 seeds"
-    assert curve_panels.counted([[{}]]) == "1 seed"
-    assert curve_panels.listed([32, 64, 128]) == "32, 64 and 128"
 
 
 BETA, KAPPA, LENGTH = (2.4, 1.1), 2.9, 24
@@ -261,8 +256,8 @@ def test_a_planted_construction_is_drawn_at_its_parameters(planted, drawn):
         figure = drawn("beta_kappa_zoo", results)
     assert_readable(figure)
     for ax, value in zip(figure.axes[:3], (*BETA, KAPPA), strict=True):
-        (bars,) = ax.containers
-        assert bars.lines[0].get_ydata() == pytest.approx([value], abs=1e-3)
+        points = lines_by_label(ax)[find_family("construction").trained_label]
+        assert points.get_ydata() == pytest.approx([value], abs=1e-3)
         lemma = lines_by_label(ax)
         if ax is not figure.axes[2]:
             curve = next(line for line in lemma.values() if line.get_linestyle() == "--")
@@ -275,7 +270,7 @@ def test_a_failed_fit_is_not_drawn(planted, drawn):
     failed = {**results["beta_kappa"][0], "success": False, "message": "no law", "beta": [None, None], "kappa": None}
     with pytest.warns(MissingPanel):
         figure = drawn("beta_kappa_zoo", {**results, "beta_kappa": [failed]})
-    assert not figure.axes[0].containers
+    assert find_family("construction").trained_label not in lines_by_label(figure.axes[0])
     module = drawing.load_module("beta_kappa_zoo")
     assert "1 of 1 fits failed" in drawing.caption_of(module, module.chosen({**results, "beta_kappa": [failed]}))
 

@@ -40,8 +40,13 @@ def test_points_are_what_the_edits_recover() -> None:
         figure = four_heads.draw(mine)
         assert_readable(figure)
     (ax,) = figure.axes
-    points = {group.lines[0].get_gid(): group.lines[0].get_xdata()[0] for group in ax.containers}
-    assert points == {row["edit"]: row["recovered"] for row in ROWS if row["edit"] != "ablated"}
+    (points,) = (line for line in ax.lines if line.get_gid() == "edits")
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert dict(zip(names, points.get_xdata(), strict=True)) == {
+        "the law in all match heads": 0.9, "hard matching in all match heads": 0.2,
+        "even attention in all match heads": -0.1,
+        "head 1.0 alone, as it is": 0.33, "head 1.1 alone, as it is": 0.37, "head 1.0 alone, with its law": 0.3,
+    }  # fmt: skip
     controls = {line.get_gid(): line for line in ax.lines if (line.get_gid() or "").startswith("control")}
     assert controls["control of law"].get_xdata()[0] == -0.08
     assert controls["control of hard"].get_marker() == "<"  # beyond the axis, with its value beside it

@@ -28,10 +28,10 @@ from figures.beyond import (
     nearest_estimator,
     smoothing_source,
 )
-from figures.parts.instruments import SETTINGS
 from figures.parts.panels import MissingPanel
+from figures.parts.rows import SETTINGS
 from figures.running import drawing
-from interp.plotting import OVERLAP_COLOURS
+from interp.plotting import OVERLAP_COLOURS, SOURCE_COLOURS
 from tests.figures.artists import assert_readable
 from tests.planted import trained_like
 
@@ -197,7 +197,7 @@ class TestDirectPath:
         # Where no model knows anything without its match head, one sentence says so.
         assert not made_of.patches
         assert [text.get_text()[:8] for text in made_of.texts] == ["no model"]
-        weights = [group.lines[0].get_xdata()[0] for group in discount.containers]
+        weights = [line.get_xdata()[0] for line in discount.lines if line.get_gid() == "pair"]
         rows = [row for row in results["lag_pairs"] if row["success"]]
         assert weights == [pair[0] for row in rows for pair in row["beta"]]
         assert weights[:3] == pytest.approx([0.0, 0.0, 0.0], abs=1e-6)
@@ -317,7 +317,7 @@ class TestMassByOverlap:
         figure = drawn(mass_by_overlap, {"overlap_mass": rows, "copy_heads": []})
         assert not figure.axes[1].lines
         caption = drawing.caption_of(mass_by_overlap, {"overlap_mass": rows})
-        assert caption.endswith(f"because no law fits their scores: {mass_by_overlap.name_of(rows[1])}.")
+        assert caption.endswith(f"because no law fits their scores: {mass_by_overlap.names_of(rows[1:2])[0]}.")
 
 
 @pytest.mark.filterwarnings("ignore::figures.parts.panels.MissingPanel")
@@ -350,11 +350,11 @@ class TestCausal:
         told = [row for row in causal.chosen(results)["causal"] if row["success"]]
         markers = {}
         for field in ("loss_recovered", "pair_loss_recovered"):
-            groups = [group for group in recovered.containers if group.lines[0].get_gid() == field]
-            assert [group.lines[0].get_ydata()[0] for group in groups] == [row[field] for row in told]
-            (markers[field],) = {group.lines[0].get_marker() for group in groups}
+            lines = [line for line in recovered.lines if line.get_gid() == field]
+            assert [value for line in lines for value in line.get_ydata()] == [row[field] for row in told]
+            (markers[field],) = {line.get_marker() for line in lines}
             # An open marker is a control in the panels above, and nothing else.
-            assert {group.lines[0].get_markerfacecolor() for group in groups}.isdisjoint({"white", "none"})
+            assert {line.get_markerfacecolor() for line in lines}.isdisjoint({"white", "none"})
         assert len(set(markers.values())) == 2
         assert row["loss_recovered"] == pytest.approx(1.0, abs=1e-4)
         named = {text.get_text() for one in figure.findobj(Legend) for text in one.get_texts()}
@@ -362,10 +362,9 @@ class TestCausal:
 
     def test_copy_heads_stand_on_the_line_of_the_lag_they_copy(self, results: dict[str, Rows]) -> None:
         row = next(row for row in results["causal"] if row["subject"]["family"] == "construction")
-        first, second = (causal.edit_of(row, f"copy_head_{head}")["kl"] for head in (0, 1))
-        other = causal.by_lag(row, [2, 1])
-        assert causal.edit_of(other, "copy_lag_2")["kl"] == first
-        assert causal.edit_of(other, "copy_lag_1")["kl"] == second
+        before = {one["edit"]: one["kl"] for one in row["edits"]}
+        after = {one["edit"]: one["kl"] for one in causal.by_lag(row, [2, 1])["edits"]}
+        assert (after["copy_lag_2"], after["copy_lag_1"]) == (before["copy_head_0"], before["copy_head_1"])
         for unclear in (None, [1, 1], [1, None]):  # then heads keep their numbers
             assert causal.by_lag(row, unclear) == row
 
@@ -386,8 +385,8 @@ class TestCausal:
                     and line.get_ydata()[0] == place]  # fmt: skip
         assert len(drawn_at) == 2
         assert 0.7 in drawn_at
-        filled = [group for group in figure.axes[-1].containers if group.lines[0].get_gid() == "loss_recovered"]
-        assert len({group.lines[0].get_xdata()[0] for group in filled}) == len(filled)  # seeds stand apart
+        places = [x for line in figure.axes[-1].lines if line.get_gid() == "loss_recovered" for x in line.get_xdata()]
+        assert len(set(places)) == len(places)  # seeds stand apart
 
 
 @pytest.mark.filterwarnings("ignore::figures.parts.panels.MissingPanel")
@@ -396,17 +395,13 @@ class TestSmoothingSource:
         figure = drawn(smoothing_source, results)
         alone, parts, uniform = figure.axes[:3]
         rows = smoothing_source.chosen(results)["smoothing_source"]
-        for source in smoothing_source.SOURCES:
-            (bars,) = [group for group in alone.containers if group.get_label() == source]
+        for source, colour in SOURCE_COLOURS.items():
+            bars = [bar for group in alone.containers if group.get_label() == source for bar in group]
             costs = [one["change"] for row in rows if (one := smoothing_source.switched(row, source)) is not None]
             assert [bar.get_width() for bar in bars] == costs
-            assert {to_hex(bar.get_facecolor()) for bar in bars} == {smoothing_source.SOURCES[source][1]}
-        shares = [
-            part["share"]
-            for row in rows
-            for source in smoothing_source.SOURCES
-            if (part := smoothing_source.share(row, source)) is not None
-        ]
+            assert {to_hex(bar.get_facecolor()) for bar in bars} == {colour}
+        shares = [smoothing_source.share(row, source) for row in rows for source in SOURCE_COLOURS]
+        shares = [share for share in shares if share is not None]
         assert [bar.get_width() for group in parts.containers for bar in group] == pytest.approx(shares, abs=1e-12)
         assert [bar.get_width() for group in uniform.containers for bar in group] == pytest.approx(
             [0.0] * len(rows), abs=1e-6

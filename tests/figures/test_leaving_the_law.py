@@ -64,7 +64,7 @@ def test_weights_and_sides_are_those_of_the_models(results: dict[str, Any]) -> N
     assert len(curves) == 2
     assert all(min(line.get_xdata()) >= leaving_the_law.FIRST_STEP for line in curves)
     main, long = (row["weights"] for row in results["vote_weight"])
-    shown = [list(container.lines[0].get_ydata()) for container in weights.containers]
+    shown = [list(line.get_ydata()) for line in weights.lines if line.get_gid() == "votes"]
     assert shown == [[one["weight"] for one in rows] for rows in (main, long)]
     assert list(weights.lines[-1].get_ydata()) == [one["counted"] for one in long]
     points = np.asarray(sides.collections[0].get_offsets())
