@@ -1,13 +1,11 @@
 """What every instrument returns: frozen results with a text, a table, a plot, a JSON record and their provenance.
 
-A result class is a frozen keyword-only dataclass that derives from `Result`. It adds its own fields (estimates, their
-`stderr`, `n`) to the three that every result has, and gives a tidy DataFrame from `.table()`, at most eight lines from
-`str()` and one panel from `.plot()`. `.record()` is the same content as one JSON-able dict, and a notebook shows the
-table. A class whose rows have names derives from `NamedRows`, and `result["name"]` is a row.
+A result class adds its own fields (estimates, their `stderr`, `n`) to the three of `Result`. It gives a tidy DataFrame
+from `.table()`, at most eight lines from `str()`, one panel from `.plot()`, and the same content as one JSON-able dict
+from `.record()`. A class whose rows have names derives from `NamedRows`.
 
-This module also holds the functions that make standard errors, of a mean (`mean_stderr`) and of a share of a loss
-(`share_recovered`), and intervals (`interval`), so that all of them agree. `benchmarks/coverage.py` measures how often
-intervals hold the truth.
+All standard errors and intervals come from here (`mean_stderr`, `share_recovered`, `interval`), so that they agree.
+`benchmarks/coverage.py` measures how often intervals hold the truth.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
-from jaxtyping import Float, Int64
 from numpy.typing import NDArray
 
 from interp.arguments import Number, finite_number, real_array
@@ -75,9 +72,9 @@ class Result(ABC):
 
     def record(self) -> dict[str, Any]:
         """All fields as JSON-able values, those of the class first; NaN and infinities become None."""
-        common = [one.name for one in fields(Result)]
-        own = [one.name for one in fields(self) if one.name not in common]
-        return {name: jsonable(getattr(self, name)) for name in (*own, *common)}
+        common = {one.name: getattr(self, one.name) for one in fields(Result)}
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in common}
+        return jsonable(own | common)  # type: ignore[no-any-return]
 
     @property
     def doubt(self) -> str:
@@ -99,31 +96,26 @@ class Result(ABC):
     def _repr_html_(self) -> str:
         """For notebooks: the first line of the text, the message, and the table."""
         table, first = self.table(), str(self).splitlines()[0]
-        parts = [f"<p><b>{escape(first)}</b></p>"]
-        if self.doubt:
-            parts.append(f'<p style="color: #c1121f"><b>{escape(self.doubt)}</b></p>')
-        elif self.message:
-            parts.append(f"<p>{escape(self.message)}</p>")
+        doubt = f'<p style="color: #c1121f"><b>{escape(self.doubt)}</b></p>'
         cells = table.astype(object).where(table.notna(), "-")
-        parts.append(
-            cells.to_html(index=False, max_rows=MOST_ROWS, border=0, formatters=[_cell_text] * len(table.columns))
+        more = f"<p>{MOST_ROWS} of {len(table)} rows; <code>.table()</code> has them all</p>"
+        return "\n".join(
+            [
+                f"<p><b>{escape(first)}</b></p>",
+                doubt if self.doubt else f"<p>{escape(self.message)}</p>" if self.message else "",
+                cells.to_html(index=False, max_rows=MOST_ROWS, border=0, formatters=[_cell_text] * len(table.columns)),
+                more if len(table) > MOST_ROWS else "",
+            ]
         )
-        if len(table) > MOST_ROWS:
-            parts.append(f"<p>{MOST_ROWS} of {len(table)} rows; <code>.table()</code> has them all</p>")
-        return "\n".join(parts)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NamedRows(Result, Generic[Row]):
-    """A result whose rows have names: `tests["law"]` is a row, `"law" in tests` asks for it, `list(tests)` names all.
+    """A result whose rows have names: `tests["law"]` is a row, and `list(tests)` names all."""
 
-    A class says in ROWS which of its fields holds the rows, in NAME which field of a row is its name, and in NOUN what
-    such a row is called in an error message.
-    """
-
-    ROWS: ClassVar[str]
-    NAME: ClassVar[str]
-    NOUN: ClassVar[str]
+    ROWS: ClassVar[str]  # the field that holds the rows
+    NAME: ClassVar[str]  # the field of a row that is its name
+    NOUN: ClassVar[str]  # what a row is called in an error message
 
     def __getitem__(self, name: str) -> Row:
         found: Row = row_named(getattr(self, self.ROWS), name, by=self.NAME, noun=self.NOUN)
@@ -164,21 +156,17 @@ def jsonable(value: Any) -> Any:
     """Tensors and arrays as nested lists, dataclasses as dicts, non-finite numbers as None."""
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
-    if isinstance(value, (np.bool_, np.integer)):
-        value = value.item()
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [jsonable(item) for item in value]
     if is_dataclass(value) and not isinstance(value, type):
         return {one.name: jsonable(getattr(value, one.name)) for one in fields(value)}
-    if isinstance(value, Path):
-        return str(value)
-    return value
+    return str(value) if isinstance(value, Path) else value
 
 
 def mean_stderr(values: Any, *, clusters: Any | None = None) -> tuple[float, float]:
@@ -204,13 +192,10 @@ def mean_stderr(values: Any, *, clusters: Any | None = None) -> tuple[float, flo
 
 
 def half_width(stderr: Any, *, n: int | None, level: Number = 0.95) -> NDArray[np.float64]:
-    """How far an interval reaches to each side: a standard error times Student's quantile for n independent units.
+    """How far an interval reaches to each side: standard errors times Student's quantile for n independent units.
 
-    stderr   one or more standard errors
-    n        units from which their spread was estimated: sequences, chains; None for so many that it does not matter
-    level    how often such intervals hold the truth
-
-    NaN with fewer than two units.
+    Units are what the spread was estimated from: sequences, chains. With fewer than two the reach is NaN; n=None stands
+    for so many that their number does not matter. `level` is how often such intervals hold the truth.
 
     >>> half_width(1.0, n=None).round(2).item(), half_width([1.0, 2.0], n=10).round(2).tolist()
     (1.96, [2.26, 4.52])
@@ -237,11 +222,8 @@ def interval(
 def share_recovered(change: Any, lost: Any) -> tuple[float, float]:
     """1 - mean(change) / mean(lost), and the standard error of that; both are given per sequence.
 
-    The error is the jackknife's: how far the share moves without each sequence. Its square is right on average, also
-    where one sequence in a thousand loses very much; but a sample without such a sequence cannot know of them.
-
-    NaN where the mean of `lost` is not CLEAR_ERRORS standard errors above zero: then the loss is not significant, and
-    no share of it is defined.
+    The error is the jackknife's: how far the share moves without each sequence. NaN where the mean of `lost` is not
+    CLEAR_ERRORS standard errors above zero: then the loss is not significant, and no share of it is defined.
 
     >>> share_recovered([0.0, 0.5], [1.0, 1.0])
     (0.75, 0.25)
@@ -252,17 +234,6 @@ def share_recovered(change: Any, lost: Any) -> tuple[float, float]:
     ratio = float(top.sum() / bottom.sum())
     without = (top.sum() - top) / (bottom.sum() - bottom)
     return 1.0 - ratio, float(np.sqrt((top.size - 1) * ((without - without.mean()) ** 2).mean()))
-
-
-def share_explained(
-    law: Float[np.ndarray, " row"], baseline: Float[np.ndarray, " row"], *, clusters: Int64[np.ndarray, " row"]
-) -> tuple[float, float]:
-    """1 - sum(law) / sum(baseline) of two divergences, with the standard error of the ratio (delta method)."""
-    mean = float(baseline.mean())
-    if mean <= 0:
-        return math.nan, math.nan
-    ratio = float(law.mean()) / mean
-    return 1.0 - ratio, mean_stderr((law - ratio * baseline) / mean, clusters=clusters)[1]
 
 
 def is_clear(mean: float, stderr: float) -> bool:
@@ -299,22 +270,12 @@ def versions() -> tuple[tuple[str, str], ...]:
 @functools.cache
 def git_commit() -> str | None:
     """The commit checked out beside this package, with a + where files have changed; None outside a checkout."""
-    here = Path(__file__).parent.parent
+    git = ["git", "-C", str(Path(__file__).parent.parent)]
     try:
-        commit = subprocess.run(
-            ["git", "-C", str(here), "rev-parse", "--short=12", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=5,
+        commit, changed = (
+            subprocess.run([*git, *words], capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+            for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
         )
-        if commit.returncode != 0:
-            return None
-        changed = subprocess.run(
-            ["git", "-C", str(here), "status", "--porcelain", "--untracked-files=no"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.SubprocessError):
         return None
-    return commit.stdout.strip() + ("+" if changed.stdout.strip() else "")
+    return commit + ("+" if changed else "")

@@ -23,10 +23,11 @@ A lag is copied for the key. The query's side of lag r needs x_{t-r+1}, so that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -35,7 +36,7 @@ from jaxtyping import Float, Int64
 from interp.arguments import Whole, seed_number
 from interp.circuit.circuit import Circuit, Head, head_name
 from interp.circuit.edits import write_output
-from interp.circuit.runner import Hook, Hooks
+from interp.circuit.runner import Hook
 from interp.fitting.regression import Array
 from interp.fitting.scan_statistics import ScanStatistics
 from interp.instruments.scan_heads import HeadScan, as_scanned, attention_laws, scan_heads
@@ -43,6 +44,8 @@ from interp.notation import Tokens
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Edit: TypeAlias = Callable[[torch.Tensor, torch.Tensor, slice], torch.Tensor]  # of a head's output, given its mean
 
 FEEDS = 0.5  # share of beta_r that must be lost without its copy head
 TRIED = 4  # heads tried for each lag, those with the most mass on it
@@ -95,17 +98,10 @@ class FoundCircuit(Circuit):
         """One row per trial: lag, heads, mass, beta (mean over match heads), without, lost, control_lost, feeds."""
         import pandas as pd
 
-        rows = [
-            {field.name: getattr(one, field.name) for field in fields(Trial)}
-            | {
-                "heads": ", ".join(map(head_name, one.heads)),
-                "beta": float(one.beta.mean()),
-                "without": float(one.without.mean()),
-                "feeds": one.feeds,
-            }
-            for one in self.trials
-        ]
-        return pd.DataFrame(rows, columns=[*(field.name for field in fields(Trial)), "feeds"])
+        columns = [*(field.name for field in fields(Trial)), "feeds"]
+        table = pd.DataFrame([[getattr(one, name) for name in columns] for one in self.trials], columns=columns)
+        heads = table["heads"].map(lambda heads: ", ".join(map(head_name, heads)))
+        return table.assign(heads=heads, beta=table["beta"].map(np.mean), without=table["without"].map(np.mean))
 
     def __repr__(self) -> str:
         return "\n".join([super().__repr__(), *(f"  {reason}" for reason in self.reasons)])
@@ -136,29 +132,21 @@ def find_circuit(
     if scan.order != task.order:
         raise ValueError(f"the scan is of order {scan.order}, the circuit of order {task.order}")
     workbench = _Workbench(task, array, scan, seed=seed)
-    chosen: list[Head | None] = []
-    reasons, missing, trials = [], [], []
-    for lag in range(1, task.order + 1):
-        head, reason, tried = workbench.choose(lag)
-        chosen.append(head)
-        reasons.append(reason)
-        trials += tried
-        missing += [] if head is not None else [reason]
+    chosen, reasons, trials = zip(*(workbench.choose(lag) for lag in range(1, task.order + 1)), strict=True)
+    missing = [reason for head, reason in zip(chosen, reasons, strict=True) if head is None]
     if scan.match_heads:
         names = [
             f"{head_name(at)} ({scan.nats_explained[at]:.0%} of {scan.nats[at]:.2f} nats)" for at in scan.match_heads
         ]
-        reasons.append(f"match: the law explains the attention of {', '.join(names)}")
+        matching = f"match: the law explains the attention of {', '.join(names)}"
     else:
         best = max(scan.heads, key=lambda at: float(np.nan_to_num(scan.nats_explained[at])))
-        reasons.append(
+        matching = (
             f"no head matches: the best, {head_name(best)}, has {max(0.0, scan.nats_explained[best]):.1%} of "
             f"{max(0.0, scan.nats[best]):.2g} nats explained"
         )
-        missing.append(reasons[-1])
-    if scan.success and scan.message:
-        reasons.append(f"note: {scan.message}")
-    near = [scan.near] if scan.near else []
+        missing.append(matching)
+    note = f"note: {scan.message}" if scan.success and scan.message else ""
     found = FoundCircuit(
         task.model,
         order=task.order,
@@ -168,8 +156,9 @@ def find_circuit(
         copy_heads=chosen,
         match_heads=scan.match_heads,
     )
-    found.scan, found.trials, found.reasons = scan, tuple(trials), (*reasons, *near)
-    found.success, found.message = not missing, "; ".join([*missing, *near])
+    found.scan, found.trials = scan, tuple(trial for tried in trials for trial in tried)
+    found.reasons = tuple(filter(None, [*reasons, matching, note, scan.near]))
+    found.success, found.message = not missing, "; ".join(filter(None, [*missing, scan.near]))
     return found
 
 
@@ -180,20 +169,20 @@ class _Workbench:
         self.circuit, self.tokens, self.scan = circuit, tokens, scan
         self.generator = torch.Generator().manual_seed(seed)
         self.queries = torch.from_numpy(scan.queries) + int(circuit.has_bos)
-        self.layers = sorted({layer for layer, _ in scan.match_heads})
         self.beta = self.betas(None) if scan.match_heads else np.zeros((0, circuit.order))
         self.means: dict[Head, torch.Tensor] = {}
 
     def choose(self, lag: int) -> tuple[Head | None, str, list[Trial]]:
         """The copy head of a lag, the reason, and what was tried."""
-        scan, last = self.scan, max(self.layers, default=len(self.scan.role))
-        looking = [at for at in scan.heads if scan.role[at[0]][at[1]] == "copy" and scan.copy_lag[at] == lag]
-        heads = sorted((at for at in looking if at[0] < last), key=lambda at: -float(scan.copy_mass[at][lag - 1]))
+        scan = self.scan
+        last = max((layer for layer, _ in scan.match_heads), default=len(scan.role))
+        looking = scan.copying(lag)
+        heads = [at for at in looking if at[0] < last]
         if not heads:
-            late = [head_name(at) for at in looking]
-            above = f" below the match heads ({', '.join(late)} would, but in too late a layer)" if late else ""
+            late = ", ".join(map(head_name, sorted(looking)))
+            above = f" below the match heads ({late} would, but in too late a layer)" if late else ""
             return None, f"no head copies lag {lag}{above}", []
-        if not self.layers:
+        if not scan.match_heads:
             names = ", ".join(f"{head_name(at)} (mass {scan.copy_mass[at][lag - 1]:.2f})" for at in heads)
             return heads[0], f"lag {lag}: copied by {names}; no head matches, so that its effect cannot be tested", []
         trials = [self.attempt(lag, (at,)) for at in heads[:TRIED]]
@@ -215,8 +204,7 @@ class _Workbench:
     def attempt(self, lag: int, heads: tuple[Head, ...]) -> Trial:
         """Replace these heads' output by its mean; as a control, move it by the same distance in a random direction."""
         before = self.beta[:, lag - 1]
-        after = self.betas(_all_of([self.to_mean(at) for at in heads]))[:, lag - 1]
-        control = self.betas(_all_of([self.to_random(at) for at in heads]))[:, lag - 1]
+        after, control = (self.betas([(at, edit) for at in heads])[:, lag - 1] for edit in (self.to_mean, self.moved))
         total = float(np.abs(before).sum())
 
         def lost(left: Array) -> float:
@@ -234,10 +222,15 @@ class _Workbench:
             control_lost=lost(control),
         )
 
-    def betas(self, edits: Hooks | None) -> Float[np.ndarray, "match lag"]:
-        """beta of every match head, by maximum likelihood of its attention, under hooks that edit the model."""
+    def betas(self, edits: Sequence[tuple[Head, Edit]] | None) -> Float[np.ndarray, "match lag"]:
+        """beta of every match head, by maximum likelihood of its attention, with the output of some heads edited."""
+        written = [write_output(at, partial(edit, self.mean(at))) for at, edit in edits or []]
         matching = self.circuit.with_match_heads(*self.scan.match_heads)
-        return attention_laws(matching, self.tokens, queries=self.queries, edits=edits).beta
+
+        def hooks(rows: slice) -> list[Hook]:
+            return [hook for one in written for hook in one(rows)]
+
+        return attention_laws(matching, self.tokens, queries=self.queries, edits=hooks).beta
 
     def mean(self, place: Head) -> torch.Tensor:
         """The mean of a head's output over sequences and positions."""
@@ -253,27 +246,13 @@ class _Workbench:
             self.means[place] = torch.stack(sums).sum(0) / len(self.tokens)
         return self.means[place]
 
-    def to_mean(self, place: Head) -> Hooks:
-        mean = self.mean(place)
-        return write_output(place, lambda z, rows: mean.expand_as(z))
+    def to_mean(self, mean: torch.Tensor, z: torch.Tensor, rows: slice) -> torch.Tensor:
+        """The mean in place of the output."""
+        return mean.expand_as(z)
 
-    def to_random(self, place: Head) -> Hooks:
-        mean = self.mean(place)
-
-        def move(z: torch.Tensor, rows: slice) -> torch.Tensor:
-            own = z.cpu().double()
-            direction = torch.randn(own.shape, generator=self.generator, dtype=torch.float64)
-            step = (own - mean).norm(dim=-1, keepdim=True)
-            moved: torch.Tensor = own + step * direction / direction.norm(dim=-1, keepdim=True)
-            return moved
-
-        return write_output(place, move)
-
-
-def _all_of(edits: Sequence[Hooks]) -> Hooks:
-    """Several edits at once."""
-
-    def hooks(rows: slice) -> list[Hook]:
-        return [hook for edit in edits for hook in edit(rows)]
-
-    return hooks
+    def moved(self, mean: torch.Tensor, z: torch.Tensor, rows: slice) -> torch.Tensor:
+        """The output, moved by its distance from the mean in a random direction."""
+        own = z.cpu().double()
+        direction = torch.randn(own.shape, generator=self.generator, dtype=torch.float64)
+        step = (own - mean).norm(dim=-1, keepdim=True)
+        return torch.as_tensor(own + step * direction / direction.norm(dim=-1, keepdim=True))

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float, Int64
 from tqdm import tqdm
 
-from interp.arguments import Number, Whole, count, seed_number, shown
+from interp.arguments import Number, Whole, count, seed_number
 from interp.circuit.circuit import as_circuit
 from interp.circuit.runner import laws
 from interp.digits import plus_minus
@@ -99,10 +99,8 @@ class LabelSymmetry(Result):
             f"  worst relabeling {list(self.worst)}: {self.worst_kl:.3g}",
         ]
         if self.other_models:
-            lines.append(
-                f"  KL to {self.other_models} other models {plus_minus(self.seeds_kl, self.seeds_stderr)}; "
-                f"ratio {self.ratio:.3g}"
-            )
+            seeds = plus_minus(self.seeds_kl, self.seeds_stderr)
+            lines.append(f"  KL to {self.other_models} other models {seeds}; ratio {self.ratio:.3g}")
         return "\n".join([*lines, *self.remarks()])
 
 
@@ -124,14 +122,10 @@ def label_symmetry(
     """
     circuit = as_circuit(model)
     array = circuit.check(tokens)
-    if not isinstance(other_models, (list, tuple)):
-        raise ValueError(f"other_models must be a list of models, got {shown(other_models)}")
-    others = [as_circuit(other) for other in other_models]
+    others = [as_circuit(other) for other in other_models or ()]
     for other in others:
         if other.vocab != circuit.vocab:
-            raise ValueError(
-                f"other_models must share the vocabulary of {circuit.vocab} symbols, one has {other.vocab}"
-            )
+            raise ValueError(f"other_models must share the vocabulary of {circuit.vocab} symbols, not {other.vocab}")
     draws, seed, floor = count(draws, name="draws"), seed_number(seed), check_floor(floor, vocab=circuit.vocab)
     relabelings, exhaustive = _relabelings(circuit.vocab, draws=draws, seed=seed)
     base = laws(circuit, array)
@@ -145,9 +139,7 @@ def label_symmetry(
     sequences = np.broadcast_to(np.arange(array.shape[0]), values.shape)
     kl, stderr = mean_stderr(values, clusters=sequences)
     between = [kl_between(base, laws(other, other.check(tokens)), floor=floor) for other in others]
-    seeds_kl, seeds_stderr = mean_stderr(
-        torch.stack(between).mean(0) if between else torch.empty(0, dtype=torch.float64)
-    )
+    seeds_kl, seeds_stderr = mean_stderr(torch.stack(between).mean(0) if between else [])
     return LabelSymmetry(
         kl=kl,
         stderr=stderr,
@@ -162,8 +154,6 @@ def label_symmetry(
         ratio=kl / seeds_kl if seeds_kl > 0 else math.nan,
         other_models=len(others),
         n=array.shape[0],
-        success=True,
-        message="",
         provenance=provenance(seed=seed, checkpoint=checkpoint),
     )
 

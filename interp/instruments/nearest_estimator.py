@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.special import softmax
 
 from interp.arguments import Number
 from interp.circuit.circuit import Circuit, as_circuit
@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-# Parameters and rows of the batch -> the laws of those rows; differentiable in the parameters.
-Family: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+Array: TypeAlias = NDArray[Any]
 
 LINEAR_BELOW = 1e-3  # nats: the axis of a plot is logarithmic from here on
 WIDEST = 200.0  # no parameter leaves [-200, 200]: exp(200) is hard attention in any precision
@@ -93,21 +92,9 @@ class NearestEstimator(NamedRows[EstimatorDistance]):
         """One row per estimator, nearest first; parameters as text."""
         import pandas as pd
 
-        return pd.DataFrame(
-            [
-                {
-                    "estimator": row.estimator,
-                    "kl": row.kl,
-                    "stderr": row.stderr,
-                    "behind": row.behind,
-                    "behind_stderr": row.behind_stderr,
-                    "floored": row.floored,
-                    "tuned": row.tuned,
-                    "parameters": _text(row.parameters),
-                }
-                for row in self.estimators
-            ]
-        )
+        names = ["estimator", "kl", "stderr", "behind", "behind_stderr", "floored", "tuned"]
+        table = pd.DataFrame([[getattr(row, name) for name in names] for row in self.estimators], columns=names)
+        return table.assign(parameters=[_text(row.parameters) for row in self.estimators])
 
     def record(self) -> dict[str, Any]:
         """The fields, after the nearest estimator and the KL of each."""
@@ -167,155 +154,124 @@ def nearest_estimator(
     from elsewhere comes as a `Circuit`; only its order, vocabulary, BOS and symbols are used.
     """
     circuit = as_circuit(model)
-    array = circuit.check(tokens)
+    array, vocab = circuit.check(tokens), circuit.vocab
     if array.shape[0] < 2:
         raise ValueError("tuning and judging take different sequences: give at least 2")
-    floor = check_floor(floor, vocab=circuit.vocab)
-    bench = _Bench(circuit, array, floor=floor)
+    floor = check_floor(floor, vocab=vocab)
+    predicted = laws_of(circuit, array)
+    found: dict[str, tuple[torch.Tensor, dict[str, Any]]] = {}
     if beta is not None:
         weights, pseudo = check_parameters(circuit, beta=beta, kappa=kappa)
-        bench.judge(
-            "soft_matching_fitted",
-            soft_matching(array, vocab=circuit.vocab, beta=weights, kappa=pseudo),
-            beta=weights.tolist(),
-            kappa=pseudo,
+        fitted = soft_matching(array, vocab=vocab, beta=weights, kappa=pseudo)
+        found["soft_matching_fitted"] = (fitted, {"beta": weights.tolist(), "kappa": pseudo})
+    tuned, troubles = _families(array, circuit), []
+    for name, family in tuned.items():
+        laws, best, trouble = _tuned(family, predicted, floor=floor)
+        found[name] = (laws, family.parameters(best))
+        troubles += [f"{name}: the search for its parameters ended early ({trouble})"] if trouble else []
+    found["add_alpha_1"] = (add_alpha(array, order=circuit.order, vocab=vocab, alpha=1.0), {"alpha": 1.0})
+    for estimator in (maximum_likelihood, katz, witten_bell, kneser_ney):
+        found[estimator.__name__] = (estimator(array, order=circuit.order, vocab=vocab), {})
+    values = {name: kl_between(predicted, laws, floor=floor) for name, (laws, _) in found.items()}
+    order = sorted(found, key=lambda name: float(values[name].mean()))
+    rows = []
+    for name in order:
+        laws, parameters = found[name]
+        kl, stderr = mean_stderr(values[name])
+        behind, behind_stderr = mean_stderr(values[name] - values[order[0]])
+        rows.append(
+            EstimatorDistance(
+                estimator=name,
+                parameters=parameters,
+                kl=kl,
+                stderr=stderr,
+                behind=behind,
+                behind_stderr=behind_stderr,
+                floored=float(((laws < floor) & (predicted >= floor)).any(-1).double().mean()),
+                tuned=name in tuned,
+            )
         )
-    bench.tune_soft_matching("soft_matching_best", pseudo_counts=circuit.has_sink)
-    if not circuit.has_sink:
-        bench.tune_soft_matching("soft_matching_best_bos", pseudo_counts=True)
-    bench.tune_add_alpha("add_alpha_best")
-    bench.tune_jelinek_mercer("jelinek_mercer_best")
-    symbols, lags = circuit.vocab, circuit.order
-    bench.judge("add_alpha_1", add_alpha(array, order=lags, vocab=symbols, alpha=1.0), alpha=1.0)
-    bench.judge("maximum_likelihood", maximum_likelihood(array, order=lags, vocab=symbols))
-    bench.judge("katz", katz(array, order=lags, vocab=symbols))
-    bench.judge("witten_bell", witten_bell(array, order=lags, vocab=symbols))
-    bench.judge("kneser_ney", kneser_ney(array, order=lags, vocab=symbols))
     return NearestEstimator(
-        estimators=bench.ranking(),
+        estimators=tuple(rows),
         floor=floor,
         n=array.shape[0],
-        success=not bench.troubles,
-        message="; ".join(bench.troubles),
+        success=not troubles,
+        message="; ".join(troubles),
         provenance=provenance(checkpoint=checkpoint),
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Judged:
-    estimator: str
-    parameters: dict[str, Any]
-    values: torch.Tensor
-    floored: float
-    tuned: bool
+@dataclass(frozen=True)
+class Family:
+    """Estimators with parameters to tune.
+
+    laws         the parameters, and rows of the batch -> the laws of those rows; differentiable in the parameters
+    starts       of the search
+    parameters   those of the search as the estimator's own
+    """
+
+    laws: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    starts: list[list[float]]
+    parameters: Callable[[Array], dict[str, Any]]
 
 
-class _Bench:
-    """The model's predictions, and the estimators that were measured against them."""
+def _families(tokens: torch.Tensor, circuit: Circuit) -> dict[str, Family]:
+    """Soft matching, add-alpha and Jelinek-Mercer."""
+    counts, order, vocab = mask_counts(tokens, order=circuit.order, vocab=circuit.vocab), circuit.order, circuit.vocab
+    # The mixture is linear in its weights: the corners of the simplex are the models of each order.
+    corners = [jelinek_mercer(tokens, vocab=vocab, weights=corner) for corner in np.eye(order + 1)]
+    models = torch.stack(corners, dim=1)
 
-    def __init__(self, circuit: Circuit, tokens: torch.Tensor, *, floor: float) -> None:
-        self.order, self.vocab, self.tokens, self.floor = circuit.order, circuit.vocab, tokens, floor
-        self.model_laws = laws_of(circuit, tokens)
-        self.counts = mask_counts(tokens, order=circuit.order, vocab=circuit.vocab)
-        self.everyone = torch.arange(tokens.shape[0])
-        self.judged: list[_Judged] = []
-        self.troubles: list[str] = []
+    def soft(point: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        return law_from_counts(counts[rows], beta=point[:order], kappa=None)
 
-    def judge(self, name: str, laws: torch.Tensor, *, tuned: bool = False, **parameters: Any) -> None:
-        short = (laws < self.floor) & (self.model_laws >= self.floor)
-        self.judged.append(
-            _Judged(
-                estimator=name,
-                parameters=parameters,
-                values=kl_between(self.model_laws, laws, floor=self.floor),
-                floored=float(short.any(-1).double().mean()),
-                tuned=tuned,
-            )
-        )
+    def soft_bos(point: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        return law_from_counts(counts[rows], beta=point[:order], kappa=point[order])
 
-    def tune_soft_matching(self, name: str, *, pseudo_counts: bool) -> None:
-        def family(parameters: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-            kappa = parameters[self.order] if pseudo_counts else None
-            return law_from_counts(self.counts[rows], beta=parameters[: self.order], kappa=kappa)
+    def add(point: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        votes = counts[rows, -1].double() + torch.exp(point[0])
+        return votes / votes.sum(-1, keepdim=True)
 
-        starts = [[beta] * self.order + [kappa] * pseudo_counts for beta, kappa in ((1.0, 0.0), (3.0, 3.0))]
-        best, laws = self._tuned(name, family, starts)
-        kappa = {"kappa": float(best[self.order])} if pseudo_counts else {}
-        self.judge(name, laws, tuned=True, beta=best[: self.order].tolist(), **kappa)
+    def mix(point: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        return torch.einsum("i,biv->bv", torch.softmax(point, dim=0), models[rows])
 
-    def tune_add_alpha(self, name: str) -> None:
-        full = self.counts[:, -1].double()
+    without = Family(soft, [[1.0] * order, [3.0] * order], lambda best: {"beta": best.tolist()})
+    with_bos = Family(
+        soft_bos,
+        [[1.0] * order + [0.0], [3.0] * order + [3.0]],
+        lambda best: {"beta": best[:-1].tolist(), "kappa": float(best[-1])},
+    )
+    matching = {"soft_matching_best": without, "soft_matching_best_bos": with_bos}
+    return {
+        **({"soft_matching_best": with_bos} if circuit.has_sink else matching),
+        "add_alpha_best": Family(add, [[0.0]], lambda best: {"alpha": float(np.exp(best[0]))}),
+        "jelinek_mercer_best": Family(mix, [[0.0] * (order + 1)], lambda best: {"weights": softmax(best).tolist()}),
+    }
 
-        def family(parameters: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-            votes = full[rows] + torch.exp(parameters[0])
-            return votes / votes.sum(-1, keepdim=True)
 
-        best, laws = self._tuned(name, family, [[0.0]])
-        self.judge(name, laws, tuned=True, alpha=float(np.exp(best[0])))
+def _tuned(family: Family, predicted: torch.Tensor, *, floor: float) -> tuple[torch.Tensor, Array, str]:
+    """Laws for each half at the parameters of the other half, the best parameters on all sequences, and what went wrong
+    in the search for these.
+    """
 
-    def tune_jelinek_mercer(self, name: str) -> None:
-        # The mixture is linear in its weights: the corners of the simplex are the models of each order.
-        corners = np.eye(self.order + 1)
-        models = torch.stack(
-            [jelinek_mercer(self.tokens, vocab=self.vocab, weights=corner) for corner in corners], dim=1
-        )
-
-        def family(parameters: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-            return torch.einsum("i,biv->bv", torch.softmax(parameters, dim=0), models[rows])
-
-        best, laws = self._tuned(name, family, [[0.0] * (self.order + 1)])
-        self.judge(name, laws, tuned=True, weights=torch.softmax(torch.from_numpy(best), dim=0).tolist())
-
-    def ranking(self) -> tuple[EstimatorDistance, ...]:
-        order = sorted(self.judged, key=lambda row: float(row.values.mean()))
-        rows = []
-        for row in order:
-            kl, stderr = mean_stderr(row.values)
-            behind, behind_stderr = mean_stderr(row.values - order[0].values)
-            rows.append(
-                EstimatorDistance(
-                    estimator=row.estimator,
-                    parameters=row.parameters,
-                    kl=kl,
-                    stderr=stderr,
-                    behind=behind,
-                    behind_stderr=behind_stderr,
-                    floored=row.floored,
-                    tuned=row.tuned,
-                )
-            )
-        return tuple(rows)
-
-    def _tuned(
-        self, name: str, family: Family, starts: list[list[float]]
-    ) -> tuple[Float[np.ndarray, " parameter"], Float[torch.Tensor, "batch vocab"]]:
-        """The best parameters on all sequences, and laws for each half at the parameters of the other half."""
-        best = self._minimum(name, family, self.everyone, starts)
-        laws = torch.empty_like(self.model_laws)
-        for half in (self.everyone[::2], self.everyone[1::2]):
-            other = self.everyone[~torch.isin(self.everyone, half)]
-            found = self._minimum(name, family, other, [best.tolist()])
-            laws[half] = family(torch.from_numpy(found), half)
-        return best, laws
-
-    def _minimum(
-        self, name: str, family: Family, rows: torch.Tensor, starts: list[list[float]]
-    ) -> Float[np.ndarray, " parameter"]:
-        target = self.model_laws[rows]
-
-        def loss(point: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+    def minimum(rows: torch.Tensor, starts: list[list[float]]) -> Any:
+        def loss(point: Array) -> tuple[float, Array]:
             parameters = torch.tensor(point, dtype=torch.float64, requires_grad=True)
             with torch.enable_grad():
-                value = kl_between(target, family(parameters, rows), floor=self.floor).mean()
+                value = kl_between(predicted[rows], family.laws(parameters, rows), floor=floor).mean()
                 (gradient,) = torch.autograd.grad(value, parameters)
             return float(value.detach()), gradient.numpy()
 
         bounds = [(-WIDEST, WIDEST)] * len(starts[0])
         found = [minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds) for start in starts]
-        best = min(found, key=lambda result: float(result.fun))
-        if not best.success and len(rows) == len(self.everyone):
-            self.troubles.append(f"{name}: the search for its parameters ended early ({best.message})")
-        return np.asarray(best.x, dtype=np.float64)
+        return min(found, key=lambda result: float(result.fun))
+
+    everyone = torch.arange(len(predicted))
+    best = minimum(everyone, family.starts)
+    laws = torch.empty_like(predicted)
+    for half, other in ((everyone[::2], everyone[1::2]), (everyone[1::2], everyone[::2])):
+        laws[half] = family.laws(torch.from_numpy(minimum(other, [best.x.tolist()]).x), half)
+    return laws, best.x, "" if best.success else str(best.message)
 
 
 def _text(parameters: dict[str, Any]) -> str:

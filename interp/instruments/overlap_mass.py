@@ -32,13 +32,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
+from scipy.special import softmax
 
 from interp.arguments import shown
 from interp.circuit.capture import Capture, check_attention
 from interp.estimators.counts import superset_sum
 from interp.fitting.attention_fit import mass_warning
-from interp.fitting.candidates import QueryView, candidate_rows, query_views
+from interp.fitting.candidates import candidate_rows, query_views
 from interp.fitting.fits import AttentionFit, Fit
+from interp.fitting.likelihood import sum_by_group
 from interp.fitting.regression import Array
 from interp.instruments.beta_kappa import fit_scores
 from interp.notation import is_contiguous, mask_bits, mask_name, overlap
@@ -114,45 +116,19 @@ class OverlapMass(Result):
         """
         import pandas as pd
 
-        order = len(self.by_overlap) - 1
-        rows = [
+        order, masks = len(self.by_overlap) - 1, range(len(self.by_mask))
+        outside = 0.0 if self.success else math.nan  # what the law gives to early keys
+        table = pd.DataFrame(
             {
-                "kind": "overlap",
-                "group": f"|M|={size}",
-                "overlap": size,
-                "observed": self.by_overlap[size],
-                "predicted": self.predicted_by_overlap[size],
-                "stderr": self.stderr_by_group[size],
+                "kind": [*["overlap"] * (order + 1), "bos", "early", *["mask"] * len(masks)],
+                "group": [*(f"|M|={size}" for size in range(order + 1)), "bos", "early", *map(mask_name, masks)],
+                "overlap": pd.array([*range(order + 1), None, None, *map(overlap, masks)], dtype="Int64"),
+                "contiguous": pd.array([*[None] * (order + 3), *map(is_contiguous, masks)], dtype="boolean"),
+                "observed": [*self.by_overlap, self.bos, self.early, *self.by_mask],
+                "predicted": [*self.predicted_by_overlap, self.predicted_bos, outside, *self.predicted_by_mask],
+                "stderr": [*self.stderr_by_group, *self.stderr_by_mask],
             }
-            for size in range(order + 1)
-        ]
-        rows += [
-            {
-                "kind": name,
-                "group": name,
-                "observed": observed,
-                "predicted": predicted,
-                "stderr": self.stderr_by_group[place],
-            }
-            for name, observed, predicted, place in (
-                ("bos", self.bos, self.predicted_bos, order + 1),
-                ("early", self.early, 0.0 if self.success else math.nan, order + 2),
-            )
-        ]
-        rows += [
-            {
-                "kind": "mask",
-                "group": mask_name(mask),
-                "overlap": overlap(mask),
-                "contiguous": is_contiguous(mask),
-                "observed": self.by_mask[mask],
-                "predicted": self.predicted_by_mask[mask],
-                "stderr": self.stderr_by_mask[mask],
-            }
-            for mask in range(1 << order)
-        ]
-        columns = ["kind", "group", "overlap", "contiguous", "observed", "predicted", "stderr"]
-        table = pd.DataFrame(rows, columns=columns).astype({"overlap": "Int64", "contiguous": "boolean"})
+        )
         return table.assign(warning=self.warning) if self.warning else table
 
     def record(self) -> dict[str, Any]:
@@ -168,19 +144,17 @@ class OverlapMass(Result):
         """Observed mass as bars with 95% intervals, predicted mass as rings where the fit is trusted."""
         from interp.plotting import INTERVAL_NAME, OVERLAP_COLOURS, grouped_bars, heading, overlap_kind, panel
 
-        rows = self.table().query("kind != 'mask'")
-        if self.kappa is None:
-            rows = rows[rows["kind"] != "bos"]
-        order = len(self.by_overlap) - 1
-        names = {"bos": "BOS", "early": "early"} | {f"|M|={size}": f"{size} of {order}" for size in range(order + 1)}
-        kinds = {f"|M|={size}": overlap_kind(size, order=order) for size in range(order + 1)}
-        groups = rows["group"].tolist()
+        rows, order = self.table().query("kind != 'mask'"), len(self.by_overlap) - 1
+        names = [*(f"{size} of {order}" for size in range(order + 1)), "BOS", "early"]
+        kinds = [*(overlap_kind(size, order=order) for size in range(order + 1)), "bos", "early"]
+        shown = [place for place, kind in enumerate(kinds) if kind != "bos" or self.kappa is not None]
+        rows = rows.iloc[shown]
         ax = grouped_bars(
             panel(ax, width=5.6),
-            [names[group] for group in groups],
+            [names[place] for place in shown],
             {"observed": rows["observed"].to_numpy()},
             reach={"observed": half_width(rows["stderr"], n=self.n)},
-            colours={"observed": [OVERLAP_COLOURS[kinds.get(group, group)] for group in groups]},
+            colours={"observed": [OVERLAP_COLOURS[kinds[place]] for place in shown]},
         )
         title = f"attention by overlap, {self.n} sequences"
         if self.success:
@@ -200,17 +174,15 @@ class OverlapMass(Result):
         order = len(self.by_overlap) - 1
         bos = "" if self.kappa is None else f"BOS {self.bos:.3f} ({self.predicted_bos:.3f}), "
         outcome = "FAILED" if not self.success else "ok, with a warning" if self.warning else "ok"
+        partial = (
+            f"  partial      contiguous {self.contiguous:.3f} ({self.predicted_contiguous:.3f}), "
+            f"other {self.noncontiguous:.3f} ({self.predicted_noncontiguous:.3f})"
+        )
         lines = [
             f"overlap mass over {self.n} sequences, {queries}: {outcome}",
             f"  |M| = 0..{order}   {row(self.by_overlap)} (law: {row(self.predicted_by_overlap)})",
             f"  outside      {bos}early {self.early:.3f} (0)",
-        ]
-        if order > 1:
-            lines.append(
-                f"  partial      contiguous {self.contiguous:.3f} ({self.predicted_contiguous:.3f}), "
-                f"other {self.noncontiguous:.3f} ({self.predicted_noncontiguous:.3f})"
-            )
-        lines += [
+            *([partial] if order > 1 else []),
             f"  distance     {self.distance:.4f} of the means, {self.distance_each:.4f} query by query, "
             f"largest gap {self.largest_gap:.4f}",
             f"  lambda_0..{order}  {row(self.mean_order_weights)} (order weights, eq:transformer_mixture)",
@@ -226,60 +198,53 @@ def overlap_mass(cap: Capture, fit: Any = None) -> OverlapMass:
     Queries before the first candidate have nothing to match and are left out. Several match heads are taken together:
     masses are means over them, and the prediction is the mean of each head's own law where `fit.heads` has them.
     """
-    fit = fit_scores(cap) if fit is None else fit
-    if not isinstance(fit, Fit):
-        raise ValueError(f"fit must be what fit_scores returns, got {shown(fit)}")
+    used = fit_scores(cap) if fit is None else fit
+    if not isinstance(used, Fit):
+        raise ValueError(f"fit must be what fit_scores returns, got {shown(used)}")
     check_attention(cap.match_pattern, of="match")
-    order, masks, rows = cap.order, 1 << cap.order, candidate_rows(cap)
-    own = _laws_of_heads(cap, fit)
+    own = _laws_of_heads(cap, used)
     trusted = all(one.success for one in own)
-    observed, predicted, order_weights = _masses(cap, own)
-    sizes = np.array([overlap(mask) for mask in range(masks)])
-    into_groups = np.zeros((masks + 2, order + 3))
-    into_groups[np.arange(masks), sizes] = 1.0
-    into_groups[[masks, masks + 1], [order + 1, order + 2]] = 1.0
-    observed_groups, predicted_groups = observed @ into_groups, predicted @ into_groups
-    mean_observed, mean_predicted = observed.mean(axis=(0, 1)), predicted.mean(axis=(0, 1))
-    gap = (mean_observed - mean_predicted) @ into_groups
+    observed, predicted, order_weights = _masses(cap, own, trusted=trusted)
+    masks, order = 1 << cap.order, cap.order
+    sizes = mask_bits(order).sum(axis=1)
+    into = np.zeros((masks + 2, order + 3))
+    into[np.arange(masks + 2), [*sizes, order + 1, order + 2]] = 1.0
     partial = (sizes > 0) & (sizes < order)
     suffix = partial & np.array([is_contiguous(mask) for mask in range(masks)])
-    inside, inside_law = mean_observed[:masks], mean_predicted[:masks]
+    found: dict[str, Any] = {}
+    for prefix, mass in (("", observed), ("predicted_", predicted)):
+        mean = mass.mean(axis=(0, 1))
+        found |= {
+            f"{prefix}by_mask": mean[:masks],
+            f"{prefix}by_overlap": (mean @ into)[: order + 1],
+            f"{prefix}bos": float(mean[masks]),
+            f"{prefix}contiguous": float(mean[:masks][suffix].sum()),
+            f"{prefix}noncontiguous": float(mean[:masks][partial & ~suffix].sum()),
+        }
+    by_group, by_law = observed @ into, predicted @ into
+    gap = np.abs((by_group - by_law).mean(axis=(0, 1)))
+    distance = float(gap.sum() / 2)
+    doubt = mass_warning(distance) if trusted else ""
     return OverlapMass(
-        by_mask=inside,
-        by_overlap=(mean_observed @ into_groups)[: order + 1],
-        bos=float(mean_observed[masks]),
-        early=float(mean_observed[masks + 1]),
-        contiguous=float(inside[suffix].sum()),
-        noncontiguous=float(inside[partial & ~suffix].sum()),
-        predicted_by_mask=inside_law,
-        predicted_by_overlap=(mean_predicted @ into_groups)[: order + 1],
-        predicted_bos=float(mean_predicted[masks]),
-        predicted_contiguous=float(inside_law[suffix].sum()),
-        predicted_noncontiguous=float(inside_law[partial & ~suffix].sum()),
+        **found,
+        early=float(observed[..., -1].mean()),
         stderr_by_mask=_stderr(observed[..., :masks]),
-        stderr_by_group=_stderr(observed_groups),
-        observed_by_query=observed_groups.mean(axis=0),
-        predicted_by_query=predicted_groups.mean(axis=0),
-        queries=cap.queries.cpu().numpy()[rows] - int(cap.bos),
+        stderr_by_group=_stderr(by_group),
+        observed_by_query=by_group.mean(axis=0),
+        predicted_by_query=by_law.mean(axis=0),
+        queries=cap.queries.cpu().numpy()[candidate_rows(cap)] - int(cap.bos),
         order_weights=order_weights,
-        distance=float(np.abs(gap).sum() / 2),
-        distance_each=float(np.abs(observed_groups - predicted_groups).sum(axis=-1).mean() / 2),
-        largest_gap=float(np.abs(gap).max()),
-        total=float(mean_observed.sum()),
-        beta=fit.beta,
-        kappa=fit.kappa,
-        n=int(cap.tokens.shape[0]),
+        distance=distance,
+        distance_each=float(np.abs(by_group - by_law).sum(axis=-1).mean() / 2),
+        largest_gap=float(gap.max()),
+        total=float(observed.mean(axis=(0, 1)).sum()),
+        beta=used.beta,
+        kappa=used.kappa,
+        n=len(cap.tokens),
         success=trusted,
-        message=_message(fit, trusted=trusted, distance=float(np.abs(gap).sum() / 2)),
+        message=(f"warning: {doubt}" if doubt else "") if trusted else f"no law to compare with: {used.message}",
         provenance=provenance(checkpoint=cap.checkpoint),
     )
-
-
-def _message(fit: Fit, *, trusted: bool, distance: float) -> str:
-    if not trusted:
-        return f"no law to compare with: {fit.message}"
-    doubt = mass_warning(distance)
-    return f"warning: {doubt}" if doubt else ""
 
 
 def _laws_of_heads(cap: Capture, fit: Fit) -> Sequence[Fit]:
@@ -297,71 +262,47 @@ def _laws_of_heads(cap: Capture, fit: Fit) -> Sequence[Fit]:
     return fit.heads or (fit,) * heads
 
 
-def _masses(
-    cap: Capture, own: Sequence[Fit]
-) -> tuple[
-    Float[np.ndarray, "batch query column"], Float[np.ndarray, "batch query column"], Float[np.ndarray, "batch order"]
-]:
-    """Observed and predicted mass of every mask, then BOS, then early; and order weights at the last query.
+def _masses(cap: Capture, own: Sequence[Fit], *, trusted: bool) -> tuple[Array, Array, Array]:
+    """Observed and predicted mass [batch, query, mask, then BOS and early], and order weights at the last query.
 
     All are means over the match heads. Without a trusted law, what depends on it is NaN.
     """
-    sequences, masks, rows, heads = int(cap.tokens.shape[0]), 1 << cap.order, candidate_rows(cap), len(own)
-    trusted = all(one.success for one in own)
+    sequences, masks, rows, heads = len(cap.tokens), 1 << cap.order, candidate_rows(cap), len(own)
     observed, predicted = (np.zeros((sequences, len(rows), masks + 2)) for _ in range(2))
     order_weights = np.full((sequences, cap.order + 1), 0.0 if trusted else np.nan)
     for view in query_views(cap):
-        place = (view.sequences, rows.index(view.row))
-        counts = _by_mask(view.masks, None, masks)
-        observed[place] += np.column_stack([_by_mask(view.masks, view.pattern, masks), *_outside(view)]) / heads
-        law = own[view.head]
+        place, law = (view.sequences, rows.index(view.row)), own[view.head]
+        counts = sum_by_group(view.masks, None, masks)
+        bos = np.zeros(len(counts)) if view.bos_pattern is None else view.bos_pattern
+        early = view.early_pattern.sum(axis=1)
+        observed[place] += np.column_stack([sum_by_group(view.masks, view.pattern, masks), bos, early]) / heads
         predicted[place] += _law(counts, law.beta, law.kappa) / heads if trusted else np.nan
         if view.row == rows[-1] and trusted:
             order_weights[view.sequences] += _order_weights(counts, law.beta) / heads
     return observed, predicted, order_weights
 
 
-def _outside(view: QueryView) -> tuple[Array, Array]:
-    """Mass on BOS and on the early keys."""
-    bos = np.zeros(len(view.pattern)) if view.bos_pattern is None else view.bos_pattern
-    return bos, view.early_pattern.sum(axis=1)
-
-
-def _by_mask(
-    masks: Int64[np.ndarray, "batch key"], weights: Array | None, size: int
-) -> Float[np.ndarray, "batch mask"]:
-    """Sum of the weights (or the number) of the keys of each mask, row by row."""
-    batch = len(masks)
-    codes = masks + size * np.arange(batch)[:, None]
-    flat = None if weights is None else weights.ravel()
-    return np.bincount(codes.ravel(), weights=flat, minlength=batch * size).astype(np.float64).reshape(batch, size)
-
-
 def _law(counts: Float[np.ndarray, "batch mask"], beta: Array, kappa: float | None) -> Float[np.ndarray, "batch group"]:
     """N_M e^{|beta|_M} / Z for every mask, e^kappa / Z for BOS, nothing for early keys."""
-    batch, masks = counts.shape
-    scores = np.full((batch, masks + 2), -np.inf)
-    with np.errstate(divide="ignore"):
-        scores[:, :masks] = mask_bits(len(beta)) @ beta + np.log(counts)
+    outside = np.full((len(counts), 2), -np.inf)
     if kappa is not None:
-        scores[:, masks] = kappa
-    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+        outside[:, 0] = kappa
+    with np.errstate(divide="ignore"):
+        scores = np.column_stack([mask_bits(len(beta)) @ beta + np.log(counts), outside])
+    return np.asarray(softmax(scores, axis=1))
 
 
 def _order_weights(counts: Float[np.ndarray, "batch mask"], beta: Array) -> Float[np.ndarray, "batch order"]:
     """lambda_i: the share of the masks of size i in sum_M gamma_M K_M; in logs, because gamma overflows first."""
-    order = len(beta)
     cumulative = superset_sum(torch.from_numpy(counts[..., None])).numpy()[..., 0]
-    bits = mask_bits(order)
+    bits = mask_bits(len(beta))
     with np.errstate(divide="ignore", invalid="ignore"):
         # log |e^b - 1| = max(b, 0) + log(1 - e^{-|b|}), and -inf at b = 0, where only the empty mask keeps its weight.
         log_gamma = np.maximum(beta, 0.0) + np.log(-np.expm1(-np.abs(beta)))
         log_terms = np.where(bits, log_gamma, 0.0).sum(axis=1) + np.log(cumulative)
     signs = np.where(bits & (beta < 0), -1.0, 1.0).prod(axis=1)
     terms = signs * np.exp(log_terms - log_terms.max(axis=1, keepdims=True))
-    sizes = np.array([overlap(mask) for mask in range(1 << order)])
-    by_order = terms @ (sizes[:, None] == np.arange(order + 1)).astype(np.float64)
+    by_order = terms @ np.eye(len(beta) + 1)[bits.sum(axis=1)]
     total = by_order.sum(axis=1, keepdims=True)
     # Terms of both signs, where a beta is negative, may leave nothing but rounding of their sum.
     kept = np.abs(total) > CANCELLED * np.abs(by_order).sum(axis=1, keepdims=True)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 import interp as ip
 from interp.fitting.regression import (
@@ -70,6 +68,7 @@ def test_planted_parameters_are_recovered(order, vocab, beta, kappa, source):
     assert fit.underflowed == 0
     if order > 1:  # rounding is no evidence against additivity
         assert fit.additivity_p > 0.5
+    assert fit.additivity_terms == 2**order - 1 - order
     assert fit.n == 48 * (40 - order)
 
 
@@ -94,18 +93,14 @@ def test_a_symbol_treated_apart_shows_as_a_token_share(lag, query):
     assert fit.token_share > 0.05
     assert fit.r2 + fit.token_share == pytest.approx(1.0, abs=1e-9)
     assert f"own tokens then add {fit.token_share:.2%}" in str(fit)
+    many = fit_scores(planted(beta=(2.7, 1.2), kappa=None, vocab=23))  # too many symbols to tell
+    assert np.isnan(many.token_share)
+    assert "own tokens" not in str(many)
     # The same scores at keys that have nothing to do with the symbol: as poor a fit, but not for this reason.
     dealt = marked[..., torch.randperm(marked.shape[-1], generator=torch.Generator().manual_seed(0))].flip(0)
     other = fit_scores(with_scores(cap, cap.match_scores - 1.6 * dealt))
     assert other.r2 < 0.95
     assert other.token_share < 0.02
-
-
-def test_too_many_symbols_leave_the_token_share_unknown():
-    cap = planted(beta=(2.7, 1.2), kappa=None, vocab=23)
-    assert fit_scores(cap).success
-    assert np.isnan(fit_scores(cap).token_share)
-    assert "own tokens" not in str(fit_scores(cap))
 
 
 @pytest.mark.parametrize("kappa", [None, 3.3])
@@ -205,19 +200,6 @@ def test_a_positional_term_is_found_and_controlled_for():
     assert without.position_share == 0.0
 
 
-def test_any_relative_bias_of_a_live_model_is_smoothed():
-    """A table r_{i-j} as training leaves it: a trend and jitter."""
-    model = imperfect(beta=(3.0, 1.5), kappa=2.0, vocab=5, noise=0.0)
-    rng = np.random.default_rng(0)
-    with torch.no_grad():
-        trend = -0.4 * np.log1p(np.arange(38)) + rng.normal(scale=0.1, size=38)
-        model.blocks[1].attn.rel_bias[0, :38] += torch.from_numpy(trend)
-    fit = fit_scores(ip.capture(model, tokens_of(order=2, vocab=5, batch=200)))
-    assert fit.success
-    assert fit.position_share > 0.01
-    assert fit.r2 > fit.r2_match > 0.9
-
-
 def test_additivity_violation_is_detected():
     cap = planted(beta=(2.0, 1.0), kappa=None, vocab=3, batch=150)
     masks = ip.match_masks(cap.tokens, order=2)
@@ -235,14 +217,6 @@ def test_additivity_violation_is_detected():
     assert bent.mask_residual[1] < -0.05
     free = bent.masks().set_index("mask").free
     assert free["{1,2}"] - free["{1}"] - free["{2}"] == pytest.approx(0.5, abs=0.06)
-
-
-def test_additivity_is_tested_on_all_interactions():
-    cap = noisy(planted(beta=(2.0, 1.0, 0.5), kappa=1.0, vocab=2, batch=150), scale=0.3, seed=0)
-    fit = fit_scores(cap)
-    assert fit.additivity_terms == 4  # {1,2}, {1,3}, {2,3}, {1,2,3}
-    assert fit.additivity_p > 0.01
-    assert fit_scores(planted(beta=(2.0,), kappa=None, vocab=3)).additivity_terms == 0
 
 
 @pytest.mark.parametrize("family", ["disentangled", "standard"])
@@ -272,8 +246,7 @@ def test_random_match_weights_on_perfect_copies_fail(vocab):
 
 def test_shuffled_tokens_fail():
     cap = planted(beta=(2.7, 1.2), kappa=3.3, vocab=5, batch=100)
-    rng = np.random.default_rng(0)
-    tokens = cap.tokens.numpy()
+    rng, tokens = np.random.default_rng(0), cap.tokens.numpy()
     by_position = torch.from_numpy(rng.permuted(tokens, axis=1))
     by_sequence = torch.from_numpy(tokens[rng.permutation(len(tokens))])
     labels = torch.from_numpy(rng.integers(5, size=tokens.shape))
@@ -284,27 +257,53 @@ def test_shuffled_tokens_fail():
         assert not fit_score_pairs(replace(cap, tokens=shuffled)).success
 
 
-def test_relabelling_changes_nothing():
-    """Matches know equality only: one permutation of the labels of a sequence leaves them as they are."""
-    cap = planted(beta=(2.7, 1.2), kappa=3.3, vocab=5)
-    relabelled = replace(cap, tokens=torch.tensor([3, 0, 4, 1, 2])[cap.tokens])
-    np.testing.assert_array_equal(fit_scores(cap).beta, fit_scores(relabelled).beta)
+CAP = planted(beta=(2.7, 1.2), kappa=3.3, vocab=5)
+SAME = np.zeros((16, 20), dtype=np.int64)
+FRESH = np.where(np.arange(20) == 19, 2, tokens_of(order=2, vocab=2, length=20, batch=16))
+PERIOD = np.tile([0, 1], (16, 10))  # lags 1 and 2 always match together
 
 
-def test_scores_that_say_nothing_fail():
-    cap = planted(beta=(2.7, 1.2), kappa=3.3, vocab=5)
-    flat = with_scores(cap, torch.full_like(cap.match_scores, 7.0))
-    assert_failed(fit_scores(flat), because="do not vary")
-    assert not fit_score_pairs(flat).success
-    # A constant per query is nothing, too.
-    level = torch.arange(len(cap.tokens), dtype=torch.float64)[:, None, None, None]
-    assert_failed(fit_scores(with_scores(cap, 0 * flat.match_scores + level)), because="do not vary")
-    for bad in (np.nan, np.inf, -np.inf):
-        scores = cap.match_scores.clone()
-        scores[3, 0, 0, 10] = bad
-        broken = replace(cap, match_scores=scores)
-        assert_failed(fit_scores(broken), because="1 scores of candidate keys are not finite")
-        assert "not finite" in fit_score_pairs(broken).message
+def spoiled(value: float) -> ip.Capture:
+    """A capture with one candidate's score replaced."""
+    scores = CAP.match_scores.clone()
+    scores[3, 0, 0, 10] = value
+    return replace(CAP, match_scores=scores)
+
+
+def on_tokens(tokens: np.ndarray, *, scored: bool) -> ip.Capture:
+    """A construction on tokens that say little, with its own scores or with noise for scores."""
+    cap = ip.capture(ip.construct(order=2, vocab=3, length=20, beta=(2.0, 1.0)), tokens)
+    noise = torch.randn(16, 1, 1, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return cap if scored else with_scores(cap, noise)
+
+
+@pytest.mark.parametrize(
+    ("cap", "reason", "of_pairs"),
+    [
+        (with_scores(CAP, torch.full_like(CAP.match_scores, 7.0)), "do not vary", "do not vary"),
+        (with_scores(CAP, CAP.match_scores[..., :1].expand_as(CAP.match_scores)), "do not vary", ""),
+        *((spoiled(bad), "1 scores of candidate keys are not finite", "not finite") for bad in (np.nan, -np.inf)),
+        (on_tokens(SAME, scored=True), "do not vary", ""),
+        (on_tokens(SAME, scored=False), "lag 1 never mismatches", ""),
+        (on_tokens(FRESH, scored=True), "lag 1 never matches", ""),
+        (on_tokens(PERIOD, scored=False), "collinear", "collinear"),
+        (planted(beta=(2.0,), kappa=None, vocab=3, batch=4, length=60), "4 sequences; standard errors", "4 sequences"),
+        (planted(beta=(2.0, 1.0), kappa=1.0, vocab=3, length=3), "too short", "too short"),
+    ],
+)  # fmt: skip
+def test_data_that_say_too_little_fail(cap: ip.Capture, reason: str, of_pairs: str) -> None:
+    assert_failed(fit_scores(cap), because=reason)
+    pairs = fit_score_pairs(cap)
+    assert not pairs.success
+    assert of_pairs in pairs.message
+    assert np.isnan(pairs.beta).all()
+    assert np.isnan(pairs.aligned_share)
+
+
+def test_one_sequence_has_no_error() -> None:
+    single = fit_scores(planted(beta=(2.0, 1.0), kappa=None, vocab=3, batch=1), min_sequences=1)
+    assert single.success
+    assert np.isnan(single.stderr).all()
 
 
 def test_position_alone_is_no_match():
@@ -314,36 +313,6 @@ def test_position_alone_is_no_match():
     fit = fit_scores(noisy(with_scores(cap, scores), scale=0.01, seed=0))
     assert_failed(fit, because="matches explain")
     assert fit.r2 > 0.99
-
-
-def test_lags_that_do_not_vary_fail():
-    model = ip.construct(order=2, vocab=3, length=20, beta=(2.0, 1.0))
-    same = np.zeros((16, 20), dtype=np.int64)
-    constant = fit_scores(ip.capture(model, same))
-    assert_failed(constant, because="do not vary")
-    scores = torch.randn(16, 1, 1, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    cap = with_scores(ip.capture(model, same), scores)
-    assert_failed(fit_scores(cap), because="lag 1 never mismatches")
-    # The last token occurs nowhere else: nothing follows it, so lag 1 has no match.
-    fresh = tokens_of(order=2, vocab=2, length=20, batch=16).clone()
-    fresh[:, -1] = 2
-    assert_failed(fit_scores(ip.capture(model, fresh)), because="lag 1 never matches")
-    # A period of two: lags 1 and 2 always match together.
-    period = np.tile([0, 1], (16, 10))
-    assert_failed(fit_scores(ip.capture(model, period)), because="collinear")
-
-
-def test_too_little_data_fails():
-    few = fit_scores(planted(beta=(2.0, 1.0), kappa=None, vocab=3, batch=4))
-    assert_failed(few, because="4 sequences; standard errors need at least 10")
-    assert fit_scores(planted(beta=(2.0, 1.0), kappa=None, vocab=3, batch=4), min_sequences=4).success
-    assert not fit_score_pairs(planted(beta=(2.0,), kappa=None, vocab=3, batch=4, length=60)).success
-    short = planted(beta=(2.0, 1.0), kappa=1.0, vocab=3, length=3)
-    assert_failed(fit_scores(short), because="too short")
-    assert "too short" in fit_score_pairs(short).message
-    single = fit_scores(planted(beta=(2.0, 1.0), kappa=None, vocab=3, batch=1), min_sequences=1)
-    assert single.success
-    assert np.isnan(single.stderr).all()
 
 
 def test_underflow_is_counted_and_the_rest_is_fitted():
@@ -409,40 +378,6 @@ def test_an_imperfect_model_is_measured():
     np.testing.assert_allclose(pairs.aligned, fit.beta, atol=0.3)
 
 
-def test_captures_are_left_alone():
-    for dtype in ("float32", "float64"):
-        cap = planted(beta=(2.7, 1.2), kappa=3.3, vocab=5, dtype=dtype)
-        names = ("tokens", "copy_pattern", "match_scores", "match_pattern", "queries")
-        before = {name: getattr(cap, name).clone() for name in names}
-        fit_scores(cap)
-        fit_scores(cap, source="pattern")
-        fit_score_pairs(cap)
-        for name in names:
-            assert torch.equal(getattr(cap, name), before[name]), name
-
-
-def test_a_model_from_elsewhere_is_measured():
-    """Sizes, layers and heads of its own; random, so the verdict is no."""
-    model = HookedTransformer(
-        HookedTransformerConfig(
-            n_layers=3, d_model=24, n_ctx=40, d_head=8, n_heads=3, d_vocab=9, d_vocab_out=7, act_fn="gelu", device="cpu"
-        )
-    )
-    cap = ip.capture(
-        model,
-        tokens_of(order=2, vocab=7, length=30, batch=32),
-        order=2,
-        copy_layer=1,
-        match_layer=2,
-        match_head=1,
-        bos=8,
-        query="all",
-    )
-    fit = fit_scores(cap)
-    assert_failed(fit, because="matches explain")
-    assert not fit_score_pairs(cap).success
-
-
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("vocab", [2, 3, 8])
 def test_planted_pairs_are_recovered(order, vocab):
@@ -460,8 +395,7 @@ def test_planted_pairs_are_recovered(order, vocab):
 def test_a_construction_is_aligned(order, vocab, beta, kappa):
     pairs = fit_score_pairs(planted(beta=beta, kappa=kappa, vocab=vocab, batch=96))
     assert pairs.success, pairs.message
-    np.testing.assert_allclose(pairs.aligned, beta, atol=1e-9)
-    np.testing.assert_allclose(pairs.beta - np.diag(np.diagonal(pairs.beta, 1), 1), 0.0, atol=1e-9)
+    np.testing.assert_allclose(pairs.beta, np.pad(np.diag(beta), ((0, 1), (1, 0))), atol=1e-9)
     assert pairs.aligned_share == pytest.approx(1.0, abs=1e-9)
     assert pairs.kappa == (None if kappa is None else pytest.approx(kappa, abs=1e-9))
 
@@ -496,39 +430,31 @@ def test_misaligned_heads_are_told_apart():
     assert not fit_scores(cap).success
 
 
-def test_collinear_pairs_fail():
-    period = np.tile([0, 1], (16, 10))
-    scores = torch.randn(16, 1, 1, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    cap = with_scores(ip.capture(ip.construct(order=2, vocab=3, length=20, beta=(2.0, 1.0)), period), scores)
-    pairs = fit_score_pairs(cap)
-    assert not pairs.success
-    assert "collinear" in pairs.message
-    assert np.isnan(pairs.beta).all()
-    assert np.isnan(pairs.aligned_share)
+def test_captures_are_left_alone():
+    for dtype in ("float32", "float64"):
+        cap = planted(beta=(2.7, 1.2), kappa=3.3, vocab=5, dtype=dtype)
+        names = ("tokens", "copy_pattern", "match_scores", "match_pattern", "queries")
+        before = {name: getattr(cap, name).clone() for name in names}
+        for source in ("scores", "pattern", "attention"):
+            ip.overlap_mass(cap, fit_scores(cap, source=source))
+        fit_score_pairs(cap)
+        assert all(torch.equal(getattr(cap, name), before[name]) for name in names)
 
 
-def test_results_can_be_printed_tabulated_and_stored():
+def test_tables_and_records_name_their_numbers():
     cap = planted(beta=(2.7, 1.2, 0.3), kappa=3.3, vocab=5)
-    failed = planted(beta=(2.7, 1.2, 0.3), kappa=3.3, vocab=5, batch=4)
-    for result in (fit_scores(cap), fit_scores(failed), fit_score_pairs(cap), fit_score_pairs(failed)):
-        assert len(str(result).splitlines()) <= 8
-        json.dumps(result.record(), allow_nan=False)
-        assert len(result.table()) in (4, 16)
-    assert "keys weighted by attention" in str(fit_scores(cap))
-    header, *rows = str(fit_score_pairs(cap)).splitlines()[-5:]
-    assert header.split() == ["query", "\\", "key", "x_s", "x_{s-1}", "x_{s-2}", "x_{s-3}"]
-    assert [row.split()[0] for row in rows] == ["x_t", "x_{t-1}", "x_{t-2}", "x_{t-3}"]
-    assert float(rows[1].split()[3]) == pytest.approx(1.2)
-    table = fit_scores(cap).table().set_index("parameter")
-    assert table.estimate["beta_2"] == pytest.approx(1.2)
-    assert table.estimate["kappa"] == pytest.approx(3.3)
-    assert fit_scores(cap).record()["mask_count"]["{1,3}"] > 0
-    assert fit_scores(cap).provenance["versions"]["torch"]
+    fit, text = fit_scores(cap), str(fit_score_pairs(cap)).splitlines()
+    assert fit.table().set_index("parameter").estimate.tolist() == pytest.approx([2.7, 1.2, 0.3, 3.3])
+    assert fit.record()["mask_count"]["{1,3}"] > 0
+    assert text[-5].split() == ["query", "\\", "key", "x_s", "x_{s-1}", "x_{s-2}", "x_{s-3}"]
+    assert float(text[-3].split()[3]) == pytest.approx(1.2)
 
 
-def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="source must be 'scores', 'pattern' or 'attention', got 'logits'"):
-        inspect.unwrap(fit_scores)(planted(beta=(1.0,), kappa=None, vocab=3), source="logits")
+@pytest.mark.parametrize("options", [{"source": "logits"}, {"law": "suffix"}, {"own": True}])
+def test_bad_arguments_are_refused(options):
+    message = "source must be 'scores', 'pattern'" if "source" in options else "law and own are for source='attention'"
+    with pytest.raises(ValueError, match=message):
+        inspect.unwrap(fit_scores)(CAP, **options)
 
 
 def test_clustered_errors_agree_with_the_one_function():
@@ -582,12 +508,10 @@ def test_a_beta_of_one_sequence_has_no_error(source):
 
 
 def test_sign_flips_find_what_is_there_and_say_when_they_cannot():
-    rng = np.random.default_rng(0)
-    influence = rng.normal(size=(20, 3)) + np.array([2.0, 0.0, 0.0])
+    influence = np.random.default_rng(0).normal(size=(20, 3)) + np.array([2.0, 0.0, 0.0])
     assert sign_flip_test(influence, resolution=0.0) == 1 / (FLIPS + 1)
     assert sign_flip_test(1e-12 * influence, resolution=1e-9) == 1.0
-    assert np.isnan(sign_flip_test(influence[:3], resolution=0.0))
-    assert np.isnan(sign_flip_test(influence[:, :0], resolution=0.0))
+    assert np.isnan([sign_flip_test(few, resolution=0.0) for few in (influence[:3], influence[:, :0])]).all()
 
 
 @pytest.mark.parametrize("distances", [1, 2, 5, 8, 9, 40, 1000])

@@ -102,7 +102,7 @@ def test_result() -> None:
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match="draws must be an integer >= 1, got 0"):
         label_symmetry(trained_like(), chains(batch=2).tokens, draws=0)
-    with pytest.raises(ValueError, match="share the vocabulary of 4 symbols, one has 3"):
+    with pytest.raises(ValueError, match="share the vocabulary of 4 symbols, not 3"):
         label_symmetry(trained_like(), chains(batch=2).tokens, other_models=[trained_like(vocab=3)])
     with pytest.raises(ValueError, match="outside the vocabulary"):
         label_symmetry(trained_like(vocab=3), chains(batch=8).tokens)

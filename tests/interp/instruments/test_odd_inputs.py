@@ -82,7 +82,6 @@ def test_a_next_law_may_be_lists(model: Any, given: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("label_symmetry", {"other_models": None}, "other_models must be a list"),
         ("label_symmetry", {"draws": 1.5}, "draws must be an integer"),
         ("label_symmetry", {"floor": math.nan}, "floor must be a finite number"),
         ("label_symmetry", {"floor": 0.9}, "floor must be far below"),
