@@ -1,10 +1,10 @@
-"""Temporary files and directories beside a target; what a killed process leaves is recognised by its name and removed.
+"""Files and directories that are written whole or not at all: beside the target first, then renamed.
 
-    with new_file(target) as staging:        .NAME.HOST-PID.RANDOM.new, beside the target
-        ...                                  write it, then os.replace(staging, target)
+    replace_file(target, "text")             the old file or the new one is there, whatever happens
+    new_directory(target)                    .NAME.HOST-PID.RANDOM.new, beside the target
 
-A leftover is never read. The next process that writes the same target removes the leftovers of processes that have
-ended: at once if they ran on this machine, after a day if they ran on another.
+What a killed process leaves is never read. The next process that writes the same target removes it: at once if the
+writer ran on this machine, after a day if it ran on another.
 """
 
 from __future__ import annotations
@@ -15,12 +15,9 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 SUFFIX = ".new"
-NAME = re.compile(r"\.(?P<target>.+)\.(?P<host>[A-Za-z0-9_]+)-(?P<pid>\d+)\.[^.]+\.new")
-OLD_NAME = re.compile(r"\.(?P<target>.+)\.[a-z0-9_]{8}\.new")  # the form of the names before they contained the process
 SECONDS_ELSEWHERE = 24 * 3600.0
 
 
@@ -35,62 +32,45 @@ def new_directory(target: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix=_prefix(target), suffix=SUFFIX, dir=target.parent))
 
 
-@contextlib.contextmanager
-def new_file(target: Path) -> Iterator[Path]:
-    """An empty file beside the target; it is removed afterwards, unless it was renamed to the target."""
+def replace_file(target: Path, content: str | bytes) -> None:
+    """Write the file completely or not at all: after a crash or a full disk, the old file or the new one is there."""
     remove_leftovers(target)
-    descriptor, name = tempfile.mkstemp(prefix=_prefix(target), suffix=SUFFIX, dir=target.parent)
+    descriptor, staging = tempfile.mkstemp(prefix=_prefix(target), suffix=SUFFIX, dir=target.parent)
     os.close(descriptor)
     try:
-        yield Path(name)
+        with open(staging, "wb") as stream:
+            stream.write(content if isinstance(content, bytes) else content.encode(errors="backslashreplace"))
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(staging, 0o644)  # a temporary file is private
+        os.replace(staging, target)
     finally:
-        Path(name).unlink(missing_ok=True)
+        Path(staging).unlink(missing_ok=True)
 
 
 def remove_leftovers(target: Path) -> None:
     """Remove what killed writers of the target left beside it."""
-    try:
-        beside = [entry.name for entry in os.scandir(target.parent) if entry.name.startswith(f".{target.name}.")]
-    except OSError:
-        return
-    for name in beside:
-        if is_leftover(target.parent / name, of=target.name):
+    name = re.compile(rf"\.{re.escape(target.name)}\.(?P<host>\w+)-(?P<pid>\d{{1,9}})\.[^.]+\.new")
+    with contextlib.suppress(OSError):
+        for entry in list(os.scandir(target.parent)):
+            if (found := name.fullmatch(entry.name)) is None:
+                continue
             with contextlib.suppress(OSError):
-                place = target.parent / name
-                shutil.rmtree(place) if place.is_dir() and not place.is_symlink() else place.unlink()
-
-
-def is_leftover(place: Path, *, of: str) -> bool:
-    """Whether this is a temporary of the target named `of`, and its writer is gone."""
-    found = NAME.fullmatch(place.name)
-    if found is None:
-        old = OLD_NAME.fullmatch(place.name)
-        return old is not None and old["target"] == of and _age(place) > SECONDS_ELSEWHERE
-    if found["target"] != of:
-        return False
-    if found["host"] != host():
-        return _age(place) > SECONDS_ELSEWHERE
-    return not _alive(int(found["pid"]))
+                elsewhere = found["host"] != host()
+                old = time.time() - entry.stat(follow_symlinks=False).st_mtime > SECONDS_ELSEWHERE
+                if old if elsewhere else not _alive(int(found["pid"])):
+                    shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
 
 
 def _prefix(target: Path) -> str:
     return f".{target.name}.{host()}-{os.getpid()}."
 
 
-def _age(place: Path) -> float:
-    try:
-        return time.time() - place.lstat().st_mtime
-    except OSError:
-        return 0.0
-
-
 def _alive(pid: int) -> bool:
-    if pid > 1 << 30:
-        return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:
+    except OSError:  # another user's
         return True
     return True

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from analyses.running.command import BadInput
 from interp.outside import one_line, read_json
-from interp.staging import new_file
+from interp.staging import replace_file
 
 CACHED = re.compile(r"[\w-]+-[0-9a-f]{24}\.(json|npz)")  # what `analyses.running.cache` writes
 
@@ -115,15 +115,8 @@ def _first_line(file: Path) -> str:
 def write_file(file: Path, content: str | bytes) -> None:
     """Write the file completely or not at all: after a crash or a full disk, the old file or the new one is there."""
     check_regular(file)
-    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with new_file(file) as staging:
-            with staging.open("wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            staging.chmod(0o644)  # a temporary file is private
-            os.replace(staging, file)
+        replace_file(file, content)
     except OSError as error:
         raise BadInput(f"cannot write {file}: {error.strerror or one_line(error)}") from error

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from interp.outside import shown
 from models.families.kappa import KappaRule
@@ -79,9 +79,9 @@ def drawing_order() -> list[str]:
     return sorted(FAMILIES, key=lambda name: FAMILIES[name].analytic)
 
 
-def find_family(name: str) -> Family:
+def find_family(name: Any) -> Family:
     """The family of that name."""
-    if name not in FAMILIES:
+    if not isinstance(name, str) or name not in FAMILIES:
         raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {shown(name)}")
     return FAMILIES[name]
 

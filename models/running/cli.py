@@ -11,7 +11,6 @@ python -m models zoo                                the table of the shipped che
 from __future__ import annotations
 
 import contextlib
-import inspect
 import json
 import re
 import textwrap
@@ -42,8 +41,61 @@ from models.training.spec import SAVE_SECONDS, RunSpec, make_spec
 ROOT = Path(__file__).parents[1]
 CHECKPOINTS = ROOT / "checkpoints"
 STUDIES = ROOT / "studies"
-SETTINGS = {name: parameter.default for name, parameter in inspect.signature(make_spec).parameters.items()}
-DEFAULTS = SETTINGS | {"family": "disentangled", "prior": "hierarchical:5", "length": 64, "bos": True}
+DEFAULTS: dict[str, Any] = {"family": "disentangled", "prior": "hierarchical:5", "length": 64, "bos": True}
+# The settings of a run: how they are read, and what they are. `models.families.registry` has what a family supports.
+SETTINGS: dict[str, tuple[Any, str]] = {
+    "--family": (click.Choice(list(FAMILIES)), "kind of model (default: disentangled)"),
+    "--prior": (
+        str,
+        "what the chains are drawn from: hierarchical[:ETA,...[:ETA0]] or independent[:ALPHA,...] "
+        "(default: hierarchical:5)",
+    ),
+    "--order": (Whole(1), "k, the number of tokens in a context (default: 2)"),
+    "--vocab": (Whole(2), "|V|, the number of symbols (default: 5)"),
+    "--bos/--no-bos": (bool, "whether a BOS token stands before the sequence (default: yes)"),
+    "--length": (Whole(2), "T, the tokens of a sequence (default: 64)"),
+    "--seed": (Whole(0), "of weights and data (default: 0)"),
+    "--protocol": (
+        click.Choice(list(PROTOCOLS)),
+        "paper: constant rate, sampled targets, a million steps; annealed: falling rate, fewer steps; long: annealed "
+        "with five times the steps (default: annealed)",
+    ),
+    "--steps": (Whole(1), "number of steps (default: the protocol's)"),
+    "--learning-rate": (POSITIVE, "the highest rate (default: the protocol's)"),
+    "--batch": (Whole(1), "sequences per step (default: the protocol's)"),
+    "--target": (
+        click.Choice(["token", "law"]),
+        "of the loss: a sampled next token, or its law given the sequence (default: the protocol's)",
+    ),
+    "--readout": (
+        click.Choice(["probability", "logit"]),
+        "normalised votes, or a softmax of logits (default: the family's)",
+    ),
+    "--freeze": (
+        str,
+        "parts that are not trained, separated by commas: copies, match_bias, readout. Parts of the readout: direct "
+        "(what it reads of the query's own stream), carried (copied tokens of the keys). Of the copy heads' relative "
+        "bias: copies_bos (at BOS's distance from the last query), copies_first (its neighbour). copies and match_bias "
+        "also need --init, e.g. hard: by default they would be frozen at random weights",
+    ),
+    "--init": (
+        str,
+        "start of the weights: random(STD), copy(STRENGTH), hard, symmetric(STD), bias(STD) or zero; then PART=START "
+        "for a part (copies, match, match_bias, readout) with another start, e.g. hard,readout=random(0.3)",
+    ),
+    "--kappa": (
+        str,
+        "kappa of a construction: free (trained), tied(ALPHA): sum(beta) + ln(ALPHA |V|), or fixed(DELTA): DELTA + "
+        "sum(beta)/|V| (default: free)",
+    ),
+    "--bos-vector": (
+        click.Choice(["constant", "block", "mean"]),
+        "fixed vector of BOS in the standard family. constant: 1/|V| everywhere, which LayerNorm maps to zero (the "
+        "default); block: 1/|V| in the first |V| coordinates; mean: the mean of the token embeddings at the start",
+    ),
+    "--symmetrise/--no-symmetrise": (bool, "average every batch over all relabelings of its symbols (default: no)"),
+    "--snapshots/--no-snapshots": (bool, "keep checkpoints at log-spaced steps (default: no)"),
+}
 TRAIN_EXAMPLES = """
 examples:
   python -m models train --prior hierarchical:5,5 --length 64 --out runs/a
@@ -89,86 +141,10 @@ def resumable(how: str) -> Iterator[None]:
         raise KeyboardInterrupt(f"{how} goes on from the last save") from None
 
 
-def _setting(name: str, text: str, *, default: Any = None, **how: Any) -> Any:
-    """An option for a run's setting; None where it is not given. The text says the default."""
-    known = DEFAULTS[name.partition("/")[0].lstrip("-").replace("-", "_")] if default is None else default
-    return click.option(name, default=None, help=f"{text} (default: {known})", **how)
-
-
-TASK = (
-    _setting("--family", "kind of model", type=click.Choice(list(FAMILIES))),
-    _setting(
-        "--prior",
-        "what the chains are drawn from: hierarchical[:ETA,...[:ETA0]] or independent[:ALPHA,...]",
-        metavar="KIND[:NUMBERS]",
-    ),
-    _setting("--order", "k, the number of tokens in a context", type=Whole(1)),
-    _setting("--vocab", "|V|, the number of symbols", type=Whole(2)),
-    _setting("--bos/--no-bos", "whether a BOS token stands before the sequence", default="yes"),
-    _setting("--length", "T, the tokens of a sequence", type=Whole(2)),
-    _setting("--seed", "of weights and data", type=Whole(0)),
-    _setting(
-        "--protocol",
-        "paper: constant rate, sampled targets, a million steps; annealed: falling rate, fewer steps; long: annealed "
-        "with five times the steps",
-        type=click.Choice(list(PROTOCOLS)),
-    ),
-    _setting("--steps", "number of steps", default="the protocol's", type=Whole(1)),
-    _setting("--learning-rate", "the highest rate", default="the protocol's", type=POSITIVE),
-    _setting("--batch", "sequences per step", default="the protocol's", type=Whole(1)),
-    _setting(
-        "--target",
-        "of the loss: a sampled next token, or its law given the sequence",
-        default="the protocol's",
-        type=click.Choice(["token", "law"]),
-    ),
-)
-# What a run may vary besides its task and protocol; `models.families.registry` says what each family supports.
-FACTORS = (
-    _setting(
-        "--readout",
-        "normalised votes, or a softmax of logits",
-        default="the family's",
-        type=click.Choice(["probability", "logit"]),
-    ),
-    _setting(
-        "--freeze",
-        "parts that are not trained, separated by commas: copies, match_bias, readout. Parts of the readout: direct "
-        "(what it reads of the query's own stream), carried (copied tokens of the keys). Of the copy heads' relative "
-        "bias: copies_bos (at BOS's distance from the last query), copies_first (its neighbour). copies and match_bias "
-        "also need --init, e.g. hard: by default they would be frozen at random weights",
-        default="none",
-        metavar="PARTS",
-    ),
-    _setting(
-        "--init",
-        "start of the weights: random(STD), copy(STRENGTH), hard, symmetric(STD), bias(STD) or zero; then PART=START "
-        "for a part (copies, match, match_bias, readout) with another start, e.g. hard,readout=random(0.3)",
-        default="the family's",
-        metavar="START",
-    ),
-    _setting(
-        "--kappa",
-        "kappa of a construction: free (trained), tied(ALPHA): sum(beta) + ln(ALPHA |V|), or fixed(DELTA): DELTA + "
-        "sum(beta)/|V|",
-        metavar="RULE",
-    ),
-    _setting(
-        "--bos-vector",
-        "fixed vector of BOS in the standard family. constant: 1/|V| everywhere, which LayerNorm maps to zero; block: "
-        "1/|V| in the first |V| coordinates; mean: the mean of the token embeddings at the start",
-        default="constant",
-        type=click.Choice(["constant", "block", "mean"]),
-    ),
-    _setting("--symmetrise", "average every batch over all relabelings of its symbols", default="no", flag_value=True),
-    _setting("--snapshots", "keep checkpoints at log-spaced steps", default="no", flag_value=True),
-)
-
-
 def settings(command: Any) -> Any:
-    """The options for the settings of a run."""
-    for one in reversed((*TASK, *FACTORS)):
-        command = one(command)
+    """The options for the settings of a run, each None where it is not given."""
+    for flag, (kind, text) in reversed(SETTINGS.items()):
+        command = click.option(flag, type=kind, default=None, help=text)(command)
     return command
 
 

@@ -10,10 +10,13 @@ import os
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from interp.outside import one_line, printable
 
 NARROWEST, WIDTH = 60, 110  # of a line; narrower terminals break lines by themselves
+FULL_WIDTH = 10_000  # of a table in a pipe
 
 
 def page_width() -> int:
@@ -61,3 +64,18 @@ def discard_output() -> None:
     """After stdout has failed: redirect it to the null device, so that Python's exit does not fail again."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def show_table(columns: Mapping[str, Literal["left", "right"]], rows: Iterable[Sequence[str]]) -> None:
+    """Write a table to stdout. In a pipe it has its full width; cells are text, not markup."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name, side in columns.items():
+        table.add_column(name, justify=side, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(one_line(cell)) for cell in row))
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    Console(width=page_width() if terminal else FULL_WIDTH, highlight=False).print(table, soft_wrap=not terminal)

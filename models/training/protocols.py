@@ -14,6 +14,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from interp.outside import shown
+
 Target: TypeAlias = Literal["token", "law"]
 
 
@@ -50,6 +52,15 @@ PROTOCOLS = {
     "annealed": ANNEALED,
     "long": replace(ANNEALED, name="long", steps=5 * ANNEALED.steps),
 }
+
+
+def find_protocol(name: Any) -> Protocol:
+    """The protocol of that name."""
+    if not isinstance(name, str) or name not in PROTOCOLS:
+        raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {shown(name)}")
+    return PROTOCOLS[name]
+
+
 CHANGED = "paper_changed"  # fewer steps than the paper's, or another rate, batch or target
 
 

@@ -11,17 +11,20 @@ the work since its last save, and ends in the same weights as one that was never
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
+import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
@@ -36,9 +39,10 @@ from interp.hooked.checkpoint import (
     replace_directory,
     save,
 )
+from interp.hooked.tensors import DTYPES
 from interp.outside import one_line, open_file, read_object, read_tensors
 from interp.results import is_clear, jsonable, mean_stderr
-from interp.staging import new_directory, new_file
+from interp.staging import new_directory, replace_file
 from models.families.registry import find_family
 from models.running.progress import progress_bar
 from models.running.terminal import say
@@ -57,6 +61,7 @@ SNAPSHOTS_PER_DECADE = 6
 LOCK_SECONDS = 10.0  # to wait for a process that is ending, e.g. the worker of a sweep that was killed
 BAR = "{desc} {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # no bar: 80 columns are narrow
 READINGS = {"parameters": "beta", "weights": "blocks of W_A", "scores": "beta of the scores"}
+OURS = {"state": Path.is_dir, "snapshots": Path.is_dir, "lock": Path.is_file, "log.jsonl": Path.is_file}
 
 
 class RunError(RuntimeError):
@@ -65,6 +70,10 @@ class RunError(RuntimeError):
 
 class Diverged(RunError):
     """A run whose loss or predictions stopped being finite; the last good weights are kept."""
+
+
+class AlreadyFinished(RunError):
+    """Nothing to do: the run is already finished."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,14 +100,16 @@ def run(
     work = work_directory(out)
     _check_start(spec, out, work, resume=resume)
     with _locked(work):
-        trainer = make_trainer(spec)
-        seconds = _restore(trainer, spec, work)
-        known = _state_place(work) is not None
-        if not known:  # from the first moment on --resume finds the settings
-            _save_state(trainer, spec, out, work, seconds=0.0, status="running")
+        training = Training(spec, out, work)
+        if not training.known:  # from the first moment on --resume finds the settings
+            training.save("running")
         if resume and progress:
-            say(f"{out}: {'resumed' if known else 'no saved state: begins'} at step {trainer.step:,} of {spec.steps:,}")
-        return _train(trainer, spec, out, work, seconds=seconds, progress=progress, save_seconds=save_seconds)
+            begins = "resumed" if training.known else "no saved state: begins"
+            say(f"{out}: {begins} at step {training.trainer.step:,} of {spec.steps:,}")
+        return training.complete(progress=progress, save_seconds=save_seconds)
+
+
+# ---- what a run left
 
 
 def is_finished(out: Path) -> bool:
@@ -133,89 +144,137 @@ def started_spec(out: Path) -> RunSpec | None:
         raise RunError(f"{out}: no checkpoint of a run: {error}") from None
 
 
-def _held_out(spec: RunSpec) -> ChainBatch:
-    """Sequences that no run is trained on. Where the table of all contexts does not fit, the urn draws them."""
-    prior = spec.build_prior()
-    kernels = 8 * HELD_OUT_SEQUENCES * prior.vocab ** (prior.order + 1)
-    method: Method = "explicit" if kernels <= MAX_BYTES else "collapsed"
-    return prior.sample(batch=HELD_OUT_SEQUENCES, length=spec.length, seed=HELD_OUT_SEED, method=method)
+def snapshot_steps(steps: int) -> list[int]:
+    """Log-spaced steps 1..steps at which a snapshot is kept.
+
+    >>> snapshot_steps(10)
+    [1, 2, 3, 5, 7, 10]
+    """
+    count = max(2, round(SNAPSHOTS_PER_DECADE * np.log10(steps)) + 1)
+    return sorted({int(step) for step in np.round(np.geomspace(1, steps, count))})
 
 
-def _train(
-    trainer: Trainer, spec: RunSpec, out: Path, work: Path, *, seconds: float, progress: bool, save_seconds: float
-) -> Finished:
-    schedule = spec.schedule
-    held_out = _held_out(spec)
-    snapshots = snapshot_steps(spec.steps) if spec.snapshots else []
-    stops = sorted({*np.linspace(0, spec.steps, LOG_POINTS + 1).astype(int).tolist(), *snapshots} - {0})
-    started = time.monotonic() - seconds
-    saved = time.monotonic()
-    _trim_log(work, trainer.step)
-    if spec.snapshots and trainer.step == 0:
-        save(trainer.hooked(), _snapshot_path(work, 0), training=_record(spec, 0, 0.0, "running"))
-    bar = progress_bar(
-        in_log=True,
-        shown=progress,
-        total=spec.steps,
-        initial=trainer.step,
-        desc=one_line(out.name),
-        bar_format=BAR,
-    )
-    reading = ""
-    with bar:
-        for stop in (stop for stop in stops if stop > trainer.step):
-            # The state to return to if this part of the run diverges.
-            before = trainer.dump()
-            start = trainer.step
-            pieces = []
-            for piece in _advance(trainer, schedule.learning_rates(start, stop)):
-                pieces.append(piece)
-                bar.set_postfix_str(f"loss {piece[-1]:.4f}{reading}", refresh=False)
-                bar.update(len(piece))
-            losses = np.concatenate(pieces)
-            divergence = _evaluate(trainer, held_out) if np.isfinite(losses).all() else None
-            if divergence is None:
-                bad = start + int(np.append(~np.isfinite(losses), True).argmax())  # at the latest after this part
-                trainer.restore(*before)
-                _save_state(trainer, spec, out, work, seconds=time.monotonic() - started, status="diverged")
-                raise Diverged(
-                    f"{out}: the loss stopped being finite at step {bad}; the weights of step {start} are kept "
-                    f"(a smaller --learning-rate than {spec.learning_rate:g} may help)"
-                )
-            beta, kappa = trainer.reading()
-            elapsed = time.monotonic() - started
-            _log(
-                work,
-                step=trainer.step,
-                loss=float(losses.mean()),
-                kl=divergence.mean,
-                kl_stderr=divergence.stderr,
-                beta=beta,
-                kappa=kappa,
-                seconds=round(elapsed, 2),
+def reading_source(spec: RunSpec) -> str:
+    """Where the numbers of a run's progress line are read: parameters of a construction, weights, or scores."""
+    family = find_family(spec.family)
+    return "parameters" if family.analytic else "weights" if family.blocks else "scores"
+
+
+# ---- training
+
+
+class Training:
+    """A run under way: its trainer, at the step of the saved state if there is one (`known`)."""
+
+    def __init__(self, spec: RunSpec, out: Path, work: Path) -> None:
+        self.spec, self.out, self.work = spec, out, work
+        self.trainer = make_trainer(spec)
+        self.known = _state_place(work) is not None
+        self.started = time.monotonic() - _restore(self.trainer, spec, work)
+        self.saved = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """How long it has trained, earlier calls included."""
+        return time.monotonic() - self.started
+
+    def complete(self, *, progress: bool, save_seconds: float) -> Finished:
+        """Train to the end."""
+        spec, trainer = self.spec, self.trainer
+        held_out = _held_out(spec)
+        snapshots = snapshot_steps(spec.steps) if spec.snapshots else []
+        stops = {*np.linspace(0, spec.steps, LOG_POINTS + 1).astype(int).tolist(), *snapshots} - {0}
+        _trim_log(self.work, trainer.step)
+        if spec.snapshots and trainer.step == 0:
+            self.keep_snapshot(None)
+        name = one_line(self.out.name)
+        with progress_bar(
+            in_log=True, shown=progress, total=spec.steps, initial=trainer.step, desc=name, bar_format=BAR
+        ) as bar:
+            reading = ""
+            for stop in sorted(stop for stop in stops if stop > trainer.step):
+                divergence, beta, kappa = self.advance_to(stop, held_out, bar, reading)
+                reading = f", {_reading_line(divergence.mean, beta, kappa, spec)}"
+                if stop in snapshots:
+                    self.keep_snapshot(divergence)
+                if time.monotonic() - self.saved > save_seconds and stop < spec.steps:
+                    self.save("running", divergence)
+        ended = _evaluate(trainer, held_out)
+        if ended is None:  # training is complete, but the predictions are not finite
+            raise Diverged(f"{self.out}: the predictions are not finite")
+        seconds = self.seconds
+        self.save("finished", ended)
+        beta, kappa = trainer.reading()
+        return Finished(
+            path=self.out,
+            held_out=ended,
+            learnt=_clearly_above(_uniform(held_out), ended),
+            failure=_failure(spec, self.out, ended, held_out),
+            beta=beta,
+            kappa=kappa,
+            seconds=seconds,
+        )
+
+    def advance_to(
+        self, stop: int, held_out: ChainBatch, bar: Any, reading: str
+    ) -> tuple[Divergence, list[float], float | None]:
+        """Train to the next stop and log it; if this part diverges, the state before it is kept."""
+        trainer = self.trainer
+        before, start = trainer.dump(), trainer.step
+        pieces = []
+        for piece in _advance(trainer, self.spec.schedule.learning_rates(start, stop)):
+            pieces.append(piece)
+            bar.set_postfix_str(f"loss {piece[-1]:.4f}{reading}", refresh=False)
+            bar.update(len(piece))
+        losses = np.concatenate(pieces)
+        divergence = _evaluate(trainer, held_out) if np.isfinite(losses).all() else None
+        if divergence is None:
+            bad = start + int(np.append(~np.isfinite(losses), True).argmax())  # at the latest after this part
+            trainer.restore(*before)
+            self.save("diverged")
+            raise Diverged(
+                f"{self.out}: the loss stopped being finite at step {bad}; the weights of step {start} are kept "
+                f"(a smaller --learning-rate than {self.spec.learning_rate:g} may help)"
             )
-            reading = f", {_reading_line(divergence.mean, beta, kappa, spec)}"
-            if stop in snapshots:
-                training = _record(spec, trainer.step, elapsed, "running", divergence)
-                save(trainer.hooked(), _snapshot_path(work, stop), training=training)
-            if time.monotonic() - saved > save_seconds and stop < spec.steps:
-                _save_state(trainer, spec, out, work, seconds=elapsed, status="running", divergence=divergence)
-                saved = time.monotonic()
-    seconds = time.monotonic() - started
-    divergence = _evaluate(trainer, held_out)
-    if divergence is None:  # training is complete, but the predictions are not finite
-        raise Diverged(f"{out}: the predictions are not finite")
-    _save_state(trainer, spec, out, work, seconds=seconds, status="finished", divergence=divergence)
-    beta, kappa = trainer.reading()
-    return Finished(
-        path=out,
-        held_out=divergence,
-        learnt=_clearly_above(_uniform(held_out), divergence),
-        failure=_failure(spec, out, divergence, held_out),
-        beta=beta,
-        kappa=kappa,
-        seconds=seconds,
-    )
+        beta, kappa = trainer.reading()
+        _log(
+            self.work,
+            step=trainer.step,
+            loss=float(losses.mean()),
+            kl=divergence.mean,
+            kl_stderr=divergence.stderr,
+            beta=beta,
+            kappa=kappa,
+            seconds=round(self.seconds, 2),
+        )
+        return divergence, beta, kappa
+
+    def keep_snapshot(self, divergence: Divergence | None) -> None:
+        """An intermediate checkpoint."""
+        path = self.work / "snapshots" / f"step_{self.trainer.step:08d}"
+        save(self.trainer.hooked(), path, training=self.record("running", divergence))
+
+    def save(self, status: str, divergence: Divergence | None = None) -> None:
+        """Replace the saved state and the checkpoint."""
+        seconds = self.seconds
+        arrays, rest = self.trainer.dump()
+        staging = new_directory(self.work / "state")
+        try:
+            with one_kind_of_error(self.work):
+                save_file(arrays, staging / "arrays.safetensors")
+            document = {"spec": self.spec.to_dict(), "trainer": rest, "seconds": seconds, "status": status}
+            (staging / "state.json").write_text(json.dumps(document))
+            replace_directory(staging, self.work / "state")
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+        save(self.trainer.hooked(), self.out, training=self.record(status, divergence))
+        self.saved = time.monotonic()
+
+    def record(self, status: str, divergence: Divergence | None) -> dict[str, Any]:
+        """The training record of the checkpoint: the spec, how far it got, and how well it predicts."""
+        held_out = None if divergence is None else {**divergence.record(), "seed": HELD_OUT_SEED}
+        how_far = {"step": self.trainer.step, "status": status, "seconds": round(self.seconds, 1)}
+        return jsonable({**self.spec.to_dict(), **how_far, "held_out": held_out})
 
 
 def _advance(trainer: Trainer, rates: np.ndarray) -> Iterator[np.ndarray]:
@@ -232,6 +291,56 @@ def _advance(trainer: Trainer, rates: np.ndarray) -> Iterator[np.ndarray]:
             return
         done += piece
         piece = max(1, round(piece * min(4.0, PIECE_SECONDS / max(time.monotonic() - begun, 1e-9))))
+
+
+def _log(work: Path, **entry: Any) -> None:
+    with open(work / "log.jsonl", "a") as handle:
+        handle.write(json.dumps(jsonable(entry)) + "\n")
+
+
+def _trim_log(work: Path, step: int) -> None:
+    """Remove the lines logged after the state that the run resumes from, and an incomplete last line."""
+    file = work / "log.jsonl"
+    kept = []
+    for line in file.read_text(errors="replace").splitlines() if file.exists() else []:
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            kept += [f"{line}\n"] if json.loads(line)["step"] <= step else []
+    if file.exists():
+        replace_file(file, "".join(kept))
+
+
+def _reading_line(kl: float, beta: list[float], kappa: float | None, spec: RunSpec) -> str:
+    """The text of the progress line. Blocks of W_A are not called beta: beta of the scores may differ from them."""
+    line = f"KL {kl:.4f}, {READINGS[reading_source(spec)]} {', '.join(f'{value:.2f}' for value in beta)}"
+    return line if kappa is None else f"{line}, kappa {kappa:.2f}"
+
+
+# ---- how well it predicts
+
+
+def _held_out(spec: RunSpec) -> ChainBatch:
+    """Sequences that no run is trained on. Where the table of all contexts does not fit, the urn draws them."""
+    prior = spec.build_prior()
+    kernels = 8 * HELD_OUT_SEQUENCES * prior.vocab ** (prior.order + 1)
+    method: Method = "explicit" if kernels <= MAX_BYTES else "collapsed"
+    return prior.sample(batch=HELD_OUT_SEQUENCES, length=spec.length, seed=HELD_OUT_SEED, method=method)
+
+
+def _evaluate(trainer: Trainer, held_out: ChainBatch) -> Divergence | None:
+    """The held-out divergence; None where a prediction is not finite, which the last step may have caused."""
+    predicted = torch.from_numpy(trainer.predict(held_out.tokens.numpy())).double()
+    return kl_divergence(held_out.next_law, predicted) if bool(torch.isfinite(predicted).all()) else None
+
+
+def _uniform(held_out: ChainBatch) -> Divergence:
+    """Of the uniform law."""
+    return kl_divergence(held_out.next_law, torch.full_like(held_out.next_law, 1 / held_out.next_law.shape[-1]))
+
+
+def _clearly_above(one: Divergence, other: Divergence) -> bool:
+    """Whether a mean is above another by more than the error of the difference and by more than LEAST_NATS."""
+    mean, stderr = mean_stderr(one.values - other.values)
+    return mean > LEAST_NATS and is_clear(mean, stderr)
 
 
 def _failure(spec: RunSpec, out: Path, ended: Divergence, held_out: ChainBatch) -> str:
@@ -256,71 +365,7 @@ def _failure(spec: RunSpec, out: Path, ended: Divergence, held_out: ChainBatch) 
     )
 
 
-def snapshot_steps(steps: int) -> list[int]:
-    """Log-spaced steps 1..steps at which a snapshot is kept.
-
-    >>> snapshot_steps(10)
-    [1, 2, 3, 5, 7, 10]
-    """
-    count = max(2, round(SNAPSHOTS_PER_DECADE * np.log10(steps)) + 1)
-    return sorted({int(step) for step in np.round(np.geomspace(1, steps, count))})
-
-
-def _evaluate(trainer: Trainer, held_out: ChainBatch) -> Divergence | None:
-    """The held-out divergence; None where a prediction is not finite, which the last step may have caused."""
-    import torch
-
-    predicted = torch.from_numpy(trainer.predict(held_out.tokens.numpy())).double()
-    return kl_divergence(held_out.next_law, predicted) if bool(torch.isfinite(predicted).all()) else None
-
-
-def _uniform(held_out: ChainBatch) -> Divergence:
-    """Of the uniform law."""
-    import torch
-
-    return kl_divergence(held_out.next_law, torch.full_like(held_out.next_law, 1 / held_out.next_law.shape[-1]))
-
-
-def _clearly_above(one: Divergence, other: Divergence) -> bool:
-    """Whether a mean is above another by more than the error of the difference and by more than LEAST_NATS."""
-    mean, stderr = mean_stderr(one.values - other.values)
-    return mean > LEAST_NATS and is_clear(mean, stderr)
-
-
-def _record(
-    spec: RunSpec, step: int, seconds: float, status: str, divergence: Divergence | None = None
-) -> dict[str, Any]:
-    """The training record of the checkpoint: the spec, how far it got, and how well it predicts."""
-    record = spec.to_dict()
-    record.update(step=step, status=status, seconds=round(seconds, 1))
-    record["held_out"] = None if divergence is None else {
-        **divergence.record(),
-        "seed": HELD_OUT_SEED,
-    }  # fmt: skip
-    return jsonable(record)
-
-
-def _save_state(
-    trainer: Trainer,
-    spec: RunSpec,
-    out: Path,
-    work: Path,
-    *,
-    seconds: float,
-    status: str,
-    divergence: Divergence | None = None,
-) -> None:
-    arrays, rest = trainer.dump()
-    staging = new_directory(work / "state")
-    try:
-        with one_kind_of_error(work):
-            save_file(arrays, staging / "arrays.safetensors")
-        document = {"spec": spec.to_dict(), "trainer": rest, "seconds": seconds, "status": status}
-        (staging / "state.json").write_text(json.dumps(document))
-        replace_directory(staging, work / "state")
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-    save(trainer.hooked(), out, training=_record(spec, trainer.step, seconds, status, divergence))
+# ---- the saved state
 
 
 def _state_place(work: Path) -> Path | None:
@@ -359,8 +404,6 @@ def _restore(trainer: Trainer, spec: RunSpec, work: Path) -> float:
 
 def _fitting(file: Path, wanted: Arrays) -> Arrays:
     """The arrays of a saved state, which are like those wanted: compiled loops do not look where an array ends."""
-    from interp.hooked.tensors import DTYPES
-
     with open_file(file) as handle:
         held = {name: (str(DTYPES.get(entry.kind)), entry.shape) for name, entry in read_tensors(handle).items()}
     if held != {name: (f"torch.{array.dtype}", array.shape) for name, array in wanted.items()}:
@@ -371,7 +414,11 @@ def _fitting(file: Path, wanted: Arrays) -> Arrays:
     return found
 
 
+# ---- before it starts
+
+
 def _check_start(spec: RunSpec, out: Path, work: Path, *, resume: bool) -> None:
+    """Refuse, before anything is created, a place where a run cannot go."""
     if not resume and (out.exists() or work.exists()):
         raise RunError(f"{out}: a run is already there; --resume continues it, another --out starts a new one")
     if resume and is_finished(out):
@@ -379,102 +426,47 @@ def _check_start(spec: RunSpec, out: Path, work: Path, *, resume: bool) -> None:
             raise AlreadyFinished(f"{out}: already finished")
         raise RunError(f"{out}: holds a finished run with other settings; use another --out")
     try:
-        check_replaceable(out.resolve())  # before anything is created beside it
+        check_replaceable(out.resolve())
     except ValueError as error:
         raise RunError(str(error)) from None
     _check_work(work)
-    _check_free(out)  # before anything is created there
-    try:
-        work.mkdir(parents=True, exist_ok=True)
-        with new_file(work / "probe") as probe:
-            probe.write_bytes(b"0" * 4096)
-    except OSError as error:
-        raise RunError(f"{out}: cannot be written ({error.strerror or error})") from error
-
-
-def _check_free(out: Path) -> None:
-    """Refuse a disk that is nearly full."""
     above = next((one for one in out.resolve().parents if one.is_dir()), None)
     if above is not None and (free := shutil.disk_usage(above).free) < LEAST_FREE:
         raise RunError(f"{out}: only {free >> 20} MiB free on the disk, a run wants at least {LEAST_FREE >> 20} MiB")
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=work, prefix=".") as probe:
+            probe.write(b"0" * 4096)
+    except OSError as error:
+        raise RunError(f"{out}: cannot be written ({error.strerror or error})") from error
 
 
 def _check_work(work: Path) -> None:
     """Refuse a work directory that no run has made, before anything is written to it, or through a link in it."""
     if work.exists() and not work.is_dir():
         raise RunError(f"{work}: a file is in the way of the run's work directory; use another --out")
-    kinds = {name: Path.is_dir for name in ("state", "snapshots")} | {
-        name: Path.is_file for name in ("lock", "log.jsonl", "log.new")
-    }
     for one in sorted(work.iterdir()) if work.is_dir() else ():
-        ours = kinds[one.name](one) if one.name in kinds else one.name[0] == "."
+        ours = OURS[one.name](one) if one.name in OURS else one.name[0] == "."
         if one.is_symlink() or not ours:
             raise RunError(f"{work}: also holds {one.name!r}, which no run has made; use another --out")
 
 
-class AlreadyFinished(RunError):
-    """Nothing to do: the run is already finished."""
-
-
-@contextmanager
+@contextlib.contextmanager
 def _locked(work: Path) -> Iterator[None]:
     """Prevents two processes from writing one run. The lock is released when the process ends, for any reason."""
     with open(work / "lock", "a+") as handle:
         end = time.monotonic() + LOCK_SECONDS
-        while not _acquired(handle):
-            if time.monotonic() > end:
-                handle.seek(0)
-                raise RunError(f"{work}: another process ({handle.read().strip()}) is training here")
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > end:
+                    handle.seek(0)
+                    who = handle.read().strip()
+                    raise RunError(f"{work}: another process ({who}) is training here") from None
             time.sleep(0.1)
         handle.truncate(0)
         handle.write(f"{os.getpid()}\n")
         handle.flush()
         yield
-
-
-def _acquired(handle: IO[str]) -> bool:
-    import fcntl
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _log(work: Path, **entry: Any) -> None:
-    with open(work / "log.jsonl", "a") as handle:
-        handle.write(json.dumps(jsonable(entry)) + "\n")
-
-
-def _trim_log(work: Path, step: int) -> None:
-    """Remove the lines logged after the state that the run resumes from, and an incomplete last line."""
-    file = work / "log.jsonl"
-    if not file.exists():
-        return
-    kept = []
-    for line in file.read_text(errors="replace").splitlines():
-        try:
-            if json.loads(line)["step"] <= step:
-                kept.append(line + "\n")
-        except (ValueError, KeyError, TypeError):
-            continue
-    with new_file(file) as staging:
-        staging.write_text("".join(kept))
-        os.replace(staging, file)
-
-
-def _snapshot_path(work: Path, step: int) -> Path:
-    return work / "snapshots" / f"step_{step:08d}"
-
-
-def reading_source(spec: RunSpec) -> str:
-    """Where the numbers of a run's progress line are read: parameters of a construction, weights, or scores."""
-    family = find_family(spec.family)
-    return "parameters" if family.analytic else "weights" if family.blocks else "scores"
-
-
-def _reading_line(kl: float, beta: list[float], kappa: float | None, spec: RunSpec) -> str:
-    """The text of the progress line. Blocks of W_A are not called beta: beta of the scores may differ from them."""
-    line = f"KL {kl:.4f}, {READINGS[reading_source(spec)]} {', '.join(f'{value:.2f}' for value in beta)}"
-    return line if kappa is None else f"{line}, kappa {kappa:.2f}"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from interp.arguments import count, finite_number, fits_memory, seed_number
 from interp.outside import MAX_TEXT, shown
 from models.families.kappa import KappaRule
 from models.families.registry import Family, find_family
-from models.training.protocols import PROTOCOLS, Protocol
+from models.training.protocols import Protocol, find_protocol
 
 if TYPE_CHECKING:
     from interp.chains.priors import Prior
@@ -55,8 +55,7 @@ class RunSpec:
     def __post_init__(self) -> None:
         _check_types(self)
         find_family(self.family)
-        if self.protocol not in PROTOCOLS:
-            raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {self.protocol!r}")
+        find_protocol(self.protocol)
         if self.target not in ("token", "law"):
             raise ValueError(f"target must be token or law, got {self.target!r}")
         prior = self.build_prior()  # refuses a bad description
@@ -78,15 +77,12 @@ class RunSpec:
     @property
     def schedule(self) -> Protocol:
         """The protocol with this run's numbers in it."""
-        base = PROTOCOLS[self.protocol]
-        return Protocol(
-            name=base.name,
+        return replace(
+            find_protocol(self.protocol),
             steps=self.steps,
             learning_rate=self.learning_rate,
             batch=self.batch,
             target="token" if self.target == "token" else "law",
-            hold=base.hold,
-            warmup=base.warmup,
         )
 
     def build_prior(self) -> Prior:
@@ -117,12 +113,12 @@ class RunSpec:
 
 def _check_types(spec: RunSpec) -> None:
     """Each field of its own type, and numbers within their limits; a whole number may stand for a rate."""
-    for name in ("family", "protocol", "target", "init", "readout", "freeze", "kappa", "bos_vector"):
-        if not isinstance(value := getattr(spec, name), str) or len(value) > MAX_TEXT:
+    for name, kind in (one for one in RunSpec.__annotations__.items() if one[1] in ("str", "bool")):
+        value = getattr(spec, name)
+        if kind == "bool" and not isinstance(value, bool):
+            raise ValueError(f"{name} must be true or false, got {shown(value)}")
+        if kind == "str" and (not isinstance(value, str) or len(value) > MAX_TEXT):
             raise ValueError(f"{name} must be a text of at most {MAX_TEXT} characters, got {shown(value)}")
-    for name in ("bos", "snapshots", "symmetrise"):
-        if not isinstance(getattr(spec, name), bool):
-            raise ValueError(f"{name} must be true or false, got {shown(getattr(spec, name))}")
     for name in ("steps", "batch", "length"):
         object.__setattr__(spec, name, count(getattr(spec, name), name=name))
     object.__setattr__(spec, "seed", seed_number(spec.seed))
@@ -132,10 +128,20 @@ def _check_types(spec: RunSpec) -> None:
 def _check_factors(spec: RunSpec) -> None:
     """Refuse factors that the family does not have or that contradict each other; sort the frozen parts."""
     family = find_family(spec.family)
-    if spec.readout not in family.readouts:
-        raise ValueError(f"the {family.name} family reads out by {' or '.join(family.readouts)}, got {spec.readout!r}")
-    _check_frozen(spec, family)
-    _check_bos_vector(spec, family)
+    asked = [part.strip() for part in spec.freeze.split(",") if part.strip()]
+    object.__setattr__(spec, "freeze", ",".join(part for part in family.freezable if part in asked))
+    object.__setattr__(spec, "bos_vector", spec.bos_vector or family.bos_vectors[0])
+    for name, given, known in (
+        ("readout", [spec.readout], family.readouts),
+        ("freeze", asked, family.freezable),
+        ("bos_vector", [spec.bos_vector], family.bos_vectors),
+    ):
+        for one in given:
+            if one not in known:
+                words = " or ".join(known) or "nothing"
+                raise ValueError(f"{name} of the {family.name} family must be {words}, got {one!r}")
+    if spec.bos_vector != family.bos_vectors[0] and not spec.bos:
+        raise ValueError(f"bos_vector {spec.bos_vector} needs a BOS token")
     starts = family.starts.parse(spec.init)
     rule = KappaRule.parse(spec.kappa)
     if not rule.free and not family.tied_kappa:
@@ -148,14 +154,32 @@ def _check_factors(spec: RunSpec) -> None:
         raise ValueError(reason)
 
 
-def _check_frozen(spec: RunSpec, family: Family) -> None:
-    asked = [part.strip() for part in spec.freeze.split(",") if part.strip()]
-    for part in asked:
-        if not family.freezable:
-            raise ValueError(f"the {family.name} family has no parts to freeze, got {part!r}")
-        if part not in family.freezable:
-            raise ValueError(f"freeze must list parts among {', '.join(family.freezable)}, got {part!r}")
-    object.__setattr__(spec, "freeze", ",".join(part for part in family.freezable if part in asked))
+def make_spec(*, prior: dict[str, Any] | str = "", order: int = 2, vocab: int = 5, **settings: Any) -> RunSpec:
+    """A spec; settings that are not given, or None, come from the protocol and the family.
+
+    `prior` is a description, or a text such as hierarchical:5,5, which needs `order` and `vocab`. `family`, `length`
+    and `bos` have to be given.
+    """
+    from interp.chains.descriptions import parse_prior
+
+    if unknown := sorted(set(settings) - {field.name for field in fields(RunSpec)}):
+        raise TypeError(f"a run has no setting {shown(unknown[0])}")
+    given = {"protocol": "annealed", **{name: value for name, value in settings.items() if value is not None}}
+    family, protocol = find_family(given.get("family")), find_protocol(given["protocol"])
+    if "init" not in given:
+        _check_frozen_start(given.get("freeze"), family)
+    defaults = {
+        "seed": 0,
+        "steps": protocol.steps,
+        "learning_rate": protocol.learning_rate,
+        "batch": protocol.batch,
+        "target": protocol.target,
+        "init": family.init,
+        "snapshots": False,
+        "readout": family.readouts[0],
+    }
+    described = parse_prior(prior, order=order, vocab=vocab).to_dict() if isinstance(prior, str) else prior
+    return RunSpec(**{**defaults, **given, "prior": described})
 
 
 def _check_frozen_start(freeze: Any, family: Family) -> None:
@@ -169,77 +193,3 @@ def _check_frozen_start(freeze: Any, family: Family) -> None:
                 f"freeze {part}: it would stay at its random start, {family.init}; add --init {shown(start)}, or "
                 f"--init {shown(family.init)} if that is meant"
             )
-
-
-def _check_bos_vector(spec: RunSpec, family: Family) -> None:
-    object.__setattr__(spec, "bos_vector", spec.bos_vector or family.bos_vectors[0])
-    if spec.bos_vector not in family.bos_vectors:
-        known = " or ".join(family.bos_vectors)
-        raise ValueError(f"bos_vector of the {family.name} family must be {known}, got {spec.bos_vector!r}")
-    if spec.bos_vector != family.bos_vectors[0] and not spec.bos:
-        raise ValueError(f"bos_vector {spec.bos_vector} needs a BOS token")
-
-
-def make_spec(
-    *,
-    family: str,
-    prior: dict[str, Any] | str,
-    length: int,
-    bos: bool,
-    order: int = 2,
-    vocab: int = 5,
-    seed: int = 0,
-    protocol: str = "annealed",
-    steps: int | None = None,
-    learning_rate: float | None = None,
-    batch: int | None = None,
-    target: str | None = None,
-    init: str | None = None,
-    snapshots: bool = False,
-    readout: str | None = None,
-    freeze: str = "",
-    kappa: str = "free",
-    symmetrise: bool = False,
-    bos_vector: str = "",
-) -> RunSpec:
-    """A spec; numbers that are not given come from its protocol and family.
-
-    `prior` is a description, or a text such as hierarchical:5,5, which needs `order` and `vocab`.
-    """
-    for name, text in (("protocol", protocol), ("family", family)):
-        if not isinstance(text, str):
-            raise ValueError(f"{name} must be a text, got {shown(text)}")
-    if protocol not in PROTOCOLS:
-        raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {shown(protocol)}")
-    base = PROTOCOLS[protocol]
-    kind = find_family(family)
-    if init is None:
-        _check_frozen_start(freeze, kind)
-    return RunSpec(
-        family=family,
-        prior=describe_prior(prior, order=order, vocab=vocab),
-        length=length,
-        bos=bos,
-        seed=seed,
-        protocol=protocol,
-        steps=base.steps if steps is None else steps,
-        learning_rate=base.learning_rate if learning_rate is None else learning_rate,
-        batch=base.batch if batch is None else batch,
-        target=base.target if target is None else target,
-        init=kind.init if init is None else init,
-        snapshots=snapshots,
-        readout=kind.readouts[0] if readout is None else readout,
-        freeze=freeze,
-        kappa=kappa,
-        symmetrise=symmetrise,
-        bos_vector=bos_vector,
-    )
-
-
-def describe_prior(prior: dict[str, Any] | str, *, order: int, vocab: int) -> dict[str, Any]:
-    """The description of a prior that is given as such or as text."""
-    if not isinstance(prior, str):
-        return prior
-    from interp.chains.descriptions import parse_prior
-
-    return parse_prior(prior, order=order, vocab=vocab).to_dict()

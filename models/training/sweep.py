@@ -23,6 +23,7 @@ They go to TASK/FAMILY/START/ (`models.families.registry.start_name`), or to CEL
 from __future__ import annotations
 
 import contextlib
+import difflib
 import itertools
 import json
 import math
@@ -31,42 +32,25 @@ import re
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from interp.outside import one_line, read_toml, shown
 from interp.staging import new_directory
 from models.families.registry import find_family, start_name
+from models.running.command_line import FAILED, OK, ONE_THREAD
 from models.running.interrupt import end_with_parent
-from models.running.suggest import unknown
 from models.running.terminal import say
 from models.training.spec import SAVE_SECONDS, RunSpec, make_spec
 
 PROJECT = Path(__file__).parents[2]
 RETRIES = 3
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # Files of the checkout that workers of a cluster do not need; of the caches they need only compiled functions.
-NOT_SENT = [
-    ".git",
-    ".venv",
-    ".hypothesis",
-    ".*_cache",
-    "build",
-    "dist",
-    "docs",
-    "notebooks",
-    "results",
-    "runs",
-    "tests",
-    "models/checkpoints",
-    "models/conditions",
-    "*.run",
-    "*.pyc",
-]
+NOT_SENT = ["models/checkpoints", "models/conditions", "*.run", "*.pyc", ".git", ".venv", ".hypothesis", ".*_cache"]
+NOT_SENT += ["build", "dist", "docs", "notebooks", "results", "runs", "tests"]
 MAX_RUNS = 10_000  # of a study
 MAX_CELL = 100
 CELL = re.compile("[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
@@ -81,6 +65,9 @@ class PlannedRun:
     out: Path
 
 
+Outcomes: TypeAlias = Generator[tuple[PlannedRun, str], None, None]  # why each run failed; empty where it did not
+
+
 def study_summaries(studies: Path) -> dict[str, str]:
     """Name and one-line summary of every shipped study."""
     return {file.stem: str(read_toml(file).get("summary", "")) for file in sorted(studies.glob("*.toml"))}
@@ -88,23 +75,13 @@ def study_summaries(studies: Path) -> dict[str, str]:
 
 def load_study(study: str, *, studies: Path, out: Path) -> list[PlannedRun]:
     """The runs of a shipped study, by name, or of a file of your own, by path."""
-    file = Path(study)
-    if not file.suffix:
-        file = studies / f"{study}.toml"
+    file = Path(study) if Path(study).suffix else studies / f"{study}.toml"
     if not file.is_file():
-        study = shown(study)[1:-1]
-        raise ValueError(f"{unknown('study', study, study_summaries(studies))} (or give the path of a .toml file)")
-    document = read_toml(file)
-    if others := sorted(set(document) - {"summary", "runs"}):
-        raise ValueError(f"{file}: unknown key {others[0]}; a study has summary and [[runs]]")
-    runs: list[PlannedRun] = []
-    entries = _tables(document.get("runs", []), what=f"{file}: runs must be [[runs]] tables")
-    parts = [
-        {**entry, **part}
-        for entry in entries
-        for part in _tables(entry.pop("each", [{}]), what=f"{file}: each must be a list of tables")
-    ]
-    for number, entry in enumerate(parts, start=1):
+        known = study_summaries(studies)
+        near = difflib.get_close_matches(study, known, n=1) or known
+        raise ValueError(f"no study {shown(study)}; there is {', '.join(near)} (or give the path of a .toml file)")
+    runs: dict[str, PlannedRun] = {}
+    for number, entry in enumerate(_entries(file), start=1):
         wanted = math.prod(len(value) for value in entry.values() if isinstance(value, list))
         if len(runs) + wanted > MAX_RUNS:
             raise ValueError(f"{file}: run {number} stands for {wanted} runs; a study may have {MAX_RUNS}")
@@ -115,13 +92,47 @@ def load_study(study: str, *, studies: Path, out: Path) -> list[PlannedRun]:
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{file}: run {number}: {error}") from None
             name = run_name(spec, cell=cell)
-            runs.append(PlannedRun(name=name, spec=spec, out=out / name))
+            if name in runs:
+                raise ValueError(f"{file}: two runs would be written to {name}")
+            runs[name] = PlannedRun(name=name, spec=spec, out=out / name)
     if not runs:
         raise ValueError(f"{file}: the study has no [[runs]]")
-    counted = Counter(run.name for run in runs)
-    if twice := sorted(name for name, times in counted.items() if times > 1):
-        raise ValueError(f"{file}: two runs would be written to {twice[0]}")
-    return runs
+    return list(runs.values())
+
+
+def _entries(file: Path) -> list[dict[str, Any]]:
+    """The [[runs]] of a study, one for each table in `each`."""
+    document = read_toml(file)
+    if others := sorted(set(document) - {"summary", "runs"}):
+        raise ValueError(f"{file}: unknown key {others[0]}; a study has summary and [[runs]]")
+    return [
+        {**entry, **part}
+        for entry in _tables(document.get("runs", []), what=f"{file}: runs must be [[runs]] tables")
+        for part in _tables(entry.pop("each", [{}]), what=f"{file}: each must be a list of tables")
+    ]
+
+
+def _tables(given: Any, *, what: str) -> list[dict[str, Any]]:
+    """A list of tables, as it was given."""
+    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+        raise ValueError(f"{what}, got {shown(given)}")
+    return given
+
+
+def _combinations(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """All ways to pick one value from each list-valued setting (the prior, a table, is one value)."""
+    choices = [value if isinstance(value, list) else [value] for value in entry.values()]
+    for values in itertools.product(*choices):
+        yield dict(zip(entry, values, strict=True))
+
+
+def _cell(text: Any) -> str:
+    """The folder of an entry's runs: a plain name, or several with slashes between them, below the output directory."""
+    if text and not (isinstance(text, str) and CELL.fullmatch(text) and len(text) <= MAX_CELL):
+        raise ValueError(
+            f"cell must be at most {MAX_CELL} letters, digits, dots, dashes, underscores and slashes, got {shown(text)}"
+        )
+    return text or ""
 
 
 def check_sweep_target(out: Path, runs: list[PlannedRun]) -> None:
@@ -146,9 +157,9 @@ def run_name(spec: RunSpec, *, cell: str = "") -> str:
     task / family / start / length and seed; in a study's cell, which names the start and more, cell / task / family.
     """
     task = f"{spec.prior['kind']}_{'bos' if spec.bos else 'nobos'}"
-    suffix = "" if spec.readout == find_family(spec.family).readouts[0] else f"_{spec.readout}"
-    suffix += "" if spec.bos_vector == find_family(spec.family).bos_vectors[0] else f"_{spec.bos_vector}"
-    suffix += "" if spec.protocol == "annealed" else f"_{spec.protocol}"
+    family = find_family(spec.family)
+    usual = ((spec.readout, family.readouts[0]), (spec.bos_vector, family.bos_vectors[0]), (spec.protocol, "annealed"))
+    suffix = "".join(f"_{given}" for given, own in usual if given != own)
     start = start_name(spec.family, init=spec.init, kappa=spec.kappa)
     folder = f"{cell}/{task}/{spec.family}" if cell else f"{task}/{spec.family}/{start}"
     return f"{folder}/T{spec.length}_seed{spec.seed}{suffix}"
@@ -175,7 +186,7 @@ def sweep(
             print(f"{'done' if run in finished else 'to do':6} {run.name}", file=sys.stderr if as_json else sys.stdout)
         if as_json:
             print(json.dumps({"done": [run.name for run in finished], "todo": [run.name for run in todo]}))
-        return 0
+        return OK
     print(f"{len(runs)} runs, {len(finished)} finished, {len(todo)} to do", file=sys.stderr)
     for run in finished:
         clear_leftovers(run.out)
@@ -185,19 +196,19 @@ def sweep(
         outcomes = _local(todo, jobs, save_seconds) if engine == "local" else _ray(todo, address, jobs, save_seconds)
     failures = {}
     with contextlib.closing(outcomes):  # also if an error keeps this frame alive
-        for count, (run, error) in enumerate(outcomes, start=1):
-            say(f"[{count}/{len(todo)}] {run.name}: {error or 'finished'}")
-            if error:
-                failures[run.name] = error
+        for count, (run, failure) in enumerate(outcomes, start=1):
+            say(f"[{count}/{len(todo)}] {run.name}: {failure or 'finished'}")
+            if failure:
+                failures[run.name] = failure
     if as_json:
         print(json.dumps({"runs": len(runs), "skipped": len(finished), "failed": failures}))
-    return 1 if failures else 0
+    return FAILED if failures else OK
 
 
-def _here(runs: list[PlannedRun], save_seconds: float) -> Generator[tuple[PlannedRun, str | None], None, None]:
+def _here(runs: list[PlannedRun], save_seconds: float) -> Outcomes:
     """One run after the other in this process: for short runs, starting a process would take longer than the run."""
     for planned in runs:
-        yield planned, _trained(planned.spec, planned.out, save_seconds) or None
+        yield planned, _trained(planned.spec, planned.out, save_seconds)
 
 
 def _trained(spec: RunSpec, out: Path, save_seconds: float) -> str:
@@ -212,9 +223,7 @@ def _trained(spec: RunSpec, out: Path, save_seconds: float) -> str:
         return one_line(error) or type(error).__name__
 
 
-def _local(
-    runs: list[PlannedRun], jobs: int | None, save_seconds: float
-) -> Generator[tuple[PlannedRun, str | None], None, None]:
+def _local(runs: list[PlannedRun], jobs: int | None, save_seconds: float) -> Outcomes:
     """One single-threaded process per run, as many at once as there are cores."""
     workers = jobs or os.cpu_count() or 1
     running: set[subprocess.Popen[str]] = set()
@@ -230,7 +239,7 @@ def _local(
             raise
 
 
-def _run_in_process(run: PlannedRun, save_seconds: float, running: set[subprocess.Popen[str]]) -> str | None:
+def _run_in_process(run: PlannedRun, save_seconds: float, running: set[subprocess.Popen[str]]) -> str:
     """The run in a process of its own, which gets its task from stdin and answers on stdout."""
     task = {"parent": os.getpid(), "spec": run.spec.to_dict(), "out": str(run.out.resolve()), "save": save_seconds}
     with subprocess.Popen(
@@ -246,7 +255,7 @@ def _run_in_process(run: PlannedRun, save_seconds: float, running: set[subproces
         answer, said = process.communicate(json.dumps(task))
         running.discard(process)
     if process.returncode == 0:
-        return json.loads(answer) or None
+        return str(json.loads(answer))
     if process.returncode < 0:
         words = f"signal {-process.returncode} ({signal.strsignal(-process.returncode)})"
         return f"its process was ended by {words}; the same command goes on from the last save"
@@ -262,9 +271,7 @@ def work() -> None:
     print(json.dumps(failure))
 
 
-def _ray(
-    runs: list[PlannedRun], address: str | None, jobs: int | None, save_seconds: float
-) -> Generator[tuple[PlannedRun, str | None], None, None]:
+def _ray(runs: list[PlannedRun], address: str | None, jobs: int | None, save_seconds: float) -> Outcomes:
     """One Ray task per run, retried when its worker dies.
 
     A run writes its files on the worker, so that on a shared file system a retry resumes from the last save. The
@@ -290,7 +297,7 @@ def _ray(
             yield run, str(error).strip().splitlines()[-1]
             continue
         _write_missing(run.out, files)
-        yield run, failure or None
+        yield run, failure
 
 
 def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
@@ -332,29 +339,3 @@ def _write_missing(out: Path, files: dict[str, bytes]) -> None:
         (staging / name).write_bytes(content)
     staging.chmod(0o755)  # a temporary directory is private
     os.rename(staging, out)
-
-
-def _tables(given: Any, *, what: str) -> list[dict[str, Any]]:
-    """A list of tables, as it was given."""
-    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
-        raise ValueError(f"{what}, got {shown(given)}")
-    return given
-
-
-def _combinations(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """All ways to pick one value from each list-valued setting (the prior, a table, is one value)."""
-    names = list(entry)
-    choices = [value if isinstance(value, list) else [value] for value in entry.values()]
-    for values in itertools.product(*choices):
-        yield dict(zip(names, values, strict=True))
-
-
-def _cell(text: Any) -> str:
-    """The folder of an entry's runs: a plain name, or several with slashes between them, below the output directory."""
-    if text == "":
-        return ""
-    if not isinstance(text, str) or not CELL.fullmatch(text) or len(text) > MAX_CELL:
-        raise ValueError(
-            f"cell must be at most {MAX_CELL} letters, digits, dots, dashes, underscores and slashes, got {shown(text)}"
-        )
-    return text

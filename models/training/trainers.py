@@ -6,6 +6,7 @@ trainer continues bit for bit. `register_family` adds a family with its code.
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -71,24 +72,42 @@ class CompiledTrainer:
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """The functions that train a family and run it fast.
+    """The functions that train a family and run it fast; as text where they are imported when they are needed.
 
     trainer   makes the trainer of a run, at step 0
     predict   (model, tokens) to laws: the numbers of `interp.predict`, thousands of long sequences in seconds
     """
 
-    trainer: Callable[[RunSpec], Trainer]
-    predict: Callable[[InductionTransformer, Tensor], Tensor]
+    trainer: Callable[[RunSpec], Trainer] | str
+    predict: Callable[[InductionTransformer, Tensor], Tensor] | str
+
+
+CODE = {
+    CONSTRUCTION.name: Code(
+        trainer="models.families.construction:ConstructionTrainer",
+        predict="models.families.disentangled.training:predict_hooked",
+    ),
+    DISENTANGLED.name: Code(
+        trainer="models.families.disentangled.training:DisentangledTrainer",
+        predict="models.families.disentangled.training:predict_hooked",
+    ),
+    STANDARD.name: Code(
+        trainer="models.families.standard.trainer:StandardTrainer",
+        predict="models.families.standard:predict_hooked",
+    ),
+}
 
 
 def make_trainer(spec: RunSpec) -> Trainer:
     """A trainer at step 0 of the run."""
-    return code_of(spec.family).trainer(spec)
+    trainer: Trainer = _resolved(code_of(spec.family).trainer)(spec)
+    return trainer
 
 
 def fast_predict(model: InductionTransformer, tokens: Tensor) -> Tensor:
     """`interp.predict` by the family's own fast forward."""
-    return code_of(model.config.family).predict(model, tokens)
+    law: Tensor = _resolved(code_of(model.config.family).predict)(model, tokens)
+    return law
 
 
 def code_of(family: str) -> Code:
@@ -110,41 +129,5 @@ def register_family(
     return family
 
 
-# Imported where they are needed: each imports compiled code or torch.
-
-
-def _train_construction(spec: RunSpec) -> Trainer:
-    from models.families.construction import ConstructionTrainer
-
-    return ConstructionTrainer(spec)
-
-
-def _train_disentangled(spec: RunSpec) -> Trainer:
-    from models.families.disentangled.training import DisentangledTrainer
-
-    return DisentangledTrainer(spec)
-
-
-def _train_standard(spec: RunSpec) -> Trainer:
-    from models.families.standard.trainer import StandardTrainer
-
-    return StandardTrainer(spec)
-
-
-def _predict_blocks(model: InductionTransformer, tokens: Tensor) -> Tensor:
-    from models.families.disentangled.training import predict_hooked
-
-    return predict_hooked(model, tokens)
-
-
-def _predict_standard(model: InductionTransformer, tokens: Tensor) -> Tensor:
-    from models.families.standard import predict_hooked
-
-    return predict_hooked(model, tokens)
-
-
-CODE = {
-    CONSTRUCTION.name: Code(trainer=_train_construction, predict=_predict_blocks),
-    DISENTANGLED.name: Code(trainer=_train_disentangled, predict=_predict_blocks),
-    STANDARD.name: Code(trainer=_train_standard, predict=_predict_standard),
-}
+def _resolved(code: Any) -> Any:
+    return pkgutil.resolve_name(code) if isinstance(code, str) else code

@@ -62,7 +62,7 @@ def test_a_fourth_family_trains_loads_and_is_measured(narrow: families.Family, t
     assert (row["family"], row["readout"]) == ("narrow", "logit")
     tokens = spec.build_prior().sample(batch=8, length=9, seed=0).tokens
     np.testing.assert_allclose(fast_predict(model, tokens), ip.predict(model, tokens), atol=2e-6)
-    with pytest.raises(ValueError, match="the narrow family has no parts to freeze"):
+    with pytest.raises(ValueError, match="freeze of the narrow family must be nothing"):
         make_spec(family="narrow", prior="hierarchical:5", bos=True, length=9, freeze="copies")
 
 

@@ -92,7 +92,7 @@ def test_the_settings_are_kept_from_the_first_moment(tmp_path: Path, monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "_train", killed)
+        patch.setattr(runs.Training, "complete", killed)
         assert main(["train", *SETTINGS, "--out", str(tmp_path / "a")]) == 130
     with pytest.warns(UserWarning, match="step 0 of 60"):
         ip.load(tmp_path / "a")
@@ -254,15 +254,6 @@ def test_a_lock_is_waited_for(tmp_path: Path) -> None:
         assert waiting.is_alive()
     waiting.join()
     assert runs.is_finished(tmp_path / "a")
-
-
-def test_a_kill_at_the_first_write_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a run begins it tries whether it can write; that file must not look like somebody else's."""
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", lambda *_, **__: None)
-        run(tiny(steps=3), tmp_path / "a", progress=False)
-        patch.setattr(runs, "is_finished", lambda out: False)
-        run(tiny(steps=3), tmp_path / "a", resume=True, progress=False)
 
 
 def test_a_sweep_clears_what_a_kill_at_the_last_moment_left(tmp_path: Path) -> None:
