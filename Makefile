@@ -6,7 +6,6 @@ JOBS        ?= 2
 PYTEST_ARGS ?=
 RESULTS     ?= results
 FUZZ        ?= 2000
-SECONDS     ?= inf
 
 VENV   := .venv
 LOG    := $(VENV)/install.log
@@ -87,8 +86,8 @@ docs: setup  ## the documentation, into build/docs; runs the notebooks the first
 	@$(RUN) -m mkdocs build --strict --quiet
 	@echo "Open build/docs/index.html."
 
-fuzz: setup  ## FUZZ odd inputs (default 2000), at most SECONDS long: nothing may crash, hang or lose a file
-	@$(RUN) -m tests.fuzz $(FUZZ) --seconds $(SECONDS) --jobs $(JOBS)
+fuzz: setup  ## FUZZ odd inputs (default 2000) to each command line, to `load` and to each public function
+	@FUZZ=$(FUZZ) $(RUN) -m pytest -c pyproject.toml -q -n $(JOBS) tests/test_fuzz.py
 
 notebooks: setup  ## start JupyterLab on the notebooks; installs it the first time
 	@$(RUN) -c 'import jupyterlab' 2> /dev/null || \
