@@ -44,7 +44,10 @@ pytest.importorskip("mkdocs", reason="the documentation is built with the `docs`
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = sorted(page for page in DOCS.rglob("*.md"))
+PAGES = sorted(DOCS.rglob("*.md"))
+README = ROOT / "README.md"
+READ = [README, *PAGES]  # what is read, in the repository or as pages
+README_WORDS = 1000
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 BUILD_ENVIRONMENT = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "NO_COLOR": "1"}
@@ -464,8 +467,8 @@ def kinds_of_its_own() -> Iterator[None]:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if any(block.language == "python" for block in blocks(page))],
-    ids=lambda page: page.relative_to(DOCS).as_posix(),
+    [page for page in READ if any(block.language == "python" for block in blocks(page))],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_python_blocks_run_and_print_what_they_show(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds_of_its_own: None
@@ -493,9 +496,17 @@ def test_python_blocks_run_and_print_what_they_show(
     plt.close("all")
 
 
+def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert len(text.split()) <= README_WORDS
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not is_remote(link)]
+    assert len(links) > 8
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
 def test_text_blocks_belong_to_python_blocks() -> None:
     """No shown output escapes the comparison."""
-    for page in PAGES:
+    for page in READ:
         shown = sum(block.language == "text" for block in blocks(page))
         assert shown == sum(block.language == "python" and block.output is not None for block in blocks(page)), page
 
@@ -565,8 +576,8 @@ def test_the_example_figure_has_all_that_is_asked_of_figures() -> None:
 
 def commands() -> list[tuple[str, str]]:
     return [
-        (page.relative_to(DOCS).as_posix(), line)
-        for page in PAGES
+        (page.relative_to(ROOT).as_posix(), line)
+        for page in READ
         for block in blocks(page)
         if block.language == "bash"
         for line in block.body.strip().splitlines()
@@ -590,6 +601,9 @@ def check_command(line: str) -> None:
     if words[0] == "make":
         targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         assert words[1] in targets, f"no target {words[1]}"
+        return
+    if words[0] == "pip":
+        assert words[1:] == ["install", "."], line  # what test_setup.py does
         return
     assert words[:2] == ["python", "-m"], line
     program, arguments = words[2], words[3:]

@@ -22,7 +22,7 @@ HEAD = ("| | the claim | verdict | the number |", "|---|---|---|---|")
 
 @click.command()
 @click.option("--results", metavar="DIR", type=PATH, default=RESULTS, help=f"default: {RESULTS}")
-@click.option("--write", metavar="FILE", type=PATH, help="an existing file with the two marks, as README.md")
+@click.option("--write", metavar="FILE", type=PATH, help="an existing file with the two marks, as docs/claims.md")
 @click.option("--json", "as_json", is_flag=True, help="one JSON object, with every need")
 def claims(results: Path, write: Path | None, as_json: bool) -> int:
     """The claims with their verdicts, a line each, from the tables in results."""

@@ -7,7 +7,7 @@
     python -m figures mech_main --protocol paper           the runs of the paper's protocol instead of the main ones
     python -m figures explorer --out results               results/explorer.html: models and estimators, live in a page
     python -m figures reproduce --out results              every analysis, every figure, both pages
-    python -m figures claims --write README.md             the claims with their verdicts, from results
+    python -m figures claims --write docs/claims.md        the claims with their verdicts, from results
 
 A figure draws results and computes nothing. A module of `figures.paper` or `figures.beyond` is a figure if it says
 `LABEL = "fig:..."`. It names the analyses whose results it draws in `ANALYSES` and the claims that it illustrates in

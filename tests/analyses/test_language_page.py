@@ -1,4 +1,4 @@
-"""docs/language_model.md and the README say what the shipped result of the study says, number by number."""
+"""docs/language_model.md says what the shipped result of the study says, number by number."""
 
 from __future__ import annotations
 
@@ -196,19 +196,3 @@ def test_the_page_has_the_numbers_of_the_shipped_result(told: Callable[[Rows], I
     page = plain(ROOT / "docs" / "language_model.md")
     missing = [sentence for sentence in told(rows) if sentence not in page]
     assert missing == []
-
-
-def test_the_readme_has_them_too(rows: Rows) -> None:
-    readme = plain(ROOT / "README.md")
-    found, chains = edits(rows, "repeats"), pick(rows, part="heads", kind="law")
-    gains = {row["without"]: row for row in pick(rows, part="text", kind="gain") if row["positions"] == "repeated"}
-    first_lag, second_lag = (span((row["beta"][lag] for row in chains), 1) for lag in (0, 1))
-    for sentence in (
-        f"(beta_1 {first_lag}, beta_2 {second_lag} on chains)",
-        f"{pm(found['ablated']['change'], found['ablated']['stderr'], 1)} nats",
-        f"recovers {recovered(found['law'])} of it",
-        f"shuffled keys {number(found['law']['control_recovered'], 2)}",
-        f"({pm(gains['matching heads']['carried'], gains['matching heads']['carried_stderr'])} of it; other heads "
-        f"{pm(gains['other heads']['carried'], gains['other heads']['carried_stderr'])})",
-    ):
-        assert sentence in readme
