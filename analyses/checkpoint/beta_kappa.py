@@ -2,7 +2,7 @@
 
 Scores of all candidate keys regressed on one match indicator per lag, with a free intercept per query and a smooth
 function of the distance (prop:transformer_estimator); standard errors leave out one sequence at a time. Also the test
-of additivity, the residual of each mask, and BOS relative to an empty match. `success` is false, with the reason, where
+of additivity, and BOS relative to an empty match. `success` is false, with the reason, where
 beta cannot be determined or the law does not describe the scores.
 
     python -m analyses beta_kappa CKPT

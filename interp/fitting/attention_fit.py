@@ -40,7 +40,7 @@ from interp.circuit.capture import Capture
 from interp.fitting.candidates import attention_rows, candidate_rows, count_distances
 from interp.fitting.fits import AttentionFit
 from interp.fitting.laws import Law, LawDesign, law_design
-from interp.fitting.likelihood import AttentionRows, influence, likelihood_of, maximise
+from interp.fitting.likelihood import AttentionRows, Likelihood, influence, maximise
 from interp.fitting.regression import clustered
 from interp.results import mean_stderr, provenance
 
@@ -57,6 +57,7 @@ MIN_NATS = 1e-4  # with less, there is nothing to explain beyond the baseline
 MIN_SEQUENCES = 10  # clusters; fewer cannot show how far estimates vary
 MUCH_EARLY = 0.1  # attention on early keys above which the message mentions it
 ROUNDING = 1e-12  # nats
+NUMBERS = ("nats", "nats_stderr", "nats_explained", "nats_explained_stderr", "mass_gap")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +86,7 @@ class LawFit:
 
 def fit_law(rows: AttentionRows, law: LawDesign) -> LawFit:
     """Baseline and law of every head, by maximum likelihood."""
-    likelihood, size = likelihood_of(rows, law.design), len(law.parameters)
+    likelihood, size = Likelihood(rows, law.design), len(law.parameters)
     heads, columns = len(rows.shares), size + rows.basis.shape[1]
     seen = rows.counts.sum(axis=0) > 0
     # The parameter of a group that no query sees cannot be determined.
@@ -134,6 +135,7 @@ class AttentionFitter:
         self.cap = cap
         self.law = law_design(law, order=cap.order, bos=cap.has_sink, own=own)
         self.rows, self.early = attention_rows(cap, position=position, own=own)
+        self.clusters = len(np.unique(self.rows.sequence))  # sequences that have a row
 
     @functools.cached_property
     def found(self) -> LawFit:
@@ -156,68 +158,6 @@ class AttentionFitter:
                     return f"lag {lag} never {'mis' if matching else ''}matches at a candidate key"
         return None
 
-    def fit(self, *, min_explained: float, min_sequences: int) -> AttentionFit:
-        """The fit; if it cannot be trusted, the estimates are NaN."""
-        cap, law, size = self.cap, self.law, len(self.law.parameters)
-        failure = self.trouble()
-        fitted = failure is None
-        failure = self.distrust(min_explained, min_sequences) if fitted else failure
-        estimates, covariance = np.full(size, np.nan), np.full((size, size), np.nan)
-        mask_score = np.full(1 << cap.order, np.nan)
-        if failure is None:
-            told = self.found.told[0]
-            estimates = np.where(told, self.found.theta[0, :size], np.nan)
-            covariance = np.where(told[:, None] & told, clustered(self.found.influence[0]), np.nan)
-            scores = law.design[: len(mask_score)] @ np.where(told, estimates, 0.0)
-            visible = (self.rows.counts.sum(axis=0) > 0)[: len(mask_score)] | (law.law != "free")
-            mask_score = np.where(visible, scores, np.nan)
-        errors = np.sqrt(np.diag(covariance))
-        own, kappa = (
-            (None, None) if at is None else (float(estimates[at]), float(errors[at])) for at in (law.own, law.kappa)
-        )
-        numbers = self.numbers(fitted)
-        doubt = attention_warning(explained=numbers["nats_explained"], gap=numbers["mass_gap"]) if not failure else ""
-        early, left_out = float(self.early.mean()) if len(self.early) else math.nan, len(self.early) - self.count
-        notes = [failure, f"warning: {doubt}" if doubt else ""]
-        notes += [lone_note(law.parameters, estimates, errors)] if self.clusters > 1 else []
-        if failure is None and left_out:
-            notes.append(f"{left_out} queries have all attention on early keys and were left out")
-        notes += [early_note(early) if not cap.has_sink and early > MUCH_EARLY else "", cap.note]
-        return AttentionFit(
-            **numbers,
-            warning=doubt,
-            law=law.law,
-            beta=estimates[list(law.beta)],
-            stderr=errors[list(law.beta)],
-            kappa=kappa[0],
-            kappa_stderr=kappa[1],
-            own=own[0],
-            own_stderr=own[1],
-            parameters=law.parameters,
-            estimates=estimates,
-            covariance=covariance,
-            mask_score=mask_score,
-            groups=(*(f"|M|={overlap}" for overlap in range(cap.order + 1)), *["bos"] * cap.has_sink),
-            early=early,
-            n=self.count,
-            queries=len(candidate_rows(cap)),
-            sequences=self.clusters,
-            left_out=left_out,
-            success=failure is None,
-            message="; ".join(filter(None, notes)),
-            provenance=provenance(checkpoint=cap.checkpoint),
-        )
-
-    @property
-    def count(self) -> int:
-        """Queries in the fit, over all sequences and heads."""
-        return len(self.rows.sequence)
-
-    @property
-    def clusters(self) -> int:
-        """How many sequences have a row."""
-        return len(np.unique(self.rows.sequence))
-
     def distrust(self, min_explained: float, min_sequences: int) -> str | None:
         """Why the numbers cannot be trusted, or None."""
         found = self.found
@@ -234,23 +174,69 @@ class AttentionFitter:
         if explained < min_explained:
             little = f"the law explains {explained:.1%} of the attention's nats"
             return f"{little}; below {min_explained:.0%} no beta is trusted"
-        if gap > MAX_MASS_GAP:
-            return f"the law's masses are off by {gap:.3f}; above {MAX_MASS_GAP} no beta is trusted"
-        return None
+        return mass_refusal(gap)
 
-    def numbers(self, fitted: bool) -> dict[str, Any]:
-        """What describes a fit besides its estimates; NaN where nothing was fitted."""
-        names = ("nats", "nats_stderr", "nats_explained", "nats_explained_stderr", "mass_gap")
-        if not fitted:
-            groups = np.full(self.law.sizes.shape[1], np.nan)
-            position = np.full(len(self.rows.basis), np.nan)
-            return {**dict.fromkeys(names, math.nan), "observed": groups, "predicted": groups, "position": position}
-        return {
-            **{name: float(getattr(self.found, name)[0]) for name in names},
-            "observed": self.found.observed[0] @ self.law.sizes,
-            "predicted": self.found.predicted[0] @ self.law.sizes,
-            "position": self.rows.basis @ self.found.theta[0, len(self.law.parameters) :],
+    def fit(self, *, min_explained: float, min_sequences: int) -> AttentionFit:
+        """The fit; if it cannot be trusted, the estimates are NaN."""
+        cap, law, size = self.cap, self.law, len(self.law.parameters)
+        groups, masks = np.full(law.sizes.shape[1], np.nan), 1 << cap.order
+        numbers: dict[str, Any] = dict.fromkeys(NUMBERS, math.nan) | {
+            **dict.fromkeys(("observed", "predicted"), groups),
+            "position": np.full(len(self.rows.basis), np.nan),
+            "mask_score": np.full(masks, np.nan),
         }
+        estimates, covariance = np.full(size, np.nan), np.full((size, size), np.nan)
+        failure = self.trouble()
+        if not failure:
+            found, told = self.found, self.found.told[0]
+            numbers |= {name: float(getattr(found, name)[0]) for name in NUMBERS}
+            numbers |= {name: getattr(found, name)[0] @ law.sizes for name in ("observed", "predicted")}
+            numbers["position"] = self.rows.basis @ found.theta[0, size:]
+            failure = self.distrust(min_explained, min_sequences)
+        if not failure:
+            estimates = np.where(told, found.theta[0, :size], np.nan)
+            covariance = np.where(told[:, None] & told, clustered(found.influence[0]), np.nan)
+            visible = (self.rows.counts.sum(axis=0) > 0)[:masks] | (law.law != "free")
+            numbers["mask_score"] = np.where(visible, law.design[:masks] @ np.where(told, estimates, 0.0), np.nan)
+        errors = np.sqrt(np.diag(covariance))
+        own, kappa = (
+            (None, None) if at is None else (float(estimates[at]), float(errors[at])) for at in (law.own, law.kappa)
+        )
+        early, left_out = float(self.early.mean()) if len(self.early) else math.nan, len(self.early) - self.count
+        doubt = "" if failure else attention_warning(explained=numbers["nats_explained"], gap=numbers["mass_gap"])
+        notes = [failure, doubt and f"warning: {doubt}"]
+        notes += [lone_note(law.parameters, estimates, errors) if self.clusters > 1 else ""]
+        if left_out and not failure:
+            notes.append(f"{left_out} queries have all attention on early keys and were left out")
+        notes += [early_note(early) if not cap.has_sink and early > MUCH_EARLY else "", cap.note]
+        return AttentionFit(
+            **numbers,
+            warning=doubt,
+            law=law.law,
+            beta=estimates[list(law.beta)],
+            stderr=errors[list(law.beta)],
+            kappa=kappa[0],
+            kappa_stderr=kappa[1],
+            own=own[0],
+            own_stderr=own[1],
+            parameters=law.parameters,
+            estimates=estimates,
+            covariance=covariance,
+            groups=(*(f"|M|={overlap}" for overlap in range(cap.order + 1)), *["bos"] * cap.has_sink),
+            early=early,
+            n=self.count,
+            queries=len(candidate_rows(cap)),
+            sequences=self.clusters,
+            left_out=left_out,
+            success=failure is None,
+            message="; ".join(filter(None, notes)),
+            provenance=provenance(checkpoint=cap.checkpoint),
+        )
+
+    @property
+    def count(self) -> int:
+        """Queries in the fit, over all sequences and heads."""
+        return len(self.rows.sequence)
 
 
 def fit_attention(
@@ -278,6 +264,15 @@ def attention_warning(*, explained: float, gap: float) -> str:
     """
     little = f"the law explains {explained:.1%} of the attention's nats, below {WARN_EXPLAINED:.0%}"
     return "; ".join(filter(None, (little if explained < WARN_EXPLAINED else "", mass_warning(gap))))
+
+
+def mass_refusal(gap: float) -> str | None:
+    """Why masses are too far from the law's for a fit to be trusted, or None."""
+    return (
+        f"the law's masses are off by {gap:.3f}; above {MAX_MASS_GAP} no beta is trusted"
+        if gap > MAX_MASS_GAP
+        else None
+    )
 
 
 def mass_warning(gap: float) -> str:

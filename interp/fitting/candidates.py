@@ -44,9 +44,9 @@ class QueryView:
                    source="pattern" log-attention, which has the same differences; -inf where it underflowed
     known          [batch, key] False at the keys to leave out: where attention underflowed, all keys of that mask
     pattern        [batch, key] attention
-    early_scores, early_pattern   [batch, early] the same at the k keys without a full context
-    bos_scores, bos_pattern       [batch] the same at BOS; None where there is none. If the first token stands in for
-                                  it, they are its own, and its attention is 0 among the early keys
+    early_pattern  [batch, early] attention on the k keys without a full context
+    bos_scores, bos_pattern   [batch] scores and attention of BOS; None where there is none. If the first token stands
+                   in for it, they are its own, and its attention is 0 among the early keys
     """
 
     sequences: slice
@@ -58,7 +58,6 @@ class QueryView:
     scores: Float[np.ndarray, "batch key"]
     known: Bool[np.ndarray, "batch key"]
     pattern: Float[np.ndarray, "batch key"]
-    early_scores: Float[np.ndarray, "batch early"]
     early_pattern: Float[np.ndarray, "batch early"]
     bos_scores: Float[np.ndarray, " batch"] | None
     bos_pattern: Float[np.ndarray, " batch"] | None
@@ -112,7 +111,6 @@ def query_views(cap: Capture, *, columns: int = 1, source: Source = "scores") ->
                 scores=scores[:, candidates_from:],
                 known=_known(masks, scores[:, candidates_from:], source=source),
                 pattern=pattern[:, candidates_from:],
-                early_scores=scores[:, bos:candidates_from],
                 early_pattern=early,
                 bos_scores=scores[:, 0] if cap.has_sink else None,
                 bos_pattern=pattern[:, 0] if cap.has_sink else None,

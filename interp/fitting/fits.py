@@ -16,7 +16,7 @@ from interp.arguments import Number
 from interp.digits import plus_minus
 from interp.fitting.candidates import Source
 from interp.fitting.laws import Law
-from interp.notation import mask_bits, mask_name, overlap
+from interp.notation import mask_name
 from interp.results import Result, half_width, interval
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Fit(Result):
     covariance: Float[np.ndarray, "parameter parameter"]
     mask_score: Float[np.ndarray, " mask"]
     position: Float[np.ndarray, " distance"]
-    mass_gap: float
+    mass_gap: float = math.nan
     n: int
     queries: int
     sequences: int
@@ -77,13 +77,22 @@ class Fit(Result):
         del record["heads"]
         return record | ({"heads": [one.record() for one in self.heads]} if self.heads else {})
 
-    @property
-    def outcome(self) -> str:
-        """In a few words: ok, ok with a warning, or FAILED."""
-        return "FAILED" if not self.success else "ok, with a warning" if self.warning else "ok"
+    def rows(self, columns: dict[str, Any]) -> pd.DataFrame:
+        """A table of these columns and, where there is one, the warning."""
+        import pandas as pd
 
-    def draw(self, ax: Axes | None, title: str) -> Axes:
-        """The rows of the table with 95% intervals; the fits of each head alone are dashes."""
+        return pd.DataFrame(columns | ({"warning": self.warning} if self.warning else {}))
+
+    @property
+    def explained(self) -> str:
+        """What the fit explains, for the title of its plot."""
+        raise NotImplementedError
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Every parameter with its 95% interval; those of each head alone, where there are several, are dashes.
+
+        A fit that failed has none to draw, and the title says why.
+        """
         from interp.plotting import INTERVAL_NAME, heading, panel, parameter_points
 
         rows, ax = self.table(), panel(ax, width=4.8)
@@ -95,11 +104,14 @@ class Fit(Result):
         if self.heads:
             ax.legend(frameon=False)
         ax.set_ylabel(f"score above an empty match\n(nats, {INTERVAL_NAME})")
-        return heading(ax, title, doubt=self.doubt)
+        return heading(ax, self.explained, doubt=self.doubt)
 
-    def beta_text(self) -> str:
-        """The line of `str` that gives beta."""
-        return "  beta       " + ", ".join(map(plus_minus, self.beta.tolist(), self.stderr.tolist()))
+    def opening(self, subject: str, kappa: str = "") -> list[str]:
+        """The first lines of the text: what was fitted and whether it can be trusted, beta, kappa."""
+        outcome = "FAILED" if not self.success else "ok, with a warning" if self.warning else "ok"
+        beta = ", ".join(map(plus_minus, self.beta.tolist(), self.stderr.tolist()))
+        with_bos = [] if self.kappa is None else [f"  kappa      {plus_minus(self.kappa, self.kappa_stderr)}{kappa}"]
+        return [f"{subject}: {outcome}", f"  beta       {beta}", *with_bos]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,33 +123,28 @@ class MatchFit(Fit):
     r2, r2_match, r2_attended, position_share, token_share     see `beta_kappa`; token_share is NaN where there are too
                             many symbols to tell
     mask_count              candidate keys with this mask
-    mask_residual           mean residual of the additive fit over the keys with this mask
     additivity_p            p-value of "no interactions" by random signs, so at least 1 / 2000; NaN where there are
                             none, or no more sequences than interactions: cannot tell
     additivity_gain         the r2 that free masks add
     additivity_terms        interactions tested
-    early_score             mean score of the k early keys, oldest first, relative to the empty match; NaN where one is
-                            not finite
     underflowed             keys whose attention underflowed to zero (source="pattern" only)
     bounds                  [mask] where a mask underflowed beside a full match: |beta|_[k] - |beta|_M is at least this
     attention_beta, attention_kappa    from the fit of the attention itself
     """
 
-    BY_MASK = ("mask_count", "mask_score", "mask_residual", "bounds")
+    BY_MASK = ("mask_count", "mask_score", "bounds")
 
     kappa_spread: float | None
     beta_no_position: Float[np.ndarray, " lag"]
-    r2: float
-    r2_match: float
-    r2_attended: float
-    position_share: float
-    token_share: float
+    r2: float = math.nan
+    r2_match: float = math.nan
+    r2_attended: float = math.nan
+    position_share: float = math.nan
+    token_share: float = math.nan
     mask_count: Int64[np.ndarray, " mask"]
-    mask_residual: Float[np.ndarray, " mask"]
-    additivity_p: float
-    additivity_gain: float
-    additivity_terms: int
-    early_score: Float[np.ndarray, " lag"]
+    additivity_p: float = math.nan
+    additivity_gain: float = math.nan
+    additivity_terms: int = 0
     underflowed: int
     bounds: Float[np.ndarray, " mask"]
     attention_beta: Float[np.ndarray, " lag"]
@@ -150,10 +157,9 @@ class MatchFit(Fit):
         """
         import pandas as pd
 
-        lags = list(range(1, len(self.beta) + 1))
-        kappa = self.kappa is not None
+        lags, kappa = list(range(1, len(self.beta) + 1)), self.kappa is not None
         estimates, errors = self.estimates_and_errors
-        table = pd.DataFrame(
+        return self.rows(
             {
                 "parameter": [*(f"beta_{lag}" for lag in lags), *["kappa"] * kappa],
                 "lag": pd.array([*lags, *[None] * kappa], dtype="Int64"),
@@ -163,40 +169,19 @@ class MatchFit(Fit):
                 "attention": [*self.attention_beta, *[self.attention_kappa] * kappa],
             }
         )
-        return table.assign(warning=self.warning) if self.warning else table
 
-    def masks(self) -> pd.DataFrame:
-        """One row per mask: count, the additive law's score, the free score, and the mean residual of the law."""
-        import pandas as pd
-
-        masks = range(len(self.mask_score))
-        return pd.DataFrame(
-            {
-                "mask": map(mask_name, masks),
-                "overlap": map(overlap, masks),
-                "count": self.mask_count,
-                "additive": mask_bits(len(self.beta)) @ self.beta,
-                "free": self.mask_score,
-                "residual": self.mask_residual,
-            }
-        )
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """beta per lag and kappa, with 95% intervals; those of each head alone, where there are several, are dashes.
-
-        A fit that failed has none to draw, and the title says why.
-        """
-        shown = f": matches explain {self.r2_match:.1%} of the scores" if self.success else ""
-        return self.draw(ax, f"match weights of {self.sequences} sequences{shown}")
+    @property
+    def explained(self) -> str:
+        """What the fit explains, for the title of its plot."""
+        share = f": matches explain {self.r2_match:.1%} of the scores" if self.success else ""
+        return f"match weights of {self.sequences} sequences{share}"
 
     def __str__(self) -> str:
         queries = "1 query" if self.queries == 1 else f"{self.queries} queries"
-        lines = [f"match fit of {self.n} keys, {self.sequences} sequences, {queries}: {self.outcome}", self.beta_text()]
-        if self.kappa is not None:
-            kappa = plus_minus(self.kappa, self.kappa_stderr)
-            lines.append(f"  kappa      {kappa} (over queries: sd {self.kappa_spread:.2g})")
+        spread = f" (over queries: sd {self.kappa_spread:.2g})" if self.kappa is not None else ""
         tokens = "" if math.isnan(self.token_share) else f"; the key's own tokens then add {self.token_share:.2%}"
-        lines += [
+        lines = [
+            *self.opening(f"match fit of {self.n} keys, {self.sequences} sequences, {queries}", spread),
             f"  R2         {self.r2:.4f}; of what position leaves {self.r2_match:.4f}; "
             f"keys weighted by attention {self.r2_attended:.4f}",
             f"  position   adds {self.position_share:.2%} of the variance{tokens}",
@@ -229,10 +214,10 @@ class AttentionFit(Fit):
     own_stderr: float | None
     parameters: tuple[str, ...]
     estimates: Float[np.ndarray, " parameter"]
-    nats: float
-    nats_stderr: float
-    nats_explained: float
-    nats_explained_stderr: float
+    nats: float = math.nan
+    nats_stderr: float = math.nan
+    nats_explained: float = math.nan
+    nats_explained_stderr: float = math.nan
     groups: tuple[str, ...]
     observed: Float[np.ndarray, " group"]
     predicted: Float[np.ndarray, " group"]
@@ -241,11 +226,8 @@ class AttentionFit(Fit):
 
     def table(self) -> pd.DataFrame:
         """One row per parameter: parameter, estimate, stderr; and, where there is one, the warning."""
-        import pandas as pd
-
         errors = np.sqrt(np.diag(self.covariance))
-        table = pd.DataFrame({"parameter": self.parameters, "estimate": self.estimates, "stderr": errors})
-        return table.assign(warning=self.warning) if self.warning else table
+        return self.rows({"parameter": self.parameters, "estimate": self.estimates, "stderr": errors})
 
     def masses(self) -> pd.DataFrame:
         """One row per group of keys: group, observed, predicted."""
@@ -253,20 +235,18 @@ class AttentionFit(Fit):
 
         return pd.DataFrame({"group": self.groups, "observed": self.observed, "predicted": self.predicted})
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """The parameters of the law, with 95% intervals. A fit that failed has none to draw, and the title says why."""
-        shown = f": it explains {self.nats_explained:.1%} of {self.nats:.2f} nats" if self.success else ""
-        return self.draw(ax, f"{self.law} law of the attention of {self.sequences} sequences{shown}")
+    @property
+    def explained(self) -> str:
+        """What the fit explains, for the title of its plot."""
+        share = f": it explains {self.nats_explained:.1%} of {self.nats:.2f} nats" if self.success else ""
+        return f"{self.law} law of the attention of {self.sequences} sequences{share}"
 
     def __str__(self) -> str:
-        own = "" if self.own is None else f"; lag 0: {plus_minus(self.own, self.own_stderr)}"
-        kappa = [] if self.kappa is None else [f"  kappa      {plus_minus(self.kappa, self.kappa_stderr)}"]
         groups = zip(self.groups, self.observed, self.predicted, strict=True)
         masses = ", ".join(f"{name} {seen:.3f} ({law:.3f})" for name, seen, law in groups)
-        lines = [
-            f"{self.law} law of the attention of {self.n} queries, {self.sequences} sequences: {self.outcome}",
-            self.beta_text() + own,
-            *kappa,
+        lines = self.opening(f"{self.law} law of the attention of {self.n} queries, {self.sequences} sequences")
+        lines[1] += "" if self.own is None else f"; lag 0: {plus_minus(self.own, self.own_stderr)}"
+        lines += [
             f"  nats       {plus_minus(self.nats, self.nats_stderr)} beyond the baseline; the law explains "
             f"{self.nats_explained:.1%} ± {self.nats_explained_stderr:.1%}",
             f"  mass (law) {masses}; gap {self.mass_gap:.3f}",

@@ -9,25 +9,22 @@ which is concave, so that Newton's method finds its maximum. A constant of the q
 also where KL(p || law) is smallest.
 
 Keys of one group have one score. So attention summed by group and the number of keys in each group are all that is
-needed (`GroupLikelihood`), for many heads at once. With a term for the position, keys of one group differ, and every
-key is kept (`PlacedLikelihood`).
+needed, for many heads at once. With a term for the position, keys of one group differ, and every key is kept.
 
 Standard errors leave out one sequence at a time, as in `regression`: they do not need the law to be true.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import einops
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
-from interp.fitting.regression import Array, leave_one_out
+from interp.fitting.regression import Array, inverse_on_known, leave_one_out
 
 MAX_STEPS = 100
 DECREMENT = 1e-13  # of Newton's method: the search stops where fewer nats per query can be gained
@@ -82,55 +79,69 @@ class AttentionRows:
 
 @dataclass(frozen=True, kw_only=True)
 class LawAttention:
-    """The attention of a law at some parameters.
-
-    totals   [head, row] log Z
-    masses   [head, row, group]
-    means    [head, row, column] of the columns of the keys
-    spread   [head, column, column] second moments of these columns, summed over rows
-    """
+    """A law at some parameters: log Z of every query, its attention by group, and the mean of its keys' columns."""
 
     totals: Float[np.ndarray, "head row"]
     masses: Float[np.ndarray, "head row group"]
     means: Float[np.ndarray, "head row column"]
-    spread: Float[np.ndarray, "head column column"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """The likelihood of each head at given parameters, summed over queries, and its first two derivatives."""
+class Likelihood:
+    """The likelihood of a law over rows of attention. Its columns are the design's, then the terms of the rows' basis.
 
-    value: Float[np.ndarray, " head"]
-    gradient: Float[np.ndarray, "head column"]
-    information: Float[np.ndarray, "head column column"]
-
-
-class Likelihood(ABC):
-    """The likelihood of a law over rows of attention; `observed` are the mean columns [head, row, column] of these."""
-
-    observed: Float[np.ndarray, "head row column"]
+    A positional term needs `rows.parts`, which are of a single head, or of several that share their parameters.
+    """
 
     def __init__(self, rows: AttentionRows, design: Float[np.ndarray, "group column"]) -> None:
         self.rows, self.design, self.count = rows, design, len(rows.sequence)
+        placed = np.zeros((len(rows.shares), self.count, rows.basis.shape[1]))
+        for part in rows.parts:
+            placed[0, part.rows] = part.shares @ part.places
+        self.observed = np.concatenate([rows.shares @ design, placed], axis=-1)  # mean columns, [head, row, column]
+        with np.errstate(divide="ignore"):
+            self._log_counts = np.log(rows.counts)
 
-    @abstractmethod
     def law(self, theta: Float[np.ndarray, "head column"]) -> LawAttention:
         """The law's attention at one parameter vector per head."""
+        kept, (groups, columns) = self.rows.kept, self.design.shape
+        if not self.rows.parts:
+            weights = (theta @ self.design.T)[:, None, :] + self._log_counts
+            totals = logsumexp(weights, axis=-1)
+            masses = np.exp(weights - totals[..., None])
+            if not kept.all():
+                totals, masses = np.where(kept, totals, 0.0), np.where(kept[..., None], masses, 0.0)
+            return LawAttention(totals=totals, masses=masses, means=masses @ self.design)
+        totals, masses, means = np.zeros(kept.shape), np.zeros((*kept.shape, groups)), np.zeros_like(self.observed)
+        for part in self.rows.parts:
+            totals[0, part.rows], on_keys = self._keys(part, theta)
+            masses[0, part.rows] = sum_by_group(part.groups, on_keys, groups)
+            means[0, part.rows, columns:] = on_keys @ part.places
+        means[..., :columns] = masses @ self.design
+        return LawAttention(totals=totals, masses=masses, means=means)
 
-    @abstractmethod
-    def second_moments(
-        self, theta: Float[np.ndarray, "head column"], law: LawAttention, inside: Bool[np.ndarray, " row"], block: slice
-    ) -> Float[np.ndarray, "head sequence column column"]:
-        """`LawAttention.spread` by sequence, over the rows inside a block of sequences."""
+    def _keys(self, part: KeyPart, theta: Array) -> tuple[Array, Array]:
+        """log Z, and the law's attention on single keys."""
+        columns = self.design.shape[1]
+        scores = (self.design @ theta[0, :columns])[part.groups] + part.places @ theta[0, columns:]
+        totals = logsumexp(scores, axis=1)
+        return totals, np.exp(scores - totals[:, None])
 
-    def evaluate(self, theta: Float[np.ndarray, "head column"]) -> Evaluation:
-        """Value and derivatives."""
-        law = self.law(theta)
-        return Evaluation(
-            value=(self.observed.sum(axis=1) * theta).sum(axis=1) - law.totals.sum(axis=1),
-            gradient=(self.observed - law.means).sum(axis=1),
-            information=law.spread - np.swapaxes(law.means, 1, 2) @ law.means,
-        )
+    def evaluate(self, theta: Float[np.ndarray, "head column"]) -> tuple[Array, Array, Array]:
+        """The likelihood of each head, summed over queries; its gradient; and its information (minus the Hessian)."""
+        law, (groups, columns) = self.law(theta), self.design.shape
+        moments = np.zeros((*theta.shape, theta.shape[1]))
+        moments[:, :columns, :columns] = self._weighted(law.masses.sum(axis=1))
+        for part in self.rows.parts:
+            _, on_keys = self._keys(part, theta)
+            keys = part.groups.shape[1]
+            by_key = sum_by_group((part.groups * keys + np.arange(keys)).reshape(1, -1), on_keys, groups * keys)
+            by_key = by_key.reshape(groups, keys)
+            moments[0, :columns, columns:] += self.design.T @ by_key @ part.places
+            moments[0, columns:, columns:] += part.places.T @ (by_key.sum(axis=0)[:, None] * part.places)
+        moments[:, columns:, :columns] = np.swapaxes(moments[:, :columns, columns:], 1, 2)
+        value = (self.observed.sum(axis=1) * theta).sum(axis=1) - law.totals.sum(axis=1)
+        gradient = (self.observed - law.means).sum(axis=1)
+        return value, gradient, moments - np.swapaxes(law.means, 1, 2) @ law.means
 
     def logs(self, theta: Float[np.ndarray, "head column"]) -> Float[np.ndarray, "head row"]:
         """sum_s p_s log law_s of every row: minus its cross-entropy."""
@@ -140,104 +151,31 @@ class Likelihood(ABC):
         """The gradient, sequence by sequence."""
         return sum_by_sequence(self.observed - self.law(theta).means, self.rows.sequence, self.rows.sequences)
 
-    def information(self, theta: Float[np.ndarray, "head column"], block: slice) -> Array:
-        """[head, sequence, column, column] the information of each sequence of a block."""
+    def information(
+        self, theta: Float[np.ndarray, "head column"], block: slice
+    ) -> Float[np.ndarray, "head sequence column column"]:
+        """The information of each sequence of a block."""
         law, size = self.law(theta), block.stop - block.start
         inside = (self.rows.sequence >= block.start) & (self.rows.sequence < block.stop)
         owner, means = self.rows.sequence[inside] - block.start, law.means[:, inside]
         outer = [sum_by_sequence(means * column[..., None], owner, size) for column in np.moveaxis(means, -1, 0)]
-        return np.asarray(self.second_moments(theta, law, inside, block) - np.stack(outer, axis=-2))
-
-
-class GroupLikelihood(Likelihood):
-    """Attention by groups of keys, for many heads at once."""
-
-    def __init__(self, rows: AttentionRows, design: Float[np.ndarray, "group column"]) -> None:
-        super().__init__(rows, design)
-        self.observed = rows.shares @ design
-        with np.errstate(divide="ignore"):
-            self._log_counts = np.log(rows.counts)
-
-    def law(self, theta: Float[np.ndarray, "head column"]) -> LawAttention:
-        """The law's attention at one parameter vector per head."""
-        weights = (theta @ self.design.T)[:, None, :] + self._log_counts
-        totals = logsumexp(weights, axis=-1)
-        masses = np.exp(weights - totals[..., None])
-        if not (kept := self.rows.kept).all():
-            totals, masses = np.where(kept, totals, 0.0), np.where(kept[..., None], masses, 0.0)
-        spread = self._weighted(masses.sum(axis=1))
-        return LawAttention(totals=totals, masses=masses, means=masses @ self.design, spread=spread)
-
-    def second_moments(
-        self, theta: Float[np.ndarray, "head column"], law: LawAttention, inside: Bool[np.ndarray, " row"], block: slice
-    ) -> Float[np.ndarray, "head sequence column column"]:
-        """`LawAttention.spread` by sequence, over the rows inside a block of sequences."""
-        owner, size = self.rows.sequence[inside] - block.start, block.stop - block.start
-        return self._weighted(sum_by_sequence(law.masses[:, inside], owner, size))
+        if not self.rows.parts:
+            found = self._weighted(sum_by_sequence(law.masses[:, inside], owner, size))
+            return np.asarray(found - np.stack(outer, axis=-2))
+        found = np.zeros((1, size, theta.shape[1], theta.shape[1]))
+        for part in self.rows.parts:
+            chosen = inside[part.rows]
+            groups, weights = part.groups[chosen], self._keys(part, theta)[1][chosen]
+            places = np.broadcast_to(part.places, (*groups.shape, part.places.shape[1]))
+            x = np.concatenate([self.design[groups], places], axis=-1)
+            found[0, self.rows.sequence[part.rows][chosen] - block.start] += (
+                np.swapaxes(x * weights[..., None], 1, 2) @ x
+            )
+        return np.asarray(found - np.stack(outer, axis=-2))
 
     def _weighted(self, weights: Float[np.ndarray, "*some group"]) -> Float[np.ndarray, "*some column column"]:
         """sum_g w_g x_g x_g'."""
         return np.asarray(np.swapaxes(weights[..., None] * self.design, -1, -2) @ self.design)
-
-
-class PlacedLikelihood(Likelihood):
-    """Attention key by key, of one head (or of several that share their parameters): groups and a term for the place.
-
-    The columns are those of `design`, then the terms of `places`.
-    """
-
-    def __init__(self, rows: AttentionRows, design: Float[np.ndarray, "group column"]) -> None:
-        super().__init__(rows, design)
-        placed = np.zeros((1, self.count, rows.basis.shape[1]))
-        for part in rows.parts:
-            placed[0, part.rows] = part.shares @ part.places
-        self.observed = np.concatenate([rows.shares @ design, placed], axis=-1)
-
-    def _keys(self, part: KeyPart, theta: Array) -> tuple[Array, Array]:
-        """log Z, and the law's attention on single keys."""
-        columns = self.design.shape[1]
-        scores = (self.design @ theta[0, :columns])[part.groups] + part.places @ theta[0, columns:]
-        totals = logsumexp(scores, axis=1)
-        return totals, np.exp(scores - totals[:, None])
-
-    def law(self, theta: Float[np.ndarray, "head column"]) -> LawAttention:
-        """The law's attention; there is one head."""
-        design, (groups, columns) = self.design, self.design.shape
-        totals, masses = np.zeros((1, self.count)), np.zeros((1, self.count, groups))
-        means, spread = np.zeros_like(self.observed), np.zeros((1, theta.shape[1], theta.shape[1]))
-        for part in self.rows.parts:
-            total, law = self._keys(part, theta)
-            totals[0, part.rows], masses[0, part.rows] = total, sum_by_group(part.groups, law, groups)
-            means[0, part.rows, columns:] = law @ part.places
-            keys = part.groups.shape[1]
-            code = part.groups * keys + np.arange(keys)
-            by_key = np.bincount(code.ravel(), weights=law.ravel(), minlength=groups * keys).reshape(groups, keys)
-            cross = design.T @ by_key @ part.places
-            spread[0, :columns, :columns] += design.T @ (by_key.sum(axis=1)[:, None] * design)
-            spread[0, :columns, columns:] += cross
-            spread[0, columns:, :columns] += cross.T
-            spread[0, columns:, columns:] += part.places.T @ (by_key.sum(axis=0)[:, None] * part.places)
-        means[..., :columns] = masses @ design
-        return LawAttention(totals=totals, masses=masses, means=means, spread=spread)
-
-    def second_moments(
-        self, theta: Float[np.ndarray, "head column"], law: LawAttention, inside: Bool[np.ndarray, " row"], block: slice
-    ) -> Float[np.ndarray, "head sequence column column"]:
-        """`LawAttention.spread` by sequence, over the rows inside a block of sequences."""
-        found = np.zeros((block.stop - block.start, theta.shape[1], theta.shape[1]))
-        for part in self.rows.parts:
-            chosen = inside[part.rows]
-            _, on_keys = self._keys(part, theta)
-            groups, weights = part.groups[chosen], on_keys[chosen]
-            places = np.broadcast_to(part.places, (*groups.shape, part.places.shape[1]))
-            x = np.concatenate([self.design[groups], places], axis=-1)
-            found[self.rows.sequence[part.rows][chosen] - block.start] += np.swapaxes(x * weights[..., None], 1, 2) @ x
-        return found[None]
-
-
-def likelihood_of(rows: AttentionRows, design: Float[np.ndarray, "group column"]) -> Likelihood:
-    """The likelihood of a law; its columns are the law's, then the terms of the rows' basis."""
-    return PlacedLikelihood(rows, design) if rows.basis.shape[1] else GroupLikelihood(rows, design)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,21 +206,19 @@ def maximise(
     used = np.arange(start.shape[1]) if columns is None else np.asarray(columns, dtype=np.int64)
     theta = np.zeros_like(start)
     theta[:, used] = start[:, used]
-    here = likelihood.evaluate(theta)
+    value, gradient, information = likelihood.evaluate(theta)
     converged = np.zeros(len(theta), dtype=bool)
-    within = np.ix_(np.arange(len(theta)), used, used)
+    within, least = np.ix_(np.arange(len(theta)), used, used), INFORMATION * likelihood.count
     for _ in range(MAX_STEPS):
         step = np.zeros_like(theta)
-        inverse, _ = _inverse(here.information[within], rows=likelihood.count)
-        step[:, used] = (inverse @ here.gradient[:, used, None])[..., 0]
+        step[:, used] = (inverse_on_known(information[within], least=least)[0] @ gradient[:, used, None])[..., 0]
         step *= np.minimum(1.0, LONGEST / np.maximum(np.abs(step).max(axis=1, initial=0.0), LONGEST))[:, None]
         # The last step, too small to matter, is still taken: the error of Newton's method is then its square.
         step[converged] = 0.0
-        near = (step * here.gradient).sum(axis=1) <= DECREMENT * likelihood.count
+        near = (step * gradient).sum(axis=1) <= DECREMENT * likelihood.count
         for _ in range(HALVINGS):
             there = likelihood.evaluate(theta + step)
-            promised = (step * here.gradient).sum(axis=1)
-            worse = ~near & ~(there.value >= here.value + GAIN * promised)
+            worse = ~near & ~(there[0] >= value + GAIN * (step * gradient).sum(axis=1))
             if not worse.any():
                 break
             step[worse] /= 2
@@ -290,11 +226,12 @@ def maximise(
             step[worse] = 0.0
             there = likelihood.evaluate(theta + step)
         converged |= near
-        theta, here = theta + step, there
+        theta, (value, gradient, information) = theta + step, there
         if converged.all() or not step.any():
             break
-    inverse, told = np.zeros_like(here.information), np.zeros(theta.shape, dtype=bool)
-    inverse[within], told[:, used] = _inverse(here.information[within], rows=likelihood.count)
+    inverse, told = np.zeros_like(information), np.zeros(theta.shape, dtype=bool)
+    inverse[within], told[:, used] = inverse_on_known(information[within], least=least)
+    told &= np.einsum("haa->ha", inverse) * OWN_INFORMATION * likelihood.count < 1.0
     return Maximum(theta=theta, inverse=inverse, converged=converged, told=told)
 
 
@@ -318,33 +255,9 @@ def sum_by_sequence(
     return np.stack([member @ one for one in rows])
 
 
-def sum_by_group(
-    groups: Int64[np.ndarray, "row key"], weights: Float[np.ndarray, "row key"] | None, size: int
-) -> Float[np.ndarray, "row group"]:
-    """Sum of the weights (or the number) of the keys of each group, row by row."""
+def sum_by_group(groups: Int64[np.ndarray, "row key"], weights: Array | None, size: int) -> Array:
+    """Sum of the weights (or the number) of the keys of each group, row by row: [row, group]."""
     rows = len(groups)
     codes = groups + size * np.arange(rows)[:, None]
     flat = None if weights is None else weights.ravel()
     return np.bincount(codes.ravel(), weights=flat, minlength=rows * size).astype(np.float64).reshape(rows, size)
-
-
-def _inverse(information: Array, *, rows: int) -> tuple[Array, Array]:
-    """The inverse on the directions that the data determine, and which columns they determine.
-
-    Columns are scaled to one, so that a rare mask is not mistaken for a collinear one. Columns with too little
-    information for double precision are left out first.
-    """
-    if not information.shape[1]:
-        return information, np.zeros(information.shape[:2], dtype=bool)
-    diagonal = np.einsum("haa->ha", information)
-    known = diagonal > INFORMATION * rows
-    scale = np.sqrt(np.where(known, diagonal, 1.0))
-    scales = scale[:, :, None] * scale[:, None, :]
-    values, vectors = np.linalg.eigh(np.where(known[:, :, None] & known[:, None, :], information / scales, 0.0))
-    kept = values > 1e-9
-    reciprocal = np.where(kept, 1.0 / np.where(kept, values, 1.0), 0.0)
-    inverse = einops.einsum(vectors * reciprocal[:, None, :], vectors, "head a value, head b value -> head a b")
-    inverse = inverse / scales
-    lost = ((vectors**2) * ~kept[:, None, :]).sum(axis=2)
-    enough = np.einsum("haa->ha", inverse) * OWN_INFORMATION * rows < 1.0
-    return inverse, (lost < 1e-6) & enough

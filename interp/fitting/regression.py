@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -66,11 +66,8 @@ class Solution:
 class NormalEquations:
     """X'X, X'y and y'y of centred columns and scores; then regressions on any of the columns.
 
-    The scores may be those of several heads on the same columns: all but `gram` then have a head axis.
-
-    n          keys
-    largest    score, in absolute value
-    epsilon    relative rounding of the scores
+    The scores may be those of several heads on the same columns: all but `gram` then have a head axis. `n` counts
+    keys, `largest` is the largest score in absolute value, `epsilon` the relative rounding of the scores.
     """
 
     gram: Float[np.ndarray, "column column"]
@@ -100,8 +97,7 @@ class NormalEquations:
             self.not_finite += bad
             return
         self.largest = max(self.largest, float(np.abs(values).max()))
-        x = centred(design, known).reshape(-1, len(self.moments))
-        y = centred(response, known).ravel()
+        x, y = centred(design, known).reshape(-1, len(self.moments)), centred(response, known).ravel()
         self.gram += x.T @ x
         self.moments += x.T @ y
         self.total += float(y @ y)
@@ -128,9 +124,7 @@ class NormalEquations:
             return f"{self.not_finite} scores of candidate keys are not finite"
         if not self.largest < TOO_LARGE:
             return f"the scores reach {self.largest:.1g}: too large to be squared and summed"
-        if self.total <= self.noise:
-            return "the scores do not vary over the candidate keys of a query"
-        return None
+        return None if self.usable else "the scores do not vary over the candidate keys of a query"
 
     def solve(self, columns: list[int]) -> Solution:
         """Regress on some of the columns."""
@@ -155,21 +149,33 @@ def solve_normal_equations(
     columns: list[int] | None = None,
 ) -> Solution:
     """Regress on some of the columns (by default all) from X'X, X'y and y'y; every least-squares fit ends here."""
-    inverse, full_rank = np.zeros_like(gram), True
-    columns = list(range(len(gram))) if columns is None else columns
-    if columns:
-        part = gram[np.ix_(columns, columns)]
-        scale = np.sqrt(np.diag(part))
-        scale = np.where(scale > 0, scale, 1.0)
-        values, vectors = np.linalg.eigh(part / np.outer(scale, scale))
-        kept = values > RANK_TOLERANCE
-        full_rank = bool(kept.all())
-        reciprocal = np.where(kept, 1.0 / np.where(kept, values, 1.0), 0.0)
-        inverse[np.ix_(columns, columns)] = (vectors * reciprocal) @ vectors.T / np.outer(scale, scale)
+    inverse = np.zeros_like(gram)
+    within = np.ix_(*[range(len(gram)) if columns is None else columns] * 2)
+    inverse[within], told = inverse_on_known(gram[within])
     coefficients = moments @ inverse
     # y'y - b'X'y is subject to rounding; it must not become negative.
     sse = np.maximum(0.0, total - (coefficients * moments).sum(axis=-1))
-    return Solution(coefficients=coefficients, inverse=inverse, sse=sse, full_rank=full_rank)
+    return Solution(coefficients=coefficients, inverse=inverse, sse=sse, full_rank=bool(told.all()))
+
+
+def inverse_on_known(
+    gram: Float[np.ndarray, "*head column column"], *, least: float = 0.0
+) -> tuple[Float[np.ndarray, "*head column column"], Bool[np.ndarray, "*head column"]]:
+    """The inverse on the directions that the data determine, and which columns they determine.
+
+    Columns are scaled to one, so that a rare mask is not mistaken for a collinear one. Columns with no more than
+    `least` on the diagonal are left out first.
+    """
+    diagonal = np.diagonal(gram, axis1=-2, axis2=-1)
+    known = diagonal > least
+    scale = np.sqrt(np.where(known, diagonal, 1.0))
+    scales = scale[..., :, None] * scale[..., None, :]
+    values, vectors = np.linalg.eigh(np.where(known[..., :, None] & known[..., None, :], gram / scales, 0.0))
+    kept = values > RANK_TOLERANCE
+    reciprocal = np.where(kept, 1.0 / np.where(kept, values, 1.0), 0.0)
+    inverse = (vectors * reciprocal[..., None, :]) @ np.swapaxes(vectors, -1, -2) / scales
+    lost = ((vectors**2) * ~kept[..., None, :]).sum(axis=-1)
+    return inverse, lost < 1e-6
 
 
 def leave_one_out(
@@ -201,8 +207,7 @@ def clustered(moved: Float[np.ndarray, "*head cluster column"]) -> Float[np.ndar
     return np.asarray(np.swapaxes(moved, -1, -2) @ moved * ((groups - 1) / groups))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Slope:
+class Slope(NamedTuple):
     """The slope of y on x through the origin, its standard error over rows, and the share of y that it explains."""
 
     slope: float

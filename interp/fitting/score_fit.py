@@ -37,10 +37,10 @@ import torch
 from jaxtyping import Float
 
 from interp.circuit.capture import Capture
-from interp.fitting.attention_fit import MAX_MASS_GAP, AttentionFitter, lone_note, mass_warning
+from interp.fitting.attention_fit import AttentionFitter, lone_note, mass_refusal, mass_warning
 from interp.fitting.candidates import QueryView, Source, candidate_rows, count_distances, query_views, smallest_normal
 from interp.fitting.fits import MatchFit
-from interp.fitting.likelihood import likelihood_of
+from interp.fitting.likelihood import Likelihood
 from interp.fitting.regression import (
     SPLINE_TERMS,
     Array,
@@ -79,8 +79,6 @@ class Residuals:
     squares        [sequence, fit] squared residuals of each of the solutions
     bos            [query] the score of BOS less that of an empty match, where both are known
     r2_attended    with every key weighted by its attention
-    mask_residual  [mask] mean residual
-    early_score    mean score of the early keys relative to the empty match
     """
 
     pull: Float[np.ndarray, "sequence column"]
@@ -88,8 +86,6 @@ class Residuals:
     squares: Float[np.ndarray, "sequence fit"]
     bos: Float[np.ndarray, " query"]
     r2_attended: float
-    mask_residual: Float[np.ndarray, " mask"]
-    early_score: Float[np.ndarray, " early"]
 
 
 class ScoreRegression:
@@ -152,8 +148,7 @@ class ScoreRegression:
         """
         weights = fits[-1].coefficients[matches]
         pull, information = np.zeros((self.sequences, self.columns)), np.zeros((self.sequences, len(base), len(base)))
-        squares, mask_sum, attended = np.zeros((self.sequences, len(fits))), np.zeros(len(self.bounds)), np.zeros(2)
-        early: list[Array] = []
+        squares, attended = np.zeros((self.sequences, len(fits))), np.zeros(2)
         relative = [(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros((0, len(matches))))]
         for view in self.views():
             design = self.design(view)
@@ -162,14 +157,12 @@ class ScoreRegression:
             squares[view.sequences] += np.stack([(one**2).sum(axis=1) for one in errors], axis=1)
             pull[view.sequences] += np.einsum("bkc,bk->bc", columns, errors[-1])
             information[view.sequences] += np.swapaxes(columns[..., base], 1, 2) @ columns[..., base]
-            mask_sum += np.bincount(view.masks[view.known], weights=errors[-1][view.known], minlength=len(mask_sum))
             attended += _attended(y, errors[-1], np.where(view.known, view.pattern, 0.0))
             some = np.asarray(view.known.any(axis=1))
             share = view.known[some] / view.known[some].sum(axis=1, keepdims=True)
             matched = np.einsum("bk,bkl->bl", share, design[some][..., matches])
             # The score of an empty match: a query's mean score without the part of the matches.
             empty = (share * np.where(view.known, view.scores, 0.0)[some]).sum(axis=1) - matched @ weights
-            early.append(view.early_scores[some] - empty[:, None])
             if view.bos_scores is not None:
                 bos, owner = view.bos_scores[some] - empty, np.arange(self.sequences)[view.sequences][some]
                 finite = np.isfinite(bos)
@@ -185,8 +178,6 @@ class ScoreRegression:
             squares=squares,
             bos=bos,
             r2_attended=1.0 - attended[1] / attended[0] if attended[0] > self.equations.noise else math.nan,
-            mask_residual=np.where(self.mask_known > 0, mask_sum / np.maximum(self.mask_known, 1), np.nan),
-            early_score=_known_mean(np.concatenate(early)),
         )
 
 
@@ -220,28 +211,27 @@ class ScoreFitter:
 
     def fit(self, *, min_r2: float, min_sequences: int, attention: AttentionFitter | None = None) -> MatchFit:
         """The fit. `attention` is the additive fit of the attention to compare with, where it was made already."""
-        base, found = self.lags + self.places, dict[str, Any]()
-        if not (failure := self.regression.trouble()):
-            additive = self.regression.equations.solve(base)
+        regression, base, found = self.regression, self.lags + self.places, dict[str, Any]()
+        if not (failure := regression.trouble()):
+            additive = regression.equations.solve(base)
             failure = None if additive.full_rank else self.why_collinear()
         if failure is None:
-            found = self.solve(additive, base)
-            influence = found.pop("influence")
-            if influence.shape[1] == self.order + self.cap.has_sink:  # BOS has no score where it is always masked
-                position = bool(self.places)
-                fitter = attention or AttentionFitter(self.cap, law="additive", position=position, own=False)
-                found |= self.compare(fitter, found, additive.coefficients[self.places], influence)
+            second = regression.residuals([additive], matches=self.lags, base=base)
+            found = self.estimates(additive, second)
+            if len(second.bos) or not self.cap.has_sink:  # BOS has no score where it is always masked
+                fitter = attention or AttentionFitter(self.cap, law="additive", position=bool(self.places), own=False)
+                found |= self.compare(fitter, found, additive.coefficients[self.places], second.influence)
             failure = self.distrust(found, min_r2, min_sequences)
+            found["bos_known"] = len(second.bos)
         return self.result(found, failure)
 
-    def solve(self, additive: Solution, base: list[int]) -> dict[str, Any]:
-        """Estimates and their errors, the nested fits, and what needs the residuals."""
-        equations = self.regression.equations
+    def estimates(self, additive: Solution, second: Residuals) -> dict[str, Any]:
+        """Estimates and their errors, and what the nested fits say."""
+        equations, base = self.regression.equations, self.lags + self.places
         total, noise = equations.total, equations.noise
         match_only, place_only, labelled = map(equations.solve, (self.lags, self.places, base + self.tokens))
         tested = equations.independent(base=base, extra=self.masks)
         free = equations.solve(base + tested)
-        second = self.regression.residuals([additive], matches=self.lags, base=base)
         covariance = clustered(second.influence)
         errors = np.sqrt(np.diag(covariance))
         scores = mask_bits(self.order) @ free.coefficients[self.lags]
@@ -258,14 +248,10 @@ class ScoreFitter:
             "token_share": max(0.0, additive.sse - labelled.sse) / total if self.tokens else math.nan,
             "position": self.basis @ additive.coefficients[self.places],
             "mask_score": np.where(self.regression.mask_known > 0, scores, np.nan),
-            "mask_residual": second.mask_residual,
-            "early_score": second.early_score,
             # With the residuals of the additive law, under which there is nothing to find. The sums are the estimates.
             "additivity_p": sign_flip_test((second.pull @ free.inverse)[:, tested], resolution=equations.resolution),
             "additivity_gain": max(0.0, additive.sse - free.sse) / total if tested else math.nan,
             "additivity_terms": len(tested),
-            "influence": second.influence,
-            "bos_known": len(second.bos),
         }
         if len(second.bos):
             kappa = {"kappa": second.bos.mean(), "kappa_stderr": errors[-1], "kappa_spread": second.bos.std()}
@@ -276,33 +262,29 @@ class ScoreFitter:
         self, fitter: AttentionFitter, found: dict[str, Any], places: Array, influence: Array
     ) -> dict[str, Any]:
         """The law of the scores beside the attention, and `note` where the two differ."""
-        own = fitter.fit(min_explained=0.0, min_sequences=0)
-        scores = np.append(found["beta"], found["kappa"] if self.cap.has_sink else [])
         rows, law = fitter.rows, fitter.law
         if not len(rows.sequence):
             return {}
-        masses = likelihood_of(rows, law.design).law(np.concatenate([scores, places])[None]).masses[0].mean(axis=0)
+        own = fitter.fit(min_explained=0.0, min_sequences=0)
+        scores = np.append(found["beta"], found["kappa"] if self.cap.has_sink else [])
+        masses = Likelihood(rows, law.design).law(np.concatenate([scores, places])[None]).masses[0].mean(axis=0)
         seen = rows.shares[0].mean(axis=0)
         if own.success:
             noise = np.sqrt(np.diag(clustered(fitter.found.influence[0] - influence)))
             differing = np.abs(own.estimates - scores) > np.maximum(3 * np.nan_to_num(noise), DIFFER)
             group = int(np.abs(seen - masses).argmax())
             keys = "BOS" if law.kappa is not None and group == len(seen) - 1 else f"the keys of mask {mask_name(group)}"
-            words = [
+            words = ", ".join(
                 f"{name} {ours:.2f} (scores: {theirs:.2f})"
                 for name, ours, theirs, far in zip(law.parameters, own.estimates, scores, differing, strict=True)
                 if far
-            ]
-            if words:
-                self.note = (
-                    f"the attention shows {', '.join(words)}; the difference comes from {keys}, with "
-                    f"{seen[group]:.3f} of the attention, and {masses[group]:.3f} by the law of the scores"
-                )
-        return {
-            "mass_gap": float(np.abs((seen - masses) @ law.sizes).sum() / 2),
-            "attention_beta": own.beta,
-            "attention_kappa": own.kappa,
-        }
+            )
+            self.note = words and (
+                f"the attention shows {words}; the difference comes from {keys}, with "
+                f"{seen[group]:.3f} of the attention, and {masses[group]:.3f} by the law of the scores"
+            )
+        gap = float(np.abs((seen - masses) @ law.sizes).sum() / 2)
+        return {"mass_gap": gap, "attention_beta": own.beta, "attention_kappa": own.kappa}
 
     def why_collinear(self) -> str:
         """Why the betas cannot be determined separately."""
@@ -318,68 +300,58 @@ class ScoreFitter:
 
     def distrust(self, found: dict[str, Any], min_r2: float, min_sequences: int) -> str | None:
         """Why the numbers cannot be trusted, or None."""
-        gap = found.get("mass_gap", math.nan)
+        r2_match, attended, gap = found["r2_match"], found["r2_attended"], found.get("mass_gap", math.nan)
         if self.regression.sequences < min_sequences:
             return f"{self.regression.sequences} sequences; standard errors need at least {min_sequences}"
-        if found["r2_match"] < min_r2:
-            return f"matches explain {found['r2_match']:.1%} of the scores; below {min_r2:.0%} no beta is trusted"
-        if found["r2_attended"] < MIN_ATTENDED:
-            attended = f"with keys weighted by attention R2 is {found['r2_attended']:.2f}"
-            return f"{attended}; below {MIN_ATTENDED} no beta is trusted"
-        if gap > MAX_MASS_GAP:
-            return f"the law's masses are off by {gap:.3f}; above {MAX_MASS_GAP} no beta is trusted"
-        return None
+        if r2_match < min_r2:
+            return f"matches explain {r2_match:.1%} of the scores; below {min_r2:.0%} no beta is trusted"
+        if attended < MIN_ATTENDED:
+            weighted = f"with keys weighted by attention R2 is {attended:.2f}"
+            return f"{weighted}; below {MIN_ATTENDED} no beta is trusted"
+        return mass_refusal(gap)
 
     def result(self, found: dict[str, Any], failure: str | None) -> MatchFit:
         """The fit with what is known about the data; if it failed, the estimates are NaN."""
-        regression, sink = self.regression, self.cap.has_sink
-        lags, masks, parameters = np.full(self.order, np.nan), np.full(1 << self.order, np.nan), self.order + sink
-        estimates = dict.fromkeys(("beta", "stderr", "beta_no_position"), lags) | {
-            "covariance": np.full((parameters, parameters), np.nan),
+        regression, cap, sink = self.regression, self.cap, self.cap.has_sink
+        lags, masks, unknown = np.full(self.order, np.nan), np.full(1 << self.order, np.nan), math.nan if sink else None
+        size, bos_known = self.order + sink, found.pop("bos_known", 0)
+        estimates = {
+            **dict.fromkeys(("beta", "stderr", "beta_no_position"), lags),
+            **dict.fromkeys(("kappa", "kappa_stderr"), unknown),
+            "covariance": np.full((size, size), np.nan),
             "mask_score": masks,
-            **dict.fromkeys(("kappa", "kappa_stderr"), math.nan if sink else None),
         }
-        numbers = ("r2", "r2_match", "r2_attended", "position_share", "token_share", "mass_gap")
-        blank = estimates | {
-            "kappa_spread": estimates["kappa"],
-            **dict.fromkeys((*numbers, "additivity_p", "additivity_gain"), math.nan),
-            "additivity_terms": 0,
-            "position": np.full(len(self.basis), np.nan),
-            "mask_residual": masks,
-            "early_score": lags,
-            "attention_beta": lags,
-            "attention_kappa": estimates["kappa"],
-        }
-        bos_known = found.pop("bos_known", 0)
-        found = blank | found | (estimates if failure else {})
-        if failure is None and sink and not math.isfinite(found["kappa"]):
+        blank = estimates | {"position": np.full(len(self.basis), np.nan), "attention_beta": lags}
+        found = blank | dict.fromkeys(("kappa_spread", "attention_kappa"), unknown) | found
+        found |= estimates if failure else {}
+        if failure is None and sink and math.isnan(found["kappa"]):
             failure = "BOS has no finite score at any query: kappa is not known"
-        doubt = warning(**{name: found[name] for name in ("r2", "r2_match", "r2_attended", "mass_gap")})
-        doubt = "" if failure else doubt
+        shares = {name: found.get(name, math.nan) for name in ("r2", "r2_match", "r2_attended", "mass_gap")}
+        doubt = "" if failure else warning(**shares)
         names = tuple(f"beta_{lag + 1}" for lag in range(self.order))
-        notes = [failure, f"warning: {doubt}" if doubt else ""]
+        notes = [failure, doubt and f"warning: {doubt}"]
         notes += [lone_note(names, found["beta"], found["stderr"]) if regression.sequences > 1 else ""]
+        queries = len(candidate_rows(cap))
         if failure is None:
-            queries = regression.sequences * len(candidate_rows(self.cap)) * self.cap.match_pattern.shape[1]
             if regression.underflowed:
                 left = f"{regression.equations.n} keys were left to fit"
                 notes.append(f"{regression.underflowed} attention weights underflowed; {left}")
-            if 0 < bos_known < queries:
+            if 0 < bos_known < regression.sequences * queries * cap.match_pattern.shape[1]:
                 notes.append(f"kappa rests on the {bos_known} queries where BOS has a finite score")
             notes.append(self.note)
         return MatchFit(
             **found,
             mask_count=regression.mask_count,
             n=regression.equations.n,
-            queries=len(candidate_rows(self.cap)),
+            queries=queries,
             sequences=regression.sequences,
             underflowed=regression.underflowed,
             bounds=np.where(np.isfinite(regression.bounds), regression.bounds, np.nan),
             source=self.source,
             warning=doubt,
             success=failure is None,
-            message="; ".join(filter(None, [*notes, self.cap.note])),
-            provenance=provenance(checkpoint=self.cap.checkpoint),
+            message="; ".join(filter(None, [*notes, cap.note])),
+            provenance=provenance(checkpoint=cap.checkpoint),
         )
 
 
@@ -416,8 +388,3 @@ def _attended(y: Array, errors: Array, pattern: Array) -> Array:
     weights = pattern / np.where(totals > 0, totals, 1.0)
     means = [(weights * values).sum(axis=1, keepdims=True) for values in (y, errors)]
     return np.array([(weights * (one - mean) ** 2).sum() for one, mean in zip((y, errors), means, strict=True)])
-
-
-def _known_mean(values: Float[np.ndarray, "row column"]) -> Float[np.ndarray, " column"]:
-    """Means of the columns; NaN where a value is infinite, as the logarithm of attention that underflowed is."""
-    return np.where(np.isfinite(values).all(axis=0), np.where(np.isfinite(values), values, 0.0).mean(axis=0), np.nan)

@@ -11,8 +11,8 @@ indicator per lag, with a free intercept per query:
 
 f is a smooth function of the distance (cubic splines in log(1 + distance)), because trained models carry r_{i-j} in the
 match layer. It is centred over each query's candidates, so c_q is the score of an empty match at an average position,
-and kappa is relative to that. BOS is not used in the fit of beta. Early keys are not used at all; their scores are
-reported. At a single query, distance and key position carry the same information.
+and kappa is relative to that. BOS is not used in the fit of beta, early keys are not used at all. At a single query,
+distance and key position carry the same information.
 
 How to read the numbers. Everything is within a query: SST is the squared score left after each query's mean.
 

@@ -27,7 +27,7 @@ from interp.digits import plus_minus
 from interp.fitting.attention_fit import MIN_NATS, MIN_SEQUENCES, share_explained
 from interp.fitting.candidates import attention_rows
 from interp.fitting.laws import Law, law_design
-from interp.fitting.likelihood import AttentionRows, likelihood_of, maximise
+from interp.fitting.likelihood import AttentionRows, Likelihood, maximise
 from interp.fitting.regression import Array
 from interp.results import Result, half_width, mean_stderr, provenance
 
@@ -166,6 +166,6 @@ def _held_out(halves: Sequence[AttentionRows], design: Array, used: Sequence[int
     found = []
     for test, train in (halves, halves[::-1]):
         start = np.zeros((1, size + terms))
-        fit = maximise(likelihood_of(train, design), start=start, columns=[*used, *range(size, size + terms)])
-        found.append(test.entropy[0] - likelihood_of(test, design).logs(fit.theta)[0])
+        fit = maximise(Likelihood(train, design), start=start, columns=[*used, *range(size, size + terms)])
+        found.append(test.entropy[0] - Likelihood(test, design).logs(fit.theta)[0])
     return np.concatenate(found)

@@ -38,7 +38,7 @@ from interp.divergence import kl_divergence
 from interp.fitting.candidates import attention_rows
 from interp.fitting.fits import AttentionFit
 from interp.fitting.laws import law_design
-from interp.fitting.likelihood import likelihood_of
+from interp.fitting.likelihood import Likelihood
 from interp.instruments.compare_laws import compare_laws
 from interp.results import mean_stderr
 
@@ -101,7 +101,7 @@ def _query_gap(cap: Capture, fit: AttentionFit) -> float:
     theta = fit.estimates[None]
     if not np.isfinite(theta).all():
         return float("nan")
-    apart = (rows.shares - likelihood_of(rows, law.design).law(theta).masses)[0]
+    apart = (rows.shares - Likelihood(rows, law.design).law(theta).masses)[0]
     return float(np.abs(apart @ law.sizes).sum(axis=1).mean() / 2)
 
 

@@ -62,7 +62,6 @@ def test_planted_parameters_are_recovered(order, vocab, beta, kappa, source):
     assert fit.r2 == pytest.approx(1.0, abs=1e-9)
     assert fit.r2_match == pytest.approx(1.0, abs=1e-9)
     np.testing.assert_allclose(fit.beta_no_position, beta, atol=1e-9)
-    np.testing.assert_allclose(fit.mask_residual[fit.mask_count > 0], 0.0, atol=1e-9)
     assert fit.position_share == pytest.approx(0.0, abs=1e-9)
     assert fit.token_share == pytest.approx(0.0, abs=1e-9)
     assert fit.underflowed == 0
@@ -174,8 +173,6 @@ def test_estimates_and_errors_equal_the_textbook_regression():
     assert fit.kappa == pytest.approx(relative.mean(), abs=1e-10)
     within = y - np.array([y[sequence == b].mean() for b in range(12)])[sequence]
     assert fit.r2 == pytest.approx(1 - (residual**2).sum() / (within**2).sum(), abs=1e-10)
-    early = scores[:, 1:3] - coefficients[2:, None]
-    np.testing.assert_allclose(fit.early_score, early.mean(axis=0), atol=1e-6)  # around -1e4
 
 
 def test_a_positional_term_is_found_and_controlled_for():
@@ -213,10 +210,6 @@ def test_additivity_violation_is_detected():
     assert bent.additivity_gain > 3e-3
     assert bent.additivity_terms == 1
     np.testing.assert_allclose(bent.mask_score, [0.0, 2.0, 1.0, 3.5], atol=0.05)
-    assert bent.mask_residual[3] > 0.05
-    assert bent.mask_residual[1] < -0.05
-    free = bent.masks().set_index("mask").free
-    assert free["{1,2}"] - free["{1}"] - free["{2}"] == pytest.approx(0.5, abs=0.06)
 
 
 @pytest.mark.parametrize("family", ["disentangled", "standard"])

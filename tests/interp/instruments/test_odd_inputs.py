@@ -170,15 +170,6 @@ def test_order_weights_that_cancel_are_not_known() -> None:
     assert np.allclose(sums[np.isfinite(sums)], 1.0)
 
 
-def test_early_attention_that_underflowed_has_no_score() -> None:
-    cap = planted(beta=(2.0, 1.0), kappa=None, vocab=3, batch=24, length=12)
-    fit = ip.fit_scores(cap, source="pattern", min_r2=0.0)
-    assert fit.success
-    assert (cap.match_pattern[..., :2] == 0).all()
-    assert np.isnan(fit.early_score).all()
-    assert np.isfinite(ip.fit_scores(cap).early_score).all()
-
-
 def test_scores_that_cannot_be_squared_are_trouble() -> None:
     equations = NormalEquations.empty(columns=1, epsilon=1e-16)
     known = np.ones((2, 3), dtype=bool)
