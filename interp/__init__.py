@@ -19,7 +19,7 @@ _HOME_OF = {
     for module, name in re.findall(r"^from (\S+) import (\w+)", (_FOLDER / "__init__.pyi").read_text(), re.MULTILINE)
 }
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [*sorted(_HOME_OF), "__version__"]
 
 

@@ -18,7 +18,8 @@ THEORY = Path(__file__).parent.parent / "theory.md"
 LABEL = re.compile(r"\b(?:eq|prop|lemma|corollary|theorem|def|sec|app|fig):\w+(?:-\w+)*")
 CODE = re.compile(r"`[^`]+`")
 ENTRY = re.compile(r"(?P<name>\S+(?: \S+)*)\s{2,}(?P<meaning>\S.*)")
-NAMES = re.compile(r"\w+(?:, \w+)*")  # an entry whose meaning stands on the next line, or elsewhere
+NAMES = re.compile(r"\*?\w+(?:, \w+)*(?: : .+)?")  # an entry whose meaning stands on the next line, or elsewhere
+RULE = re.compile(r"-{3,}")  # below the name of a section, as in numpy's docstrings
 PAGE = "docs/theory.md"
 SPECIAL = re.compile(r"[\\*_\[\]<>$#|]")
 NO_ESCAPE = {"<": "&lt;", "|": "&#124;", "$": "&#36;"}  # Markdown has no backslash escape for these
@@ -71,7 +72,10 @@ class Translator:
         return "\n\n".join(self.block(block.split("\n")) for block in blocks)
 
     def block(self, lines: list[str]) -> str:
-        """One paragraph: code, a list of entries, a heading with an indented list, or prose."""
+        """One paragraph: a section, code, a list of entries, a heading with an indented list, or prose."""
+        if len(lines) > 2 and RULE.fullmatch(lines[1]):
+            named = any(NAMES.fullmatch(line) for line in lines[2:]) and any(line.startswith(" ") for line in lines[2:])
+            return f"**{lines[0]}**\n\n{self.entries(lines[2:]) if named else self.block(lines[2:])}"
         if lines[0].startswith(">>>"):
             return code(lines)
         if lines[0].startswith(" "):
