@@ -12,10 +12,13 @@ other. `fits_memory` is called before the allocation, so that a refusal costs no
 
 from __future__ import annotations
 
+import difflib
+import functools
+import inspect
 import math
 import numbers
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     NumbersField: TypeAlias = Sequence[float]
 else:  # checked by the functions below, which say more than a type checker would
     Whole = Number = Numbers = Switch = WholeField = NumberField = NumbersField = Any
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 MAX_BYTES = 4 << 30  # of one array: a laptop can hold it; a larger request is usually a mistake
 MAX_COUNT = (1 << 31) - 1  # sequences, positions, draws: the compiled loops count in 32 bits
@@ -130,6 +135,29 @@ def fits_memory(size: int, *, what: str, instead: str = "") -> None:
         raise ValueError(
             f"{what} would need {need}, more than {MAX_BYTES >> 30} GiB{f'; {instead}' if instead else ''}"
         )
+
+
+def keywords(**former: str) -> Callable[[Function], Function]:
+    """Lets a function refuse a keyword that it does not have in one line that names the right one.
+
+    former   spellings of earlier versions, each with what to write now: `keywords(queries="query")`
+    """
+
+    def checked(function: Function) -> Function:
+        known = list(inspect.signature(function).parameters)
+
+        @functools.wraps(function)
+        def call(*args: Any, **given: Any) -> Any:
+            for name in given:
+                if name not in known:
+                    near = difflib.get_close_matches(name, known, n=1)
+                    write = former.get(name) or (f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}")
+                    raise TypeError(f"{function.__name__}() has no keyword {name}: {write}")
+            return function(*args, **given)
+
+        return call  # type: ignore[return-value]
+
+    return checked
 
 
 def _scalar(value: Any) -> Any:

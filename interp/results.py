@@ -1,8 +1,9 @@
 """What every instrument returns: frozen results with a text, a table, a plot, a JSON record and their provenance.
 
-A result class adds its own fields (estimates, their `stderr`, `n`) to the three of `Result`. It gives a tidy DataFrame
-from `.table()`, at most eight lines from `str()`, one panel from `.plot()`, and the same content as one JSON-able dict
-from `.record()`. A class whose rows have names derives from `NamedRows`.
+A result class adds its own fields (estimates, their `stderr`, `n`) to the three of `Result`, a `title`, and the columns
+of its table that its text has (`SHOWN`). It gives a tidy DataFrame from `.table()`, at most eight lines from `str()`,
+one panel from `.plot()`, and the same content as one JSON-able dict from `.record()`. A class whose rows have names
+derives from `NamedRows`.
 
 All standard errors and intervals come from here (`mean_stderr`, `share_recovered`, `interval`), so that they agree.
 `benchmarks/coverage.py` measures how often intervals hold the truth.
@@ -15,7 +16,7 @@ import math
 import platform
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from html import escape
 from importlib import metadata
@@ -28,15 +29,16 @@ from numpy.typing import NDArray
 from interp.arguments import Number, finite_number, real_array
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Axes
+    from pandas import DataFrame as DataFrame
 else:
-    Axes = Any  # so that reading this module does not load matplotlib
+    Axes = DataFrame = Any  # so that reading a module of results loads neither matplotlib nor pandas
 
 Row = TypeVar("Row")
 
 TRACED_PACKAGES = ("torch", "transformer-lens", "numpy", "numba")
 MOST_LINES = 8  # of a result's text
+TEXT_ROWS = 4  # of the table in the text
 MOST_ROWS = 30  # of a table in a notebook
 # Of a denominator, in standard errors: nearer to zero, the 95% interval of a ratio has no bounds (Fieller's theorem).
 CLEAR_ERRORS = 2.0
@@ -52,6 +54,7 @@ class Result(ABC):
     """
 
     DOUBT: ClassVar[str] = "not to be trusted"  # what is said of a result without success; the message gives the reason
+    SHOWN: ClassVar[tuple[str, ...]] = ()  # columns of the table that the text has; all of them where none is named
 
     success: bool = True
     message: str = ""
@@ -63,8 +66,20 @@ class Result(ABC):
             cls.__repr__ = Result.__repr__  # type: ignore[method-assign]
 
     @abstractmethod
-    def table(self) -> pd.DataFrame:
+    def table(self) -> DataFrame:
         """The estimates as a tidy table, one row per estimate."""
+
+    @property
+    def title(self) -> str:
+        """The first line of the text, and of the picture: what was measured, on what, and what came out."""
+        return type(self).__name__
+
+    def lines(self) -> list[str]:
+        """Lines of the text below its first: the head of the table, unless a class says it in words."""
+        table = self.table()
+        table, more = table[list(self.SHOWN or table.columns)], max(0, len(table) - TEXT_ROWS)
+        text = table.head(TEXT_ROWS).to_string(index=False, float_format=_cell_text, na_rep="-")
+        return [*text.splitlines(), *([f"and {more} more"] if more else [])]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The result as one panel, on `ax` or on a new figure. It draws what the result holds and computes nothing."""
@@ -87,21 +102,20 @@ class Result(ABC):
         return [f"  {remark}"] if remark else []
 
     def __str__(self) -> str:
-        rows = self.table().head(MOST_LINES - 3).to_string(index=False).splitlines()
-        return "\n".join([type(self).__name__, *(f"  {row}" for row in rows), *self.remarks()])
+        return "\n".join([self.title, *(f"  {line}" for line in self.lines()), *self.remarks()])
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
         """For notebooks: the first line of the text, the message, and the table."""
-        table, first = self.table(), str(self).splitlines()[0]
+        table = self.table()
         doubt = f'<p style="color: #c1121f"><b>{escape(self.doubt)}</b></p>'
         cells = table.astype(object).where(table.notna(), "-")
         more = f"<p>{MOST_ROWS} of {len(table)} rows; <code>.table()</code> has them all</p>"
         return "\n".join(
             [
-                f"<p><b>{escape(first)}</b></p>",
+                f"<p><b>{escape(self.title)}</b></p>",
                 doubt if self.doubt else f"<p>{escape(self.message)}</p>" if self.message else "",
                 cells.to_html(index=False, max_rows=MOST_ROWS, border=0, formatters=[_cell_text] * len(table.columns)),
                 more if len(table) > MOST_ROWS else "",
@@ -116,6 +130,7 @@ class NamedRows(Result, Generic[Row]):
     ROWS: ClassVar[str]  # the field that holds the rows
     NAME: ClassVar[str]  # the field of a row that is its name
     NOUN: ClassVar[str]  # what a row is called in an error message
+    FIRST: ClassVar[tuple[tuple[str, str], ...]] = ()  # (name in the record, field): what opens the record, by row
 
     def __getitem__(self, name: str) -> Row:
         found: Row = row_named(getattr(self, self.ROWS), name, by=self.NAME, noun=self.NOUN)
@@ -127,9 +142,16 @@ class NamedRows(Result, Generic[Row]):
     def __iter__(self) -> Iterator[str]:
         return (getattr(row, self.NAME) for row in getattr(self, self.ROWS))
 
-    def table(self) -> pd.DataFrame:
+    def table(self) -> DataFrame:
         """One row per named row; the columns are its fields."""
         return rows_table(getattr(self, self.ROWS))
+
+    def record(self) -> dict[str, Any]:
+        """The fields, after those of the rows that are asked for most, by the row's name."""
+        rows = zip(self, getattr(self, self.ROWS), strict=True)
+        named = dict(rows)
+        first = {name: {row: getattr(one, of) for row, one in named.items()} for name, of in self.FIRST}
+        return jsonable(first) | super().record()  # type: ignore[no-any-return]
 
 
 def _cell_text(value: Any) -> str:
@@ -144,12 +166,26 @@ def row_named(rows: Sequence[Row], name: str, *, by: str, noun: str) -> Row:
     raise KeyError(f"no {noun} {name!r}; there are {', '.join(str(getattr(row, by)) for row in rows)}")
 
 
-def rows_table(rows: Sequence[Any], kind: type[Any] | None = None) -> pd.DataFrame:
+def rows_table(rows: Sequence[Any], kind: type[Any] | None = None) -> DataFrame:
     """A table of dataclass objects, a row each and a column per field; `kind` is their class, if there may be none."""
+    names = [one.name for one in fields(kind or type(rows[0]))]
+    return frame({name: [getattr(row, name) for row in rows] for name in names})
+
+
+def frame(columns: Mapping[str, Any]) -> DataFrame:
+    """A table of these columns."""
     import pandas as pd
 
-    names = [one.name for one in fields(kind or type(rows[0]))]
-    return pd.DataFrame([[getattr(row, name) for name in names] for row in rows], columns=names)
+    return pd.DataFrame(dict(columns))
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """A number of things: "1 query", "3 queries".
+
+    >>> counted(1, "query", "queries"), counted(3, "head")
+    ('1 query', '3 heads')
+    """
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def jsonable(value: Any) -> Any:

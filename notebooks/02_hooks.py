@@ -293,7 +293,7 @@ assert after > before
 # model's own attention costs least of all, and far less than the same weights at shuffled keys.
 
 # %%
-tests = ip.causal_tests(model, chains.tokens, next_law=chains.next_law, beta=fit.beta, kappa=fit.kappa)
+tests = ip.causal_tests(model, chains.tokens, next_law=chains.next_law, law=fit)
 ax = tests.plot()
 assert min(tests, key=lambda edit: tests[edit].loss_change) == "law"
 assert tests["law"].loss_change < 0.1 * tests["law"].control_loss_change

@@ -21,7 +21,7 @@
 # ```python
 # scan = ip.scan_heads(model, tokens, order=2, vocab=5, bos=5)        # every head, in one forward pass
 # circuit = ip.find_circuit(model, tokens, order=2, vocab=5, bos=5)   # the heads that belong together, with evidence
-# tests = ip.replace_heads(circuit, tokens, queries="trained", by_mask="fitted")   # does their law do what they do?
+# tests = ip.replace_heads(circuit, tokens, query="trained", law="fitted")   # does their law do what they do?
 # ```
 #
 # This notebook brings two such models. The first is a plain `HookedTransformer` with three layers of four heads,
@@ -270,7 +270,7 @@ ax = cap.plot(sequence=shown)
 # tests do not ask for the formula's own readout.)
 
 # %%
-tests = ip.replace_heads(circuit, chains.tokens, queries="trained", by_mask="fitted")
+tests = ip.replace_heads(circuit, chains.tokens, query="trained", law="fitted")
 print(tests)
 ax = tests.plot()
 assert tests["law"].recovered > 0.98
@@ -310,9 +310,9 @@ assert circuit.copy_heads == ((0, 2),)
 # equal.
 
 # %%
-tests = ip.replace_heads(circuit, tokens, queries="trained", by_mask="fitted", each=True)
+tests = ip.replace_heads(circuit, tokens, query="trained", law="fitted", each=True)
 without = ip.Circuit(trained, order=1, copy_heads=circuit.copy_heads, match_heads=circuit.match_heads)
-bare = ip.replace_heads(without, tokens, queries="trained", by_mask="fitted")
+bare = ip.replace_heads(without, tokens, query="trained", law="fitted")
 print(tests)
 print(f"without the first token the law recovers {bare['law'].recovered:.2f}")
 fig, ax = plt.subplots(figsize=(11, 3.6), layout="constrained")

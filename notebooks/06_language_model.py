@@ -103,9 +103,8 @@ if here:
     edits = ip.replace_heads(
         ip.Circuit(language.model, order=1, match_heads=best, **new.place),
         new.tokens,
-        queries=queries,
-        by_mask=np.stack([fit.mask_score for fit in fits]),
-        kappa=[fit.kappa for fit in fits],
+        query=queries,
+        law=([fit.beta for fit in fits], [fit.kappa for fit in fits]),
         draws=1,
     )
     print(edits)

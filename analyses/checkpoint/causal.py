@@ -11,7 +11,6 @@ for the law that also compares tokens of unequal lags (corollary:inductive).
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from analyses.running.ask import Ask, near, not_long
@@ -37,7 +36,7 @@ LEGEND = {
     "KL": "KL(model || edited model) in nats, mean over sequences",
     "loss_recovered": "share of the rise by even attention that the law, in place of the attention, avoids, cut to "
     "[0, 1]; 1 where the law predicts as well as the model's own attention",
-    "kl_recovered": "`predictions recovered`: the same share for KL(model || edited model)",
+    "kl_recovered": "`of the predictions`: the same share for KL(model || edited model)",
     "pair_loss_recovered": "loss_recovered by the law of all lag pairs",
     "worst edits": "the edits with the largest rise of the loss",
 }
@@ -63,20 +62,11 @@ def analyse(subject: Subject, options: CheckpointOptions) -> CausalTests:
     from interp.instruments.lag_pairs import fit_score_pairs
 
     seen = subject.capture()
-    fit, pairs = subject.law(seen), fit_score_pairs(seen)
-    heads = fit.heads if all(one.success for one in fit.heads) else ()
-    several = None if fit.kappa is None else [one.kappa for one in heads]
-    tests = causal_tests(
+    return causal_tests(
         subject.model,
         subject.chains.tokens,
         next_law=subject.chains.next_law,
-        beta=([one.beta for one in heads] or fit.beta) if fit.success else None,
-        kappa=(several or fit.kappa) if fit.success else None,
-        pairs=pairs.beta if pairs.success else None,
-        pairs_kappa=pairs.kappa if pairs.success else None,
+        law=subject.law(seen),
+        pair_law=fit_score_pairs(seen),
         seed=options.seed,
-        checkpoint=str(subject.path),
     )
-    if not fit.success:
-        return dataclasses.replace(tests, message=f"no law to test: {fit.message}")
-    return dataclasses.replace(tests, message="; ".join(filter(None, (tests.message, fit.message))))

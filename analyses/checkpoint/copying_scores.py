@@ -31,4 +31,4 @@ LEGEND = {
 def analyse(subject: Subject, options: CheckpointOptions) -> CopyingScores:
     from interp.instruments.copying_scores import copying_scores
 
-    return copying_scores(subject.model, subject.chains.tokens, seed=options.seed, checkpoint=str(subject.path))
+    return copying_scores(subject.model, subject.chains.tokens, seed=options.seed)

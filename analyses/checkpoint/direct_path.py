@@ -38,5 +38,4 @@ def analyse(subject: Subject, options: CheckpointOptions) -> DirectPath:
         subject.model,
         subject.chains.tokens,
         next_law=subject.chains.next_law,
-        checkpoint=str(subject.path),
     )

@@ -60,5 +60,4 @@ def analyse(subject: Subject, options: Options) -> IdentityBlocks:
         subject.chains.tokens,
         routes=options.routes,
         seed=options.seed,
-        checkpoint=str(subject.path),
     )

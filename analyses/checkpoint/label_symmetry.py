@@ -72,6 +72,5 @@ def analyse(subject: Subject, options: Options) -> LabelSymmetry:
         draws=options.draws,
         seed=options.seed,
         other_models=[Subject.open(path, options).model for path in reads(subject.path, options)],
-        checkpoint=str(subject.path),
         progress=True,
     )

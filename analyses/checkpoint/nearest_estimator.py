@@ -8,7 +8,6 @@ scores and at its own best ones, add-alpha, maximum likelihood, Jelinek-Mercer, 
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from analyses.running.ask import Ask, near, not_long
@@ -38,15 +37,4 @@ ASK = Ask(select=not_long(near(64)), cost=0.2)
 def analyse(subject: Subject, options: CheckpointOptions) -> NearestEstimator:
     from interp.instruments.nearest_estimator import nearest_estimator
 
-    fit = subject.law(subject.capture())
-    near = nearest_estimator(
-        subject.model,
-        subject.chains.tokens,
-        beta=fit.beta if fit.success else None,
-        kappa=fit.kappa if fit.success else None,
-        checkpoint=str(subject.path),
-    )
-    if fit.success:
-        return near
-    reason = f"no soft_matching_fitted: {fit.message}"
-    return dataclasses.replace(near, message="; ".join(filter(None, (near.message, reason))))
+    return nearest_estimator(subject.model, subject.chains.tokens, law=subject.law(subject.capture()))

@@ -55,12 +55,11 @@ def analyse(subject: Subject, options: Options) -> ReplacedHeads:
     return replace_heads(
         subject.model,
         subject.chains.tokens,
-        queries="trained",
-        by_mask="fitted",
+        query="trained",
+        law="fitted",
         each=True,
         draws=options.draws,
         seed=options.seed,
-        checkpoint=str(subject.path),
     )
 
 

@@ -52,7 +52,7 @@ def analyse(subject: Subject, options: Options) -> HeadScan:
     from interp.instruments.scan_heads import scan_heads
 
     tokens = subject.chains.tokens
-    scan = scan_heads(subject.scanned, tokens, query=options.query, checkpoint=str(subject.path))
+    scan = scan_heads(subject.scanned, tokens, query=options.query)
     if options.save is not None:
         from interp.circuit.checkpoint import save
         from interp.instruments.find_circuit import find_circuit

@@ -36,5 +36,4 @@ def analyse(subject: Subject, options: CheckpointOptions) -> SmoothingSource:
         subject.model,
         subject.chains.tokens,
         next_law=subject.chains.next_law,
-        checkpoint=str(subject.path),
     )

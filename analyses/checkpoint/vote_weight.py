@@ -50,5 +50,4 @@ def analyse(subject: Subject, options: CheckpointOptions) -> VoteWeight:
         next_law=subject.chains.next_law,
         alpha=getattr(subject.prior, "alpha", None),
         seed=options.seed,
-        checkpoint=str(subject.path),
     )

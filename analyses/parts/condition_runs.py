@@ -131,10 +131,8 @@ def recovered(subject: Subject) -> dict[str, Any]:
         subject.model,
         tokens,
         next_law=law,
-        beta=fit.beta if fit.success else None,
-        kappa=fit.kappa if fit.success else None,
-        pairs=pairs.beta if pairs.success else None,
-        pairs_kappa=pairs.kappa if pairs.success else None,
+        law=fit,
+        pair_law=pairs,
         only_laws=True,
     )
     path = direct_path(subject.model, tokens, next_law=law)

@@ -88,6 +88,7 @@ def open_brought(text: str, options: CheckpointOptions) -> BroughtSubject:
             circuit = Circuit(made, order=options.order, vocab=options.vocab, bos=_bos(options.bos))
         except ValueError as error:
             raise ValueError(f"{text}: {_as_options(str(error))}") from error
+    circuit.checkpoint = text
     model = {
         "family": FOREIGN,
         "order": circuit.order,

@@ -186,9 +186,7 @@ class Subject:
         from interp.circuit.capture import capture
 
         if (query, copies) not in self._captures:
-            self._captures[query, copies] = capture(
-                self.model, self.chains.tokens, query=query, copies=copies, checkpoint=str(self.path)
-            )
+            self._captures[query, copies] = capture(self.model, self.chains.tokens, query=query, copies=copies)
         return self._captures[query, copies]
 
     @property

@@ -56,12 +56,11 @@ def study(options: Options, cache: Cache) -> Table:
     found = replace_heads(
         subject.model,
         subject.chains.tokens,
-        queries="trained",
-        by_mask="fitted",
+        query="trained",
+        law="fitted",
         each=True,
         draws=options.draws,
         seed=options.seed,
-        checkpoint=str(subject.path),
     )
     said = {
         "model": subject.name,

@@ -193,7 +193,6 @@ def capture(
     *,
     query: Any = "last",
     copies: bool = True,
-    checkpoint: str | None = None,
     copy_layer: Any = None,
     match_layer: Any = None,
     match_head: Any = None,
@@ -243,7 +242,7 @@ def capture(
         copy_heads=circuit.known_copy_heads,
         match_heads=circuit.match_heads,
         first_as_bos=circuit.first_as_bos,
-        checkpoint=checkpoint,
+        checkpoint=circuit.checkpoint,
         note=untrained_note(queries, circuit, array.shape[1]),
     )
 

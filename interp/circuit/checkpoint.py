@@ -84,6 +84,7 @@ def load(path: str | os.PathLike[str]) -> InductionTransformer | Circuit:
     """
     model, info = read_version(path, lambda version: (_read(version), version.info))
     warn_unfinished(info)
+    (model.model if isinstance(model, Circuit) else model).checkpoint = model.checkpoint = str(path)
     return model
 
 

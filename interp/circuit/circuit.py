@@ -45,6 +45,7 @@ class Circuit:
     copy_heads    the copy heads as (layer, head). If `lags_known`, one for each lag 1..k, None where that head is not
                   known; else all heads that may copy; the instrument `copy_heads` measures which lag each one copies
     match_heads   the match heads as (layer, head)
+    checkpoint    where the model was loaded from, for the provenance of results; None if it was not
 
     A model of this suite provides all of this. For any other model give `order`; `vocab` is then the model's output
     size and there is no BOS unless `bos` is given (bos=True means that its id is vocab). Heads that are not given are
@@ -69,6 +70,7 @@ class Circuit:
         if not hasattr(model, "run_with_hooks") or not hasattr(model, "blocks"):
             raise ValueError(f"a circuit needs a HookedTransformer, got {type(model).__name__}")
         self.model: Any = model
+        self.checkpoint: str | None = getattr(model, "checkpoint", None)
         own = model if isinstance(model, InductionTransformer) else None
         if own is not None:
             _agree(own, order=order, vocab=vocab, bos=bos, symbols=symbols)

@@ -12,11 +12,9 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64, Shaped
 
-from interp.arguments import real_array, shown
-from interp.circuit.circuit import Circuit
 from interp.divergence import as_laws
 from interp.estimators.counts import NOT_A_CANDIDATE
-from interp.notation import as_beta, as_kappa, mask_bits
+from interp.notation import mask_bits
 
 
 def key_masks_at(
@@ -131,31 +129,6 @@ def keep_keys(
     """
     pattern = torch.softmax(torch.where(kept, scores, -torch.inf), dim=-1)
     return torch.nan_to_num(pattern, nan=0.0)
-
-
-def check_parameters(circuit: Circuit, *, beta: Any, kappa: Any) -> tuple[Float[np.ndarray, " lag"], float | None]:
-    """beta and kappa, checked: one number per lag, and kappa if and only if the model has BOS."""
-    weights, pseudo = as_beta(beta, order=circuit.order), as_kappa(kappa)
-    if circuit.has_sink and pseudo is None:
-        raise ValueError("this model has a BOS token: give kappa, its score relative to an empty match")
-    if not circuit.has_sink and pseudo is not None:
-        raise ValueError(f"this model has no BOS token: expected kappa=None, got {shown(kappa)}")
-    return weights, pseudo
-
-
-def check_parameters_by_head(
-    circuit: Circuit, *, beta: Any, kappa: Any
-) -> list[tuple[Float[np.ndarray, " lag"], float | None]]:
-    """The law of each match head: beta is one number per lag for all heads, or a row for each head; so is kappa."""
-    heads = len(circuit.match_heads)
-    table = real_array(beta, name="beta")
-    betas = [table] * heads if table.ndim != 2 else list(table)
-    several = isinstance(kappa, (list, tuple)) or getattr(kappa, "ndim", 0) > 0
-    kappas = list(kappa) if several else [kappa] * heads
-    for name, rows in (("beta", betas), ("kappa", kappas)):
-        if len(rows) != heads:
-            raise ValueError(f"{name} has {len(rows)} rows, but the circuit has {heads} match heads")
-    return [check_parameters(circuit, beta=one, kappa=other) for one, other in zip(betas, kappas, strict=True)]
 
 
 def check_next_law(

@@ -1,8 +1,5 @@
 """Does the mechanism cause the prediction? Edits of the live circuit, each beside a matched random control.
 
-    tests = causal_tests(model, chains.tokens, next_law=chains.next_law, beta=fit.beta, kappa=fit.kappa)
-    tests.loss_recovered, tests.table()
-
 Attention is edited at the last query, where the prediction is made, in all match heads at once. With s a match head's
 own scores and M the mask of a candidate key:
 
@@ -32,19 +29,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
-from interp.arguments import Number, Switch, Whole, real_array, switch
+from interp.arguments import Number, Switch, Whole, keywords, real_array, switch
 from interp.circuit.circuit import Head, head_name
 from interp.circuit.edits import HeadMeans, layers_of, moved_at_random, write_output
 from interp.circuit.experiment import Experiment
 from interp.circuit.law import (
-    check_parameters,
-    check_parameters_by_head,
     even_pattern,
     full_matches,
     keep_keys,
@@ -54,15 +49,12 @@ from interp.circuit.law import (
     pair_scores,
 )
 from interp.circuit.runner import law_of, run
-from interp.divergence import KL_FLOOR, Divergence, kl_between
+from interp.divergence import KL_FLOOR, kl_between
+from interp.instruments.given import HeadLaw, HeadLaws, Law, Model, NextLaw, PairLaw, laws_of_heads
 from interp.notation import Tokens
-from interp.results import NamedRows, half_width, mean_stderr, nothing_to_recover, provenance, share_recovered
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from interp.results import Axes, NamedRows, half_width, mean_stderr, nothing_to_recover, provenance, share_recovered
 
 Edit: TypeAlias = Callable[[torch.Tensor], torch.Tensor]  # masks of the keys -> attention, [batch, match, query, key]
-HeadLaw: TypeAlias = tuple[Float[np.ndarray, " lag"], float | None]  # beta and kappa of one match head
 
 LINEAR_BELOW = 1e-3  # nats: the axis of a plot is linear up to here, then logarithmic
 
@@ -92,10 +84,10 @@ class CausalEdit:
     change: float
     reached: bool
     floored: float
-    control_loss_change: float | None
-    control_loss_stderr: float | None
-    control_kl: float | None
-    control_kl_stderr: float | None
+    control_loss_change: float | None = None
+    control_loss_stderr: float | None = None
+    control_kl: float | None = None
+    control_kl_stderr: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,13 +101,15 @@ class CausalTests(NamedRows[CausalEdit]):
     kl_recovered, kl_recovered_stderr   1 - KL(model || law) / KL(model || uniform), cut to [0, 1]. It compares the
                     predictions themselves: an edit with the same loss but other predictions does not recover them
     pair_loss_recovered, pair_kl_recovered (and _stderr)   the same for the law of all pairs; NaN where none was given
-    beta, kappa     of the law that was tested
+    beta, kappa     of the law that was tested; a row for each match head where they differ
     floor, n        the floor of the KL, and the number of sequences
     success         False where no law was given to test, or where even attention raises the loss by less than two
                     standard errors, so that no share of the rise is defined
     """
 
     ROWS, NAME, NOUN = "edits", "edit", "edit"
+    FIRST = (("change", "loss_change"),)
+    SHOWN = ("edit", "loss_change", "control_loss_change", "kl", "control_kl")
 
     edits: tuple[CausalEdit, ...]
     loss: float
@@ -129,13 +123,16 @@ class CausalTests(NamedRows[CausalEdit]):
     pair_kl_recovered: float
     pair_kl_recovered_stderr: float
     beta: Float[np.ndarray, "*match lag"] | None
-    kappa: Any
+    kappa: float | Float[np.ndarray, " match"] | None
     floor: float
     n: int
 
-    def record(self) -> dict[str, Any]:
-        """The fields, after the change of loss that each edit made."""
-        return {"change": {row.edit: row.loss_change for row in self.edits}, **super().record()}
+    @property
+    def title(self) -> str:
+        """What the law recovers."""
+        share = f"the law recovers {self.loss_recovered:.3f} of the loss, {self.kl_recovered:.3f} of the predictions"
+        first = f"edits on {self.n} sequences, loss {self.loss:.4f} ± {self.loss_stderr:.4f}"
+        return f"{first}: {share}" if self.success else first
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The change of the loss by each edit and its random control, with 95% intervals."""
@@ -147,93 +144,97 @@ class CausalTests(NamedRows[CausalEdit]):
         control_bars(ax, list(self), rows["loss_change"], rows["control_loss_change"], reach=reach, across=True)
         signed_log(ax, linear_below=LINEAR_BELOW)
         ax.set_xlabel(f"rise of KL(truth || prediction)\n(nats, {INTERVAL_NAME}; logarithmic beyond ±{LINEAR_BELOW:g})")
-        share = f": the law recovers {self.loss_recovered:.3f} of the loss" if self.success else ""
-        return heading(ax, f"edits of the live model, {self.n} sequences{share}", doubt=self.doubt)
-
-    def __str__(self) -> str:
-        others = [row for row in self.edits if row.edit not in ("law", "pair_law", "uniform")]
-        worst = sorted(others, key=lambda row: -row.loss_change)[:3]
-        lines = [f"Causal tests on {self.n} sequences, loss {self.loss:.4f} ± {self.loss_stderr:.4f} nats"]
-        if self.beta is not None:
-            law = self["law"]
-            lines += [
-                f"  attention replaced by the law: loss {law.loss_change:+.5f} ± {law.loss_stderr:.5f}, "
-                f"KL {law.kl:.5f}",
-                f"  the law at shuffled keys: loss {law.control_loss_change:+.5f}, KL {law.control_kl:.5f}",
-                f"  loss recovered {self.loss_recovered:.3f} ± {self.loss_recovered_stderr:.3f}, "
-                f"predictions recovered {self.kl_recovered:.3f} ± {self.kl_recovered_stderr:.3f}",
-            ]
-        if not math.isnan(self.pair_kl_recovered):
-            lines.append(
-                f"  by the law of all lag pairs: loss {self.pair_loss_recovered:.3f} ± "
-                f"{self.pair_loss_recovered_stderr:.3f}, predictions {self.pair_kl_recovered:.3f} ± "
-                f"{self.pair_kl_recovered_stderr:.3f}"
-            )
-        lines.append("  worst edits: " + ", ".join(f"{row.edit} {row.loss_change:+.4f}" for row in worst))
-        return "\n".join([*lines, *self.remarks()])
+        return heading(ax, self.title, doubt=self.doubt)
 
 
+OF_LAW = "law=fit, what fit_scores returns, or law=(beta, kappa)"
+
+
+@keywords(
+    beta=OF_LAW,
+    kappa=OF_LAW,
+    pairs="pair_law=pairs, what fit_score_pairs returns",
+    pairs_kappa="pair_law=pairs, what fit_score_pairs returns",
+)
 def causal_tests(
-    model: Any,
+    model: Model,
     tokens: Tokens,
     *,
-    next_law: Any,
-    beta: Any,
-    kappa: Any,
-    pairs: Any | None = None,
-    pairs_kappa: Any = None,
+    next_law: NextLaw,
+    law: Law | None,
+    pair_law: PairLaw | None = None,
     seed: Whole = 0,
     floor: Number = KL_FLOOR,
     only_laws: Switch = False,
-    checkpoint: str | None = None,
 ) -> CausalTests:
     """Run every edit and its control on the live model; the module's docstring says what each one does.
 
-    `next_law` is the true law of the token after each sequence, or a one-hot row of the token that came. beta and kappa
-    are the fitted law's (`fit_scores`), for all match heads or a row for each. pairs [k+1, k+1] and pairs_kappa are
-    those of the law of all pairs (`fit_score_pairs`). `seed` draws the controls. With beta=None, only the edits that
-    need no law are made, and with pairs=None no pair law; `only_laws` makes these two edits and even attention, which
-    is all that the recovered shares need. An edit of attention that does not change the logits raises an error; for a
-    copy head that nothing reads, `reached` is False.
+    An edit of attention that does not change the logits raises an error; for a copy head that nothing reads, `reached`
+    is False.
+
+    Parameters
+    ----------
+    model       a model of this suite, or a `Circuit`
+    tokens      [batch, length] symbols, without BOS
+    next_law    [batch, vocab] the true law of the token after each sequence, or one-hot rows of the token that came
+    law         the law to test, for all match heads or each its own: a fit, or (beta, kappa). With None, or a fit that
+                is not to be trusted, only the edits that need no law are made
+    pair_law    what `fit_score_pairs` returns, or (matrix, kappa): the law of all pairs is tested, too
+    seed        of the random controls
+    floor       of the probabilities in the KL
+    only_laws   make only the edits by the laws and even attention, which is all that the recovered shares need
+
+    Returns
+    -------
+    `CausalTests`, a row for each edit
+
+    Examples
+    --------
+        tests = causal_tests(model, chains.tokens, next_law=chains.next_law, law=fit)
+        tests.loss_recovered, tests.table()
     """
     only_laws = switch(only_laws, name="only_laws")
     trial = Experiment(model, tokens, next_law=next_law, floor=floor, seed=seed)
-    circuit = trial.circuit
-    heads = None if beta is None else check_parameters_by_head(circuit, beta=beta, kappa=kappa)
-    edits = {name: edit for name, edit in match_edits(trial, heads).items() if name == "law" or not only_laws}
+    circuit, given = trial.circuit, HeadLaws()
+    if law is not None:
+        given = laws_of_heads(law, order=circuit.order, bos=circuit.has_sink, heads=len(circuit.match_heads))
+    edits = {name: edit for name, edit in match_edits(trial, given.heads).items() if name == "law" or not only_laws}
     measured = [
         _written(trial, name, edit(trial.masks), edit(trial.shuffled(trial.masks))) for name, edit in edits.items()
     ]
-    law = measured[0] if heads is not None else None
-    pair_law = None if pairs is None else _written(trial, "pair_law", *_pair_patterns(trial, pairs, pairs_kappa))
-    measured += [] if pair_law is None else [pair_law]
+    by_law = measured[0] if given.heads else None
+    by_pairs = None
+    if isinstance(pair_law, tuple) or (pair_law is not None and pair_law.success):
+        by_pairs = _written(trial, "pair_law", *_pair_patterns(trial, pair_law))
+        measured.append(by_pairs)
     if not only_laws:
         measured += [_written(trial, "no_bos", *_without_bos(trial))] if circuit.has_sink else []
         measured += _ablated_copy_heads(trial)
     uniform = _written(trial, "uniform", even_pattern(trial.masks)[:, None].expand_as(trial.pattern))
-    losses = trial.divergence
-    recovered, by_pairs = (_recovered(one, uniform) for one in (law, pair_law))
-    message = "" if law else "no law was given, so none was tested"
-    if law and math.isnan(recovered["loss_recovered"]):
-        message = nothing_to_recover("even attention", *mean_stderr(uniform.lost))
-    kappas = [one for _, one in heads or () if one is not None]
+    failure = ""
+    if by_law is None:
+        failure = f"no law to test: {given.note}" if given.note else "no law was given, so none was tested"
+    elif math.isnan(share_recovered(by_law.lost, uniform.lost)[0]):
+        failure = nothing_to_recover("even attention", *mean_stderr(uniform.lost))
+    kappas = [one.kappa for one in given.heads if one.kappa is not None]
+    betas = np.array([one.beta for one in given.heads])
     return CausalTests(
         edits=tuple(one.row for one in [*measured, uniform]),
-        loss=losses.mean,
-        loss_stderr=losses.stderr,
-        **recovered,
-        **{f"pair_{name}": value for name, value in by_pairs.items()},
-        beta=None if heads is None else heads[0][0] if len(heads) == 1 else np.stack([one for one, _ in heads]),
+        loss=trial.divergence.mean,
+        loss_stderr=trial.divergence.stderr,
+        **_recovered(by_law, uniform, prefix=""),
+        **_recovered(by_pairs, uniform, prefix="pair_"),
+        beta=None if not given.heads else betas[0] if len(betas) == 1 else betas,
         kappa=None if not kappas else kappas[0] if len(kappas) == 1 else np.array(kappas),
         floor=trial.floor,
         n=len(trial.tokens),
-        success=not message,
-        message=message,
-        provenance=provenance(seed=int(seed), checkpoint=checkpoint),
+        success=not failure,
+        message="; ".join(filter(None, (failure, given.note if given.heads else ""))),
+        provenance=provenance(seed=int(seed), checkpoint=circuit.checkpoint),
     )
 
 
-def match_edits(trial: Experiment, heads: Sequence[HeadLaw] | None) -> dict[str, Edit]:
+def match_edits(trial: Experiment, heads: Sequence[HeadLaw]) -> dict[str, Edit]:
     """The edits that depend on the masks, so that shuffled masks give their controls; the law, if any, first."""
     order, scores = trial.circuit.order, trial.scores
 
@@ -242,16 +243,20 @@ def match_edits(trial: Experiment, heads: Sequence[HeadLaw] | None) -> dict[str,
 
     def only(lags: Sequence[int]) -> Edit:
         """Each head's scores with its beta set to zero at all other lags."""
-        taken = [np.where(np.isin(np.arange(order), lags), 0.0, -beta) for beta, _ in heads or ()]
+        taken = [np.where(np.isin(np.arange(order), lags), 0.0, -beta) for beta in betas]
         return lambda masks: torch.softmax(scores + by_head(masks, taken), dim=-1)
 
     def hardest(masks: torch.Tensor) -> torch.Tensor:
-        law = by_head(masks, [beta for beta, _ in heads or ()])
-        return keep_keys(scores - law, largest_overlaps(masks, order=order)[:, None])
+        return keep_keys(scores - by_head(masks, betas), largest_overlaps(masks, order=order)[:, None])
 
     edits: dict[str, Edit] = {}
-    if heads is not None:
-        edits["law"] = lambda masks: torch.stack([law_pattern(masks, beta=one, kappa=sink) for one, sink in heads], 1)
+    betas = [one.beta for one in heads if one.beta is not None]
+    if len(betas) < len(heads):
+        raise ValueError("the causal tests clamp beta: give a law with a weight for each lag")
+    if heads:
+        edits["law"] = lambda masks: torch.stack(
+            [law_pattern(masks, beta=one.beta, kappa=one.kappa) for one in heads], dim=1
+        )
         edits |= {"beta_zero": only([]), "beta_infinite": hardest}
         edits |= {f"lag_{lag + 1}_only": only([lag]) for lag in range(order if order > 1 else 0)}
     bos = trial.circuit.has_sink
@@ -259,17 +264,19 @@ def match_edits(trial: Experiment, heads: Sequence[HeadLaw] | None) -> dict[str,
     return edits
 
 
-def _pair_patterns(trial: Experiment, pairs: Any, kappa: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def _pair_patterns(trial: Experiment, pair_law: PairLaw) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention of the law of all pairs; the control shuffles its scores among each sequence's candidates."""
-    circuit, matrix = trial.circuit, real_array(pairs, name="pairs")
-    if matrix.shape != (circuit.order + 1,) * 2 or not np.isfinite(matrix).all():
-        raise ValueError(f"pairs must be finite numbers of shape {[circuit.order + 1] * 2}, got {list(matrix.shape)}")
-    _, sink = check_parameters(circuit, beta=np.zeros(circuit.order), kappa=kappa)
+    given, kappa = pair_law if isinstance(pair_law, tuple) else (pair_law.beta, pair_law.kappa)
+    matrix, expected = real_array(given, name="pair_law"), [trial.circuit.order + 1] * 2
+    if list(matrix.shape) != expected or not np.isfinite(matrix).all():
+        raise ValueError(f"pair_law must have finite weights of shape {expected}, got {list(matrix.shape)}")
+    if (kappa is None) == trial.circuit.has_sink:
+        raise ValueError(f"pair_law needs a kappa exactly where the model has BOS, got {kappa}")
     scores = torch.full(trial.masks.shape, -torch.inf, dtype=torch.float64)
     scores[trial.masks >= 0] = pair_scores(trial.tokens, matrix).ravel()
     own, control = scores, trial.shuffled(scores)
-    if sink is not None:
-        own[..., 0] = control[..., 0] = sink
+    if kappa is not None:
+        own[..., 0] = control[..., 0] = kappa
     own, control = (torch.softmax(one, dim=-1)[:, None].expand_as(trial.pattern) for one in (own, control))
     return own, control
 
@@ -330,45 +337,26 @@ def _ablated_copy_heads(trial: Experiment) -> list[_Measured]:
 def _measured(
     trial: Experiment, name: str, logits: torch.Tensor, control: torch.Tensor | None, *, change: float
 ) -> _Measured:
-    edited, lost, kls = _compared(trial, logits)
-    other: tuple[float | None, ...] = (None,) * 4
-    if control is not None:
-        _, control_lost, control_kls = _compared(trial, control)
-        other = (*mean_stderr(control_lost), *mean_stderr(control_kls))
-    (loss_change, loss_stderr), (kl, kl_stderr) = mean_stderr(lost), mean_stderr(kls)
-    row = CausalEdit(
-        edit=name,
-        loss=edited.mean,
-        loss_change=loss_change,
-        loss_stderr=loss_stderr,
-        kl=kl,
-        kl_stderr=kl_stderr,
-        change=change,
-        reached=any(one is not None and not torch.equal(one, trial.logits) for one in (logits, control)),
-        floored=edited.floored,
-        control_loss_change=other[0],
-        control_loss_stderr=other[1],
-        control_kl=other[2],
-        control_kl_stderr=other[3],
-    )
+    found: dict[str, Any] = {}
+    for prefix, one in (("control_", control), ("", logits)):
+        if one is not None:
+            laws = law_of(one)
+            edited = trial.kl(laws)
+            lost, kls = edited.values - trial.divergence.values, kl_between(trial.base, laws, floor=trial.floor)
+            found[f"{prefix}loss_change"], found[f"{prefix}loss_stderr"] = mean_stderr(lost)
+            found[f"{prefix}kl"], found[f"{prefix}kl_stderr"] = mean_stderr(kls)
+    reached = any(one is not None and not torch.equal(one, trial.logits) for one in (logits, control))
+    row = CausalEdit(edit=name, loss=edited.mean, change=change, reached=reached, floored=edited.floored, **found)
     return _Measured(row=row, lost=lost, kls=kls)
 
 
-def _compared(trial: Experiment, logits: torch.Tensor) -> tuple[Divergence, torch.Tensor, torch.Tensor]:
-    """KL(truth || edited model), its rise in every sequence, and KL(model || edited model)."""
-    laws = law_of(logits)
-    edited = trial.kl(laws)
-    return edited, edited.values - trial.divergence.values, kl_between(trial.base, laws, floor=trial.floor)
-
-
-def _recovered(law: _Measured | None, uniform: _Measured) -> dict[str, float]:
+def _recovered(law: _Measured | None, uniform: _Measured, *, prefix: str) -> dict[str, float]:
     """The shares of loss and of predictions that a law recovers, cut to [0, 1], with errors; NaN where none is."""
+    shares = {"loss": (math.nan, math.nan), "kl": (math.nan, math.nan)}
+    if law is not None:
+        shares = {"loss": share_recovered(law.lost, uniform.lost), "kl": share_recovered(law.kls, uniform.kls)}
     found = {}
-    for name in ("lost", "kls"):
-        share, stderr = (math.nan, math.nan)
-        if law is not None:
-            share, stderr = share_recovered(getattr(law, name), getattr(uniform, name))
-        prefix = {"lost": "loss", "kls": "kl"}[name]
-        found[f"{prefix}_recovered"] = float(np.clip(share, 0.0, 1.0))
-        found[f"{prefix}_recovered_stderr"] = stderr
+    for name, (share, stderr) in shares.items():
+        found[f"{prefix}{name}_recovered"] = float(np.clip(share, 0.0, 1.0))
+        found[f"{prefix}{name}_recovered_stderr"] = stderr
     return found

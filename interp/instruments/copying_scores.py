@@ -1,8 +1,5 @@
 """Does each match head vote for the token that it attends to?
 
-    scores = copying_scores(circuit, tokens)
-    scores["1.0"].vote, scores["1.0"].copying, scores.weights
-
 In the paper's circuit a key votes for its own token: the head copies what it attends to into the prediction. Here one
 head at a time is made to attend to a single candidate key at the last query, drawn at random, and, for comparison, to
 nothing. The difference of the logits, c(m), is what a unit of attention on that key does to the prediction, through all
@@ -22,22 +19,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
-from interp.arguments import Whole, count, seed_number
+from interp.arguments import Whole, count, keywords, seed_number
 from interp.circuit.circuit import Circuit, Head, as_circuit, head_name, heads_of
 from interp.circuit.edits import write_pattern
 from interp.circuit.runner import Hook, run
-from interp.digits import plus_minus
+from interp.instruments.given import Model
 from interp.notation import Tokens
-from interp.results import NamedRows, half_width, mean_stderr, provenance
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from interp.results import Axes, NamedRows, counted, half_width, mean_stderr, provenance
 
 DRAWS = 4  # keys for each sequence and head
 MIN_SEQUENCES = 10
@@ -82,6 +76,7 @@ class CopyingScores(NamedRows[HeadVote]):
     """
 
     ROWS, NAME, NOUN = "votes", "head", "head"
+    SHOWN = ("head", "vote", "stderr", "control_vote", "copying", "direct")
     DOUBT = "not all heads copy"
 
     votes: tuple[HeadVote, ...]
@@ -95,6 +90,12 @@ class CopyingScores(NamedRows[HeadVote]):
         total = float(positive.sum())
         return np.asarray(positive / total if total > 0 else np.full(len(positive), np.nan))
 
+    @property
+    def title(self) -> str:
+        """How many heads copy."""
+        copying = sum(one.copies for one in self.votes)
+        return f"votes for the attended token, {self.n} sequences: {copying} of {counted(len(self.votes), 'head')} copy"
+
     def plot(self, ax: Axes | None = None) -> Axes:
         """The vote of each head beside its control, with 95% intervals."""
         from interp.plotting import INTERVAL_NAME, control_bars, heading, panel
@@ -105,27 +106,29 @@ class CopyingScores(NamedRows[HeadVote]):
         control_bars(ax, list(self), rows["vote"], rows["control_vote"], reach=reach, labels=labels)
         ax.set_ylabel(f"logit above other symbols\n({INTERVAL_NAME})")
         ax.set_xlabel("match head")
-        return heading(ax, "votes for the attended token", doubt=self.doubt)
-
-    def __str__(self) -> str:
-        heads = "1 match head" if len(self.votes) == 1 else f"{len(self.votes)} match heads"
-        lines = [f"votes of {heads} for the attended token, {self.n} sequences"]
-        for one in self.votes[:5]:
-            lines.append(
-                f"  {one.head}: {plus_minus(one.vote, one.stderr, sign=True)} (control {one.control_vote:+.3f}), "
-                f"own token explains {one.copying:.1%}, direct {one.direct:+.3f}"
-            )
-        if len(self.votes) > 5:
-            lines.append(f"  and {len(self.votes) - 5} more heads")
-        return "\n".join([*lines, *self.remarks()])
+        return heading(ax, self.title, doubt=self.doubt)
 
 
-def copying_scores(
-    model: Any, tokens: Tokens, *, draws: Whole = DRAWS, seed: Whole = 0, checkpoint: str | None = None
-) -> CopyingScores:
+@keywords()
+def copying_scores(model: Model, tokens: Tokens, *, draws: Whole = DRAWS, seed: Whole = 0) -> CopyingScores:
     """Make each match head attend to single keys at the last query and see which symbols gain.
 
-    For a next-token model give sequences shorter than the context, so that the last query is a trained one.
+    Parameters
+    ----------
+    model    a model of this suite, or a `Circuit`
+    tokens   [batch, length] symbols, without BOS; for a next-token model shorter than the context, so that the last
+             query is a trained one
+    draws    keys for each sequence and head
+    seed     draws the keys
+
+    Returns
+    -------
+    `CopyingScores`, a row for each match head
+
+    Examples
+    --------
+        scores = copying_scores(circuit, tokens)
+        scores["1.0"].vote, scores["1.0"].copying, scores.weights
     """
     circuit = as_circuit(model)
     circuit.require_match()
@@ -142,7 +145,7 @@ def copying_scores(
         draws=draws,
         success=not silent,
         message=f"no vote for the attended token beyond its control: {', '.join(silent)}" if silent else "",
-        provenance=provenance(seed=seed, checkpoint=checkpoint),
+        provenance=provenance(seed=seed, checkpoint=circuit.checkpoint),
     )
 
 

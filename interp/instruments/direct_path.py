@@ -1,8 +1,5 @@
 """What does a model predict without its match head, and is that a count of tokens?
 
-    found = direct_path(model, chains.tokens, next_law=chains.next_law)
-    found.verdict, found.gain, found.r2
-
 In the paper's circuit all information about the next token passes through the match head: a query without a match
 predicts the uniform law. Here the match head is silenced in the live model (all its attention on BOS, or on nothing
 where there is no BOS), and what is left is the direct path: the query's own stream, with what copy heads have written
@@ -22,23 +19,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
-from interp.arguments import Number
+from interp.arguments import Number, keywords
 from interp.circuit.experiment import Experiment
 from interp.circuit.runner import law_of
 from interp.divergence import KL_FLOOR, raised
 from interp.fitting.regression import clustered, leave_one_out, solve_normal_equations
+from interp.instruments.given import Model, NextLaw
 from interp.notation import Tokens
-from interp.results import Result, half_width, mean_stderr, provenance
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+from interp.results import Axes, DataFrame, Result, frame, half_width, mean_stderr, provenance
 
 MIN_SEQUENCES = 8  # with fewer, clustered errors are not reliable
 EXPLAINED = 0.5  # share of the log-probabilities' variance above which the verdict is "counts tokens"
@@ -79,14 +72,21 @@ class DirectPath(Result):
     floor: float
     n: int
 
-    def table(self) -> pd.DataFrame:
-        """One row per weight: term, estimate, stderr."""
-        import pandas as pd
+    @property
+    def title(self) -> str:
+        """The verdict, and what is gained over the uniform law."""
+        gain = f"gain over the uniform law {self.gain:+.3f} ± {self.gain_stderr:.3f} nats"
+        return f"without the match head, {self.n} sequences: {self.verdict}; {gain}"
 
-        names = ["frequency", *(f"x_{{t-{lag}}}" if lag else "x_t" for lag in range(len(self.recent)))]
-        estimates = np.concatenate([[self.frequency], self.recent])
-        errors = np.concatenate([[self.frequency_stderr], self.recent_stderr])
-        return pd.DataFrame({"term": names, "estimate": estimates, "stderr": errors})
+    def table(self) -> DataFrame:
+        """One row per weight: term, estimate, stderr."""
+        return frame(
+            {
+                "term": ["frequency", *(f"x_{{t-{lag}}}" if lag else "x_t" for lag in range(len(self.recent)))],
+                "estimate": [self.frequency, *self.recent],
+                "stderr": [self.frequency_stderr, *self.recent_stderr],
+            }
+        )
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The loss with and without the match head, beside that of the uniform law."""
@@ -102,38 +102,40 @@ class DirectPath(Result):
             across=True,
         )
         ax.set_xlabel(f"KL(truth || prediction) (nats; silenced: {INTERVAL_NAME})")
-        title = f"without the match head, {self.n} sequences: {self.verdict}"
-        return heading(
-            ax, f"{title}; gain over uniform {self.gain:+.3f} ± {self.gain_stderr:.3f} nats", doubt=self.doubt
-        )
+        return heading(ax, self.title, doubt=self.doubt)
 
-    def __str__(self) -> str:
-        lines = [
-            f"Without the match head, on {self.n} sequences: {self.verdict}",
-            f"  KL to the truth {self.kl:.4f} ± {self.kl_stderr:.4f} nats; uniform law {self.kl_uniform:.4f}, the "
-            f"whole model {self.kl_model:.4f}",
-            f"  gain over the uniform law {self.gain:+.4f} ± {self.gain_stderr:.4f}",
+    def lines(self) -> list[str]:
+        """The losses, and what the two descriptions explain."""
+        recent = ", ".join(f"{value:.2f}" for value in self.recent)
+        return [
+            f"KL to the truth {self.kl:.4f} ± {self.kl_stderr:.4f} nats; uniform law {self.kl_uniform:.4f}, the whole "
+            f"model {self.kl_model:.4f}",
+            f"log-probabilities: R2 {self.r2:.3f} by frequency and recent tokens together, {self.r2_frequency:.3f} and "
+            f"{self.r2_recent:.3f} alone, {self.r2_control:.3f} by another sequence's",
+            f"weights: frequency {self.frequency:.2f} ± {self.frequency_stderr:.2f}; x_t, x_{{t-1}}, ...: {recent}",
         ]
-        if not math.isnan(self.r2):
-            recent = ", ".join(f"{value:.2f}" for value in self.recent)
-            lines += [
-                f"  log-probabilities: R2 {self.r2:.3f} by frequency and recent tokens together, "
-                f"{self.r2_frequency:.3f} and {self.r2_recent:.3f} alone, {self.r2_control:.3f} by another sequence's",
-                f"  weights: frequency {self.frequency:.2f} ± {self.frequency_stderr:.2f}; "
-                f"x_t, x_{{t-1}}, ...: {recent}",
-            ]
-        return "\n".join([*lines, *self.remarks()])
 
 
-def direct_path(
-    model: Any,
-    tokens: Tokens,
-    *,
-    next_law: Any,
-    floor: Number = KL_FLOOR,
-    checkpoint: str | None = None,
-) -> DirectPath:
-    """Silence the match head at the last query and see what is still predicted; the module's docstring says how."""
+@keywords()
+def direct_path(model: Model, tokens: Tokens, *, next_law: NextLaw, floor: Number = KL_FLOOR) -> DirectPath:
+    """Silence the match head at the last query and see what is still predicted; the module's docstring says how.
+
+    Parameters
+    ----------
+    model      a model of this suite, or a `Circuit`
+    tokens     [batch, length] symbols, without BOS
+    next_law   [batch, vocab] the true law of the token after each sequence
+    floor      of the probabilities in the KL
+
+    Returns
+    -------
+    `DirectPath`, whose verdict is "nothing", "counts tokens" or "something else"
+
+    Examples
+    --------
+        found = direct_path(model, chains.tokens, next_law=chains.next_law)
+        found.verdict, found.gain, found.r2
+    """
     trial = Experiment(model, tokens, next_law=next_law, floor=floor)
     silenced = torch.zeros_like(trial.pattern)
     if trial.circuit.has_sink:
@@ -172,7 +174,7 @@ def direct_path(
         n=len(tokens_of),
         success=enough,
         message="" if enough else f"{len(tokens_of)} sequences; standard errors need at least {MIN_SEQUENCES}",
-        provenance=provenance(checkpoint=checkpoint),
+        provenance=provenance(checkpoint=trial.circuit.checkpoint),
     )
 
 

@@ -1,8 +1,5 @@
 """Does the prediction depend on the names of the symbols? KL between a model and its relabelings (app:symmetry).
 
-    symmetry = label_symmetry(model, chains.tokens)
-    symmetry.kl, symmetry.stderr, symmetry.max
-
 T^(sigma)(x) = sigma^{-1}(T(sigma(x))) renames the symbols, predicts, and renames back (eq:permuted_transformer). A
 label-permutation invariant model has KL(T || T^(sigma)) = 0 for every sigma; by theorem:invariance gradient flow keeps
 a symmetric start symmetric. Random starts and minibatches break the symmetry. The KL to models trained from other seeds
@@ -14,24 +11,20 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from tqdm import tqdm
 
-from interp.arguments import Number, Whole, count, seed_number
+from interp.arguments import Number, Whole, count, keywords, seed_number
 from interp.circuit.circuit import as_circuit
 from interp.circuit.runner import laws
 from interp.digits import plus_minus
 from interp.divergence import KL_FLOOR, check_floor, kl_between
+from interp.instruments.given import Model, Models
 from interp.notation import Tokens
-from interp.results import Result, half_width, mean_stderr, provenance
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+from interp.results import Axes, DataFrame, Result, half_width, mean_stderr, provenance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +56,16 @@ class LabelSymmetry(Result):
     other_models: int
     n: int
 
-    def table(self) -> pd.DataFrame:
+    SHOWN = ("between", "kl", "stderr", "max")
+
+    @property
+    def title(self) -> str:
+        """The mean over the relabelings."""
+        count = f"all {len(self.relabelings)}" if self.exhaustive else f"{len(self.relabelings)} sampled"
+        kl = f"KL {plus_minus(self.kl, self.stderr)} nats"
+        return f"label symmetry on {self.n} sequences, {count} relabelings: {kl}"
+
+    def table(self) -> DataFrame:
         """One row for the relabelings, and one for the other models if any: between, kl, stderr, max, pairs, n."""
         import pandas as pd
 
@@ -89,36 +91,40 @@ class LabelSymmetry(Result):
         ax.set_xlabel(f"{len(self.by_relabeling)} relabelings of the symbols, largest KL first")
         ax.set_ylabel(f"KL to the relabeled model\n(nats, {INTERVAL_NAME} of the means)")
         ax.legend(frameon=False, loc="upper right")
-        return heading(ax, f"label symmetry on {self.n} sequences", doubt=self.doubt)
-
-    def __str__(self) -> str:
-        count = f"all {len(self.relabelings)}" if self.exhaustive else f"{len(self.relabelings)} sampled"
-        lines = [
-            f"Label symmetry on {self.n} sequences, {count} relabelings",
-            f"  KL to the relabeled model {plus_minus(self.kl, self.stderr)} nats, largest {self.max:.3g}",
-            f"  worst relabeling {list(self.worst)}: {self.worst_kl:.3g}",
-        ]
-        if self.other_models:
-            seeds = plus_minus(self.seeds_kl, self.seeds_stderr)
-            lines.append(f"  KL to {self.other_models} other models {seeds}; ratio {self.ratio:.3g}")
-        return "\n".join([*lines, *self.remarks()])
+        return heading(ax, self.title, doubt=self.doubt)
 
 
+@keywords()
 def label_symmetry(
-    model: Any,
+    model: Model,
     tokens: Tokens,
     *,
     draws: Whole = 120,
     seed: Whole = 0,
-    other_models: Any = (),
+    other_models: Models = (),
     floor: Number = KL_FLOOR,
-    checkpoint: str | None = None,
     progress: bool = False,
 ) -> LabelSymmetry:
-    """Compare the model with its relabelings: all of them if they are at most `draws`, else `draws` random ones.
+    """Compare the model with its relabelings; BOS, where there is one, keeps its name.
 
-    BOS, where there is one, keeps its name. `other_models` are models of the same shape from other seeds. A model from
-    elsewhere comes as a `Circuit`; only its order, vocabulary, BOS and symbols are used.
+    Parameters
+    ----------
+    model          a model of this suite, or a `Circuit`, of which only order, vocabulary, BOS and symbols are used
+    tokens         [batch, length] symbols, without BOS
+    draws          relabelings: all of them if there are no more, else this many random ones
+    seed           draws the relabelings
+    other_models   models of the same shape from other seeds
+    floor          of the probabilities in the KL
+    progress       show a progress bar
+
+    Returns
+    -------
+    `LabelSymmetry`
+
+    Examples
+    --------
+        symmetry = label_symmetry(model, chains.tokens)
+        symmetry.kl, symmetry.stderr, symmetry.max
     """
     circuit = as_circuit(model)
     array = circuit.check(tokens)
@@ -154,7 +160,7 @@ def label_symmetry(
         ratio=kl / seeds_kl if seeds_kl > 0 else math.nan,
         other_models=len(others),
         n=array.shape[0],
-        provenance=provenance(seed=seed, checkpoint=checkpoint),
+        provenance=provenance(seed=seed, checkpoint=circuit.checkpoint),
     )
 
 

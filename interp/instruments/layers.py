@@ -1,8 +1,5 @@
 """Where does the prediction form? The law that the readout reads from the residual stream after every layer.
 
-    found = law_by_layer(circuit, tokens, next_law=truth)
-    found.kl, found.from_final
-
 The stream after each layer goes through the model's own final norm and unembedding, as if the layers that follow were
 not there (the logit lens). `from_final` is KL(model || layer), which is 0 after the last layer; `kl` is KL(truth ||
 layer), where the truth is known. Later layers may still change the stream: a large KL says that the readout cannot read
@@ -12,23 +9,19 @@ the prediction yet, not that the information is missing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
-from interp.arguments import Number
+from interp.arguments import Number, keywords
 from interp.circuit.circuit import Circuit, as_circuit
 from interp.circuit.law import check_next_law
 from interp.circuit.runner import last_activations, law_of, symbol_mass
 from interp.divergence import KL_FLOOR, check_floor, kl_between, kl_divergence
+from interp.instruments.given import Model, NextLaw
 from interp.notation import Tokens
-from interp.results import Result, half_width, mean_stderr, provenance
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+from interp.results import Axes, DataFrame, Result, frame, half_width, mean_stderr, provenance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,66 +46,58 @@ class LawByLayer(Result):
     formed: int | None
     n: int
 
-    def table(self) -> pd.DataFrame:
-        """One row per depth: layer (-1 before the first), from_final, from_final_stderr, kl, stderr, mass."""
-        import pandas as pd
+    SHOWN = ("layer", "from_final", "kl", "mass")
 
-        return pd.DataFrame(
-            {
-                "layer": np.arange(-1, len(self.kl) - 1),
-                "from_final": self.from_final,
-                "from_final_stderr": self.from_final_stderr,
-                "kl": self.kl,
-                "stderr": self.stderr,
-                "mass": self.mass,
-            }
-        )
-
-    def __str__(self) -> str:
+    @property
+    def title(self) -> str:
+        """Where half of the prediction is there."""
         formed = "nowhere" if self.formed is None else f"after layer {self.formed}"
-        lines = [f"laws by layer of {self.n} sequences: half of the prediction is there {formed}"]
-        lines.append("  KL(model || layer)  " + " ".join(f"{value:.2f}" for value in self.from_final))
-        if not np.isnan(self.uniform):
-            lines.append("  KL(truth || layer)  " + " ".join(f"{value:.2f}" for value in self.kl))
-        return "\n".join([*lines, *self.remarks()])
+        return f"laws by layer of {self.n} sequences: half of the prediction is there {formed}"
+
+    def table(self) -> DataFrame:
+        """One row per depth: layer (-1 before the first), from_final, from_final_stderr, kl, stderr, mass."""
+        names = ("from_final", "from_final_stderr", "kl", "stderr", "mass")
+        layers = {"layer": np.arange(-1, len(self.kl) - 1)}
+        return frame(layers | {name: getattr(self, name) for name in names})
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """KL from the final law, and from the truth, over the layers."""
         from interp.plotting import CONTROL_COLOUR, MAIN_COLOUR, heading, legend_beside, panel
 
-        ax = panel(ax)
-        layers = np.arange(-1, len(self.kl) - 1)
-        for values, errors, name, colour in (
-            (self.from_final, self.from_final_stderr, "from the model's law", MAIN_COLOUR),
-            (self.kl, self.stderr, "from the truth", CONTROL_COLOUR),
+        ax, rows = panel(ax), self.table()
+        for name, error, label, colour in (
+            ("from_final", "from_final_stderr", "from the model's law", MAIN_COLOUR),
+            ("kl", "stderr", "from the truth", CONTROL_COLOUR),
         ):
-            if np.isfinite(values).any():
-                ax.errorbar(
-                    layers,
-                    values,
-                    yerr=half_width(errors, n=self.n),
-                    label=name,
-                    color=colour,
-                    marker="o",
-                    markersize=3,
-                )
+            if rows[name].notna().any():
+                reach = half_width(rows[error], n=self.n)
+                ax.errorbar(rows["layer"], rows[name], reach, label=label, color=colour, marker="o", markersize=3)
         ax.set_xlabel("layer")
         ax.set_ylabel("KL (nats)")
-        legend_beside(ax)
-        return heading(ax, "what the readout reads after each layer", doubt=self.doubt)
+        return heading(legend_beside(ax), "what the readout reads after each layer", doubt=self.doubt)
 
 
+@keywords()
 def law_by_layer(
-    model: Any,
-    tokens: Tokens,
-    *,
-    next_law: Any = None,
-    floor: Number = KL_FLOOR,
-    checkpoint: str | None = None,
+    model: Model, tokens: Tokens, *, next_law: NextLaw | None = None, floor: Number = KL_FLOOR
 ) -> LawByLayer:
-    """The law over the symbols that the final norm and the unembedding read from the stream after every layer.
+    """The law that the final norm and the unembedding read from the stream after every layer, at the last position.
 
-    At the last position. `next_law` is the true law of the token that follows, where it is known.
+    Parameters
+    ----------
+    model      a model of this suite, or a `Circuit`
+    tokens     [batch, length] symbols, without BOS
+    next_law   [batch, vocab] the true law of the token that follows, where it is known
+    floor      of the probabilities in the KL
+
+    Returns
+    -------
+    `LawByLayer`, a row for each depth
+
+    Examples
+    --------
+        found = law_by_layer(circuit, tokens, next_law=truth)
+        found.kl, found.from_final
     """
     circuit = as_circuit(model)
     array = circuit.check(tokens)
@@ -137,7 +122,7 @@ def law_by_layer(
         mass=mass,
         formed=int(below[0]) - 1 if len(below) else None,
         n=array.shape[0],
-        provenance=provenance(checkpoint=checkpoint),
+        provenance=provenance(checkpoint=circuit.checkpoint),
     )
 
 

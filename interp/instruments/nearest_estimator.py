@@ -1,9 +1,6 @@
 """Which estimator does the model compute? KL from its predictions to each candidate, the nearest first.
 
-    near = nearest_estimator(model, chains.tokens, beta=fit.beta, kappa=fit.kappa)
-    near.nearest, near.table()
-
-    soft_matching_fitted     eq:transformer_estimator at the beta and kappa of the scores (where given)
+    soft_matching_fitted     eq:transformer_estimator at the beta and kappa of a fit (where given)
     soft_matching_best       the same estimator at the parameters closest to the predictions; kappa only where the model
                              has BOS
     soft_matching_best_bos   for a model without BOS: the same with pseudo-counts (kappa), which its attention cannot
@@ -19,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -27,20 +24,16 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import softmax
 
-from interp.arguments import Number
+from interp.arguments import Number, keywords
 from interp.circuit.circuit import Circuit, as_circuit
-from interp.circuit.law import check_parameters
 from interp.circuit.runner import laws as laws_of
 from interp.divergence import KL_FLOOR, check_floor, kl_between
 from interp.estimators.classical import jelinek_mercer, katz, kneser_ney, witten_bell
 from interp.estimators.counts import mask_counts
 from interp.estimators.soft_matching import add_alpha, law_from_counts, maximum_likelihood, soft_matching
+from interp.instruments.given import HeadLaws, Law, Model, laws_of_heads
 from interp.notation import Tokens
-from interp.results import NamedRows, half_width, mean_stderr, provenance
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+from interp.results import Axes, DataFrame, NamedRows, half_width, mean_stderr, provenance, rows_table
 
 Array: TypeAlias = NDArray[Any]
 
@@ -78,6 +71,8 @@ class NearestEstimator(NamedRows[EstimatorDistance]):
     """
 
     ROWS, NAME, NOUN = "estimators", "estimator", "estimator"
+    FIRST = (("kl", "kl"),)
+    SHOWN = ("estimator", "kl", "stderr", "floored", "parameters")
 
     estimators: tuple[EstimatorDistance, ...]
     floor: float
@@ -88,18 +83,19 @@ class NearestEstimator(NamedRows[EstimatorDistance]):
         """The name of the nearest estimator."""
         return self.estimators[0].estimator
 
-    def table(self) -> pd.DataFrame:
-        """One row per estimator, nearest first; parameters as text."""
-        import pandas as pd
+    @property
+    def title(self) -> str:
+        """The nearest."""
+        return f"nearest of {len(self.estimators)} estimators on {self.n} sequences: {self.nearest}"
 
-        names = ["estimator", "kl", "stderr", "behind", "behind_stderr", "floored", "tuned"]
-        table = pd.DataFrame([[getattr(row, name) for name in names] for row in self.estimators], columns=names)
+    def table(self) -> DataFrame:
+        """One row per estimator, nearest first; parameters as text."""
+        table = rows_table(self.estimators).drop(columns="parameters")
         return table.assign(parameters=[_text(row.parameters) for row in self.estimators])
 
     def record(self) -> dict[str, Any]:
         """The fields, after the nearest estimator and the KL of each."""
-        distances = {row.estimator: row.kl for row in self.estimators}
-        return {"nearest": self.nearest, "kl": distances, **super().record()}
+        return {"nearest": self.nearest, **super().record()}
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """KL(model || estimator) with 95% intervals, the nearest on top; open markers are of tuned parameters."""
@@ -122,36 +118,31 @@ class NearestEstimator(NamedRows[EstimatorDistance]):
         ax.set_xlim(left=0)
         notes = f"{INTERVAL_NAME}; open: tuned to the model\nlogarithmic above {LINEAR_BELOW:g}"
         ax.set_xlabel(f"KL(model || estimator) (nats)\n{notes}")
-        return heading(
-            ax, f"nearest of {len(names)} estimators on {self.n} sequences: {self.nearest}", doubt=self.doubt
-        )
-
-    def __str__(self) -> str:
-        shown = self.estimators[:6]
-        lines = [
-            f"The {len(shown)} nearest of {len(self.estimators)} estimators on {self.n} sequences, "
-            "KL(model || estimator) in nats"
-        ]
-        for row in shown:
-            needed = f", floored {row.floored:.0%}" if row.floored else ""
-            line = f"  {row.estimator:22} {row.kl:.5f} ± {row.stderr:.5f}{needed}  {_text(row.parameters)}"
-            lines.append(line.rstrip())
-        return "\n".join([*lines, *self.remarks()])
+        return heading(ax, self.title, doubt=self.doubt)
 
 
+@keywords(**dict.fromkeys(("beta", "kappa"), "law=fit, what fit_scores returns, or law=(beta, kappa)"))
 def nearest_estimator(
-    model: Any,
-    tokens: Tokens,
-    *,
-    beta: Any | None = None,
-    kappa: Any = None,
-    floor: Number = KL_FLOOR,
-    checkpoint: str | None = None,
+    model: Model, tokens: Tokens, *, law: Law | None = None, floor: Number = KL_FLOOR
 ) -> NearestEstimator:
     """KL from the model's predictions after the last token to every estimator.
 
-    beta and kappa are those of `fit_scores`; without them, soft matching is tested only at its best parameters. A model
-    from elsewhere comes as a `Circuit`; only its order, vocabulary, BOS and symbols are used.
+    Parameters
+    ----------
+    model    a model of this suite, or a `Circuit`, of which only order, vocabulary, BOS and symbols are used
+    tokens   [batch, length] symbols, without BOS; at least two sequences
+    law      a fit, or (beta, kappa), for `soft_matching_fitted`; that estimator is left out without a law, and where
+             the fit is not to be trusted
+    floor    of the probabilities in the KL
+
+    Returns
+    -------
+    `NearestEstimator`, a row for each estimator
+
+    Examples
+    --------
+        near = nearest_estimator(model, chains.tokens, law=fit)
+        near.nearest, near.table()
     """
     circuit = as_circuit(model)
     array, vocab = circuit.check(tokens), circuit.vocab
@@ -160,10 +151,13 @@ def nearest_estimator(
     floor = check_floor(floor, vocab=vocab)
     predicted = laws_of(circuit, array)
     found: dict[str, tuple[torch.Tensor, dict[str, Any]]] = {}
-    if beta is not None:
-        weights, pseudo = check_parameters(circuit, beta=beta, kappa=kappa)
-        fitted = soft_matching(array, vocab=vocab, beta=weights, kappa=pseudo)
-        found["soft_matching_fitted"] = (fitted, {"beta": weights.tolist(), "kappa": pseudo})
+    given = HeadLaws() if law is None else laws_of_heads(law, order=circuit.order, bos=circuit.has_sink)
+    for one in given.heads:
+        if one.beta is None:
+            raise ValueError("soft matching takes a weight for each lag: give an additive law")
+        fitted = soft_matching(array, vocab=vocab, beta=one.beta, kappa=one.kappa)
+        found["soft_matching_fitted"] = (fitted, {"beta": one.beta.tolist(), "kappa": one.kappa})
+    notes = [f"no soft_matching_fitted: {given.note}"] if law is not None and not given.heads else []
     tuned, troubles = _families(array, circuit), []
     for name, family in tuned.items():
         laws, best, trouble = _tuned(family, predicted, floor=floor)
@@ -196,8 +190,8 @@ def nearest_estimator(
         floor=floor,
         n=array.shape[0],
         success=not troubles,
-        message="; ".join(troubles),
-        provenance=provenance(checkpoint=checkpoint),
+        message="; ".join(troubles + notes),
+        provenance=provenance(checkpoint=circuit.checkpoint),
     )
 
 

@@ -1,9 +1,5 @@
 """What do the match heads do for a next-token model? They are replaced, and the change of the loss is measured.
 
-    tests = replace_heads(circuit, tokens, queries="trained", by_mask="fitted")
-    tests["ablated"].change, tests["law"].recovered, tests["law"].control_recovered
-    replace_heads(circuit, tokens, queries=range(20, 50), by_mask=scores, kappa=kappas)      a law of your own
-
 A language model predicts at every position, so that the match heads are edited at many queries at once, all heads
 together, and the loss is that of the tokens that follow these queries (`next_losses`: over the symbols of the circuit,
 or over the whole vocabulary where it has none).
@@ -34,25 +30,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
-from interp.arguments import Switch, Whole, count, real_array, seed_number, shown, switch
+from interp.arguments import Switch, Whole, count, keywords, seed_number, shown, switch
 from interp.circuit.circuit import Circuit, Head, as_circuit, head_name, heads_of
 from interp.circuit.edits import HeadMeans, layers_of, write_pattern
 from interp.circuit.law import even_pattern, key_masks_at, largest_overlaps, law_pattern, shuffled
 from interp.circuit.queries import query_positions
 from interp.circuit.runner import Hooks, next_losses
 from interp.fitting.scan_statistics import attention_layers
+from interp.instruments.given import HeadLaw, HeadLaws, Law, Laws, Model, Query, laws_of_heads
 from interp.instruments.scan_heads import attention_laws
 from interp.notation import Tokens
 from interp.results import (
+    Axes,
     NamedRows,
+    counted,
     half_width,
     is_clear,
     jsonable,
@@ -62,12 +61,8 @@ from interp.results import (
     share_recovered,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 Losses: TypeAlias = Float[np.ndarray, " sequence"]  # means over the queries of each sequence
 Masks: TypeAlias = Int64[torch.Tensor, "batch query key"]
-Laws: TypeAlias = Sequence[tuple[Float[np.ndarray, " mask"], float | None]]  # scores by mask and kappa, for each head
 
 DRAWS = 3
 MIN_SEQUENCES = 2
@@ -90,9 +85,9 @@ class ReplacedHead:
     stderr: float
     recovered: float
     recovered_stderr: float
-    control_change: float | None
-    control_stderr: float | None
-    control_recovered: float | None
+    control_change: float | None = None
+    control_stderr: float | None = None
+    control_recovered: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +105,8 @@ class ReplacedHeads(NamedRows[ReplacedHead]):
     """
 
     ROWS, NAME, NOUN = "edits", "edit", "edit"
+    FIRST = (("change", "change"), ("recovered", "recovered"), ("control", "control_recovered"))
+    SHOWN = ("edit", "change", "stderr", "control_change", "recovered", "control_recovered")
 
     edits: tuple[ReplacedHead, ...]
     loss: float
@@ -128,32 +125,19 @@ class ReplacedHeads(NamedRows[ReplacedHead]):
 
     def record(self) -> dict[str, Any]:
         """The fields, after what each edit did, by name: the change of loss, what it and its control recover."""
-        rows = self.edits
-        by_name = {
-            "change": {row.edit: row.change for row in rows},
-            "recovered": {row.edit: jsonable(row.recovered) for row in rows},
-            "control": {row.edit: jsonable(row.control_recovered) for row in rows},
-            "lost": self["ablated"].change,
-            "alone": None if self.best_alone is None else jsonable(self.best_alone.recovered),
-        }
-        return {**by_name, **super().record()}
+        best = self.best_alone
+        alone = {"lost": self["ablated"].change, "alone": None if best is None else jsonable(best.recovered)}
+        return {**super().record(), **alone}
 
-    def __str__(self) -> str:
-        names = ", ".join(map(head_name, self.heads))
-        lines = [
-            f"heads {names} replaced at {self.queries} queries of {self.n} sequences",
-            f"  loss {self.loss:.3f} ± {self.loss_stderr:.3f} nats; other heads ablated: at most "
-            f"{self.worst_control:+.3f}",
-        ]
-        for row in self.edits:
-            if " " not in row.edit:
-                control = "" if row.control_change is None else f" (control {row.control_change:+.3f})"
-                moved = f"{row.change:+.3f} ± {row.stderr:.3f}{control}"
-                share = f"recovers {row.recovered:.2f}" if self.success else "recovers: cannot tell"
-                lines.append(f"  {row.edit:<8} {moved}, {share}")
-        if self.success and (best := self.best_alone) is not None:
-            lines[1] += f"; one match head alone recovers at most {best.recovered:.2f}"
-        return "\n".join([*lines, *self.remarks()])
+    @property
+    def title(self) -> str:
+        """What was replaced, and what the law recovers of it."""
+        where = f"{counted(self.queries, 'query', 'queries')} of {self.n} sequences"
+        first = f"heads {', '.join(map(head_name, self.heads))} replaced at {where}, loss {self.loss:.3f} nats"
+        if not self.success or "law" not in self:
+            return first
+        alone = "" if self.best_alone is None else f", one head alone at most {self.best_alone.recovered:.2f}"
+        return f"{first}: the law recovers {self['law'].recovered:.2f}{alone}"
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The change of loss of each replacement, beside its control; 95% intervals."""
@@ -165,30 +149,48 @@ class ReplacedHeads(NamedRows[ReplacedHead]):
         reach = (half_width(rows["stderr"], n=self.n), half_width(rows["control_stderr"], n=self.n))
         control_bars(ax, names, rows["change"], rows["control_change"], reach=reach)
         ax.set_ylabel(f"rise of the loss (nats)\n{INTERVAL_NAME}")
-        return heading(ax, f"heads {', '.join(map(head_name, self.heads))} replaced", doubt=self.doubt)
+        return heading(ax, self.title, doubt=self.doubt)
 
 
+@keywords(
+    queries="query, as in capture",
+    **dict.fromkeys(("by_mask", "kappa"), 'law="fitted", law=fit or law=(weights, kappa)'),
+)
 def replace_heads(
-    model: Any,
+    model: Model,
     tokens: Tokens,
     *,
-    queries: Any,
-    by_mask: Any = None,
-    kappa: Any = None,
-    other_laws: Any = None,
+    query: Query = "trained",
+    law: Law | Literal["fitted"] | None = None,
+    other_laws: Laws | None = None,
     each: Switch = False,
     draws: Whole = DRAWS,
     seed: Whole = 0,
-    checkpoint: str | None = None,
 ) -> ReplacedHeads:
     """Replace the circuit's match heads at the queries, and measure the losses of the tokens that follow them.
 
-    `queries` are token indices, or "trained" for all that have a candidate key and a next token. `by_mask`
-    [match, mask] and `kappa` [match] are the law of each head (an attention fit's `mask_score` and `kappa`; a
-    MatchFit's are mask_bits(k) @ beta and kappa); by_mask="fitted" takes the additive law that makes each head's
-    attention at these queries most likely, and the message names the heads where it is not to be trusted. Without a
-    law the edit `law` is left out. `other_laws` are more of them by name, each (by_mask, kappa), tried without a
-    control. each=True also leaves one match head at a time. `seed` draws the controls.
+    Parameters
+    ----------
+    model        a `Circuit` of a next-token model
+    tokens       [batch, length] symbols, without BOS
+    query        token indices, or "trained" for all that have a candidate key and a next token
+    law          "fitted" takes the additive law that makes each head's attention at these queries most likely; the
+                 message names the heads where it is not to be trusted. Or a fit, or (weights, kappa) with a weight for
+                 each lag or for each mask. Without a law the edit `law` is left out
+    other_laws   more of them by name, tried without a control
+    each         also leave one match head at a time
+    draws        of other heads, for the control of the ablation
+    seed         of the controls
+
+    Returns
+    -------
+    `ReplacedHeads`, a row for each edit
+
+    Examples
+    --------
+        tests = replace_heads(circuit, tokens, query=range(20, 50), law="fitted")
+        tests["ablated"].change, tests["law"].recovered, tests["law"].control_recovered
+        replace_heads(circuit, tokens, query=range(20, 50), law=(scores, kappas))      a law of your own
     """
     circuit = as_circuit(model)
     circuit.require_match()
@@ -196,34 +198,37 @@ def replace_heads(
     if len(array) < MIN_SEQUENCES:
         raise ValueError(f"{len(array)} sequences; losses need at least {MIN_SEQUENCES} for their standard errors")
     draws, seed, each = count(draws, name="draws", least=0), seed_number(seed), switch(each, name="each")
-    more = {name: _checked_laws(circuit, *law) for name, law in _pairs(other_laws).items()}
-    bench = _Bench(circuit, array, _positions(queries, circuit, array.shape[1]), seed=seed)
-    laws, notes = bench.laws(by_mask, kappa)
+    if not isinstance(other_laws, Mapping | None):
+        raise ValueError(f"other_laws must map names to laws, got {shown(other_laws)}")
+    more = {name: _laws(circuit, other).heads for name, other in (other_laws or {}).items()}
+    bench = _Bench(circuit, array, _positions(query, circuit, array.shape[1]), seed=seed)
+    given = bench.fitted() if isinstance(law, str) and law == "fitted" else _laws(circuit, law)
     drawn = tuple(heads for _ in range(draws) if (heads := _others(circuit, bench.generator)))
     others = [bench.losses(bench.means.writing(heads)) for heads in drawn]
-    heads = circuit.match_heads
     rows = [bench.row("ablated", bench.ablated, np.mean(others, axis=0) if others else None)]
     rows.append(bench.row("even", bench.losses(bench.write(even_pattern(bench.masks)))))
-    if laws is not None:
-        rows.append(bench.matched("law", lambda masks: bench.write(_law(masks, laws=laws))))
-    rows += [bench.row(name, bench.losses(bench.write(_law(bench.masks, laws=law)))) for name, law in more.items()]
+    if given.heads:
+        rows.append(bench.matched("law", lambda masks: bench.write(_attention(masks, given.heads))))
+    rows += [bench.row(name, bench.losses(bench.write(_attention(bench.masks, one)))) for name, one in more.items()]
     rows += [bench.matched("grouped", bench.spread), bench.matched("hard", bench.hard)]
-    if each and len(heads) > 1:
-        rows += [row for place in range(len(heads)) for row in bench.alone(place, laws)]
+    if each and len(circuit.match_heads) > 1:
+        for place in range(len(circuit.match_heads)):
+            rows += bench.alone(place, given.heads[place : place + 1])
     cost, clear = mean_stderr(bench.lost), is_clear(*mean_stderr(bench.lost))
     loss, loss_stderr = mean_stderr(bench.base)
+    failure = "" if clear else nothing_to_recover("ablating the heads", *cost)
     return ReplacedHeads(
         edits=tuple(rows),
         loss=loss,
         loss_stderr=loss_stderr,
-        heads=heads,
+        heads=circuit.match_heads,
         drawn=drawn,
         worst_control=max((float((one - bench.base).mean()) for one in others), default=math.nan),
         queries=len(bench.positions),
         n=len(array),
         success=clear,
-        message="; ".join(notes if clear else [nothing_to_recover("ablating the heads", *cost), *notes]),
-        provenance=provenance(seed=seed, checkpoint=checkpoint),
+        message="; ".join(filter(None, [failure, given.note])),
+        provenance=provenance(seed=seed, checkpoint=circuit.checkpoint),
     )
 
 
@@ -248,7 +253,10 @@ class _Bench:
         """What the losses say of an edit, and those of its control."""
         change, stderr = mean_stderr(losses - self.base)
         recovered, recovered_stderr = share_recovered(losses - self.base, self.lost)
-        of_control = (None, None) if control is None else mean_stderr(control - self.base)
+        found: dict[str, float] = {}
+        if control is not None:
+            found["control_change"], found["control_stderr"] = mean_stderr(control - self.base)
+            found["control_recovered"], _ = share_recovered(control - self.base, self.lost)
         return ReplacedHead(
             edit=edit,
             loss=float(losses.mean()),
@@ -256,9 +264,7 @@ class _Bench:
             stderr=stderr,
             recovered=recovered,
             recovered_stderr=recovered_stderr,
-            control_change=of_control[0],
-            control_stderr=of_control[1],
-            control_recovered=None if control is None else share_recovered(control - self.base, self.lost)[0],
+            **found,
         )
 
     def matched(self, edit: str, hooks: Callable[[Masks], Hooks]) -> ReplacedHead:
@@ -267,19 +273,11 @@ class _Bench:
         control = self.losses(hooks(shuffled(self.masks, self.masks, generator=self.generator)))
         return self.row(edit, own, control)
 
-    def laws(self, by_mask: Any, kappa: Any) -> tuple[Laws | None, list[str]]:
-        """The law of each head as given, or fitted at these queries, with a remark on fits in doubt."""
-        if by_mask is None:
-            return None, []
-        if not isinstance(by_mask, str):
-            return _checked_laws(self.circuit, by_mask, kappa), []
-        if by_mask != "fitted":
-            raise ValueError(f"by_mask must be 'fitted' or a score for each head and mask, got {shown(by_mask)}")
-        if kappa is not None:
-            raise ValueError("kappa was given beside by_mask='fitted', which finds it itself")
+    def fitted(self) -> HeadLaws:
+        """The law of each head, fitted at these queries, with a remark on fits in doubt."""
         found = attention_laws(self.circuit, self.tokens, queries=self.positions)
-        notes = [f"laws in doubt: {'; '.join(found.doubts)}"] if found.doubts else []
-        return _checked_laws(self.circuit, found.by_mask, found.kappa), notes
+        note = f"laws in doubt: {'; '.join(found.doubts)}" if found.doubts else ""
+        return replace(_laws(self.circuit, (found.beta, found.kappa)), note=note)
 
     def write(self, pattern: torch.Tensor) -> Hooks:
         """Hooks that write a pattern [batch, query, key] in all match heads, or [batch, match, query, key]."""
@@ -306,24 +304,31 @@ class _Bench:
         layers = layers_of(self.circuit.match_heads)
         return lambda part: [(f"blocks.{layer}.attn.hook_pattern", partial(write, part, layer)) for layer in layers]
 
-    def alone(self, index: int, laws: Laws | None) -> list[ReplacedHead]:
-        """One match head as it is, then with its law; the other match heads are ablated."""
+    def alone(self, index: int, law: Sequence[HeadLaw]) -> list[ReplacedHead]:
+        """One match head as it is, then with its law, where there is one; the other match heads are ablated."""
         place = self.circuit.match_heads[index]
         silenced = self.means.writing([head for head in self.circuit.match_heads if head != place])
         rows = [self.row(f"only {head_name(place)}", self.losses(silenced))]
-        if laws is not None:
+        if law:
             own = self.circuit.with_match_heads(place)
 
             def with_law(masks: Masks) -> Hooks:
-                written = write_pattern(own, _law(masks, laws=[laws[index]]), queries=self.positions)
+                written = write_pattern(own, _attention(masks, law), queries=self.positions)
                 return lambda part: written(part) + silenced(part)
 
             rows.append(self.matched(f"law {head_name(place)}", with_law))
         return rows
 
 
-def _law(masks: Masks, *, laws: Laws) -> Float[torch.Tensor, "batch match query key"]:
-    return torch.stack([law_pattern(masks, by_mask=scores, kappa=kappa) for scores, kappa in laws], dim=1)
+def _laws(circuit: Circuit, law: Law | None) -> HeadLaws:
+    """The law of each match head as it was given."""
+    if law is None:
+        return HeadLaws()
+    return laws_of_heads(law, order=circuit.order, bos=circuit.has_sink, heads=len(circuit.match_heads))
+
+
+def _attention(masks: Masks, laws: Sequence[HeadLaw]) -> Float[torch.Tensor, "batch match query key"]:
+    return torch.stack([law_pattern(masks, by_mask=one.by_mask, kappa=one.kappa) for one in laws], dim=1)
 
 
 def spread_by_mask(
@@ -355,40 +360,16 @@ def _others(circuit: Circuit, generator: torch.Generator) -> tuple[Head, ...]:
     return tuple(sorted(drawn + draw(rest, len(circuit.match_heads) - len(drawn))))
 
 
-def _positions(queries: Any, circuit: Circuit, length: int) -> Int64[torch.Tensor, " query"]:
+def _positions(query: Query, circuit: Circuit, length: int) -> Int64[torch.Tensor, " query"]:
     """The positions of the queries in the model."""
-    if isinstance(queries, str):
-        if queries != "trained":
-            raise ValueError(f"queries must be 'trained' or list token indices, got {shown(queries)}")
-        queries = range(circuit.order, length - 1)
-    positions = query_positions(queries, circuit, length)
-    for query in (positions - int(circuit.has_bos)).tolist():
-        if query < circuit.order:
-            raise ValueError(f"query {query} has no candidate key: the first that has one is {circuit.order}")
-        if query == length - 1:
-            raise ValueError(f"query {query} has no next token among the tokens 0..{length - 1}")
+    if isinstance(query, str):
+        if query != "trained":
+            raise ValueError(f"query must be 'trained' or list token indices, got {shown(query)}")
+        query = range(circuit.order, length - 1)
+    positions = query_positions(query, circuit, length)
+    for token in (positions - int(circuit.has_bos)).tolist():
+        if token < circuit.order:
+            raise ValueError(f"query {token} has no candidate key: the first that has one is {circuit.order}")
+        if token == length - 1:
+            raise ValueError(f"query {token} has no next token among the tokens 0..{length - 1}")
     return positions
-
-
-def _pairs(other_laws: Any) -> Mapping[str, Any]:
-    more = {} if other_laws is None else other_laws
-    if not isinstance(more, Mapping) or not all(isinstance(law, tuple) and len(law) == 2 for law in more.values()):
-        raise ValueError(f"other_laws must map names to pairs (by_mask, kappa), got {shown(other_laws)}")
-    return more
-
-
-def _checked_laws(circuit: Circuit, by_mask: Any, kappa: Any) -> Laws:
-    heads, masks = len(circuit.match_heads), 1 << circuit.order
-    table = real_array(by_mask, name="by_mask")
-    if table.shape != (heads, masks) or not np.isfinite(table).all():
-        raise ValueError(f"by_mask must be finite numbers of shape [{heads}, {masks}], got {list(table.shape)}")
-    if (kappa is None) == circuit.has_sink:
-        raise ValueError(
-            f"kappa is needed exactly where there is BOS: BOS {circuit.declared_bos}, kappa {shown(kappa)}"
-        )
-    if kappa is None:
-        return [(row, None) for row in table]
-    scores = real_array(kappa, name="kappa")
-    if scores.shape != (heads,) or not np.isfinite(scores).all():
-        raise ValueError(f"kappa must be finite numbers of shape [{heads}], got {list(scores.shape)}")
-    return [(row, float(score)) for row, score in zip(table, scores, strict=True)]

@@ -1,8 +1,5 @@
 """Where does a model's smoothing come from: partial matches, BOS, or the readout?
 
-    source = smoothing_source(model, chains.tokens, next_law=chains.next_law)
-    source.table(), source.shares
-
 Counting exact matches gives probability 0 to a successor that has not been seen. Three sources of smoothing prevent
 this, and each can be switched off in the live model, alone and together with the others:
 
@@ -26,26 +23,33 @@ import itertools
 import math
 import textwrap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 
-from interp.arguments import Number
+from interp.arguments import Number, keywords
 from interp.circuit.edits import write_pattern
 from interp.circuit.experiment import Experiment
 from interp.circuit.law import full_matches, keep_keys
 from interp.circuit.runner import Hooks, last_activations, law_of, no_hooks
+from interp.digits import plus_minus
 from interp.divergence import KL_FLOOR, Divergence
 from interp.fitting.regression import slope_through_origin
 from interp.hooked.transformer import MATCH, not_linear
+from interp.instruments.given import Model, NextLaw
 from interp.notation import Tokens
-from interp.results import NamedRows, half_width, jsonable, mean_stderr, provenance, row_named, rows_table
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+from interp.results import (
+    Axes,
+    DataFrame,
+    NamedRows,
+    half_width,
+    jsonable,
+    mean_stderr,
+    provenance,
+    row_named,
+    rows_table,
+)
 
 SOURCES = ("partial", "bos", "readout")
 LINEAR_BELOW = 1e-2  # nats: the axis of a plot is linear up to here, then logarithmic
@@ -105,6 +109,7 @@ class SmoothingSource(NamedRows[Switched]):
     """
 
     ROWS, NAME, NOUN = "switched", "off", "combination"
+    FIRST = (("change", "change"),)
 
     switched: tuple[Switched, ...]
     shares: tuple[SourceShare, ...]
@@ -118,13 +123,36 @@ class SmoothingSource(NamedRows[Switched]):
         """The part of one source."""
         return row_named(self.shares, source, by="source", noun="source")
 
+    @property
+    def title(self) -> str:
+        """What the sources cost together."""
+        bare = self.switched[-1]
+        whole = f"KL {bare.change:+.3f} nats with all off (floor needed in {bare.floored:.0%})"
+        return f"sources of smoothing on {self.n} sequences: {whole}"
+
     def record(self) -> dict[str, Any]:
         """The fields, after the contribution of each source and the change of KL in each combination."""
-        contribution = {part.source: jsonable(part.contribution) for part in self.shares}
-        change = {row.off: row.change for row in self.switched}
-        return {"contribution": contribution, "change": change, **super().record()}
+        return {
+            "contribution": {part.source: jsonable(part.contribution) for part in self.shares},
+            **super().record(),
+        }
 
-    def table(self) -> pd.DataFrame:
+    def lines(self) -> list[str]:
+        """Each source, switched off alone and in the whole, and what the readout mixes in."""
+        lines = []
+        for part in self.shares:
+            words = f"not applicable: {part.reason}"
+            if part.applies:
+                alone, whole = self[part.source], plus_minus(part.contribution, part.stderr, sign=True)
+                words = (
+                    f"off alone {plus_minus(alone.change, alone.change_stderr, sign=True)}; part in the whole {whole}"
+                )
+            lines.append(f"{part.source:8} {words}")
+        uniform = plus_minus(self.readout_uniform, self.readout_uniform_stderr)
+        mixed = f"the readout mixes in {uniform} of the uniform law (R2 {self.readout_r2:.3f})"
+        return [*lines, *([mixed] if math.isfinite(self.readout_uniform) else [])]
+
+    def table(self) -> DataFrame:
         """One row per combination of sources that are off; the columns are the fields of `Switched`.
 
         A source switched off alone also has its `contribution` and `share`. A source that does not apply has a row
@@ -139,12 +167,11 @@ class SmoothingSource(NamedRows[Switched]):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Rise of KL when each source is switched off alone, and its part in the whole rise, with 95% intervals."""
-        from matplotlib.patches import Patch
-
         from interp.plotting import (
             INTERVAL_NAME,
             SOURCE_COLOURS,
             SOURCE_NAMES,
+            area,
             grouped_bars,
             heading,
             legend_beside,
@@ -152,19 +179,17 @@ class SmoothingSource(NamedRows[Switched]):
             signed_log,
         )
 
-        alone = [self[part.source] if part.applies else None for part in self.shares]
-        shades = [SOURCE_COLOURS[part.source] for part in self.shares]
-        ax = panel(ax, width=6.4)
+        ax, rows = panel(ax, width=6.4), self.table().set_index("off")
+        sources = [part.source for part in self.shares]
+        shades = [SOURCE_COLOURS[source] for source in sources]
+        part_stderr = [part.stderr for part in self.shares]
         grouped_bars(
             ax,
-            [SOURCE_NAMES[part.source] for part in self.shares],
-            {
-                "alone": np.array([math.nan if row is None else row.change for row in alone]),
-                "part": np.array([part.contribution for part in self.shares]),
-            },
+            [SOURCE_NAMES[source] for source in sources],
+            {"alone": rows["change"][sources].to_numpy(), "part": rows["contribution"][sources].to_numpy()},
             reach={
-                "alone": half_width([math.nan if row is None else row.change_stderr for row in alone], n=self.n),
-                "part": half_width([part.stderr for part in self.shares], n=self.n),
+                "alone": half_width(rows["change_stderr"][sources], n=self.n),
+                "part": half_width(part_stderr, n=self.n),
             },
             colours={"alone": shades, "part": [f"{shade}70" for shade in shades]},
             across=True,
@@ -179,45 +204,31 @@ class SmoothingSource(NamedRows[Switched]):
         signed_log(ax, linear_below=LINEAR_BELOW)
         ax.set_xlabel(f"rise of KL(truth || prediction)\n(nats, {INTERVAL_NAME}; logarithmic beyond ±{LINEAR_BELOW:g})")
         looks = {"switched off\nalone": "", "part in the whole\n(Shapley value)": "70"}  # a colour's end is its opacity
-        legend_beside(ax, handles=[Patch(facecolor=f"#555555{end}", label=name) for name, end in looks.items()])
-        whole = self.switched[-1]
-        title = f"sources of smoothing: KL {whole.change:+.3f} nats with all off (floor needed in {whole.floored:.0%})"
-        return heading(ax, title, doubt=self.doubt)
-
-    def __str__(self) -> str:
-        base, bare = self.switched[0], self.switched[-1]
-        lines = [
-            f"Sources of smoothing on {self.n} sequences: KL {base.kl:.4f} ± {base.kl_stderr:.4f} nats, "
-            f"{bare.change:+.4f} with all off (floor needed in {bare.floored:.0%})"
-        ]
-        for part in self.shares:
-            if part.applies:
-                alone = self[part.source]
-                lines.append(
-                    f"  {part.source:8} off alone {alone.change:+.4f} ± {alone.change_stderr:.4f}; "
-                    f"part in the whole (Shapley value) {part.contribution:+.4f} ± {part.stderr:.4f}"
-                )
-            else:
-                lines.append(f"  {part.source:8} not applicable: {part.reason}")
-        if math.isfinite(self.readout_uniform):
-            lines.append(
-                f"  the readout mixes in {self.readout_uniform:.4f} ± {self.readout_uniform_stderr:.4f} of the "
-                f"uniform law (R2 {self.readout_r2:.3f})"
-            )
-        return "\n".join([*lines, *self.remarks()])
+        legend_beside(ax, handles=[area(name, f"#555555{end}") for name, end in looks.items()])
+        return heading(ax, self.title, doubt=self.doubt)
 
 
-def smoothing_source(
-    model: Any,
-    tokens: Tokens,
-    *,
-    next_law: Any,
-    floor: Number = KL_FLOOR,
-    checkpoint: str | None = None,
-) -> SmoothingSource:
+@keywords()
+def smoothing_source(model: Model, tokens: Tokens, *, next_law: NextLaw, floor: Number = KL_FLOOR) -> SmoothingSource:
     """Switch the sources of smoothing off, alone and together; the module's docstring says how.
 
     The mask of a key decides what is a partial match, not beta: no fit is needed.
+
+    Parameters
+    ----------
+    model      a model of this suite, or a `Circuit`
+    tokens     [batch, length] symbols, without BOS
+    next_law   [batch, vocab] the true law of the token after each sequence
+    floor      of the probabilities in the KL
+
+    Returns
+    -------
+    `SmoothingSource`, a row for each combination of sources that are off
+
+    Examples
+    --------
+        source = smoothing_source(model, chains.tokens, next_law=chains.next_law)
+        source.table(), source.shares
     """
     trial = Experiment(model, tokens, next_law=next_law, floor=floor)
     circuit = trial.circuit
@@ -239,7 +250,7 @@ def smoothing_source(
         readout_r2=r2,
         floor=trial.floor,
         n=len(trial.tokens),
-        provenance=provenance(checkpoint=checkpoint),
+        provenance=provenance(checkpoint=circuit.checkpoint),
     )
 
 

@@ -1,8 +1,5 @@
 """How much do the attention's votes weigh in the prediction, and does that weight follow the evidence?
 
-    found = vote_weight(model, chains.tokens, next_law=chains.next_law)
-    found.verdict, found.table()
-
 Under the probability readout the law is s / sum(s) with s = (final stream) W_O. With `level`, the mean of s over the
 symbols,
 
@@ -31,14 +28,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import einops
 import numpy as np
 import torch
 from jaxtyping import Float
 
-from interp.arguments import Number, Whole, finite_number, seed_number
+from interp.arguments import Number, Whole, finite_number, keywords, seed_number
 from interp.circuit.capture import capture
 from interp.circuit.circuit import as_circuit
 from interp.circuit.edits import NOTICEABLE
@@ -49,18 +46,16 @@ from interp.divergence import KL_FLOOR, check_floor
 from interp.fitting.regression import slope_through_origin
 from interp.hooked.transformer import MATCH, not_linear
 from interp.instruments.copy_heads import COPY_SEQUENCES, copy_heads
+from interp.instruments.given import Model, NextLaw
 from interp.notation import Tokens
-from interp.results import Result, half_width, mean_stderr, provenance, rows_table
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+from interp.results import Axes, DataFrame, Result, half_width, mean_stderr, provenance, rows_table
 
 MIN_SEQUENCES = 32  # with fewer, spread and errors are not reliable
 MOST_MATCHES = 6  # sequences with more full matches are counted together
 STEADY = 0.05  # sd / mean of the level below which it counts as constant
 FOLLOWS = -0.5  # correlation of level and attention on full matches at or below which it "follows the evidence"
 CLIPPED = 0.01  # share of sequences where holding the level may clip a sum
+WEIGHTS = ("weight", "counted")  # of a row, measured and by counts
 SAME = 1e-4  # largest allowed difference between predictions recomputed from the readout and the model's
 
 
@@ -124,9 +119,36 @@ class VoteWeight(Result):
     floor: float
     n: int = 0
 
-    def table(self) -> pd.DataFrame:
+    @property
+    def title(self) -> str:
+        """The verdict."""
+        sequences = f" on {self.n} sequences" if self.n else ""
+        return f"weight of the votes{sequences}: {self.verdict}"
+
+    def table(self) -> DataFrame:
         """One row per number of full matches; the columns are the fields of `WeightAt`."""
         return rows_table(self.weights, WeightAt)
+
+    def lines(self) -> list[str]:
+        """The weights, the level, and what holding it costs."""
+        if not self.success:
+            return []
+        weights, counted = (", ".join(f"{getattr(row, name):.3f}" for row in self.weights) for name in WEIGHTS)
+        level = f"level: sd / mean {self.level_spread:.3f}"
+        if not math.isnan(self.level_full):
+            level += f", correlation with attention on full matches {self.level_full:.2f}"
+        held = (
+            f"held at its harmonic mean: KL {self.held:+.5f} ± {self.held_stderr:.5f} nats; from another sequence: "
+            f"{self.shuffled:+.5f} ± {self.shuffled_stderr:.5f}"
+        )
+        compared = f"a comparison of tokens explains {self.compared:.0%} of the level's variance"
+        return [
+            f"by full matches 0, 1, ...: {weights}",
+            *([] if "nan" in counted else [f"counts would give: {counted}"]),
+            level,
+            *([] if math.isnan(self.held) else [held]),
+            *([] if math.isnan(self.compared) else [compared]),
+        ]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The votes' weight by number of full matches, with 95% intervals, beside the weight that counts give."""
@@ -149,57 +171,46 @@ class VoteWeight(Result):
         ax.set_ylabel(f"weight of the votes\n(0: uniform law; {INTERVAL_NAME})")
         if not self.success:
             ax.set(xticks=[], yticks=[])
-        words = f", {self.n} sequences" if self.n else ""
-        return heading(ax, f"weight of the votes{words}: {self.verdict}", doubt=self.doubt)
-
-    def __str__(self) -> str:
-        if not self.success:
-            return f"Weight of the votes: cannot tell; {self.message}"
-        weights = ", ".join(f"{row.weight:.3f}" for row in self.weights)
-        lines = [
-            f"Weight of the votes on {self.n} sequences: {self.verdict}",
-            f"  by full matches 0, 1, ...: {weights}",
-        ]
-        if not all(math.isnan(row.counted) for row in self.weights):
-            lines.append(f"  counts would give        : {', '.join(f'{row.counted:.3f}' for row in self.weights)}")
-        level = f"  level: sd / mean {self.level_spread:.3f}"
-        if not math.isnan(self.level_full):
-            level += f", correlation with attention on full matches {self.level_full:.2f}"
-        lines.append(level)
-        if not math.isnan(self.held):
-            lines.append(
-                f"  held at its harmonic mean: KL {self.held:+.5f} ± {self.held_stderr:.5f} nats; from another "
-                f"sequence: {self.shuffled:+.5f} ± {self.shuffled_stderr:.5f}"
-            )
-        if self.opposed is not None and not math.isnan(self.compared):
-            opposed = ", ".join(f"{value:.2f}" for value in self.opposed)
-            lines.append(
-                f"  comparison of tokens: explains {self.compared:.0%} of the level's variance; query and key side "
-                f"opposed by lag: {opposed}"
-            )
-        return "\n".join([*lines, *self.remarks()])
+        return heading(ax, self.title, doubt=self.doubt)
 
 
+@keywords()
 def vote_weight(
-    model: Any,
+    model: Model,
     tokens: Tokens,
     *,
-    next_law: Any,
+    next_law: NextLaw,
     alpha: Number | None = None,
     floor: Number = KL_FLOOR,
     seed: Whole = 0,
-    checkpoint: str | None = None,
 ) -> VoteWeight:
     """Read the votes' weight off a construction or disentangled model; the module's docstring says how.
 
-    `alpha` is the pseudo-count to compare with; that of an independent prior gives the weights of Bayes. `seed`
-    shuffles the levels of the control. Other families have no block of votes: success is then False.
+    Other families have no block of votes: success is then False.
+
+    Parameters
+    ----------
+    model      a model of this suite, or a `Circuit`
+    tokens     [batch, length] symbols, without BOS
+    next_law   [batch, vocab] the true law of the token after each sequence
+    alpha      the pseudo-count to compare with; that of an independent prior gives the weights of Bayes
+    floor      of the probabilities in the KL
+    seed       shuffles the levels of the control
+
+    Returns
+    -------
+    `VoteWeight`, a row for each number of full matches
+
+    Examples
+    --------
+        found = vote_weight(model, chains.tokens, next_law=chains.next_law)
+        found.verdict, found.table()
     """
     seed, circuit = seed_number(seed), as_circuit(model)
     alpha = None if alpha is None else finite_number(alpha, name="alpha", above=0)
     common: dict[str, Any] = {
         "floor": check_floor(floor, vocab=circuit.vocab),
-        "provenance": provenance(seed=seed, checkpoint=checkpoint),
+        "provenance": provenance(seed=seed, checkpoint=circuit.checkpoint),
     }
 
     def unknown(reason: str) -> VoteWeight:

@@ -30,7 +30,6 @@ NOTHING = planted.without_mechanism()
 CHAINS = planted.chains()
 MANY = planted.chains(batch=1000)  # enough to tell a loss from its error
 FITTED = ip.fit_scores(ip.capture(MODEL, CHAINS.tokens))
-LAW = {"beta": FITTED.beta, "kappa": FITTED.kappa}
 TRUTH = {"next_law": CHAINS.next_law}
 
 
@@ -111,14 +110,12 @@ def planted_results() -> dict[str, Any]:
         "CopyHeads": ip.copy_heads(cap),
         "IdentityBlocks": ip.identity_blocks(MODEL, tokens),
         "LabelSymmetry": ip.label_symmetry(MODEL, tokens[:16], other_models=[planted.trained_like(noise=0.1)]),
-        "NearestEstimator": ip.nearest_estimator(MODEL, tokens, **LAW),
-        "CausalTests": ip.causal_tests(
-            MODEL, MANY.tokens, next_law=MANY.next_law, **LAW, pairs=pairs.beta, pairs_kappa=pairs.kappa
-        ),
+        "NearestEstimator": ip.nearest_estimator(MODEL, tokens, law=FITTED),
+        "CausalTests": ip.causal_tests(MODEL, MANY.tokens, next_law=MANY.next_law, law=FITTED, pair_law=pairs),
         "SmoothingSource": ip.smoothing_source(MODEL, tokens, **TRUTH),
         "DirectPath": ip.direct_path(MODEL, tokens, **TRUTH),
         "VoteWeight": ip.vote_weight(MODEL, tokens, **TRUTH, alpha=1.0),
-        "ReplacedHeads": ip.replace_heads(deep, repeated, queries=range(12, 23), draws=1),
+        "ReplacedHeads": ip.replace_heads(deep, repeated, query=range(12, 23), draws=1),
         "LawByLayer": ip.law_by_layer(MODEL, tokens, **TRUTH),
         "OptimalParameters": ip.optimal_parameters(prior, length=24, bos=True, draws=400),
         "PredictedParameters": ip.predicted_parameters(prior, length=24, bos=True),
@@ -147,7 +144,7 @@ def failed_results(good: dict[str, Any]) -> dict[str, Any]:
         "OverlapMass": ip.overlap_mass(cap, fit),
         "CopyHeads": ip.copy_heads(cap),
         "IdentityBlocks": ip.identity_blocks(NOTHING, tokens),
-        "CausalTests": ip.causal_tests(NOTHING, tokens, **TRUTH, beta=None, kappa=None),
+        "CausalTests": ip.causal_tests(NOTHING, tokens, **TRUTH, law=None),
         "VoteWeight": ip.vote_weight(MODEL, tokens[:5], next_law=CHAINS.next_law[:5]),
     }
     by_hand = {"success": False, "message": "the search ended early"}

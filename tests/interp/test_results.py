@@ -56,8 +56,9 @@ class Whole(NamedRows[Part]):
 
     parts: tuple[Part, ...]
 
-    def __str__(self) -> str:
-        return "\n".join(["a <b>bold</b> whole", *self.remarks()])
+    @property
+    def title(self) -> str:
+        return "a <b>bold</b> whole"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +227,7 @@ def test_the_text_is_the_repr_and_ends_with_the_doubt() -> None:
     failed = replace(noted, success=False)
     assert str(failed).splitlines()[-1] == "  not to be trusted: mind the tail"
     assert len(str(failed).splitlines()) <= MOST_LINES
-    assert repr(WHOLE) == "a <b>bold</b> whole"
+    assert repr(WHOLE).splitlines() == ["a <b>bold</b> whole", "  part  size", "  head   1.5", "  tail     -"]
 
 
 def test_rows_are_found_by_name() -> None:

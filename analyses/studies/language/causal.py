@@ -98,10 +98,9 @@ def chain_rows(options: Options, cache: Cache) -> list[Row]:
 def _replaced(
     on: str, circuit: Circuit, given: Prompts, *, queries: range, laws: Mapping[str, Laws], seed: int
 ) -> list[Row]:
-    by_mask, kappa = laws["law"]
     others = {name: law for name, law in laws.items() if name != "law"}
     tests = replace_heads(
-        circuit, given.tokens, queries=queries, by_mask=by_mask, kappa=kappa, other_laws=others, draws=DRAWS, seed=seed
+        circuit, given.tokens, query=queries, law=laws["law"], other_laws=others, draws=DRAWS, seed=seed
     )
     place = {
         "part": "causal",

@@ -35,7 +35,7 @@ def chains() -> ChainBatch:
 
 def run(model: InductionTransformer, chains: ChainBatch, **changes: object) -> CausalTests:
     kappa = KAPPA if model.config.bos else None
-    return causal_tests(model, chains.tokens, **{"next_law": chains.next_law, "beta": BETA, "kappa": kappa, **changes})
+    return causal_tests(model, chains.tokens, **{"next_law": chains.next_law, "law": (BETA, kappa), **changes})
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_the_control_of_removing_bos_takes_the_same_mass_elsewhere() -> None:
     """Where all tokens are one symbol, only the mass on BOS matters: p goes to p / (1 - p) instead of to 0."""
     tokens = torch.zeros(3, 24, dtype=torch.int64)
     model = construct(order=2, vocab=4, length=24, beta=BETA, kappa=KAPPA)
-    tests = causal_tests(model, tokens, next_law=torch.full((3, 4), 0.25), beta=BETA, kappa=KAPPA)
+    tests = causal_tests(model, tokens, next_law=torch.full((3, 4), 0.25), law=(BETA, KAPPA))
     mass = math.exp(KAPPA) / (math.exp(KAPPA) + 22 * math.exp(sum(BETA)))
 
     def law(bos: float) -> torch.Tensor:
@@ -149,7 +149,7 @@ def test_a_mean_ablated_copy_head_takes_its_lag_with_it(without_bos: CausalTests
 
 def test_a_wrong_law_recovers_less(chains: ChainBatch) -> None:
     model = construct(order=2, vocab=4, length=24, beta=BETA, kappa=KAPPA)
-    near, far = run(model, chains, beta=(2.4, 1.1)), run(model, chains, beta=(0.3, 2.5))
+    near, far = (run(model, chains, law=(beta, KAPPA)) for beta in ((2.4, 1.1), (0.3, 2.5)))
     assert near.kl_recovered > 0.98
     assert far.kl_recovered < 0.6
     assert 0 <= far.loss_recovered < near.loss_recovered
@@ -170,12 +170,11 @@ def test_a_head_that_compares_unequal_lags_is_recovered_by_its_pairs_alone(
             model.match_attention.W_Q[0, part, part] += PAIRS[block, block] * torch.eye(4)
     # BOS holds 1/|V| of every symbol, in the blocks of the copies too.
     shifted = None if kappa is None else kappa + np.trace(PAIRS) / 4
-    tests = run(model, chains, kappa=kappa, pairs=PAIRS, pairs_kappa=shifted)
+    tests = run(model, chains, pair_law=(PAIRS, shifted))
     pair_law = tests["pair_law"]
     assert pair_law.change == pytest.approx(0.0, abs=1e-7)
     if kappa is not None:  # without BOS even attention costs this model no loss
         assert tests.pair_loss_recovered == pytest.approx(1.0)
-    assert "by the law of all lag pairs" in str(tests)
     assert tests.pair_kl_recovered == pytest.approx(1.0)
     assert pair_law.control_kl > 3 * tests["law"].kl > 0
     assert tests.kl_recovered < 0.97
@@ -187,11 +186,11 @@ def test_a_head_that_compares_unequal_lags_is_recovered_by_its_pairs_alone(
 def test_pairs_that_do_not_belong_to_the_model_are_refused(with_bos: CausalTests, chains: ChainBatch) -> None:
     assert math.isnan(with_bos.pair_loss_recovered)  # none were given
     model = construct(order=2, vocab=4, length=24, beta=BETA, kappa=KAPPA)
-    with pytest.raises(ValueError, match=r"pairs must be finite numbers of shape \[3, 3\], got \[2, 2\]"):
-        run(model, chains, pairs=np.zeros((2, 2)), pairs_kappa=KAPPA)
-    with pytest.raises(ValueError, match="has a BOS token: give kappa"):
-        run(model, chains, pairs=PAIRS)
-    wrong = run(model, chains, pairs=-PAIRS, pairs_kappa=KAPPA)
+    with pytest.raises(ValueError, match=r"finite weights of shape \[3, 3\], got \[2, 2\]"):
+        run(model, chains, pair_law=(np.zeros((2, 2)), KAPPA))
+    with pytest.raises(ValueError, match="needs a kappa exactly where"):
+        run(model, chains, pair_law=(PAIRS, None))
+    wrong = run(model, chains, pair_law=(-PAIRS, KAPPA))
     assert wrong.pair_loss_recovered < 0.5
 
 
@@ -222,7 +221,7 @@ def test_nothing_to_recover_is_said(chains: ChainBatch) -> None:
 
 
 def test_without_a_law_the_other_edits_are_made(chains: ChainBatch) -> None:
-    tests = run(trained_like(), chains, beta=None)
+    tests = run(trained_like(), chains, law=None)
     assert [row.edit for row in tests.edits] == ["no_partial", "no_bos", "copy_head_0", "copy_head_1", "uniform"]
     assert not tests.success
     assert "no law was given" in tests.message
@@ -240,7 +239,7 @@ def test_an_edit_that_reaches_nothing_raises(chains: ChainBatch) -> None:
 
 def test_a_copy_head_that_nothing_reads_is_reported(chains: ChainBatch) -> None:
     model = construct(order=2, vocab=4, length=24, beta=(2.5, 0.0), kappa=KAPPA)
-    tests = run(model, chains, beta=(2.5, 0.0))
+    tests = run(model, chains, law=((2.5, 0.0), KAPPA))
     assert tests["copy_head_0"].reached
     assert not tests["copy_head_1"].reached
     assert tests["copy_head_1"].change > 0
@@ -250,7 +249,7 @@ def test_a_copy_head_that_nothing_reads_is_reported(chains: ChainBatch) -> None:
 def test_someone_elses_head(chains: ChainBatch) -> None:
     own = planted.chains(order=1, vocab=5, length=16, batch=40)
     model = planted_foreign()
-    tests = causal_tests(Circuit(model, **FOREIGN), own.tokens, next_law=own.next_law, beta=(2.0,), kappa=None)
+    tests = causal_tests(Circuit(model, **FOREIGN), own.tokens, next_law=own.next_law, law=((2.0,), None))
     # Its first key is no candidate, yet it is attended: the law is nearly, not exactly, what it does.
     assert tests.kl_recovered > 0.9
     assert {"law", "beta_zero", "beta_infinite", "no_partial", "uniform", "copy_head_0"} <= {
@@ -258,7 +257,7 @@ def test_someone_elses_head(chains: ChainBatch) -> None:
     }
     wrong = Circuit(model, order=1, match_heads=[(2, 1)])
     with pytest.raises(ValueError, match="nothing reads that head"):
-        causal_tests(wrong, own.tokens, next_law=own.next_law, beta=(2.0,), kappa=None)
+        causal_tests(wrong, own.tokens, next_law=own.next_law, law=((2.0,), None))
 
 
 def test_someone_elses_bos() -> None:
@@ -266,11 +265,11 @@ def test_someone_elses_bos() -> None:
     place = {**FOREIGN, "bos": True}
     model = planted_foreign(bos=True)
     circuit = Circuit(model, **place)
-    tests = causal_tests(circuit, own.tokens, next_law=own.next_law, beta=(2.0,), kappa=0.0)
+    tests = causal_tests(circuit, own.tokens, next_law=own.next_law, law=((2.0,), 0.0))
     assert tests.kl_recovered > 0.9
     assert tests["no_bos"].change > 0
-    with pytest.raises(ValueError, match="give kappa"):
-        causal_tests(circuit, own.tokens, next_law=own.next_law, beta=(2.0,), kappa=None)
+    with pytest.raises(ValueError, match="the law has no kappa"):
+        causal_tests(circuit, own.tokens, next_law=own.next_law, law=((2.0,), None))
 
 
 def test_a_standard_model(chains: ChainBatch) -> None:
@@ -344,26 +343,15 @@ def test_result(with_bos: CausalTests) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"beta": (1.0,)}, "one number per lag: expected 2, got 1"),
-        ({"beta": (1.0, math.nan)}, "beta must be finite"),
-        ({"kappa": None}, "this model has a BOS token: give kappa"),
         ({"next_law": torch.ones(3, 4) / 4}, r"next_law must have shape \[96, 4\], got \[3, 4\]"),
         ({"next_law": torch.ones(96, 4)}, "sum to 1"),
         ({"floor": 0.0}, "floor must be a finite number > 0"),
+        ({"law": (np.zeros(4), KAPPA)}, "give a law with a weight for each lag"),
     ],
 )
 def test_bad_input(changes: dict, message: str, chains: ChainBatch) -> None:
     with pytest.raises(ValueError, match=message):
         run(trained_like(), chains, **changes)
-
-
-def test_kappa_without_bos_is_refused(chains: ChainBatch) -> None:
-    with pytest.raises(ValueError, match=r"this model has no BOS token: expected kappa=None, got 1\.0"):
-        run(trained_like(kappa=None), chains, kappa=1.0)
-    with pytest.raises(ValueError, match="outside the vocabulary"):
-        run(trained_like(vocab=3), chains, next_law=chains.next_law[:, :3])
-    with pytest.raises(ValueError, match="the batch is empty"):
-        causal_tests(trained_like(), np.zeros((0, 24), int), next_law=chains.next_law, beta=BETA, kappa=KAPPA)
 
 
 def test_the_command_line(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:

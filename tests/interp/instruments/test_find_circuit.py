@@ -43,13 +43,7 @@ def test_a_found_circuit_goes_into_every_instrument() -> None:
     circuit = ip.find_circuit(plant(spec), chains.tokens, **spec.task)
     fit = ip.fit_scores(ip.capture(circuit, chains.tokens))
     assert [one.beta.round(6).tolist() for one in fit.heads] == [[2.4, 1.3], [1.5, 2.0]]
-    found = ip.causal_tests(
-        circuit,
-        chains.tokens,
-        next_law=chains.next_law,
-        beta=[one.beta for one in fit.heads],
-        kappa=[one.kappa for one in fit.heads],
-    )
+    found = ip.causal_tests(circuit, chains.tokens, next_law=chains.next_law, law=fit)
     assert found.loss_recovered == pytest.approx(1.0, abs=1e-6)
 
 

@@ -60,7 +60,7 @@ def test_a_fit_says_ok_only_where_the_law_holds(circuit: ip.Circuit, tokens: tor
 
 
 def test_the_heads_share_the_work(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
-    tests = ip.replace_heads(circuit, tokens, queries="trained", by_mask="fitted", each=True)
+    tests = ip.replace_heads(circuit, tokens, query="trained", law="fitted", each=True)
     assert tests["law"].recovered > 0.85
     assert tests["law"].control_recovered < 0.1
     assert tests.best_alone is not None
@@ -72,6 +72,6 @@ def test_the_heads_share_the_work(circuit: ip.Circuit, tokens: torch.Tensor) -> 
 def test_without_the_first_token_the_law_does_not_do(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
     """Nothing but the declaration differs; the scan says what is missing."""
     bare = ip.Circuit(circuit.model, order=1, match_heads=MATCHING, copy_heads=circuit.copy_heads)
-    tests = ip.replace_heads(bare, tokens, queries="trained", by_mask="fitted")
+    tests = ip.replace_heads(bare, tokens, query="trained", law="fitted")
     assert tests["law"].recovered < 0.5
     assert "bos='first'" in ip.scan_heads(bare, tokens, query="trained").message

@@ -32,7 +32,7 @@ def chains() -> ChainBatch:
 @pytest.fixture(scope="module")
 def soft(chains: ChainBatch) -> NearestEstimator:
     model = construct(order=2, vocab=4, length=24, beta=BETA, kappa=KAPPA)
-    return nearest_estimator(model, chains.tokens, beta=BETA, kappa=KAPPA)
+    return nearest_estimator(model, chains.tokens, law=(BETA, KAPPA))
 
 
 def test_a_construction_is_soft_matching(soft: NearestEstimator) -> None:
@@ -96,7 +96,7 @@ def test_pseudo_counts_that_the_attention_cannot_make_are_seen(chains: ChainBatc
     model = trained_like(kappa=None)
     with torch.no_grad():
         model.unembed.W_U += 0.02  # every block sums to one: a constant for every vote
-    near = nearest_estimator(model, chains.tokens, beta=BETA)
+    near = nearest_estimator(model, chains.tokens, law=(BETA, None))
     assert near["soft_matching_best_bos"].kl < 0.5 * near["soft_matching_best"].kl
     assert "kappa" not in near["soft_matching_best"].parameters
 
@@ -149,10 +149,8 @@ def test_bad_input(chains: ChainBatch) -> None:
     model = trained_like()
     with pytest.raises(ValueError, match="give at least 2"):
         nearest_estimator(model, chains.tokens[:1])
-    with pytest.raises(ValueError, match="give kappa"):
-        nearest_estimator(model, chains.tokens, beta=BETA)
-    with pytest.raises(ValueError, match="expected 2, got 3"):
-        nearest_estimator(model, chains.tokens, beta=(1.0, 1.0, 1.0), kappa=0.0)
+    with pytest.raises(ValueError, match="a weight for each lag"):
+        nearest_estimator(model, chains.tokens, law=(np.zeros(4), 0.0))
 
 
 def test_the_command_line(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:

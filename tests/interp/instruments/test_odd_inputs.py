@@ -48,7 +48,7 @@ def test_a_prediction_that_is_not_finite_is_refused(name: str, given: Any) -> No
     broken = without_mechanism(order=ORDER, vocab=VOCAB, length=LENGTH, bos=True)
     with torch.no_grad():
         broken.unembed.W_U.fill_(torch.nan)
-    options = {"replace_heads": {"queries": "trained"}}.get(name, {})
+    options = {"replace_heads": {"query": "trained"}}.get(name, {})
     refused(lambda: getattr(ip, name)(broken, given.tokens, **options), "prediction is not finite")
 
 
@@ -67,7 +67,7 @@ def test_a_prediction_that_is_not_finite_is_refused(name: str, given: Any) -> No
     ],
 )
 def test_what_is_no_next_law_is_refused(name: str, law: Any, message: str, model: Any, given: Any) -> None:
-    options = {"beta": (1.0, 1.0), "kappa": 0.0} if name == "causal_tests" else {}
+    options = {"law": ((1.0, 1.0), 0.0)} if name == "causal_tests" else {}
     refused(lambda: getattr(ip, name)(model, given.tokens, next_law=law, **options), message)
 
 
@@ -90,33 +90,16 @@ def test_a_next_law_may_be_lists(model: Any, given: Any) -> None:
         ("identity_blocks", {"seed": -1}, "seed must be an integer"),
         ("identity_blocks", {"batch": 0}, "batch must be an integer"),
         ("identity_blocks", {"routes": 3}, "routes must list"),
-        ("replace_heads", {"queries": [5.5]}, "a list of token indices"),
-        ("replace_heads", {"queries": [math.inf]}, "a list of token indices"),
-        ("replace_heads", {"queries": "trained", "by_mask": [[1.0], [1.0, 2.0]]}, "by_mask must be an array"),
-        ("replace_heads", {"queries": "trained", "other_laws": "x"}, "other_laws must map names"),
-        ("replace_heads", {"queries": "trained", "other_laws": {"x": 3}}, "other_laws must map names"),
-        ("replace_heads", {"queries": "trained", "each": 3}, "each must be True or False"),
+        ("replace_heads", {"query": [5.5]}, "a list of token indices"),
+        ("replace_heads", {"query": [math.inf]}, "a list of token indices"),
+        ("replace_heads", {"query": "trained", "law": ([[1.0], [1.0, 2.0]], 0.0)}, "weights must be an array"),
+        ("replace_heads", {"query": "trained", "other_laws": "x"}, "other_laws must map names"),
+        ("replace_heads", {"query": "trained", "other_laws": {"x": 3}}, "law must be a fit"),
+        ("replace_heads", {"query": "trained", "each": 3}, "each must be True or False"),
     ],
 )
 def test_odd_options_are_refused(name: str, options: dict[str, Any], message: str, model: Any, given: Any) -> None:
     refused(lambda: getattr(ip, name)(model, given.tokens, **options), message)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"beta": "x", "kappa": 0.0}, "beta must hold real numbers"),
-        ({"beta": (1.0, 1.0), "kappa": "x"}, "kappa must be finite"),
-        ({"beta": (1.0, 1.0), "kappa": 0.0, "pairs": [[1.0], [1.0, 2.0]]}, "pairs must be an array"),
-        ({"beta": (1.0, 1.0), "kappa": 0.0, "floor": 0.0}, "floor must be a finite number"),
-        ({"beta": (1.0, 1.0), "kappa": 0.0, "seed": None}, "seed must be an integer"),
-        ({"beta": (1.0, 1.0), "kappa": 0.0, "only_laws": None}, "only_laws must be True or False"),
-    ],
-)
-def test_odd_laws_are_refused_by_the_causal_tests(
-    options: dict[str, Any], message: str, model: Any, given: Any
-) -> None:
-    refused(lambda: ip.causal_tests(model, given.tokens, next_law=given.next_law, **options), message)
 
 
 def test_a_refusal_shows_no_whole_tensor() -> None:
@@ -136,13 +119,13 @@ def test_a_refusal_shows_no_whole_tensor() -> None:
     [
         (
             lambda cap: {
-                "queries": cap.queries[:0],
+                "query": cap.queries[:0],
                 "match_scores": cap.match_scores[:, :, :0],
                 "match_pattern": cap.match_pattern[:, :, :0],
             },
             "match_pattern must have shape",
         ),
-        (lambda cap: {"queries": cap.queries + 5}, "queries must be keys 0..10"),
+        (lambda cap: {"query": cap.queries + 5}, "queries must be keys 0..10"),
         (lambda cap: {"tokens": cap.tokens + 5}, "outside the capture's vocabulary 0..2"),
         (lambda cap: {"tokens": cap.tokens[:, 1:]}, "match_pattern must have shape"),
         (lambda cap: {"bos": False}, "match_pattern must have shape"),

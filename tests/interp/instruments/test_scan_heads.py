@@ -152,7 +152,7 @@ def test_the_first_token_in_the_place_of_bos() -> None:
     bare = ip.capture(ip.Circuit(model, order=2, vocab=5, match_heads=((2, 0),)), tokens, query="trained")
     assert "bos='first'" in ip.fit_scores(bare, source="attention").message
     with pytest.raises(ValueError, match="this model has a BOS token: give kappa"):
-        ip.causal_tests(circuit, tokens, next_law=torch.full((80, 5), 0.2), beta=(2.4, 1.3), kappa=None)
+        ip.causal_tests(circuit, tokens, next_law=torch.full((80, 5), 0.2), law=((2.4, 1.3), None))
     with pytest.raises(ValueError, match="bos='first' is for models from elsewhere"):
         ip.Circuit(trained_like(), bos="first")
 
