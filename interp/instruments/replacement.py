@@ -133,7 +133,7 @@ class ReplacedHeads(NamedRows[ReplacedHead]):
     def title(self) -> str:
         """What was replaced, and what the law recovers of it."""
         where = f"{counted(self.queries, 'query', 'queries')} of {self.n} sequences"
-        first = f"heads {', '.join(map(head_name, self.heads))} replaced at {where}, loss {self.loss:.3f} nats"
+        first = f"heads {', '.join(map(head_name, self.heads))} replaced at {where}"
         if not self.success or "law" not in self:
             return first
         alone = "" if self.best_alone is None else f", one head alone at most {self.best_alone.recovered:.2f}"
