@@ -25,7 +25,6 @@
 import importlib.util
 
 import matplotlib.pyplot as plt
-import numpy as np
 
 import interp as ip
 
