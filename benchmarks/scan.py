@@ -30,9 +30,9 @@ WAYS = ("nothing", "patterns", "scores", "last", "all", "head by head")
 def make(options: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
     """The model, the tokens, and the task: six symbols of a large vocabulary, and BOS."""
     import torch
-    from transformer_lens import HookedTransformer, HookedTransformerConfig
 
     import interp as ip
+    from interp.lens import HookedTransformer, HookedTransformerConfig
 
     prior = ip.HierarchicalDirichlet(order=ORDER, vocab=VOCAB, eta=(5.0,) * ORDER)
     chains = prior.sample(batch=options.batch, length=options.length, seed=0)

@@ -41,10 +41,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
 import torch
-from transformer_lens import HookedTransformer
 
 import interp as ip
 from interp import plotting
+from interp.lens import HookedTransformer
 
 sns.set_theme(style="ticks")
 HERE = Path.cwd()

@@ -37,12 +37,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
 import torch
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 import interp as ip
+from interp.lens import HookedTransformer, HookedTransformerConfig
 
 sns.set_theme(style="ticks")
-warnings.filterwarnings("ignore", message="HookedTransformer is deprecated")  # this suite stays below TransformerLens 4
+warnings.filterwarnings("ignore", message="HookedTransformer is deprecated")  # by TransformerLens 3.9
 
 HERE = Path.cwd()
 FOREIGN = next(path for root in (HERE, *HERE.parents) if (path := root / "models" / "foreign").is_dir())

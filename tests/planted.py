@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from interp.chains.priors import ChainBatch, HierarchicalDirichlet
 from interp.hooked.construction import COPY_STRENGTH, write_construction
 from interp.hooked.transformer import InductionConfig, InductionTransformer
+from interp.lens import HookedTransformer, HookedTransformerConfig
 
 
 def chains(*, order: int = 2, vocab: int = 4, length: int = 24, batch: int = 96, seed: int = 0) -> ChainBatch:

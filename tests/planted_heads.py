@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+from interp.lens import HookedTransformer, HookedTransformerConfig
 
 Head = tuple[int, int]
 

@@ -9,7 +9,6 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 import torch
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 from interp.circuit import capture as module
 from interp.circuit.capture import capture
@@ -17,6 +16,7 @@ from interp.circuit.runner import predict
 from interp.estimators.soft_matching import soft_matching
 from interp.hooked.construction import construct
 from interp.hooked.transformer import InductionConfig, InductionTransformer
+from interp.lens import HookedTransformer, HookedTransformerConfig
 from tests import reference
 from tests.cases import CASES, Case
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 import interp as ip
 from interp.circuit.edits import MatchReader, write_pattern
 from interp.circuit.runner import laws
+from interp.lens import HookedTransformer, HookedTransformerConfig
 from tests.planted import DEEP, planted_deep, planted_foreign, trained_like
 
 BETAS, KAPPAS = ((2.7, 1.2), (1.4, 2.1)), (1.5, 0.4)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 
 import interp as ip
 from interp.circuit import last_query
@@ -14,6 +13,7 @@ from interp.circuit.capture import capture
 from interp.circuit.circuit import Circuit
 from interp.circuit.runner import predict, run, stream_before_match
 from interp.instruments.causal import causal_tests
+from interp.lens import HookedTransformer, HookedTransformerConfig
 from tests.known_captures import imperfect, random_model, tokens_of
 
 LENGTH = 24

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from transformer_lens import HookedTransformer
 
 import interp as ip
 from interp.hooked.checkpoint import CheckpointError
 from interp.hooked.foreign import KEYS
+from interp.lens import HookedTransformer
 from tests import tiny_language
 from tests.interp.instruments.test_scan_heads import tokens_for
 from tests.planted import DEEP, planted_deep, trained_like

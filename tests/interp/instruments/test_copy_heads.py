@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from transformer_lens import HookedTransformer, HookedTransformerConfig
 from transformer_lens.head_detector import (
     compute_head_attention_similarity_score,
     get_previous_token_head_detection_pattern,
@@ -15,6 +14,7 @@ from transformer_lens.head_detector import (
 
 import interp as ip
 from interp.instruments.copy_heads import copy_heads
+from interp.lens import HookedTransformer, HookedTransformerConfig
 from tests.known_captures import disentangled, imperfect, planted, random_model, tokens_of
 
 
