@@ -15,8 +15,10 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import logging
 import math
 import numbers
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex, TypeAlias, TypeVar
 
@@ -158,6 +160,15 @@ def keywords(**former: str) -> Callable[[Function], Function]:
         return call  # type: ignore[return-value]
 
     return checked
+
+
+def takes_memory(size: int, *, what: str, instead: str = "") -> None:
+    """Refuse what would take more than half of this machine's memory, before it is taken; announce what takes a GiB."""
+    room, need = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2, size / 2**30
+    if size > room:
+        raise ValueError(f"{what} would need {need:.1f} GiB, more than half of this machine's memory; {instead}")
+    if need >= 1:
+        logging.getLogger("interp").warning("%s will take %.1f GiB", what, need)
 
 
 def _scalar(value: Any) -> Any:

@@ -16,7 +16,7 @@ import traceback
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from analyses.running.options import CheckpointOptions
 from analyses.running.subject import Subject
@@ -142,12 +142,12 @@ def _failed(text: str, file: Path, error: Exception) -> ValueError:
     return ValueError(f"{text}: {file}{place}: {type(error).__name__}: {' '.join(str(error).split())}")
 
 
-def _bos(text: str | None) -> int | str | None:
+def _bos(text: str | None) -> int | Literal["first"] | None:
     """none, first, or the id of the BOS token."""
     if text is None or text == "none":
         return None
     if text == "first":
-        return text
+        return "first"
     try:
         return int(text)
     except ValueError:

@@ -10,30 +10,42 @@ outside this suite. The forward pass stops after the last layer that the circuit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
-from interp.arguments import Whole, is_whole, real_array, shown
-from interp.circuit.circuit import Circuit, Head, as_circuit, head_name
-from interp.circuit.edits import MatchReader, layers_of
+from interp.arguments import Numbers, Whole, keywords, real_array, shown, takes_memory
+from interp.circuit.circuit import (
+    Bos,
+    Circuit,
+    CopyHeads,
+    Head,
+    Heads,
+    Model,
+    Symbols,
+    all_heads,
+    as_circuit,
+    checked_head,
+    head_name,
+)
+from interp.circuit.edits import MatchReader, at_layers
+from interp.circuit.law import key_masks_at
+from interp.circuit.queries import Query as Query
 from interp.circuit.queries import query_positions, untrained_note
-from interp.circuit.runner import Hook, observe
+from interp.circuit.runner import Hook, Hooks, observe
 from interp.estimators.counts import match_masks
-from interp.notation import Tokens, check_order, check_vocab, key_kinds, kind_masses
+from interp.notation import Tokens, key_kinds, kind_masses, mask_name
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
-
-Query: TypeAlias = Literal["last", "all", "trained"] | Sequence[int]
 
 ATTENTION_ROUNDING = 0.05  # error of a sum over thousands of keys in bfloat16
 COPY_BYTES = 256 << 20  # copy patterns kept in a capture
-MATCH_BYTES = 256 << 20  # match attention kept in a capture; twice that while it is assembled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,27 +84,17 @@ class Capture:
 
     def __post_init__(self) -> None:
         """Refuse arrays whose shapes do not fit together; the instruments check the numbers."""
-        check_order(self.order)
-        vocab = check_vocab(self.vocab)
-        if self.tokens.ndim != 2 or not self.tokens.numel():
-            raise ValueError(f"a capture needs tokens of shape [batch, length], got {list(self.tokens.shape)}")
-        low, high = int(self.tokens.min()), int(self.tokens.max())
-        if low < 0 or high >= vocab:
-            raise ValueError(f"token {low if low < 0 else high} is outside the capture's vocabulary 0..{vocab - 1}")
-        (batch, length), shape = self.tokens.shape, tuple(self.match_pattern.shape)
-        keys = length + bool(self.bos)
-        if len(shape) != 4 or shape != (batch, max(1, shape[1]), max(1, len(self.queries)), keys):
+        batch, queries, keys = len(self.tokens), len(self.queries), self.tokens.shape[1] + bool(self.bos)
+        shape, of_scores = tuple(self.match_pattern.shape), tuple(self.match_scores.shape)
+        if shape != of_scores or 0 in shape or shape != (batch, shape[1], queries, keys):
             raise ValueError(
-                f"match_pattern must have shape [{batch}, match >= 1, {max(1, len(self.queries))}, {keys}], one row "
-                f"for each sequence, match head, query and key, got {list(shape)}"
+                f"match_pattern and match_scores must have shape [{batch}, match, {queries}, {keys}], one row for each "
+                f"sequence, match head, query and key, got {list(shape)} and {list(of_scores)}"
             )
-        if tuple(self.match_scores.shape) != shape:
-            raise ValueError(f"match_scores must have the shape {list(shape)} of match_pattern")
-        if int(self.queries.min()) < 0 or int(self.queries.max()) >= keys:
-            raise ValueError(f"queries must be keys 0..{keys - 1}, got {shown(self.queries.tolist())}")
-        copied = tuple(self.copy_pattern.shape)
-        if len(copied) != 4 or copied[0] > batch or (copied[0] and copied[2:] != (keys, keys)):
-            raise ValueError(f"copy_pattern must have shape [<= {batch}, head, {keys}, {keys}], got {list(copied)}")
+        if len(self.copy_pattern) and tuple(self.copy_pattern.shape[2:]) != (keys, keys):
+            raise ValueError(
+                f"copy_pattern must have shape [<= {batch}, head, {keys}, {keys}], got {list(self.copy_pattern.shape)}"
+            )
 
     @property
     def has_sink(self) -> bool:
@@ -106,8 +108,7 @@ class Capture:
 
     def match_head(self, index: Whole) -> Capture:
         """The capture of one match head alone; -1 is the last."""
-        heads = int(self.match_pattern.shape[1])
-        place = int(index) if is_whole(index) else heads
+        heads, place = int(self.match_pattern.shape[1]), int(index)
         if not -heads <= place < heads:
             raise ValueError(f"match_head({shown(index)}), but the capture has match heads 0..{heads - 1}")
         one = slice(place % heads, place % heads + 1)
@@ -118,7 +119,7 @@ class Capture:
             match_heads=self.match_heads[one],
         )
 
-    def mean_head(self, weights: Any = None) -> Capture:
+    def mean_head(self, weights: Numbers | None = None) -> Capture:
         """The mean attention of the match heads as that of one head; `weights`, one for each head, need not sum to one.
 
         Its scores are the logarithm of the mean attention.
@@ -131,6 +132,34 @@ class Capture:
         mean = torch.einsum("bhqk,h->bqk", self.match_pattern, share)[:, None]
         return replace(self, match_pattern=mean, match_scores=mean.log(), match_heads=())
 
+    def table(self) -> pd.DataFrame:
+        """One row for each key that a query of a match head sees: sequence, head, query, key, token, mask, score,
+        attention.
+
+        Query and key are token indices, and BOS has the key -1 and no token. `mask` is the candidate's match mask, and
+        "bos" or "early" where the key is none.
+        """
+        import pandas as pd
+
+        masks = key_masks_at(self.tokens, order=self.order, bos=self.bos, queries=self.queries)
+        names = np.array([*map(mask_name, range(1 << self.order)), "early"])  # -1 is no candidate
+        seen = torch.arange(self.match_pattern.shape[3]) <= self.queries[:, None]
+        sequence, head, query, key = torch.nonzero(seen.expand(self.match_pattern.shape), as_tuple=True)
+        heads = np.array([*map(head_name, self.match_heads)] or [*map(str, range(self.match_pattern.shape[1]))])
+        places, is_bos = key - int(self.bos), (key < int(self.bos)).numpy()
+        return pd.DataFrame(
+            {
+                "sequence": sequence,
+                "head": heads[head.numpy()],
+                "query": self.queries[query] - int(self.bos),
+                "key": places,
+                "token": pd.array(self.tokens[sequence, places].numpy(), dtype="Int64"),
+                "mask": np.where(is_bos, "bos", names[masks[sequence, query, key].numpy()]),
+                "score": self.match_scores[sequence, head, query, key],
+                "attention": self.match_pattern[sequence, head, query, key],
+            }
+        ).assign(token=lambda table: table["token"].mask(is_bos))
+
     def plot(self, ax: Axes | None = None, *, sequence: int = 0, query: int = -1, head: int | None = None) -> Axes:
         """The match attention of one query: a bar for each key, coloured by its overlap with the query's context.
 
@@ -139,15 +168,7 @@ class Capture:
         """
         from interp.plotting import heading, induction_bars, legend_beside, overlap_handles, panel, visible_masses
 
-        batch, heads, queries, _ = self.match_pattern.shape
-        for name, index, size in (
-            ("sequence", sequence, batch),
-            ("query", query, queries),
-            ("head", 0 if head is None else head, heads),
-        ):
-            if not is_whole(index) or not -size <= index < size:
-                raise ValueError(f"{name}={shown(index)}, but the capture has {size}")
-        last, bos = int(self.queries[query]), int(self.bos)
+        heads, last, bos = int(self.match_pattern.shape[1]), int(self.queries[query]), int(self.bos)
         seen = self.tokens[sequence, : last + 1 - bos]
         drawn = slice(None) if head is None else [head]
         weights = self.match_pattern[sequence, drawn, query, : last + 1].detach().cpu().double().mean(0).numpy()
@@ -165,14 +186,13 @@ class Capture:
         return heading(ax, f"sequence {sequence}: attention{of_head} at {where}, whose context is {context}")
 
     def __str__(self) -> str:
-        batch, length = self.tokens.shape
-        heads = self.copy_pattern.shape[1]
+        (batch, length), (copied, heads) = self.tokens.shape, self.copy_pattern.shape[:2]
         queries = "last query" if len(self.queries) == 1 else f"{len(self.queries)} queries"
         several = "" if len(self.match_heads) < 2 else f" of heads {', '.join(map(head_name, self.match_heads))}"
         return (
             f"Capture of {batch} sequences of {length} tokens{' after BOS' if self.bos else ''}\n"
             f"  order {self.order}, vocabulary {self.vocab}\n"
-            f"  copy pattern   {heads} heads, {self.copy_pattern.shape[0]} sequences, all queries\n"
+            f"  copy pattern   {heads} heads, {copied} sequences, all queries\n"
             f"  match          {queries}{several}" + (f"\n  {self.note}" if self.note else "")
         )
 
@@ -181,58 +201,84 @@ class Capture:
 
 def check_attention(pattern: Float[torch.Tensor, "... key"], *, of: str) -> None:
     """Refuse numbers that are not attention weights; the tolerance allows for the rounding of 16-bit models."""
-    if not torch.isfinite(pattern).all():
+    sums = pattern.sum(-1, dtype=torch.promote_types(pattern.dtype, torch.float32))
+    if not torch.isfinite(sums).all():
         raise ValueError(f"the {of} attention is not finite: the model's weights are too large for its precision")
-    if (pattern < 0).any() or float((pattern.double().sum(-1) - 1).abs().max()) > ATTENTION_ROUNDING:
+    if pattern.amin() < 0 or float((sums - 1).abs().max()) > ATTENTION_ROUNDING:
         raise ValueError(f"the {of} attention must be numbers >= 0 that sum to 1 over the keys")
 
 
+@keywords(queries="query", checkpoint="nothing: a model that ip.load returns knows its path")
 def capture(
-    model: Any,
+    model: Model | Circuit,
     tokens: Tokens,
     *,
-    query: Any = "last",
+    query: Query = "last",
     copies: bool = True,
-    copy_layer: Any = None,
-    match_layer: Any = None,
-    match_head: Any = None,
-    **place: Any,
+    order: Whole | None = None,
+    copy_heads: CopyHeads = None,
+    match_heads: Heads = None,
+    vocab: Whole | None = None,
+    bos: Bos = None,
+    symbols: Symbols = None,
+    copy_layer: Whole | None = None,
+    match_layer: Whole | None = None,
+    match_head: Whole | None = None,
 ) -> Capture:
     """Run the model and keep its copy patterns, match scores and match patterns.
 
-    query="last" keeps the match attention of the last position, "all" that of every position, "trained" that of the
-    positions where the model's loss has a target (`interp.circuit.queries`), and a list of token indices that of these
-    tokens. Instruments on the match heads need no copy patterns: copies=False keeps none, which saves time and memory
-    on long sequences.
+    Parameters
+    ----------
+    model : HookedTransformer, TransformerBridge or Circuit
+        A model of this suite and a `Circuit` say where the circuit sits. Of any other model give it by hand.
+    tokens : array of int [batch, length]
+        The sequences, without BOS.
+    query : "last", "all", "trained" or sequence of int, default "last"
+        Whose match attention is kept: that of the last position, of every position, of those where the model's loss has
+        a target (`interp.circuit.queries`), or of these token indices.
+    copies : bool, default True
+        Whether copy patterns are kept. Instruments on the match heads need none, which saves time and memory.
+    order, copy_heads, match_heads, vocab, bos, symbols : optional
+        As in `Circuit`, for a model from elsewhere.
+    copy_layer, match_layer, match_head : int, optional
+        In place of the heads: one layer all of whose heads may copy, and one match head; by default 0, 1 and 0.
 
-    For a model of this suite and for a `Circuit` nothing else is needed. For a HookedTransformer from elsewhere give
-    the arguments of `Circuit` by hand: `order`, and where they apply `copy_heads`, `match_heads`, `vocab`, `bos` and
-    `symbols`. Instead of the heads, `copy_layer`, `match_layer` and `match_head` (by default 0, 1 and 0) name one layer
-    all of whose heads may copy, and one match head.
+    Returns
+    -------
+    Capture
+
+    Examples
+    --------
+    >>> import interp as ip
+    >>> model = ip.construct(order=2, vocab=3, length=9, beta=(2.0, 1.0), kappa=1.0)
+    >>> capture(model, [[0, 1, 2, 0, 1, 2, 0, 1, 2]]).match_scores[0, 0, 0].tolist()[3:]
+    [0.0, 3.0, 0.0, 0.0, 3.0, 0.0, 0.0]
     """
-    layers = {"copy_layer": copy_layer, "match_layer": match_layer, "match_head": match_head}
-    circuit = _circuit_of(model, place, layers=layers)
+    task = {"order": order, "vocab": vocab, "bos": bos, "symbols": symbols}
+    heads = {"copy_heads": copy_heads, "match_heads": match_heads}
+    layers: dict[str, Any] = {"copy_layer": copy_layer, "match_layer": match_layer, "match_head": match_head}
+    circuit = _circuit_of(model, task, heads, {name: value for name, value in layers.items() if value is not None})
     circuit.require_match()
     array = circuit.check(tokens)
-    queries = query_positions(query, circuit, array.shape[1])
-    batch, keys = array.shape[0], array.shape[1] + circuit.has_bos
-    per_sequence = 2 * 8 * len(circuit.match_heads) * len(queries) * keys
-    if per_sequence * batch > MATCH_BYTES:
-        raise ValueError(
-            f"query={shown(query)} on {batch} sequences would keep {per_sequence * batch >> 20} MiB of attention; "
-            f"use at most {max(1, MATCH_BYTES // per_sequence)} sequences"
-            + (", or query='last'" if isinstance(query, str) else "")
-        )
-    match, copied = MatchReader(circuit, array, queries=queries), _CopyReader(circuit, array, kept=copies)
+    queries, keys = query_positions(query, circuit, array.shape[1]), array.shape[1] + circuit.has_bos
+    per_sequence = 2 * circuit.dtype.itemsize * len(circuit.match_heads) * len(queries) * keys
+    takes_memory(
+        per_sequence * len(array),
+        what=f"query={shown(query)} on {len(array)} sequences",
+        instead=f"one sequence needs {per_sequence / 2**20:.0f} MiB"
+        + ("; query='last' needs little" if query == "all" else ""),
+    )
+    match = MatchReader(circuit, array, queries=queries)
+    pattern, copied = _copy_patterns(circuit, array[:0] if not copies else array)
     observe(
         circuit,
         array,
-        hooks=lambda rows: copied.hooks(rows) + match.hooks(rows),
+        hooks=lambda rows: copied(rows) + match.hooks(rows),
         last_only=queries.tolist() == [keys - 1],
     )
     return Capture(
         tokens=array,
-        copy_pattern=copied.pattern,
+        copy_pattern=pattern,
         match_scores=match.scores,
         match_pattern=match.pattern,
         queries=queries,
@@ -247,43 +293,41 @@ def capture(
     )
 
 
-class _CopyReader:
-    """Keeps the copy heads' attention at all queries, of as many sequences as `COPY_BYTES` hold."""
+def _copy_patterns(
+    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"]
+) -> tuple[Float[torch.Tensor, "copy_batch head key key"], Hooks]:
+    """The copy heads' attention of as many sequences as `COPY_BYTES` hold, and the hooks that fill it in."""
+    heads, keys = circuit.known_copy_heads, tokens.shape[1] + circuit.has_bos
+    room = max(1, COPY_BYTES // (circuit.dtype.itemsize * max(1, len(heads)) * keys**2))
+    pattern = torch.zeros(min(len(tokens), room) if heads else 0, len(heads), keys, keys, dtype=circuit.dtype)
 
-    def __init__(self, circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], *, kept: bool) -> None:
-        self.heads = circuit.known_copy_heads
-        keys = tokens.shape[1] + circuit.has_bos
-        room = max(1, COPY_BYTES // (circuit.dtype.itemsize * max(1, len(self.heads)) * keys**2))
-        sequences = min(len(tokens), room) if kept and self.heads else 0
-        self.pattern = torch.zeros(sequences, len(self.heads), keys, keys, dtype=circuit.dtype)
-
-    def hooks(self, rows: slice) -> list[Hook]:
-        """For one part of the batch, whose queries may come some at a time."""
-        layers = layers_of(self.heads) if rows.start < len(self.pattern) else []
-        return [(f"blocks.{layer}.attn.hook_pattern", partial(self._keep, rows, layer)) for layer in layers]
-
-    def _keep(self, rows: slice, layer: int, activation: torch.Tensor, hook: Any) -> None:
-        kept = self.pattern[rows]
-        queries, keys = activation.shape[-2:]  # the queries are the last of the keys
-        for index, (own, head) in enumerate(self.heads):
+    def keep(rows: slice, layer: int, activation: torch.Tensor, hook: Any) -> None:
+        kept = pattern[rows]
+        queries, seen = activation.shape[-2:]  # a part of the queries may come, the last of the keys that they see
+        for index, (own, head) in enumerate(heads):
             if own == layer:
-                kept[:, index, keys - queries : keys, :keys] = activation[: len(kept), head].detach().cpu()
+                kept[:, index, seen - queries : seen, :seen] = activation[: len(kept), head].detach().cpu()
+
+    def hooks(rows: slice) -> list[Hook]:
+        return at_layers(heads, "pattern", partial(keep, rows)) if rows.start < len(pattern) else []
+
+    return pattern, hooks
 
 
-def _circuit_of(model: Any, place: dict[str, Any], *, layers: dict[str, Any]) -> Circuit:
-    """The circuit that was given, or the one that the place keywords describe."""
-    layers = {name: value for name, value in layers.items() if value is not None}
-    if isinstance(model, Circuit):
-        if given := [*layers, *(name for name, value in place.items() if value is not None)]:
+def _circuit_of(model: Model | Circuit, task: dict[str, Any], heads: dict[str, Any], layers: dict[str, Any]) -> Circuit:
+    """The circuit that was given, or the one that the other arguments describe."""
+    given = [*layers, *(name for name, value in (task | heads).items() if value is not None)]
+    if isinstance(model, Circuit) or not hasattr(model, "run_with_hooks"):
+        if given:
             raise ValueError(f"{given[0]} was given together with a Circuit, which already defines it")
-        return model
-    if unknown := sorted(set(place) - {"order", "copy_heads", "match_heads", "vocab", "bos", "symbols"}):
-        raise TypeError(f"capture() got an unexpected keyword argument {unknown[0]!r}")
-    named = [name for name in ("copy_heads", "match_heads") if place.get(name) is not None]
+        return as_circuit(model)
+    named = [name for name, value in heads.items() if value is not None]
     if named and layers:
         raise ValueError(f"give {named[0]} or {next(iter(layers))}, not both")
     if named:
-        return Circuit(model, **place)
-    if not layers and not any(value is not None for value in place.values()) and not hasattr(model, "run_with_hooks"):
-        return as_circuit(model)  # raises the error that says what is wrong
-    return Circuit.in_layers(model, **layers, **place)
+        return Circuit(model, **task, **heads)
+    match = (layers.get("match_layer", 1), layers.get("match_head", 0))
+    circuit = Circuit(model, **task, match_heads=(match,))
+    layer, _ = checked_head(model, (layers.get("copy_layer", 0), 0), name="copy_layer")
+    circuit.copy_heads, circuit.lags_known = all_heads(model, layer), False
+    return circuit

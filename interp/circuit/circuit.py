@@ -7,26 +7,40 @@ Every instrument that takes a model takes a circuit. A head is a pair (layer, he
 and is None where it is not known; copy heads may sit in different layers, and several heads may match: their attention
 is read and edited together.
 
-`symbols` are for a model whose vocabulary is larger than the alphabet of the chains: the id in the model's own
-vocabulary that stands for each of the symbols 0..vocab-1. Predictions are then laws over these symbols. A table with
-one row per sequence gives every sequence its own alphabet.
+`symbols` are for a model whose vocabulary is larger than the alphabet of the chains. Predictions are then distributions
+over these symbols. A table with one row per sequence gives every sequence its own alphabet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+import copy
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import einops
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
+from numpy.typing import NDArray
 
-from interp.arguments import is_whole, shown
+from interp.arguments import Whole, is_whole, shown
 from interp.hooked.transformer import InductionTransformer
 from interp.notation import Tokens, as_tokens, check_order, check_vocab
 
 Head: TypeAlias = tuple[int, int]  # (layer, head)
+
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
+
+    from interp.lens import HookedTransformer
+
+    Model: TypeAlias = HookedTransformer | TransformerBridge
+    Bos: TypeAlias = Whole | Literal["first"] | None
+    Symbols: TypeAlias = Sequence[int] | Sequence[Sequence[int]] | torch.Tensor | NDArray[Any] | None
+    Heads: TypeAlias = Sequence[Head] | None
+    CopyHeads: TypeAlias = Sequence[Head | None] | None
+else:  # checked by the constructor, which says more than a type checker would
+    Model = Bos = Symbols = Heads = CopyHeads = Any
 
 EVERY_ROW = slice(None)
 
@@ -34,110 +48,82 @@ EVERY_ROW = slice(None)
 class Circuit:
     """A live model and the place of its circuit.
 
-    model         a HookedTransformer, one of this suite or one from elsewhere, or a language model behind
-                  TransformerLens' bridge (`load_language_model`)
-    order         k
-    vocab         |V|, the number of symbols, without BOS
-    bos           the id of the BOS token in the model's vocabulary, or None where it has none
-    first_as_bos  whether the first token of every sequence stands in for BOS (bos="first")
-    symbols       the ids that stand for symbols 0..vocab-1, [vocab] or [batch, vocab]; None where symbols are their
-                  own ids
-    copy_heads    the copy heads as (layer, head). If `lags_known`, one for each lag 1..k, None where that head is not
-                  known; else all heads that may copy; the instrument `copy_heads` measures which lag each one copies
-    match_heads   the match heads as (layer, head)
-    checkpoint    where the model was loaded from, for the provenance of results; None if it was not
+    A model of this suite says everything itself. Of any other model give `order`, and what applies of the rest; heads
+    that are not given are unknown, and an instrument that needs them raises an error.
 
-    A model of this suite provides all of this. For any other model give `order`; `vocab` is then the model's output
-    size and there is no BOS unless `bos` is given (bos=True means that its id is vocab). Heads that are not given are
-    unknown, and an instrument that needs them raises an error.
+    Parameters
+    ----------
+    model : HookedTransformer or TransformerBridge
+        One of this suite, one from elsewhere, or a language model (`load_language_model`).
+    order : int
+        k, the length of the contexts.
+    copy_heads : sequence of (layer, head) or None, optional
+        The head that copies each lag 1..k, None where it is not known. Without it, all heads of layer 0 of a model of
+        this suite may copy, and the instrument `copy_heads` measures which lag each one copies.
+    match_heads : sequence of (layer, head), optional
+        The heads that match.
+    vocab : int, optional
+        |V|, the number of symbols, without BOS. By default the model's output size, or the number of symbols.
+    bos : int, True, "first" or None, default None
+        The id of the BOS token; True stands for id = vocab. "first" is for models without BOS that use the first token
+        as one: whichever symbol it is, it has its own score and receives the attention that matches do not receive.
+        Nothing is then put before the tokens, and kappa is the score of the first token, which the law includes. The
+        other early keys stay outside the law.
+    symbols : sequence of int, or one for each sequence, optional
+        The ids that stand for symbols 0..vocab-1. Without it symbols are their own ids.
 
-    Models without BOS often use the first token as one: whichever symbol it is, it has its own score and receives the
-    attention that matches do not receive. With bos="first" nothing is put before the tokens, and kappa is the score of
-    the first token, which the law then includes. The other early keys stay outside the law.
+    The attributes have the parameters' names. `bos` is the id or None, and `first_as_bos` says whether the first token
+    stands in for it; `lags_known` says whether `copy_heads` are by lag, or all heads that may copy; `checkpoint` is
+    where the model was loaded from, for the provenance of results.
+
+    Examples
+    --------
+    >>> import interp as ip
+    >>> ip.Circuit(ip.construct(order=2, vocab=3, length=9, beta=(2.0, 1.0), kappa=1.0))
+    Circuit of order 2 over 3 symbols, BOS id 3
+      copy heads   0.0, 0.1 (lags to be measured)
+      match heads  1.0
     """
 
     def __init__(
         self,
-        model: Any,
+        model: Model,
         *,
-        order: Any = None,
-        copy_heads: Any = None,
-        match_heads: Any = None,
-        vocab: Any = None,
-        bos: Any = None,
-        symbols: Any = None,
+        order: Whole | None = None,
+        copy_heads: CopyHeads = None,
+        match_heads: Heads = None,
+        vocab: Whole | None = None,
+        bos: Bos = None,
+        symbols: Symbols = None,
     ) -> None:
         if not hasattr(model, "run_with_hooks") or not hasattr(model, "blocks"):
             raise ValueError(f"a circuit needs a HookedTransformer, got {type(model).__name__}")
         self.model: Any = model
         self.checkpoint: str | None = getattr(model, "checkpoint", None)
-        own = model if isinstance(model, InductionTransformer) else None
-        if own is not None:
-            _agree(own, order=order, vocab=vocab, bos=bos, symbols=symbols)
-            self.order, self.vocab = own.config.order, own.config.vocab
-            self.bos: int | None = own.config.vocab if own.config.bos else None
-        else:
-            if order is None:
-                raise ValueError(
-                    "give order=k: a HookedTransformer from elsewhere does not say how long its contexts are"
-                )
-            self.order = check_order(order)
-            self.vocab = _vocab_of(model, vocab, symbols)
-            self.bos = _bos_of(model, None if _is_first(bos) else bos, vocab=self.vocab)
-        self.first_as_bos = own is None and _is_first(bos)
+        self.lags_known = copy_heads is not None
+        if isinstance(model, InductionTransformer):
+            _agree(model, order=order, vocab=vocab, bos=bos, symbols=symbols)
+            order, vocab, bos = model.config.order, model.config.vocab, model.config.bos
+            copy_heads = all_heads(model, 0) if copy_heads is None else copy_heads
+            match_heads = ((1, 0),) if match_heads is None else match_heads
+        if order is None:
+            raise ValueError("give order=k: a HookedTransformer from elsewhere does not say how long its contexts are")
+        self.order = check_order(order)
+        self.first_as_bos = isinstance(bos, str) and bos == "first"
+        self.vocab = _vocab_of(model, vocab, symbols)
+        self.bos = None if self.first_as_bos else _bos_of(model, bos, vocab=self.vocab)
         self.symbols: Int64[torch.Tensor, "*batch vocab"] | None = _symbols_of(
             model, symbols, vocab=self.vocab, bos=self.bos
         )
-        self.lags_known = copy_heads is not None
-        copies: Any = [(0, head) for head in range(heads_of(model, 0))] if own is not None else []
-        if copy_heads is not None:
-            copies = list(copy_heads) if isinstance(copy_heads, Iterable) else copy_heads
-            if not isinstance(copies, list) or len(copies) != self.order:
-                raise ValueError(
-                    f"copy_heads must list one (layer, head) or None for each lag 1..{self.order}, "
-                    f"got {shown(copy_heads)}"
-                )
-        self.copy_heads: tuple[Head | None, ...] = tuple(
-            None if place is None else _head(model, place, name="copy_heads") for place in copies
-        )
-        matches: Any = match_heads
-        if match_heads is None:
-            matches = [(1, 0)] if own is not None else []
-        elif not isinstance(match_heads, Iterable):
-            raise ValueError(f"match_heads must list (layer, head) pairs, got {shown(match_heads)}")
-        self.match_heads: tuple[Head, ...] = _distinct(
-            tuple(_head(model, place, name="match_heads") for place in matches)
-        )
-
-    @classmethod
-    def in_layers(
-        cls,
-        model: Any,
-        *,
-        copy_layer: Any = None,
-        match_layer: Any = None,
-        match_head: Any = None,
-        **task: Any,
-    ) -> Circuit:
-        """A circuit in one copy layer, all of whose heads may copy, and one match head; by default 0, 1 and head 0."""
-        places = (0 if copy_layer is None else copy_layer, 1 if match_layer is None else match_layer)
-        for name, layer in zip(("copy_layer", "match_layer"), places, strict=True):
-            if not is_whole(layer):
-                raise ValueError(f"{name} must be an integer, got {shown(layer)}")
-            if not 0 <= layer < len(model.blocks):
-                raise ValueError(f"{name}={layer}, but the model has layers 0..{len(model.blocks) - 1}")
-        head = 0 if match_head is None else match_head
-        if not is_whole(head):
+        copies = list(copy_heads) if isinstance(copy_heads, Iterable) else [] if copy_heads is None else [copy_heads]
+        if self.lags_known and len(copies) != self.order:
             raise ValueError(
-                f"match_head must be an integer, got {shown(head)}; match_heads=((layer, head), ...) names several"
+                f"copy_heads must list one (layer, head) or None for each lag 1..{self.order}, got {shown(copy_heads)}"
             )
-        heads = heads_of(model, int(places[1]))
-        if not 0 <= head < heads:
-            raise ValueError(f"match_head={head}, but layer {places[1]} has heads 0..{heads - 1}")
-        circuit = cls(model, match_heads=((places[1], head),), **task)
-        circuit.copy_heads = tuple((int(places[0]), head) for head in range(heads_of(model, int(places[0]))))
-        circuit.lags_known = False
-        return circuit
+        self.copy_heads: tuple[Head | None, ...] = tuple(
+            None if place is None else checked_head(model, place, name="copy_heads") for place in copies
+        )
+        self.match_heads = _match_heads(model, () if match_heads is None else match_heads)
 
     @property
     def has_bos(self) -> bool:
@@ -150,7 +136,7 @@ class Circuit:
         return self.has_bos or self.first_as_bos
 
     @property
-    def declared_bos(self) -> int | str | None:
+    def declared_bos(self) -> Bos:
         """The argument `bos` that makes this circuit."""
         return "first" if self.first_as_bos else self.bos
 
@@ -180,9 +166,8 @@ class Circuit:
 
     def with_match_heads(self, *heads: Head) -> Circuit:
         """The same circuit with these match heads alone."""
-        other = Circuit.__new__(Circuit)
-        other.__dict__.update(self.__dict__)
-        other.match_heads = _distinct(tuple(_head(self.model, place, name="match_heads") for place in heads))
+        other = copy.copy(self)
+        other.match_heads = _match_heads(self.model, heads)
         return other
 
     def require_match(self) -> None:
@@ -241,17 +226,12 @@ class Circuit:
         return logits.gather(-1, own).detach().cpu()
 
     def __repr__(self) -> str:
-        copies = "not known"
-        if self.copy_heads and self.lags_known:
-            copies = ", ".join(
-                f"lag {lag}: {'not known' if place is None else head_name(place)}"
-                for lag, place in enumerate(self.copy_heads, start=1)
-            )
-        elif self.copy_heads:
-            copies = ", ".join(map(head_name, self.known_copy_heads)) + " (lags to be measured)"
         matches = ", ".join(map(head_name, self.match_heads)) or "not known"
-        bos = "no BOS" if self.bos is None else f"BOS id {self.bos}"
-        bos = "the first token as BOS" if self.first_as_bos else bos
+        bos = "the first token as BOS" if self.first_as_bos else "no BOS" if self.bos is None else f"BOS id {self.bos}"
+        copies = ", ".join(map(head_name, self.known_copy_heads)) + " (lags to be measured)"
+        if self.lags_known or not self.copy_heads:
+            lags = [f"lag {lag}: {head_name(place)}" for lag, place in enumerate(self.copy_heads, start=1)]
+            copies = ", ".join(lags) or "not known"
         return (
             f"Circuit of order {self.order} over {self.vocab} symbols, {bos}\n"
             f"  copy heads   {copies}\n"
@@ -259,19 +239,19 @@ class Circuit:
         )
 
 
-def as_circuit(model: Any) -> Circuit:
+def as_circuit(model: Model | Circuit) -> Circuit:
     """The circuit itself, or that of a model which says where its circuit sits."""
     if isinstance(model, Circuit):
         return model
-    if not isinstance(model, InductionTransformer):
-        kind = type(model).__name__
-        raise ValueError(
-            f"this {kind} does not say where its circuit sits: give "
-            "ip.Circuit(model, order=..., match_heads=((layer, head), ...), ...)"
-            if hasattr(model, "run_with_hooks")
-            else f"expected a HookedTransformer or a Circuit, got {kind}"
-        )
-    return Circuit(model)
+    if isinstance(model, InductionTransformer):
+        return Circuit(model)
+    kind = type(model).__name__
+    if not hasattr(model, "run_with_hooks"):
+        raise ValueError(f"expected a HookedTransformer or a Circuit, got {kind}")
+    raise ValueError(
+        f"this {kind} does not say where its circuit sits: give "
+        "ip.Circuit(model, order=..., match_heads=((layer, head), ...), ...)"
+    )
 
 
 def heads_of(model: Any, layer: int) -> int:
@@ -280,23 +260,22 @@ def heads_of(model: Any, layer: int) -> int:
     return int((model.cfg if own is None else own).n_heads)
 
 
-def head_name(place: Head) -> str:
+def all_heads(model: Any, layer: int) -> tuple[Head, ...]:
+    """Every head of a layer."""
+    return tuple((layer, head) for head in range(heads_of(model, layer)))
+
+
+def head_name(place: Head | None) -> str:
     """layer.head, as the field writes it."""
-    return f"{place[0]}.{place[1]}"
+    return "not known" if place is None else f"{place[0]}.{place[1]}"
 
 
-def _distinct(heads: tuple[Head, ...]) -> tuple[Head, ...]:
-    if len(set(heads)) < len(heads):
-        raise ValueError(f"match_heads names a head twice: {shown(list(heads))}")
-    return heads
-
-
-def _head(model: Any, place: Any, *, name: str) -> Head:
-    if isinstance(place, np.ndarray):
-        place = place.tolist()
-    if not isinstance(place, (tuple, list)) or len(place) != 2 or not all(map(is_whole, place)):
+def checked_head(model: Any, place: Any, *, name: str) -> Head:
+    """A (layer, head) that the model has, and whose attention can be read."""
+    pair = np.asarray(place)
+    if pair.shape != (2,) or not np.issubdtype(pair.dtype, np.integer):
         raise ValueError(f"{name} must list (layer, head) pairs, such as ((2, 1),), got {shown(place)} for one of them")
-    layer, head = int(place[0]), int(place[1])
+    layer, head = pair.tolist()
     if not 0 <= layer < len(model.blocks):
         raise ValueError(f"{name}: layer {layer}, but the model has layers 0..{len(model.blocks) - 1}")
     if not 0 <= head < heads_of(model, layer):
@@ -307,37 +286,34 @@ def _head(model: Any, place: Any, *, name: str) -> Head:
     return layer, head
 
 
+def _match_heads(model: Any, places: Any) -> tuple[Head, ...]:
+    places = places if isinstance(places, Iterable) else [places]
+    heads = tuple(checked_head(model, place, name="match_heads") for place in places)
+    if len(set(heads)) < len(heads):
+        raise ValueError(f"match_heads names a head twice: {shown(list(heads))}")
+    return heads
+
+
 def _agree(model: InductionTransformer, *, order: Any, vocab: Any, bos: Any, symbols: Any) -> None:
     """Refuse what contradicts the model's own config."""
     config = model.config
     for name, asked, real in (("order", order, config.order), ("vocab", vocab, config.vocab)):
         if asked is not None and asked != real:
             raise ValueError(f"{name}={asked}, but the model has {name} {real}")
-    if _is_first(bos):
-        raise ValueError(
-            "bos='first' is for models from elsewhere; a model of this suite says itself whether it has BOS"
-        )
-    if bos is not None and (bos is True or (bos is not False and bos == config.vocab)) != config.bos:
-        raise ValueError(f"bos={bos}, but the model {'has a BOS token' if config.bos else 'has no BOS token'}")
+    asked = bos is True or (bos is not False and bos == config.vocab)
+    if bos == "first" or (bos is not None and asked != config.bos):
+        raise ValueError(f"bos={bos!r}, but the model {'has a BOS token' if config.bos else 'has no BOS token'}")
     if symbols is not None:
         raise ValueError("symbols are for a model with a larger vocabulary; a model of this suite has its own symbols")
 
 
 def _vocab_of(model: Any, vocab: Any, symbols: Any) -> int:
-    if vocab is None and symbols is not None:
-        if not (shape := np.shape(symbols)):
-            raise ValueError(f"symbols must be a list of ids of the model's vocabulary, got {shown(symbols)}")
-        return int(shape[-1])
     if vocab is None:
-        return int(model.cfg.d_vocab_out)
+        return int(model.cfg.d_vocab_out) if symbols is None else (np.shape(symbols) or (0,))[-1]
     size = check_vocab(vocab)
     if symbols is None and size > model.cfg.d_vocab:
         raise ValueError(f"vocab={size}, but the model's input vocabulary has {model.cfg.d_vocab} symbols")
     return size
-
-
-def _is_first(bos: Any) -> bool:
-    return isinstance(bos, str) and bos == "first"
 
 
 def _bos_of(model: Any, bos: Any, *, vocab: int) -> int | None:
@@ -363,9 +339,8 @@ def _symbols_of(model: Any, symbols: Any, *, vocab: int, bos: int | None) -> Int
         if len(set(row)) < vocab:
             raise ValueError(f"symbols must be different ids, got {row}")
     room = min(int(model.cfg.d_vocab), int(model.cfg.d_vocab_out))
-    for one in np.unique(ids).tolist():
-        if not 0 <= one < room:
-            raise ValueError(f"symbol id {one} is outside the model's vocabulary 0..{room - 1}")
-        if one == bos:
-            raise ValueError(f"symbol id {one} is the id of BOS")
+    if ids.min() < 0 or ids.max() >= room:
+        raise ValueError(f"symbol ids {ids.min()} to {ids.max()} are not all in the model's vocabulary 0..{room - 1}")
+    if bos is not None and (ids == bos).any():
+        raise ValueError(f"symbol id {bos} is the id of BOS")
     return torch.from_numpy(ids.astype(np.int64))

@@ -44,20 +44,16 @@ class MatchReader:
     ) -> None:
         circuit.require_match()
         keys = tokens.shape[1] + circuit.has_bos
-        self.heads = circuit.match_heads
-        self.from_end = torch.tensor([-1]) if queries is None else queries - keys  # right in a run of the last query
+        self.heads, self.from_end = circuit.match_heads, _from_end(queries, keys)
         size = (len(tokens), len(self.heads), len(self.from_end), keys)
         self.scores, self.pattern = (torch.empty(size, dtype=circuit.dtype) for _ in range(2))
 
     def hooks(self, rows: slice) -> list[Hook]:
         """For one part of the batch."""
-        return [
-            (f"blocks.{layer}.attn.{name}", partial(self._keep, rows, layer, into))
-            for layer in layers_of(self.heads)
-            for name, into in (("hook_attn_scores", self.scores), ("hook_pattern", self.pattern))
-        ]
+        pairs = (("attn_scores", self.scores), ("pattern", self.pattern))
+        return [hook for name, into in pairs for hook in at_layers(self.heads, name, partial(self._keep, rows, into))]
 
-    def _keep(self, rows: slice, layer: int, into: torch.Tensor, activation: torch.Tensor, hook: Any) -> None:
+    def _keep(self, rows: slice, into: torch.Tensor, layer: int, activation: torch.Tensor, hook: Any) -> None:
         for index, (own, head) in enumerate(self.heads):
             if own == layer:
                 kept = activation[:, head, self.from_end.to(activation.device)].detach().cpu()
@@ -73,7 +69,7 @@ def write_pattern(
 ) -> Hooks:
     """Hooks that put this attention in place of the match heads' own, at these queries, by default the last one."""
     circuit.require_match()
-    from_end = torch.tensor([-1]) if queries is None else queries - pattern.shape[-1]
+    from_end = _from_end(queries, pattern.shape[-1])
 
     def write(part: slice, layer: int, own: torch.Tensor, hook: Any) -> torch.Tensor:
         edited = own.clone()
@@ -82,8 +78,7 @@ def write_pattern(
                 edited[:, head, from_end] = pattern[part, index].to(own)
         return edited
 
-    layers = layers_of(circuit.match_heads)
-    return lambda part: [(f"blocks.{layer}.attn.hook_pattern", partial(write, part, layer)) for layer in layers]
+    return lambda part: at_layers(circuit.match_heads, "pattern", partial(write, part))
 
 
 def write_output(place: Head, value: Callable[[torch.Tensor, slice], Float[torch.Tensor, "batch pos d_head"]]) -> Hooks:
@@ -91,17 +86,13 @@ def write_output(place: Head, value: Callable[[torch.Tensor, slice], Float[torch
 
     In a run with last_only=True, `value` is called for some positions of a copy head at a time.
     """
-    layer, head = place
 
-    def overwrite(part: slice) -> list[Hook]:
-        def write(z: torch.Tensor, hook: Any) -> torch.Tensor:
-            edited = z.clone()
-            edited[:, :, head] = value(z[:, :, head], part).to(z)
-            return edited
+    def write(part: slice, layer: int, z: torch.Tensor, hook: Any) -> torch.Tensor:
+        edited = z.clone()
+        edited[:, :, place[1]] = value(z[:, :, place[1]], part).to(z)
+        return edited
 
-        return [(f"blocks.{layer}.attn.hook_z", write)]
-
-    return overwrite
+    return lambda part: at_layers([place], "z", partial(write, part))
 
 
 def moved_at_random(
@@ -123,7 +114,7 @@ class HeadMeans:
 
     def __init__(self, layers: Sequence[int], *, positions: Int64[torch.Tensor, " position"] | None = None) -> None:
         self.layers, self.positions = list(layers), slice(None) if positions is None else positions
-        self._sums: dict[int, torch.Tensor] = {}
+        self._sums: dict[int, Any] = dict.fromkeys(self.layers, 0.0)
         self._counts = dict.fromkeys(self.layers, 0)
 
     def reading(self, rows: slice) -> list[Hook]:
@@ -131,15 +122,15 @@ class HeadMeans:
 
         def add(layer: int, z: torch.Tensor, hook: Any) -> None:
             seen = z[:, self.positions].detach()
-            total = seen.double().sum((0, 1)).cpu()
-            self._sums[layer] = self._sums[layer] + total if layer in self._sums else total
+            self._sums[layer] = self._sums[layer] + seen.double().sum((0, 1)).cpu()
             self._counts[layer] += seen.shape[0] * seen.shape[1]
 
-        return [(f"blocks.{layer}.attn.hook_z", partial(add, layer)) for layer in self.layers]
+        return at_layers([(layer, 0) for layer in self.layers], "z", add)
 
     def of(self, place: Head) -> Float[torch.Tensor, " d_head"]:
         """The mean output of one head, in float64 on the CPU."""
-        return self._sums[place[0]][place[1]] / self._counts[place[0]]
+        mean: torch.Tensor = self._sums[place[0]][place[1]] / self._counts[place[0]]
+        return mean
 
     def writing(self, heads: Sequence[Head]) -> Hooks:
         """Hooks that replace these heads' outputs by their means."""
@@ -151,4 +142,14 @@ class HeadMeans:
                     edited[:, self.positions, place[1]] = self.of(place).to(z)
             return edited
 
-        return lambda rows: [(f"blocks.{layer}.attn.hook_z", partial(write, layer)) for layer in layers_of(heads)]
+        return lambda rows: at_layers(heads, "z", write)
+
+
+def at_layers(heads: Iterable[Head], name: str, act: Callable[[int, torch.Tensor, Any], Any]) -> list[Hook]:
+    """`act(layer, activation, hook)` at `hook_name` of the attention of every layer that these heads sit in."""
+    return [(f"blocks.{layer}.attn.hook_{name}", partial(act, layer)) for layer in layers_of(heads)]
+
+
+def _from_end(queries: Int64[torch.Tensor, " query"] | None, keys: int) -> Int64[torch.Tensor, " query"]:
+    """Positions counted from the end, which are right in a run of the last query, too."""
+    return torch.tensor([-1]) if queries is None else queries - keys

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from jaxtyping import Int64
@@ -12,10 +12,17 @@ from interp.arguments import is_whole, plain_array, shown
 from interp.circuit.circuit import Circuit
 from interp.hooked.transformer import InductionTransformer
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Query: TypeAlias = Literal["last", "all", "trained"] | Sequence[int] | torch.Tensor | NDArray[Any]
+else:  # checked by `query_positions`
+    Query = Any
+
 NAMES = "'last', 'all', 'trained' or a list of token indices"
 
 
-def query_positions(query: Any, circuit: Circuit, length: int) -> Int64[torch.Tensor, " query"]:
+def query_positions(query: Query, circuit: Circuit, length: int) -> Int64[torch.Tensor, " query"]:
     """The key index of every query that was asked for; BOS, where there is one, is key 0.
 
     "trained" is where the model's loss has a target. For a model of this suite that is the last position. Other models
@@ -31,17 +38,16 @@ def query_positions(query: Any, circuit: Circuit, length: int) -> Int64[torch.Te
         if query == "last" or isinstance(circuit.model, InductionTransformer):
             return every[-1:]
         return every[: len(every) - int(last_is_untrained(circuit, length))]
-    asked = plain_array(query, name="query").tolist() if hasattr(query, "ndim") else query
-    asked = list(asked) if isinstance(asked, Iterable) else [None]
-    if not all(is_whole(t) for t in asked):
+    listed: Any = plain_array(query, name="query").tolist() if hasattr(query, "ndim") else query
+    asked = list(listed) if isinstance(listed, Iterable) else []
+    if not asked and isinstance(listed, Iterable):
+        raise ValueError("query lists no token index")
+    if not asked or not all(is_whole(t) for t in asked):
         raise ValueError(f"query must be {NAMES}, got {shown(query)}")
-    asked = [int(t) for t in asked]
     for t in asked:
         if not -length <= t < length:
             raise ValueError(f"query {t} is outside the tokens 0..{length - 1}")
-    if not asked:
-        raise ValueError("query lists no token index")
-    return torch.tensor(sorted({t % length for t in asked})) + bos
+    return torch.tensor(sorted({int(t) % length for t in asked})) + bos
 
 
 def last_is_untrained(circuit: Circuit, length: int) -> bool:

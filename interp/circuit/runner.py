@@ -19,7 +19,7 @@ from jaxtyping import Float, Int64
 
 from interp.arguments import switch
 from interp.circuit import last_query
-from interp.circuit.circuit import Circuit, as_circuit, heads_of
+from interp.circuit.circuit import Circuit, Model, as_circuit, heads_of
 from interp.circuit.last_query import Hook as Hook
 from interp.notation import Tokens
 
@@ -31,11 +31,31 @@ STREAM_BYTES = 256 << 20  # of the stream before the match layer kept between ed
 
 
 def predict(
-    model: Any, tokens: Tokens, *, every_position: bool = False
+    model: Model | Circuit, tokens: Tokens, *, every_position: bool = False
 ) -> Float[torch.Tensor, "batch vocab"] | Float[torch.Tensor, "batch length vocab"]:
-    """The law of the token after the last one, or after every token, by a model of this suite or a `Circuit`.
+    """The model's distribution of the token after the last one, or after every token.
 
-    With `symbols`, it is the law over these symbols, renormalised without the model's other tokens.
+    Parameters
+    ----------
+    model : HookedTransformer or Circuit
+        A model of this suite, or any other as a `Circuit`. With `symbols`, the distribution is over these symbols,
+        renormalised without the model's other tokens.
+    tokens : array of int [batch, length]
+        The sequences, without BOS, which is prepended where the model has it.
+    every_position : bool, default False
+        Whether to predict after every token.
+
+    Returns
+    -------
+    torch.Tensor
+        float64, [batch, vocab], or [batch, length, vocab].
+
+    Examples
+    --------
+    >>> import interp as ip
+    >>> model = ip.construct(order=1, vocab=2, length=4, beta=(3.0,))
+    >>> predict(model, [[0, 1, 0, 1]]).round(decimals=3).tolist()
+    [[0.909, 0.091]]
     """
     circuit = as_circuit(model)
     array = circuit.check(tokens)
@@ -56,8 +76,7 @@ def no_hooks(rows: slice) -> list[Hook]:
 
 def runs_short(circuit: Circuit) -> bool:
     """Whether the circuit's model can be run at the last query alone: copies in layer 0, matches in the last layer."""
-    copies = {layer for layer, _ in circuit.known_copy_heads}
-    matches = {layer for layer, _ in circuit.match_heads}
+    copies, matches = ({layer for layer, _ in heads} for heads in (circuit.known_copy_heads, circuit.match_heads))
     return copies <= {0} and matches <= {1} and last_query.applies(circuit.model)
 
 
@@ -68,11 +87,10 @@ def stream_before_match(
 
     None where it would take too much memory, and where the model has to be run whole.
     """
-    keys, width = tokens.shape[1] + circuit.has_bos, int(circuit.model.cfg.d_model)
-    size = circuit.dtype.itemsize * tokens.shape[0] * keys * width
-    if not runs_short(circuit) or size > STREAM_BYTES:
+    size = (len(tokens), tokens.shape[1] + circuit.has_bos, int(circuit.model.cfg.d_model))
+    if not runs_short(circuit) or circuit.dtype.itemsize * size[0] * size[1] * size[2] > STREAM_BYTES:
         return None
-    kept = torch.empty(tokens.shape[0], keys, width, dtype=circuit.dtype)
+    kept = torch.empty(size, dtype=circuit.dtype)
     for rows in parts(circuit, tokens, queries=last_query.QUERIES):
         kept[rows] = last_query.before_match(circuit.model, circuit.ids(tokens[rows], rows)).cpu()
     return kept
@@ -94,29 +112,39 @@ def run(
     """
     short = (last_only or hooks is no_hooks) and runs_short(circuit)
     logits = []
-    with torch.no_grad():
-        for rows in parts(circuit, tokens, queries=last_query.QUERIES if short else None):
-            if short:
-                last = _last_logits(circuit, tokens, rows, hooks(rows), stream)
-            else:
-                ids = circuit.ids(tokens[rows], rows)
-                last = circuit.model.run_with_hooks(ids, prepend_bos=False, fwd_hooks=hooks(rows))[:, -1]
-            logits.append(circuit.of_symbols(last, rows).clone())
+    for rows in parts(circuit, tokens, queries=last_query.QUERIES if short else None):
+        if short:
+            last = _last_logits(circuit, tokens, rows, hooks(rows), stream)
+        else:
+            last = hooked(circuit, tokens, rows, hooks(rows))[:, -1]
+        logits.append(circuit.of_symbols(last, rows).clone())
     return torch.cat(logits)
 
 
 def observe(
-    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], *, hooks: Hooks, last_only: bool = False
+    circuit: Circuit,
+    tokens: Int64[torch.Tensor, "batch length"],
+    *,
+    hooks: Hooks,
+    last_only: bool = False,
+    last_layer: int | None = None,
 ) -> None:
-    """Run only to call the hooks, and stop after the last layer that the circuit uses; the arguments are `run`'s."""
+    """Run only to call the hooks, and stop after the last layer that is read, by default that of the circuit."""
     if last_only and runs_short(circuit):
         run(circuit, tokens, hooks=hooks, last_only=True)
         return
-    end: dict[str, Any] = {"return_type": None, "stop_at_layer": circuit.last_layer + 1}
+    end = 1 + (circuit.last_layer if last_layer is None else last_layer)
+    for rows in parts(circuit, tokens):
+        hooked(circuit, tokens, rows, hooks(rows), return_type=None, stop_at_layer=end)
+
+
+def hooked(
+    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], rows: slice, hooks: list[Hook], **options: Any
+) -> Any:
+    """One part of the batch through the whole model under hooks; every plain run of a model goes through here."""
+    ids = circuit.ids(tokens[rows], rows)
     with torch.no_grad():
-        for rows in parts(circuit, tokens):
-            ids = circuit.ids(tokens[rows], rows)
-            circuit.model.run_with_hooks(ids, prepend_bos=False, fwd_hooks=hooks(rows), **end)
+        return circuit.model.run_with_hooks(ids, prepend_bos=False, fwd_hooks=hooks, **options)
 
 
 def _last_logits(
@@ -134,19 +162,14 @@ def _last_logits(
 
 
 def laws(
-    circuit: Circuit,
-    tokens: Int64[torch.Tensor, "batch length"],
-    *,
-    hooks: Hooks = no_hooks,
-    last_only: bool = False,
-    stream: Float[torch.Tensor, "batch key d_model"] | None = None,
+    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], *, hooks: Hooks = no_hooks, last_only: bool = False
 ) -> Float[torch.Tensor, "batch vocab"]:
-    """The predicted law after the last token, under the given hooks; the arguments are those of `run`."""
-    return law_of(run(circuit, tokens, hooks=hooks, last_only=last_only, stream=stream))
+    """The predicted distribution after the last token, under the given hooks; the arguments are those of `run`."""
+    return law_of(run(circuit, tokens, hooks=hooks, last_only=last_only))
 
 
 def law_of(logits: Float[torch.Tensor, "*rows vocab"]) -> Float[torch.Tensor, "*rows vocab"]:
-    """Logits of the symbols as a law, in float64."""
+    """Logits of the symbols as a distribution, in float64."""
     return check_finite(torch.softmax(logits.double(), dim=-1))
 
 
@@ -186,7 +209,7 @@ def parts(
 def every_law(
     circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], *, hooks: Hooks = no_hooks
 ) -> tuple[Float[torch.Tensor, "batch length vocab"], Float[torch.Tensor, "batch length"]]:
-    """The law over the symbols after every token, and the mass that the model gives to all symbols together."""
+    """The distribution over the symbols after every token, and the mass of all symbols together."""
     laws, masses = [], []
     for rows, logits in _after_every_token(circuit, tokens, hooks):
         ours = circuit.of_symbols(logits, rows)
@@ -205,7 +228,7 @@ def symbol_mass(
 def next_losses(
     circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], *, hooks: Hooks = no_hooks
 ) -> Float[torch.Tensor, "batch step"]:
-    """Minus the log-probability of token t + 1 after token t, by the law over the symbols: [batch, length - 1]."""
+    """Minus the log-probability of token t + 1 after token t, among the symbols: [batch, length - 1]."""
     losses = []
     for rows, logits in _after_every_token(circuit, tokens, hooks):
         ours = circuit.of_symbols(logits[:, :-1], rows).double()
@@ -218,10 +241,7 @@ def _after_every_token(
 ) -> Iterator[tuple[slice, Float[torch.Tensor, "batch length d_vocab_out"]]]:
     """Parts of the batch with the model's logits after every token; a large vocabulary makes the parts small."""
     most = max(1, LOGIT_BYTES // (8 * tokens.shape[1] * int(circuit.model.cfg.d_vocab_out)))
-    with torch.no_grad():
-        for part in parts(circuit, tokens):
-            for start in range(part.start, part.stop, most):
-                rows = slice(start, min(start + most, part.stop))
-                ids = circuit.ids(tokens[rows], rows)
-                logits = circuit.model.run_with_hooks(ids, prepend_bos=False, fwd_hooks=hooks(rows))
-                yield rows, logits[:, int(circuit.has_bos) :]
+    for part in parts(circuit, tokens):
+        for start in range(part.start, part.stop, most):
+            rows = slice(start, min(start + most, part.stop))
+            yield rows, hooked(circuit, tokens, rows, hooks(rows))[:, int(circuit.has_bos) :]

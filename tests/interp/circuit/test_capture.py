@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from interp.arguments import takes_memory
 from interp.circuit import capture as module
 from interp.circuit.capture import capture
 from interp.circuit.runner import predict
@@ -282,13 +283,15 @@ def test_copy_patterns_are_kept_within_bounds(model: InductionTransformer, monke
         assert part.copy_pattern.untyped_storage().nbytes() <= 2 * 3 * one
 
 
-def test_a_capture_that_would_not_fit_is_refused(model: InductionTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
-    tokens = tokens_of(3, 9, batch=8)
-    monkeypatch.setattr(module, "MATCH_BYTES", 16 * 6 * 10 * 10)
-    with pytest.raises(ValueError, match="use at most 6 sequences, or query='last'"):
-        capture(model, tokens, query="all")
-    assert capture(model, tokens[:6], query="all").match_scores.shape[0] == 6
-    assert capture(model, tokens).match_scores.shape[0] == 8
+def test_a_capture_says_what_it_takes(model: InductionTransformer, caplog: pytest.LogCaptureFixture) -> None:
+    memory = {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": 2 * 16 * 6 * 10 * 10}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("interp.arguments.os.sysconf", memory.__getitem__)
+        with pytest.raises(ValueError, match="half of this machine's memory; one sequence needs 0 MiB; query='last'"):
+            capture(model, tokens_of(3, 9, batch=8), query="all")
+        assert capture(model, tokens_of(3, 9, batch=6), query="all").match_scores.shape[0] == 6
+    takes_memory(3 << 29, what="query='all' on 8 sequences")
+    assert caplog.messages == ["query='all' on 8 sequences will take 1.5 GiB"]
 
 
 def test_a_last_query_capture_keeps_only_the_last_query(
@@ -337,9 +340,9 @@ def test_bad_tokens_are_named(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"copy_layer": 2}, r"copy_layer=2, but the model has layers 0\.\.1"),
-        ({"match_layer": -1}, r"match_layer=-1, but the model has layers 0\.\.1"),
-        ({"match_head": 1}, r"match_head=1, but layer 1 has heads 0\.\.0"),
+        ({"copy_layer": 2}, r"copy_layer: layer 2, but the model has layers 0\.\.1"),
+        ({"match_layer": -1}, r"match_heads: layer -1, but the model has layers 0\.\.1"),
+        ({"match_head": 1}, r"match_heads: head 1, but layer 1 has heads 0\.\.0"),
         ({"order": 3}, "order=3, but the model has order 2"),
         ({"vocab": 5}, "vocab=5, but the model has vocab 3"),
     ],
@@ -351,6 +354,8 @@ def test_bad_options_are_named(model: InductionTransformer, options: dict, messa
 
 
 def test_an_unknown_query_is_named(model: InductionTransformer) -> None:
+    with pytest.raises(TypeError, match=r"capture\(\) has no keyword queries: query"):
+        capture(model, tokens_of(3, 9), queries="last")
     with pytest.raises(
         ValueError, match="query must be 'last', 'all', 'trained' or a list of token indices, got 'first'"
     ):
@@ -363,9 +368,24 @@ def test_bad_options_for_a_foreign_model_are_named(foreign: HookedTransformer) -
         capture(foreign, tokens)
     with pytest.raises(ValueError, match=r"BOS id 11 is outside the model's input vocabulary 0\.\.10"):
         capture(foreign, tokens, order=2, bos=11)
-    with pytest.raises(ValueError, match=r"match_head=4, but layer 1 has heads 0\.\.3"):
+    with pytest.raises(ValueError, match=r"match_heads: head 4, but layer 1 has heads 0\.\.3"):
         capture(foreign, tokens, order=2, match_head=4)
     with pytest.raises(ValueError, match="16 tokens, but the model's context holds 15"):
         capture(foreign, tokens_of(10, 16), order=2, bos=True)
     with pytest.raises(ValueError, match=r"token \d is outside the vocabulary 0\.\.4"):
         capture(foreign, tokens, order=2, vocab=5)
+
+
+def test_the_table_has_every_key_that_a_query_sees(model: InductionTransformer) -> None:
+    cap = capture(model, tokens_of(3, 9, batch=2), query=[4, 8])
+    table = cap.table()
+    assert len(table) == 2 * (6 + 10)
+    last = table[(table["sequence"] == 1) & (table["query"] == 8)]
+    assert last["key"].tolist() == list(range(-1, 9))
+    assert last["token"].isna().tolist() == [True] + 9 * [False]
+    assert last["token"].iloc[1:].tolist() == cap.tokens[1].tolist()
+    np.testing.assert_array_equal(last["attention"], cap.match_pattern[1, 0, 1])
+    masks = [reference.match_mask(cap.tokens[1].tolist(), t=9, s=s, k=2) for s in reference.candidates(9, 2)]
+    names = ["{" + ",".join(map(str, sorted(mask))) + "}" for mask in masks]
+    assert last["mask"].tolist() == ["bos", "early", "early", *names]
+    assert table[table["query"] == 4]["attention"].sum() == pytest.approx(2.0)

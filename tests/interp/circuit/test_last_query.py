@@ -184,7 +184,7 @@ def test_causal_tests_from_the_kept_stream_equal_those_of_plain_runs(bos: bool, 
     kappa = 1.5 if bos else None
     model = imperfect(beta=(2.5, 1.2), kappa=kappa, vocab=4, noise=0.3, length=LENGTH)
     chains = ip.HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0)).sample(batch=300, length=LENGTH, seed=1)
-    settings = {"next_law": chains.next_law, "beta": (2.5, 1.2), "kappa": kappa}
+    settings = {"next_law": chains.next_law, "law": ((2.5, 1.2), kappa)}
     short = causal_tests(model, chains.tokens, **settings)
     assert short_runs
     short_runs.clear()

@@ -151,9 +151,9 @@ def test_the_first_token_in_the_place_of_bos() -> None:
         assert mass.early == pytest.approx(0.0, abs=1e-6)
     bare = ip.capture(ip.Circuit(model, order=2, vocab=5, match_heads=((2, 0),)), tokens, query="trained")
     assert "bos='first'" in ip.fit_scores(bare, source="attention").message
-    with pytest.raises(ValueError, match="this model has a BOS token: give kappa"):
+    with pytest.raises(ValueError, match="the law has no kappa, the model a BOS"):
         ip.causal_tests(circuit, tokens, next_law=torch.full((80, 5), 0.2), law=((2.4, 1.3), None))
-    with pytest.raises(ValueError, match="bos='first' is for models from elsewhere"):
+    with pytest.raises(ValueError, match="bos='first', but the model has a BOS token"):
         ip.Circuit(trained_like(), bos="first")
 
 
@@ -283,7 +283,10 @@ def test_results_can_be_printed_and_stored(decoys: HeadScan) -> None:
         (lambda m, t: ip.scan_heads(m, t, order=[1, 2]), "order must be an integer"),
         (lambda m, t: ip.scan_heads(m, t, order=2, vocab=50), "input vocabulary has 5 symbols"),
         (lambda m, t: ip.scan_heads(m, t, order=2, vocab=3), "token 3 is outside the vocabulary 0..2"),
-        (lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, symbols=(0, 1, 2, 40)), "symbol id 40 is outside"),
+        (
+            lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, symbols=(0, 1, 2, 40)),
+            "symbol ids 0 to 40 are not all in",
+        ),
         (lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, bos=9), "BOS id 9 is outside"),
         (lambda m, t: ip.scan_heads(m, t[:4], order=2, vocab=4, bos=4), "4 sequences; a scan needs at least 10"),
         (lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, query="first"), "query must be 'last', 'all', 'trained'"),
