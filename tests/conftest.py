@@ -44,7 +44,7 @@ def few_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("models.training.run.HELD_OUT_SEQUENCES", 256)
 
 
-# The files whose tests take longest (`-p tests.processor_time` measures them), the longest first. `test_docs.py` comes
+# The files whose tests take longest, the longest first. `test_docs.py` comes
 # a little later: its notebooks then find compiled what the first files use, instead of compiling it beside them.
 LONGEST_FIRST = (
     "test_page.py",
