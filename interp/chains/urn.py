@@ -109,7 +109,7 @@ def draw_token(
     return token
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", _nrt=False)  # references of arrays are not counted, which took more than half of the time
 def draw_chain(
     uniforms: NDArray[Any],
     tokens: NDArray[Any],

@@ -171,6 +171,25 @@ def copy_forward(h: int, weights: Weights, memory: Memory) -> None:
 
 
 @kernel
+def sum_by_lag(tokens: Array, pull: Array, start: int, stop: int, decay: Array) -> None:
+    """What one sequence hands back to each distance. Four keys at a time: each sum is read and written once."""
+    last = start + (stop - start) // 4 * 4
+    for row in range(start, last, 4):
+        one, two = pull[tokens[row], row:stop], pull[tokens[row + 1], row + 1 : stop]
+        three, four = pull[tokens[row + 2], row + 2 : stop], pull[tokens[row + 3], row + 3 : stop]
+        end = four.shape[0]
+        for lag in range(end):
+            decay[lag] += (one[lag] + two[lag]) + (three[lag] + four[lag])
+        decay[end] += one[end] + two[end] + three[end]
+        decay[end + 1] += one[end + 1] + two[end + 1]
+        decay[end + 2] += one[end + 2]
+    for row in range(last, stop):
+        back = pull[tokens[row], row:stop]
+        for lag in range(back.shape[0]):
+            decay[lag] += back[lag]
+
+
+@kernel
 def copy_backward(h: int, weights: Weights, sums: Weights, memory: Memory) -> None:
     """From `pull` through head h's softmax to the sums of its gradients."""
     symbols, n, rows = weights.content.shape[1], weights.late.shape[0], memory.total.shape[0]
@@ -201,10 +220,8 @@ def copy_backward(h: int, weights: Weights, sums: Weights, memory: Memory) -> No
             for j in range(i + 1):
                 bias[i - j] += memory.direct[j] * pull[tokens[row - i + j], row]
             pull[:, row] = 0
-    for row in range(rows):
-        back = pull[tokens[row], row : row - row % n + n]
-        for lag in range(back.shape[0]):
-            decay[lag] += back[lag]
+    for start in range(0, rows, n):
+        sum_by_lag(tokens, pull, start, start + n, decay)
 
 
 # --- The match head and the readout --------------------------------------------------------------------------------
