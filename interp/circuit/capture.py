@@ -106,17 +106,17 @@ class Capture:
         """The tokens that `copy_pattern` belongs to."""
         return self.tokens[: self.copy_pattern.shape[0]]
 
-    def match_head(self, index: Whole) -> Capture:
-        """The capture of one match head alone; -1 is the last."""
-        heads, place = int(self.match_pattern.shape[1]), int(index)
-        if not -heads <= place < heads:
-            raise ValueError(f"match_head({shown(index)}), but the capture has match heads 0..{heads - 1}")
-        one = slice(place % heads, place % heads + 1)
+    def match_head(self, *indices: Whole) -> Capture:
+        """The capture of one match head alone, or of several; -1 is the last."""
+        heads = int(self.match_pattern.shape[1])
+        if not all(-heads <= int(index) < heads for index in indices):
+            raise ValueError(f"match_head{shown(indices)}, but the capture has match heads 0..{heads - 1}")
+        kept = [int(index) % heads for index in indices]
         return replace(
             self,
-            match_scores=self.match_scores[:, one],
-            match_pattern=self.match_pattern[:, one],
-            match_heads=self.match_heads[one],
+            match_scores=self.match_scores[:, kept],
+            match_pattern=self.match_pattern[:, kept],
+            match_heads=tuple(self.match_heads[index] for index in kept) if self.match_heads else (),
         )
 
     def mean_head(self, weights: Numbers | None = None) -> Capture:

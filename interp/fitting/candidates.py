@@ -125,32 +125,29 @@ def attention_rows(cap: Capture, *, position: bool, own: bool = False) -> tuple[
     """
     groups = (1 << cap.order + int(own)) + int(cap.has_sink)
     basis = distance_basis(count_distances(cap), terms=SPLINE_TERMS if position else 0)
-    found: dict[str, list[Array]] = {
-        "shares": [np.zeros((0, groups))],
-        "counts": [np.zeros((0, groups))],
-        "entropy": [np.zeros(0)],
-        "sequence": [np.zeros(0, dtype=np.int64)],
-        "early": [np.zeros(0)],
-    }
+    none = np.zeros((0, groups))
+    blocks: list[tuple[Array, ...]] = [(none, none, np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0))]
     parts, start = [], 0
     for view in query_views(cap, columns=1 + bool(position) * (cap.order + 1 + basis.shape[1])):
-        codes, pattern = _keys(view, order=cap.order, own=own, bos_group=groups - 1)
+        codes, pattern = view.masks.astype(np.int16), view.pattern
+        if own:
+            codes |= (view.tokens[:, cap.order :] == view.tokens[:, -1:]).astype(np.int16) << cap.order
+        if view.bos_pattern is not None:
+            codes = np.pad(codes, ((0, 0), (0, 1)), constant_values=groups - 1)
+            pattern = np.column_stack([pattern, view.bos_pattern])
         covered = pattern.sum(axis=1)
         kept = covered > MIN_COVERED
         codes, p = codes[kept], pattern[kept] / covered[kept, None]
-        rows = slice(start, start + len(p))
-        start = rows.stop
-        found["shares"].append(sum_by_group(codes, p, groups))
-        found["counts"].append(sum_by_group(codes, None, groups))
-        found["entropy"].append(xlogy(p, p).sum(axis=1))
-        found["sequence"].append(np.arange(len(cap.tokens))[view.sequences][kept])
-        found["early"].append(view.early_pattern.sum(axis=1))
+        sums, counts = sum_by_group(codes, p, groups), sum_by_group(codes, None, groups)
+        sequence = np.arange(len(cap.tokens))[view.sequences][kept]
+        blocks.append((sums, counts, xlogy(p, p).sum(axis=1), sequence, view.early_pattern.sum(axis=1)))
         if basis.shape[1] and len(p):
             places = basis[view.distance] - basis[view.distance].mean(axis=0)
-            places = np.concatenate([places, np.zeros((int(cap.has_sink), basis.shape[1]))])
-            parts.append(KeyPart(rows=rows, groups=codes, shares=p, places=places))
-    shares, counts, entropy, sequence, early = map(np.concatenate, found.values())
-    rows_found = AttentionRows(
+            places = np.pad(places, ((0, int(cap.has_sink)), (0, 0)))
+            parts.append(KeyPart(rows=slice(start, start + len(p)), groups=codes, shares=p, places=places))
+        start += len(p)
+    shares, counts, entropy, sequence, early = map(np.concatenate, zip(*blocks, strict=True))
+    rows = AttentionRows(
         shares=shares[None],
         counts=counts,
         entropy=entropy[None],
@@ -160,18 +157,7 @@ def attention_rows(cap: Capture, *, position: bool, own: bool = False) -> tuple[
         parts=tuple(parts),
         basis=basis,
     )
-    return rows_found, early
-
-
-def _keys(view: QueryView, *, order: int, own: bool, bos_group: int) -> tuple[Array, Array]:
-    """The group and the attention of every candidate key, BOS after them where there is one."""
-    codes, pattern = view.masks, view.pattern
-    if own:
-        codes = codes | (view.tokens[:, order:] == view.tokens[:, -1:]).astype(np.int64) << order
-    if view.bos_pattern is not None:
-        codes = np.concatenate([codes, np.full((len(codes), 1), bos_group)], axis=1)
-        pattern = np.concatenate([pattern, view.bos_pattern[:, None]], axis=1)
-    return codes, pattern
+    return rows, early
 
 
 def _read_only(tensor: torch.Tensor) -> Array:

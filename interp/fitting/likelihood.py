@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Float, Int, Int64
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
@@ -49,7 +49,7 @@ class KeyPart:
     """
 
     rows: slice
-    groups: Int64[np.ndarray, "row key"]
+    groups: Int[np.ndarray, "row key"]
     shares: Float[np.ndarray, "row key"]
     places: Float[np.ndarray, "key term"]
 
@@ -134,7 +134,9 @@ class Likelihood:
         for part in self.rows.parts:
             _, on_keys = self._keys(part, theta)
             keys = part.groups.shape[1]
-            by_key = sum_by_group((part.groups * keys + np.arange(keys)).reshape(1, -1), on_keys, groups * keys)
+            by_key = sum_by_group(
+                (part.groups * np.int64(keys) + np.arange(keys)).reshape(1, -1), on_keys, groups * keys
+            )
             by_key = by_key.reshape(groups, keys)
             moments[0, :columns, columns:] += self.design.T @ by_key @ part.places
             moments[0, columns:, columns:] += part.places.T @ (by_key.sum(axis=0)[:, None] * part.places)
@@ -255,7 +257,7 @@ def sum_by_sequence(
     return np.stack([member @ one for one in rows])
 
 
-def sum_by_group(groups: Int64[np.ndarray, "row key"], weights: Array | None, size: int) -> Array:
+def sum_by_group(groups: Int[np.ndarray, "row key"], weights: Array | None, size: int) -> Array:
     """Sum of the weights (or the number) of the keys of each group, row by row: [row, group]."""
     rows = len(groups)
     codes = groups + size * np.arange(rows)[:, None]

@@ -123,18 +123,27 @@ def fit_scores(
 
 
 def _with_heads(cap: Capture, fit: Callable[[Capture], Fit]) -> Fit:
-    """The fit of all match heads together, and of each one alone where there are several."""
+    """The fit of all match heads together, and of each one alone where there are several.
+
+    Heads that do not fit are left out where they spoil the fit of the others and are not more than these.
+    """
     together, count = fit(cap), int(cap.match_pattern.shape[1])
     if count == 1:
         return together
     alone = tuple(fit(cap.match_head(index)) for index in range(count))
     names = [head_name(place) for place in cap.match_heads] or list(map(str, range(count)))
-    notes = [together.message] if together.message else []
     failed = [f"{name}: {one.message}" for name, one in zip(names, alone, strict=True) if not one.success]
-    if len(failed) == count and not together.success:
+    others = [index for index, one in enumerate(alone) if one.success]
+    word = "that do not fit alone"
+    if failed and not together.success and len(others) >= count / 2:
+        without = fit(cap.match_head(*others))
+        if without.success:
+            together, word = without, "left out because they do not fit"
+    notes = [together.message] if together.message else []
+    if not others and not together.success:
         notes.append("no match head fits alone, either: `heads` has the reasons")
     elif failed:
-        notes.append(f"match heads that do not fit alone: {'; '.join(failed)}")
+        notes.append(f"match heads {word}: {'; '.join(failed)}")
     elif differing := _differing(alone):
         notes.append(f"the match heads differ in {differing}: `heads` has the fit of each one")
     return replace(together, heads=alone, message="; ".join(notes))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -110,11 +109,6 @@ def test_prediction_in_parts_is_the_same(model: InductionTransformer, monkeypatc
     assert sizes == [2, 2, 2, 1]
 
 
-def test_prediction_builds_no_graph(trained: InductionTransformer) -> None:
-    assert not predict(trained, tokens_of(3, 9)).requires_grad
-    assert all(parameter.grad is None for parameter in trained.parameters())
-
-
 # ---- capture
 
 
@@ -141,15 +135,6 @@ def test_the_pattern_is_the_softmax_of_the_scores(
         for row, position in enumerate(seen.queries.tolist()):
             assert (seen.match_scores[:, :, row, position + 1 :] == -torch.inf).all()
             assert seen.match_scores[:, :, row, : position + 1].isfinite().all()
-
-
-def test_last_is_the_last_row_of_all(trained: InductionTransformer) -> None:
-    tokens = tokens_of(3, 12)
-    last, everything = (capture(trained, tokens, query=query) for query in ("last", "all"))
-    rounding = {"atol": 1e-6, "rtol": 1e-5}  # the last query alone is run in another way
-    torch.testing.assert_close(everything.match_scores[:, :, -1:], last.match_scores, **rounding)
-    torch.testing.assert_close(everything.match_pattern[:, :, -1:], last.match_pattern, **rounding)
-    torch.testing.assert_close(everything.copy_pattern, last.copy_pattern, **rounding)
 
 
 @some_cases
@@ -194,17 +179,6 @@ def test_looking_changes_nothing(model: InductionTransformer, trained: Induction
             assert value.requires_grad == flags[name]
             assert value.grad is None
         assert not any(point.fwd_hooks for point in subject.hook_dict.values())
-
-
-def test_captures_share_no_memory_with_the_model_or_each_other(model: InductionTransformer) -> None:
-    tokens = tokens_of(3, 9)
-    first, second = capture(model, tokens), capture(model, tokens)
-    first.match_scores.zero_()
-    first.copy_pattern.zero_()
-    assert second.match_scores.any()
-    assert torch.equal(capture(model, tokens).match_scores, second.match_scores)
-    with pytest.raises(FrozenInstanceError):
-        second.order = 3
 
 
 def test_a_users_own_hook_is_seen_and_stays(model: InductionTransformer) -> None:
@@ -253,15 +227,6 @@ def test_a_foreign_bos_is_prepended(foreign: HookedTransformer, bos: int | bool)
     assert torch.allclose(seen.match_pattern[:, 0], cache["blocks.1.attn.hook_pattern"][:, 0, -1:], atol=1e-6)
 
 
-def test_looking_at_a_foreign_model_changes_nothing(foreign: HookedTransformer) -> None:
-    tokens = tokens_of(10, 14, batch=3)
-    weights = {name: value.detach().clone() for name, value in foreign.named_parameters()}
-    logits = foreign(tokens)
-    capture(foreign, tokens, order=3, copy_layer=2, match_layer=0)
-    assert torch.equal(foreign(tokens), logits)
-    assert all(torch.equal(value, weights[name]) for name, value in foreign.named_parameters())
-
-
 # ---- memory
 
 
@@ -294,25 +259,7 @@ def test_a_capture_says_what_it_takes(model: InductionTransformer, caplog: pytes
     assert caplog.messages == ["query='all' on 8 sequences will take 1.5 GiB"]
 
 
-def test_a_last_query_capture_keeps_only_the_last_query(
-    trained: InductionTransformer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No view that holds the whole attention alive."""
-    monkeypatch.setattr("interp.circuit.runner.BATCH_BYTES", 5 * 8 * 2 * 13 * 13)
-    seen = capture(trained, tokens_of(3, 12, batch=20))
-    for kept in (seen.match_scores, seen.match_pattern):
-        assert kept.untyped_storage().nbytes() == kept.nbytes
-
-
 # ---- names and bad input
-
-
-def test_a_capture_prints_in_a_few_lines(model: InductionTransformer) -> None:
-    seen = capture(model, tokens_of(3, 9))
-    assert len(str(seen).splitlines()) <= 8
-    assert "5 sequences of 9 tokens after BOS" in str(seen)
-    assert "10 queries" in str(capture(model, tokens_of(3, 9), query="all"))
-    assert repr(seen) == str(seen)
 
 
 @pytest.mark.parametrize("look", [predict, capture])

@@ -304,4 +304,5 @@ def test_a_foreign_circuit_without_copies_has_no_copy_patterns(chains: ip.ChainB
 def test_the_last_match_head_by_its_index(unlike: ip.Circuit, chains: ip.ChainBatch) -> None:
     seen = ip.capture(unlike, chains.tokens)
     assert seen.match_head(-1).match_heads == ((3, 2),)
+    assert seen.match_head(1, 0).match_heads == ((3, 2), (3, 0))
     assert torch.equal(seen.match_head(-1).match_scores, seen.match_head(1).match_scores)

@@ -18,7 +18,6 @@ from interp.fitting.attention_fit import (
     attention_warning,
 )
 from interp.fitting.fits import AttentionFit, MatchFit
-from interp.fitting.likelihood import maximise
 from interp.fitting.score_fit import DIFFER, MIN_ATTENDED, WARN_ATTENDED, WARN_DROP, WARN_MATCH, warning
 from tests import reference
 from tests.known_captures import CASES, noisy, planted, random_model, tokens_of, with_scores
@@ -167,21 +166,6 @@ def test_errors_equal_leaving_out_one_sequence():
     without = [fit(with_scores(cap, cap.match_scores[b], tokens=cap.tokens[b]), position=False) for b in kept]
     exact = np.array([[*found.beta, found.kappa]]) - [[*one.beta, one.kappa] for one in without]
     np.testing.assert_allclose(moved, exact, atol=0.2 * found.stderr.max())
-
-
-def test_a_law_is_searched_once(monkeypatch: pytest.MonkeyPatch):
-    """Two searches, baseline and law, for the heads together and each alone; the fit of scores beside it needs none."""
-    calls = []
-
-    def counted(*arguments: Any, **options: Any) -> Any:
-        calls.append(1)
-        return maximise(*arguments, **options)
-
-    monkeypatch.setattr("interp.fitting.attention_fit.maximise", counted)
-    one = planted(beta=(2.0, 1.0), kappa=None, vocab=4, batch=40)
-    two = with_heads(one, noisy(one, scale=0.3, seed=0))
-    assert len(fit(two).heads) == 2
-    assert len(calls) == 2 * 3
 
 
 def test_early_keys_are_left_to_the_side():
@@ -394,16 +378,6 @@ def test_warnings_have_two_sides(found: str, words: str) -> None:
     assert bool(found) == bool(words)
 
 
-def test_attention_that_the_law_explains_in_part_warns():
-    """The more the scores of single keys deviate, the less of the attention is the law's."""
-    cap = planted(beta=(2.7, 1.2), kappa=2.0, vocab=5, batch=150)
-    for scale, warned in ((0.2, False), (0.8, True)):
-        found = fit(noisy(cap, scale=scale, seed=0))
-        assert (found.nats_explained < WARN_EXPLAINED) == warned
-        assert found.mass_gap < WARN_MASS_GAP
-        check_warned(found, warned)
-
-
 def check_warned(fit: Any, warned: bool) -> None:
     """The warning stands in the message, the text and the table, and only where there is one."""
     assert fit.success
@@ -500,6 +474,21 @@ def test_several_heads_together_and_alone():
     assert found.n == 2 * 48
     assert "the match heads differ in beta_1, beta_2" in found.message
     assert ip.overlap_mass(both, found).distance_each == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("source", ["scores", "attention"])
+def test_a_head_that_does_not_match_leaves_the_others(source: str) -> None:
+    matching = [planted(beta=beta, kappa=1.0, vocab=4) for beta in ((2.0, 1.0), (2.2, 1.1))]
+    noise = noisy(with_scores(matching[0], torch.zeros_like(matching[0].match_scores)), scale=6.0, seed=0)
+    every, others = with_heads(*matching, noise), with_heads(*matching)
+    found, expected = (ip.fit_scores(cap, source=source) for cap in (every, others))
+    assert found.success
+    np.testing.assert_array_equal(found.beta, expected.beta)
+    assert [one.success for one in found.heads] == [True, True, False]
+    assert "match heads left out because they do not fit: 1.6" in found.message
+    most = ip.fit_scores(with_heads(matching[0], noise, noise), source=source)
+    assert not most.success
+    assert np.isnan(most.beta).all()
 
 
 def test_fits_name_their_numbers():
