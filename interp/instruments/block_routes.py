@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -21,14 +21,15 @@ from typing import Any, TypeAlias
 import einops
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import LinearOperator, cg
 
 from interp.circuit.capture import Query, capture
 from interp.circuit.circuit import Circuit
 from interp.circuit.queries import query_positions
 from interp.circuit.runner import run
-from interp.fitting.regression import solve_normal_equations
 from interp.hooked.transformer import InductionTransformer
 from interp.instruments.copy_heads import copy_heads
 from interp.lens import FactoredMatrix, HookedTransformer
@@ -36,7 +37,8 @@ from interp.results import mean_stderr
 
 Array: TypeAlias = NDArray[Any]
 
-MAX_COEFFICIENTS = 5000  # a Gram matrix of 200 MB
+TOLERANCE, MOST_STEPS = 1e-12, 1000  # of the conjugate gradients
+FOUND_AGAIN = 1e-5  # largest error of blocks that are determined; entries of the random ones are about 1
 ROUNDING = 1e-13  # relative size of squared scores below which float32 scores are rounding
 
 
@@ -82,42 +84,44 @@ def in_lag_order(
 def score_blocks(circuit: Circuit, tokens: torch.Tensor, *, query: Query) -> FoundBlocks:
     """Least squares of the match scores on (query token at lag a) x (key token at lag b).
 
-    Tokens enter as contrasts, so that the product of both sides makes a centred block. The product of a constant with
-    the key side is what depends on the key's token alone; it is fitted once per key lag and left out of the blocks.
-    Each query has its own intercept, and so has each key position, so that functions of the position are not mistaken
-    for content. Both are exact, because all sequences have the same candidates.
+    Beside the blocks, a number for each key token at each lag takes up what depends on the key alone, and is left out
+    of them. Each query has its own intercept, and so has each key position, so that functions of the position are not
+    mistaken for content. Both are exact, because all sequences have the same candidates.
+
+    The normal equations are solved by conjugate gradients, which need products with the sparse design alone. Blocks are
+    NaN where the sequences do not determine them: some pair of tokens never occurs, or random blocks are not found
+    again from the scores that they make.
     """
-    order, vocab = circuit.order, circuit.vocab
-    features = (order + 1) * (vocab - 1)
-    if features * (features + 1) > MAX_COEFFICIENTS:
-        raise ValueError(
-            f"order {order} and {vocab} symbols make {features * (features + 1)} comparisons of tokens; "
-            f"route 'scores' holds at most {MAX_COEFFICIENTS}"
-        )
-    if tokens.shape[1] <= order + 1:
-        raise ValueError(f"a query needs two candidates: expected more than {order + 1} tokens, got {tokens.shape[1]}")
-    if int(query_positions(query, circuit, tokens.shape[1]).max()) - circuit.has_bos <= order:
+    order, length = circuit.order, tokens.shape[1]
+    if length <= order + 1:
+        raise ValueError(f"a query needs two candidates: expected more than {order + 1} tokens, got {length}")
+    if int(query_positions(query, circuit, length).max()) - circuit.has_bos <= order:
         raise ValueError(f"no query has two candidate keys: the first that has them is token {order + 1}")
-    solution = _least_squares(_designs(circuit, tokens, query=query))
-    sizes = {"a": order + 1, "b": order + 1}
-    raw = einops.rearrange(solution.coefficients[1:], "(a i) (b j) -> a b i j", **sizes)
-    moved = einops.rearrange(solution.influence[:, 1:], "n (a i) (b j) -> n a b i j", **sizes)
-    # A centred block has a = trace / (|V| - 1), which is linear in the coefficients.
-    traces = np.einsum("nabii->nab", moved) / (vocab - 1)
-    stderr = [[mean_stderr(traces[:, a, b])[1] for b in range(order + 1)] for a in range(order + 1)]
-    message = ""
-    if math.isnan(solution.r2):
-        message = "the scores do not vary with the keys"
-    elif not solution.full_rank:
-        message = "these sequences do not determine all comparisons of tokens: give more of them"
-    basis = _contrasts(vocab)
+    design, scores = _design(circuit, tokens, query=query)
+    response = [centred(one) for one in scores]
+    total, size = (sum(float((one**2).sum()) for one in values) for values in (response, scores))
+    unknown = np.full((design.lags, design.lags, design.vocab, design.vocab), np.nan)
+    if total <= ROUNDING * size:
+        nothing = np.zeros_like(unknown)
+        return FoundBlocks(blocks=nothing, n=len(tokens), success=False, message="the scores do not vary with the keys")
+    known = np.random.default_rng(0).standard_normal(design.shape).ravel()
+    again = design.solve(design.normal(known)) if design.counts().all() else None
+    if again is None or not np.allclose(design.blocks(again), design.blocks(known), rtol=0, atol=FOUND_AGAIN):
+        few = "these sequences do not determine all comparisons of tokens: give more of them"
+        return FoundBlocks(blocks=unknown, n=len(tokens), success=False, message=few)
+    coefficients = design.solve(design.transposed(response))
+    residual = [one - fitted for one, fitted in zip(response, design.times(coefficients), strict=True)]
+    stderr = np.full(unknown.shape[:2], np.nan)
+    for a, b in np.ndindex(*stderr.shape):
+        # A centred block has a = trace / (|V| - 1). How far a sequence moves it is linear in its residuals.
+        gradient = design.times(design.solve(design.of_trace(a, b)))
+        moved = sum((one * other).sum(axis=1) for one, other in zip(residual, gradient, strict=True))
+        stderr[a, b] = mean_stderr(len(tokens) * moved / (design.vocab - 1))[1]
     return FoundBlocks(
-        blocks=np.einsum("abij,vi,wj->abvw", raw, basis, basis),
-        identity_stderr=np.array(stderr),
-        r2=solution.r2,
-        n=tokens.shape[0],
-        success=not message,
-        message=message,
+        blocks=design.blocks(coefficients),
+        identity_stderr=stderr,
+        r2=1 - sum(float((one**2).sum()) for one in residual) / total,
+        n=len(tokens),
     )
 
 
@@ -161,117 +165,108 @@ def doubly_centred(blocks: Float[np.ndarray, "*rows vocab vocab"]) -> Float[np.n
     return np.asarray(blocks - blocks.mean(axis=-2, keepdims=True))
 
 
-def _contrasts(vocab: int) -> Float[np.ndarray, "vocab contrast"]:
-    """An orthonormal basis of the vectors over the vocabulary that sum to zero."""
-    return np.linalg.svd(np.ones((1, vocab)))[2][1:].T
+def centred(values: Float[np.ndarray, "batch key"]) -> Float[np.ndarray, "batch key"]:
+    """The values without an intercept for each query and one for each key position."""
+    values = values - values.mean(axis=1, keepdims=True)
+    return np.asarray(values - values.mean(axis=0, keepdims=True))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Design:
-    """One query position: X = (a constant and the query's features) x (the key's features), y = scores.
+    """Scores as f' B g: f says with ones which token the query has at each lag, after a constant; g is the key's.
 
-    As the query's features are the same for all its keys, sums over keys run over the key's features alone:
-    X'X = sum_q (f f') x (G'G). Keys and scores are centred within each query; `means`, the mean of X over sequences,
-    takes care of the intercept of each key position. `rounding` is the part of y'y that rounding can make.
+    lags, vocab   k + 1 and |V|
+    queries       [batch, 1 + lag symbol] f, for each query position
+    keys          [batch key, batch lag symbol] g of every sequence and position s = k..T-1, as one matrix
+    sizes         candidates of each query position
     """
 
-    query: Float[np.ndarray, "batch one_more"]
-    keys: Float[np.ndarray, "batch key feature"]
-    scores: Float[np.ndarray, "batch key"]
-    means: Float[np.ndarray, "key coefficient"]
-    rounding: float
+    lags: int
+    vocab: int
+    queries: list[csr_array]
+    keys: csr_array
+    sizes: list[int]
 
-    @classmethod
-    def of(cls, query: Array, keys: Array, scores: Array) -> _Design:
-        if not np.isfinite(scores).all():
-            raise ValueError("a candidate key has a score that is not finite: this head masks keys")
-        query = np.concatenate([np.ones((len(query), 1)), query], axis=1)
-        keys = keys - keys.mean(axis=1, keepdims=True)
-        rounding = ROUNDING * float((scores**2).sum())
-        scores = scores - scores.mean(axis=1, keepdims=True)
-        joint = np.einsum("bi,bsk->sik", query, keys, optimize=True) / len(query)
-        return cls(
-            query=query,
-            keys=keys,
-            scores=scores - scores.mean(axis=0, keepdims=True),
-            means=einops.rearrange(joint, "s i k -> s (i k)"),
-            rounding=rounding,
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of B."""
+        return 1 + self.lags * self.vocab, self.lags * self.vocab
+
+    def times(self, coefficients: Array) -> list[Array]:
+        """The scores that B makes, centred: [batch, candidate] for each query position."""
+        batch = self.queries[0].shape[0]
+        made = [self.keys @ (query @ coefficients.reshape(self.shape)).ravel() for query in self.queries]
+        return [centred(one.reshape(batch, -1)[:, :size]) for one, size in zip(made, self.sizes, strict=True)]
+
+    def transposed(self, values: list[Array]) -> Array:
+        """Sums of such values by the unknowns of B."""
+        batch, found = self.queries[0].shape[0], np.zeros(self.shape)
+        for query, one in zip(self.queries, values, strict=True):
+            every = np.pad(one, ((0, 0), (0, self.keys.shape[0] // batch - one.shape[1])))
+            found += query.T @ (self.keys.T @ every.ravel()).reshape(batch, -1)
+        return found.ravel()
+
+    def counts(self) -> Float[np.ndarray, "*unknown"]:
+        """How many keys show each pair of tokens."""
+        batch = self.queries[0].shape[0]
+        return np.asarray(self.transposed([np.ones((batch, size)) for size in self.sizes]))
+
+    def blocks(self, coefficients: Array) -> Float[np.ndarray, "block block vocab vocab"]:
+        """The blocks in B, rows and columns centred."""
+        sizes = {"a": self.lags, "b": self.lags}
+        table = coefficients.reshape(self.shape)[1:]
+        return doubly_centred(einops.rearrange(table, "(a v) (b w) -> a b v w", **sizes))
+
+    def of_trace(self, a: int, b: int) -> Array:
+        """The gradient of the trace of one of these blocks."""
+        found = np.zeros(self.shape)
+        rows, columns = (slice(start, start + self.vocab) for start in (1 + a * self.vocab, b * self.vocab))
+        found[rows, columns] = np.eye(self.vocab) - 1 / self.vocab
+        return found.ravel()
+
+    def normal(self, coefficients: Array) -> Array:
+        """X'X times the unknowns."""
+        return self.transposed(self.times(coefficients))
+
+    def solve(self, right: Array) -> Array:
+        """A solution of the normal equations; NaN where none is in reach."""
+        size, scale = right.size, 1 / np.maximum(self.counts(), 1.0)  # about the diagonal of X'X
+        normal, scaled = (
+            LinearOperator((size, size), matvec=product, dtype=np.float64)
+            for product in (self.normal, lambda values: scale * values)
         )
-
-    def gram(self) -> Array:
-        """X'X."""
-        queries = np.einsum("bi,bj->bij", self.query, self.query)
-        keys = np.einsum("bsk,bsl->bkl", self.keys, self.keys, optimize=True)
-        joint = einops.rearrange(np.tensordot(queries, keys, axes=(0, 0)), "i j k l -> (i k) (j l)")
-        return np.asarray(joint - len(self.query) * (self.means.T @ self.means))
-
-    def by_sequence(self, values: Array) -> Array:
-        """X' values, for values [batch, key] centred like the scores: one row per sequence."""
-        own = np.einsum("bsk,bs->bk", self.keys, values)
-        joint = einops.rearrange(np.einsum("bi,bk->bik", self.query, own), "b i k -> b (i k)")
-        return np.asarray(joint - values @ self.means)
-
-    def fitted(self, coefficients: Array) -> Array:
-        """X times the coefficients."""
-        scores = np.einsum("bk,bsk->bs", self.query @ coefficients, self.keys)
-        return np.asarray(scores - scores.mean(axis=0, keepdims=True))
+        found, left = cg(normal, right, rtol=TOLERANCE, atol=0.0, maxiter=MOST_STEPS, M=scaled)
+        return np.asarray(found) if left == 0 else np.full_like(right, np.nan)
 
 
-def _designs(circuit: Circuit, tokens: torch.Tensor, *, query: Query) -> Callable[[], Iterator[_Design]]:
-    """The query positions that have two candidates, to be walked more than once."""
-    order, bos = circuit.order, int(circuit.has_bos)
+def _design(circuit: Circuit, tokens: torch.Tensor, *, query: Query) -> tuple[_Design, list[Array]]:
+    """The query positions that have two candidates, and the scores of these."""
+    order, bos, vocab = circuit.order, int(circuit.has_bos), circuit.vocab
     seen = capture(circuit, tokens, query=query, copies=False)
-    coded = _contrasts(circuit.vocab)[tokens.numpy()]
-
-    def walk() -> Iterator[_Design]:
-        for row, key in enumerate(seen.queries.tolist()):
-            t = key - bos
-            if t <= order:
-                continue
-            lags = [coded[:, t - lag] for lag in range(order + 1)]
-            keys = [coded[:, order - lag : t + 1 - lag] for lag in range(order + 1)]
-            yield _Design.of(
-                einops.rearrange(lags, "lag batch contrast -> batch (lag contrast)"),
-                einops.rearrange(keys, "lag batch key contrast -> batch key (lag contrast)"),
-                seen.match_scores[:, 0, row, order + bos : key + 1].double().numpy(),
-            )
-
-    return walk
-
-
-@dataclass(frozen=True, kw_only=True)
-class _LeastSquares:
-    """Coefficients, and each sequence's influence on them: its mean over sequences has their standard error."""
-
-    coefficients: Float[np.ndarray, "one_more feature"]
-    influence: Float[np.ndarray, "batch one_more feature"]
-    r2: float
-    full_rank: bool
+    at = [(row, key - bos) for row, key in enumerate(seen.queries.tolist()) if key - bos > order]
+    scores = [seen.match_scores[:, 0, row, order + bos : t + bos + 1].double().numpy() for row, t in at]
+    if not all(np.isfinite(one).all() for one in scores):
+        raise ValueError("a candidate key has a score that is not finite: this head masks keys")
+    array, (batch, length), lags = tokens.numpy(), tokens.shape, np.arange(order + 1)
+    columns = vocab * len(lags)
+    place = array[:, np.arange(order, length)[:, None] - lags] + vocab * lags
+    place = place + columns * np.arange(batch)[:, None, None]
+    constant = np.zeros((batch, 1), dtype=np.int64)
+    queries = [np.hstack([constant, 1 + array[:, t - lags] + vocab * lags]) for _, t in at]
+    return _Design(
+        lags=len(lags),
+        vocab=vocab,
+        queries=[_ones(one, 1 + columns) for one in queries],
+        keys=_ones(place.reshape(-1, len(lags)), batch * columns),
+        sizes=[one.shape[1] for one in scores],
+    ), scores
 
 
-def _least_squares(designs: Callable[[], Iterator[_Design]]) -> _LeastSquares:
-    """Two walks: one for the sums, one for the residuals."""
-    gram, moments, total, rounding, features = np.zeros(()), np.zeros(()), 0.0, 0.0, 0
-    for design in designs():
-        gram = gram + design.gram()
-        moments = moments + design.by_sequence(design.scores).sum(axis=0)
-        total += float((design.scores**2).sum())
-        rounding += design.rounding
-        features = design.keys.shape[2]
-    solution = solve_normal_equations(gram, moments, total)
-    coefficients = einops.rearrange(solution.coefficients, "(i k) -> i k", k=features)
-    pull, unexplained = np.zeros(()), 0.0
-    for design in designs():
-        residual = design.scores - design.fitted(coefficients)
-        unexplained += float((residual**2).sum())
-        pull = pull + design.by_sequence(residual)
-    influence = len(pull) * pull @ solution.inverse
-    return _LeastSquares(
-        coefficients=coefficients,
-        influence=einops.rearrange(influence, "b (i k) -> b i k", k=features),
-        r2=1 - unexplained / total if total > rounding else math.nan,
-        full_rank=solution.full_rank,
-    )
+def _ones(places: Int64[np.ndarray, "row one"], columns: int) -> csr_array:
+    """A sparse matrix with ones at these columns of each row."""
+    rows, ones = places.shape
+    ends = np.arange(0, rows * ones + 1, ones)
+    return csr_array((np.ones(rows * ones), places.ravel(), ends), shape=(rows, columns))
 
 
 def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

@@ -329,6 +329,8 @@ def permutation_test(
     """The share of relabelings of the rows that have an identity coefficient as large, the true labels included."""
     vocab = len(block)
     own = abs(decompose(block)["identity"])
+    if math.isnan(own):
+        return math.nan
     diagonals = block[relabelings, np.arange(vocab)].mean(axis=1)
     sizes = np.abs(diagonals - block.mean()) * vocab / (vocab - 1)
     as_large = int((sizes >= own * (1 - 1e-9)).sum())
