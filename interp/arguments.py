@@ -153,8 +153,9 @@ def keywords(**former: str) -> Callable[[Function], Function]:
             for name in given:
                 if name not in known:
                     near = difflib.get_close_matches(name, known, n=1)
-                    write = former.get(name) or (f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}")
-                    raise TypeError(f"{function.__name__}() has no keyword {name}: {write}")
+                    instead = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+                    instead = f"write {former[name]}" if name in former else instead
+                    raise TypeError(f"{function.__name__}() has no keyword {name}: {instead}")
             return function(*args, **given)
 
         return call  # type: ignore[return-value]

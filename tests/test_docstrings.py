@@ -1,9 +1,10 @@
-"""The example that opens a module's docstring runs as it stands, and the names it lists exist."""
+"""Examples of docstrings run as they stand; public functions name every parameter, and have types for people."""
 
 from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import re
 import textwrap
 from pathlib import Path
@@ -29,12 +30,24 @@ NO_EXAMPLE = {
     "interp.language.load",
     "interp.language.prompts",
 }
+GIVEN = "interp.instruments.given"
 
 
 def modules() -> list[str]:
+    """Those whose docstring opens with an example; of an instrument it is in the docstring of its function."""
     files = sorted((ROOT / "interp").rglob("*.py"))
     names = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files if file.name != "__init__.py"]
-    return [name for name in names if name not in NO_EXAMPLE]
+    return [name for name in names if name not in NO_EXAMPLE and (name in GIVEN or "instruments" not in name)]
+
+
+def functions() -> dict[str, Any]:
+    """The public functions."""
+    found = {name: getattr(ip, name) for name in ip.__all__}
+    return {name: one for name, one in found.items() if inspect.isfunction(one)}
+
+
+def instruments() -> list[str]:
+    return [name for name, one in functions().items() if one.__module__.startswith("interp.instruments")]
 
 
 def example(document: str) -> list[str]:
@@ -95,6 +108,31 @@ def test_the_opening_example_runs(module: str, names: dict[str, Any]) -> None:
         assert not missing
         return
     exec(compile("\n".join(lines), module, "exec"), space)
+
+
+@pytest.mark.parametrize("name", instruments())
+def test_the_example_of_an_instrument_runs(name: str, names: dict[str, Any]) -> None:
+    function = functions()[name]
+    text = (inspect.getdoc(function) or "").partition("Examples\n--------\n")[2]
+    lines = example(f"\n\n{text}")
+    assert lines
+    space = {**names, **vars(importlib.import_module(function.__module__)), **names}
+    exec(compile("\n".join(lines), name, "exec"), space)
+
+
+@pytest.mark.parametrize("name", instruments())
+def test_every_parameter_is_named(name: str) -> None:
+    text = inspect.getdoc(functions()[name]) or ""
+    parameters = inspect.signature(functions()[name]).parameters
+    assert [one for one in parameters if not re.search(rf"\b{one}\b", text)] == []
+
+
+@pytest.mark.parametrize("name", instruments())
+def test_types_are_for_people(name: str) -> None:
+    """No bare Any, and no parameter without a name; what people give has aliases that type checkers read."""
+    for one in inspect.signature(functions()[name]).parameters.values():
+        assert one.kind is not one.VAR_KEYWORD
+        assert str(one.annotation).removesuffix(" | None") not in ("Any", "typing.Any"), one
 
 
 def test_a_broken_example_would_be_found() -> None:

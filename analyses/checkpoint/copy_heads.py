@@ -42,9 +42,9 @@ ASK = Ask(options=Options(batch=64), cost=0.05)
 
 
 def analyse(subject: Subject, options: Options) -> CopyHeads:
-    from interp.instruments.copy_heads import COPIES, copy_heads
+    from interp.instruments.copy_heads import MIN_MASS, copy_heads
 
-    return copy_heads(subject.capture(copies=True), copies=COPIES if options.copies is None else options.copies)
+    return copy_heads(subject.capture(copies=True), min_mass=MIN_MASS if options.copies is None else options.copies)
 
 
 def compared(row: dict[str, Any]) -> dict[str, Any]:

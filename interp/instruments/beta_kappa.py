@@ -1,8 +1,5 @@
 """beta and kappa from a model's scores: is the match head's attention an exponential of the overlap, and how well?
 
-    fit = fit_scores(capture(model, tokens))
-    fit.beta, fit.kappa, fit.stderr, fit.r2, fit.success, fit.message
-
 The claim (prop:transformer_estimator) is that the score of a candidate key with mask M is |beta|_M plus a constant of
 the query, and that BOS scores kappa on the same scale. So the scores of all candidate keys are regressed on one match
 indicator per lag, with a free intercept per query:
@@ -40,11 +37,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args, overload
 
 import numpy as np
 
-from interp.arguments import Number, Switch, Whole, finite_number, shown, switch, whole_number
+from interp.arguments import Number, Switch, Whole, finite_number, keywords, shown, switch, whole_number
 from interp.circuit.capture import Capture
 from interp.circuit.circuit import head_name
 from interp.fitting.attention_fit import MIN_SEQUENCES as MIN_SEQUENCES
@@ -56,6 +53,11 @@ from interp.fitting.laws import Law
 from interp.fitting.score_fit import ScoreFitter
 
 Fit = TypeVar("Fit", MatchFit, AttentionFit)
+if TYPE_CHECKING:
+    AnySource: TypeAlias = Source | Literal["attention"]
+    AnyLaw: TypeAlias = Law
+else:
+    AnySource = AnyLaw = Any  # checked below
 
 MIN_R2 = 0.5  # of r2_match, and of nats_explained, for a fit to be trusted
 SAME = 0.05  # heads whose parameters are closer than this count as equal
@@ -80,11 +82,12 @@ def fit_scores(
 ) -> AttentionFit: ...
 
 
+@keywords()
 def fit_scores(
     cap: Capture,
     *,
-    source: Any = "scores",
-    law: Any = "additive",
+    source: AnySource = "scores",
+    law: AnyLaw = "additive",
     own: Switch = False,
     position: Switch = True,
     min_r2: Number = MIN_R2,
@@ -92,19 +95,32 @@ def fit_scores(
 ) -> MatchFit | AttentionFit:
     """beta per lag and kappa from the match scores over all candidate keys, with a free intercept per query.
 
-    source="pattern" fits log-attention instead, where scores are not known. Attention that underflowed (below the
-    smallest normal number) is unknown, not zero. All keys of its mask at that query are left out, so that no key is
-    selected by its own value; they are counted. Where no data are left for a beta, the fit fails and gives the bounds
-    that the underflow implies.
-
-    source="attention" takes the parameters that make the attention itself most likely, under law="additive", "suffix"
-    or "free". own=True adds a weight for the key's own token. The result is an `AttentionFit`.
-
-    position=False leaves the positional term out. A fit is trusted only if r2_match (or nats_explained) is at least
-    min_r2 and there are at least min_sequences sequences.
-
     Several match heads are fitted together, with an intercept per query and head: one beta and kappa for all. `heads`
     then holds the fit of each one alone, and the message says so where they differ.
+
+    Parameters
+    ----------
+    cap             what `capture` returns
+    source          "scores"; "pattern" fits log-attention instead, where scores are not known; "attention" takes the
+                    parameters that make the attention itself most likely
+    law             "additive", "suffix" or "free", for source="attention"
+    own             fit a weight for the key's own token, too, for source="attention"
+    position        fit a smooth function of the distance, too
+    min_r2          least r2_match (of attention: nats_explained) of a fit to be trusted
+    min_sequences   least number of sequences of a fit to be trusted
+
+    Returns
+    -------
+    `MatchFit`, or `AttentionFit` for source="attention"
+
+    Examples
+    --------
+        fit = fit_scores(capture(model, tokens))
+        fit.beta, fit.kappa, fit.stderr, fit.r2, fit.success, fit.message
+
+    Attention that underflowed (below the smallest normal number) is unknown, not zero. With source="pattern" all keys
+    of its mask at that query are left out, so that no key is selected by its own value; they are counted. Where no
+    data are left for a beta, the fit fails and gives the bounds that the underflow implies.
     """
     own, position = switch(own, name="own"), switch(position, name="position")
     limits: dict[str, Any] = {

@@ -1,8 +1,5 @@
 """Which law of attention predicts new sequences best: additive, suffix or free?
 
-    found = compare_laws(cap)
-    found.best, found.table()
-
 Every law is fitted to one half of the sequences (`interp.fitting.attention_fit`) and tested on the other half, then
 the reverse, so that each query is predicted once by parameters fitted without it. A free law has more parameters than
 an additive one: it cannot fit worse, but it can predict new sequences worse. The share of the nats that a law explains
@@ -16,24 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import numpy as np
 from jaxtyping import Float
 
-from interp.arguments import Switch, switch
+from interp.arguments import Switch, keywords, switch
 from interp.circuit.capture import Capture, check_attention
-from interp.digits import plus_minus
 from interp.fitting.attention_fit import MIN_NATS, MIN_SEQUENCES, share_explained
 from interp.fitting.candidates import attention_rows
 from interp.fitting.laws import Law, law_design
 from interp.fitting.likelihood import AttentionRows, Likelihood, maximise
 from interp.fitting.regression import Array
-from interp.results import Result, half_width, mean_stderr, provenance
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+from interp.results import Axes, DataFrame, Result, frame, half_width, mean_stderr, provenance
 
 ERRORS = 2  # standard errors by which a law must be behind to count as worse
 
@@ -65,12 +57,17 @@ class LawComparison(Result):
     n: int
     sequences: int
 
-    def table(self) -> pd.DataFrame:
-        """One row per law: law, parameters, nats_explained, stderr, behind, behind_stderr."""
-        import pandas as pd
+    SHOWN = ("law", "parameters", "nats_explained", "stderr", "behind", "behind_stderr")
 
-        names = ("parameters", "nats_explained", "stderr", "behind", "behind_stderr")
-        return pd.DataFrame({"law": self.laws, **{name: getattr(self, name) for name in names}})
+    def table(self) -> DataFrame:
+        """One row per law: law, parameters, nats_explained, stderr, behind, behind_stderr."""
+        return frame({"law": self.laws, **{name: getattr(self, name) for name in self.SHOWN[1:]}})
+
+    @property
+    def title(self) -> str:
+        """The best law."""
+        where = f"{self.n} queries with {self.nats:.4f} nats to explain"
+        return f"the {self.best} law predicts the attention of new sequences best, {where}"
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The share of the held-out nats that each law explains, with 95% intervals."""
@@ -79,25 +76,29 @@ class LawComparison(Result):
         ax = panel(ax, width=4.8)
         estimate_points(ax, self.laws, self.nats_explained, half_width(self.stderr, n=self.sequences))
         ax.set_ylabel(f"share of the held-out nats\nexplained ({INTERVAL_NAME})")
-        return heading(ax, f"{self.best} law predicts new sequences best", doubt=self.doubt)
-
-    def __str__(self) -> str:
-        lines = [f"laws of attention on held-out sequences, {self.n} queries, {self.nats:.4f} nats to explain"]
-        for place, law in enumerate(self.laws):
-            behind = (
-                "best" if law == self.best else f"{plus_minus(self.behind[place], self.behind_stderr[place])} behind"
-            )
-            lines.append(
-                f"  {law:<9} {self.nats_explained[place]:.2%} ± {self.stderr[place]:.2%} explained, "
-                f"{self.parameters[place]} parameters, {behind}"
-            )
-        return "\n".join([*lines, *self.remarks()])
+        return heading(ax, self.title, doubt=self.doubt)
 
 
+@keywords()
 def compare_laws(cap: Capture, *, position: Switch = True, own: Switch = False) -> LawComparison:
     """Fit the three laws to one half of the sequences and test them on the other, then the reverse.
 
     Several match heads are taken together, as one law for all. At order 1 the three laws are one.
+
+    Parameters
+    ----------
+    cap        what `capture` returns
+    position   fit a smooth function of the distance, too
+    own        fit a weight for the key's own token, too
+
+    Returns
+    -------
+    `LawComparison`, a row for each law
+
+    Examples
+    --------
+        found = compare_laws(cap)
+        found.best, found.table()
     """
     position, own = switch(position, name="position"), switch(own, name="own")
     sequences = int(cap.tokens.shape[0])

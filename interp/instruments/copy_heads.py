@@ -1,23 +1,20 @@
 """Which copy head attends to which lag, how sharply, and whether it looks at positions or at tokens (sec:copying).
 
-    heads = copy_heads(capture(model, tokens))
-    heads.lag, heads.mass, heads.verdict        # e.g. [1 2], [0.998 0.931], ('copies lag 1', 'copies lag 2')
-
 Lag r of token t is the key t - r, where that is a token: BOS is never a lag. Mass on a lag is averaged over the
 sequences and over the positions that have it. Heads and lags are matched by the Hungarian method, so that the total
 mass is largest and no two heads get the same lag; the verdict on a head depends on the lag r with its largest mass:
 
-    copies lag r    most of its attention (`copies`) is on lag r, and of what is on lags 1..k nearly all (`pure`): a
-                    copy may have a thin spread over far tokens, but not over another lag
-    mixed           no copy, but lags 1..k get more than in an even pattern, by at least `some` of what it puts
+    copies lag r    most of its attention (`min_mass`) is on lag r, and of what is on lags 1..k nearly all
+                    (`min_purity`): a copy may have a thin spread over far tokens, but not over another lag
+    mixed           no copy, but lags 1..k get more than in an even pattern, by at least `min_mixed` of what it puts
                     elsewhere
     none            attention goes elsewhere
 
 The thresholds were chosen on five models; they are not derived. On the 200 heads of the 100 trained models of the zoo
 (k = 2), the largest mass on a lag is 0.12 for one head, 0.48 to 0.56 for 20 (the lag-2 heads of the standard family)
-and above 0.80 for all others; the least purity is 0.86. So `copies` decides about those 20 alone: at 0.5 three of them
-are 'mixed', at 0.6 all. They are diffuse: about half of their attention is spread over far tokens. Read their verdict
-together with `mass`.
+and above 0.80 for all others; the least purity is 0.86. So `min_mass` decides about those 20 alone: at 0.5 three of
+them are 'mixed', at 0.6 all. They are diffuse: about half of their attention is spread over far tokens. Read their
+verdict together with `mass`.
 
 A head that copies attends by position alone. Its pattern varies over keys (sum of squares around 1/n, with n visible
 keys). `position_share` is the part of that variation that is the same in every sequence; the rest depends on the
@@ -32,27 +29,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, Int64
 from scipy.optimize import linear_sum_assignment
 from scipy.special import xlogy
 
-from interp.arguments import Number, finite_number
+from interp.arguments import Number, finite_number, keywords
 from interp.circuit.capture import Capture, check_attention
 from interp.circuit.circuit import Head, head_name
-from interp.results import Result, half_width, mean_stderr, provenance
+from interp.results import Axes, DataFrame, Result, frame, half_width, mean_stderr, provenance
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-
-COPIES = 0.5  # mass on one lag that makes a head a copy head
-PURE = 0.75  # and its share of the mass on lags 1..k
-SOME = 0.2  # of the mass that an even pattern puts elsewhere, the part on lags 1..k that makes a head mixed
+MIN_MASS = 0.5  # mass on one lag that makes a head a copy head
+MIN_PURITY = 0.75  # and its share of the mass on lags 1..k
+MIN_MIXED = 0.2  # of the mass that an even pattern puts elsewhere, the part on lags 1..k that makes a head mixed
 COPY_SEQUENCES = 64  # enough to see which head copies which lag
 PART_BYTES = 32 << 20  # of one head's pattern held in float64
+MOST_NAMED = 4  # heads in the title
+COLUMNS = (
+    "lag", "mass", "stderr", "spread", "entropy", "position_share", "self_mass", "bos_mass", "last_mass", "last_bos",
+    "verdict",
+)  # fmt: skip
 EVEN = 1e-12  # mean squared deviation from an even pattern that is rounding
 
 
@@ -78,6 +75,7 @@ class CopyHeads(Result):
     """
 
     DOUBT = "incomplete"  # the observed masses are valid all the same
+    SHOWN = ("head", "lag", "mass", "last_mass", "entropy", "position_share", "verdict")
 
     lag: Int64[np.ndarray, " head"]
     mass: Float[np.ndarray, " head"]
@@ -100,26 +98,16 @@ class CopyHeads(Result):
         in_order = tuple((0, number) for number in range(len(self.lag)))
         return str(head) if self.heads in ((), in_order) else head_name(self.heads[head])
 
-    def table(self) -> pd.DataFrame:
+    def table(self) -> DataFrame:
         """One row per head; the columns are the fields of the class that have one value for each head."""
-        import pandas as pd
+        return frame({"head": np.arange(len(self.lag)), **{name: getattr(self, name) for name in COLUMNS}})
 
-        return pd.DataFrame(
-            {
-                "head": np.arange(len(self.lag)),
-                "lag": self.lag,
-                "mass": self.mass,
-                "stderr": self.stderr,
-                "spread": self.spread,
-                "entropy": self.entropy,
-                "position_share": self.position_share,
-                "self_mass": self.self_mass,
-                "bos_mass": self.bos_mass,
-                "last_mass": self.last_mass,
-                "last_bos": self.last_bos,
-                "verdict": self.verdict,
-            }
-        )
+    @property
+    def title(self) -> str:
+        """The verdict on each head."""
+        verdicts = ", ".join(f"{self.name(head)} {verdict}" for head, verdict in enumerate(self.verdict[:MOST_NAMED]))
+        more = f", and {len(self.verdict) - MOST_NAMED} more" if len(self.verdict) > MOST_NAMED else ""
+        return f"copy heads on {self.n} sequences: {verdicts}{more}"
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Mean attention of each head on every lag, on itself and on BOS, with a 95% interval for the assigned lag.
@@ -154,27 +142,32 @@ class CopyHeads(Result):
         ax.set_ylabel(f"attention, mean over positions\n({INTERVAL_NAME} for its lag)")
         return heading(legend_beside(ax), f"copy heads on {self.n} sequences", doubt=self.doubt)
 
-    def __str__(self) -> str:
-        outcome = "ok" if self.success else "FAILED"
-        lines = [f"copy heads on {self.n} sequences, mass as a mean over all queries: {outcome}"]
-        for head in range(min(len(self.lag), 5)):
-            where = "no lag left"
-            if self.lag[head]:
-                where = f"lag {self.lag[head]} mass {self.mass[head]:.3f}, at the last query {self.last_mass[head]:.3f}"
-            lines.append(
-                f"  head {self.name(head)}: {self.verdict[head]} ({where}, entropy {self.entropy[head]:.2f}, "
-                f"by position {self.position_share[head]:.1%})"
-            )
-        if len(self.lag) > 5:
-            lines.append(f"  and {len(self.lag) - 5} more heads")
-        return "\n".join([*lines, *self.remarks()])
 
+@keywords(copies="min_mass", pure="min_purity", some="min_mixed")
+def copy_heads(
+    cap: Capture, *, min_mass: Number = MIN_MASS, min_purity: Number = MIN_PURITY, min_mixed: Number = MIN_MIXED
+) -> CopyHeads:
+    """Attention of every copy head by lag, the matching of heads to lags, and a verdict on each head.
 
-def copy_heads(cap: Capture, *, copies: Number = COPIES, pure: Number = PURE, some: Number = SOME) -> CopyHeads:
-    """Attention of every copy head by lag, the matching of heads to lags, and a verdict on each head."""
+    Parameters
+    ----------
+    cap          what `capture` returns
+    min_mass     least mass on one lag of a copy head
+    min_purity   least share of its mass on lags 1..k that is on that lag
+    min_mixed    least mass on lags 1..k of a mixed head, as a share of what an even pattern puts elsewhere
+
+    Returns
+    -------
+    `CopyHeads`, a row for each head
+
+    Examples
+    --------
+        heads = copy_heads(capture(model, tokens))
+        heads.lag, heads.mass, heads.verdict        # e.g. [1 2], [0.998 0.931], ('copies lag 1', 'copies lag 2')
+    """
     copies, pure, some = (
         finite_number(value, name=name, above=0, most=1.0)
-        for name, value in (("copies", copies), ("pure", pure), ("some", some))
+        for name, value in (("min_mass", min_mass), ("min_purity", min_purity), ("min_mixed", min_mixed))
     )
     if cap.copy_pattern.shape[1] == 0:
         raise ValueError("the circuit names no copy head: give copy_heads=((layer, head), ...), or a copy_layer")

@@ -1,10 +1,5 @@
 """From a scan to a circuit: the match heads, their copy heads, and evidence that the match depends on these.
 
-    circuit = find_circuit(foreign, tokens, order=2, vocab=5, bos=5)
-    circuit.copy_heads, circuit.match_heads, circuit.success, circuit.message
-    print(circuit)                              with a reason for every choice
-    circuit.evidence()                          one row for each head that was tried
-
 Match heads are all heads with the role "match" in the scan. A copy head is chosen for each lag by its effect, not only
 by its attention: the output of every head that copies lag r, in a layer below a match head, is replaced by its mean
 over sequences and positions, and beta_r of the match heads is measured again. The share of beta_r that is lost (`lost`,
@@ -24,26 +19,24 @@ A lag is copied for the key. The query's side of lag r needs x_{t-r+1}, so that 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
-from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
-from interp.arguments import Whole, seed_number
+from interp.arguments import Whole, keywords, seed_number
 from interp.circuit.circuit import Circuit, Head, head_name
 from interp.circuit.edits import write_output
 from interp.circuit.runner import Hook
 from interp.fitting.regression import Array
 from interp.fitting.scan_statistics import ScanStatistics
+from interp.instruments.given import Bos, Model, Query, Symbols
 from interp.instruments.scan_heads import HeadScan, as_scanned, attention_laws, scan_heads
 from interp.notation import Tokens
-
-if TYPE_CHECKING:
-    import pandas as pd
+from interp.results import DataFrame, rows_table
 
 Edit: TypeAlias = Callable[[torch.Tensor, torch.Tensor, slice], torch.Tensor]  # of a head's output, given its mean
 
@@ -94,40 +87,57 @@ class FoundCircuit(Circuit):
     success: bool
     message: str
 
-    def evidence(self) -> pd.DataFrame:
+    def evidence(self) -> DataFrame:
         """One row per trial: lag, heads, mass, beta (mean over match heads), without, lost, control_lost, feeds."""
-        import pandas as pd
-
-        columns = [*(field.name for field in fields(Trial)), "feeds"]
-        table = pd.DataFrame([[getattr(one, name) for name in columns] for one in self.trials], columns=columns)
+        table = rows_table(self.trials, Trial)
+        table = table.assign(**{name: table[name].map(np.mean) for name in ("beta", "without")})
         heads = table["heads"].map(lambda heads: ", ".join(map(head_name, heads)))
-        return table.assign(heads=heads, beta=table["beta"].map(np.mean), without=table["without"].map(np.mean))
+        return table.assign(heads=heads, feeds=[one.feeds for one in self.trials])
 
     def __repr__(self) -> str:
         return "\n".join([super().__repr__(), *(f"  {reason}" for reason in self.reasons)])
 
 
+@keywords()
 def find_circuit(
-    model: Any,
+    model: Model,
     tokens: Tokens,
     *,
-    order: Any = None,
-    vocab: Any = None,
-    bos: Any = None,
-    symbols: Any = None,
-    query: Any = "last",
+    order: Whole | None = None,
+    vocab: Whole | None = None,
+    bos: Bos = None,
+    symbols: Symbols | None = None,
+    query: Query = "last",
     seed: Whole = 0,
-    scan: Any = None,
+    scan: HeadScan | None = None,
 ) -> FoundCircuit:
     """The circuit that a scan shows, with evidence; the module's docstring says how it is chosen.
 
-    The arguments are those of `scan_heads`; Give `scan` where it was made on these tokens already. `seed` draws the
-    controls.
+    Parameters
+    ----------
+    model     any HookedTransformer, or a `Circuit`, which contains the four arguments below
+    tokens    [batch, length] symbols, without BOS
+    order     k, how many tokens back contexts are matched
+    vocab     |V|, by default the model's output size
+    bos       the id of BOS; True for the id |V|, "first" where the first token serves as one; None without
+    symbols   the ids that stand for the symbols, where the model's vocabulary is larger
+    query     "last", "all", "trained" or token indices, as in `capture`
+    seed      of the controls
+    scan      what `scan_heads` returned for these tokens, where it was made already
+
+    Returns
+    -------
+    `FoundCircuit`, which every instrument takes
+
+    Examples
+    --------
+        circuit = find_circuit(foreign, tokens, order=2, vocab=5, bos=5)
+        circuit.copy_heads, circuit.match_heads, circuit.success, circuit.message
+        print(circuit)                              with a reason for every choice
+        circuit.evidence()                          one row for each head that was tried
     """
     task = as_scanned(model, order=order, vocab=vocab, bos=bos, symbols=symbols)
     array, seed = task.check(tokens), seed_number(seed)
-    if not isinstance(scan, (HeadScan, NoneType)):
-        raise ValueError(f"scan must be a HeadScan, as scan_heads returns it, got {type(scan).__name__}")
     scan = scan_heads(task, array, query=query) if scan is None else scan
     if scan.order != task.order:
         raise ValueError(f"the scan is of order {scan.order}, the circuit of order {task.order}")
@@ -156,6 +166,7 @@ def find_circuit(
         copy_heads=chosen,
         match_heads=scan.match_heads,
     )
+    found.checkpoint = task.checkpoint
     found.scan, found.trials = scan, tuple(trial for tried in trials for trial in tried)
     found.reasons = tuple(filter(None, [*reasons, matching, note, scan.near]))
     found.success, found.message = not missing, "; ".join(filter(None, [*missing, scan.near]))

@@ -41,10 +41,12 @@ if TYPE_CHECKING:
     Law: TypeAlias = WithLaw | tuple[Numbers, Numbers | float | None]
     PairLaw: TypeAlias = PairFit | tuple[Numbers, float | None]
     Laws: TypeAlias = Mapping[str, Law]
+    Bos: TypeAlias = int | Literal["first"] | bool | None
+    Symbols: TypeAlias = Sequence[int] | Sequence[Sequence[int]] | NDArray[Any] | torch.Tensor
     Models: TypeAlias = Sequence[Model]
     NextLaw: TypeAlias = Numbers
 else:
-    Model = Models = Query = Law = Laws = PairLaw = NextLaw = (
+    Model = Models = Query = Bos = Symbols = Law = Laws = PairLaw = NextLaw = (
         Any  # checked below, which says more than a type checker would
     )
 

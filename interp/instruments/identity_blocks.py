@@ -1,9 +1,5 @@
 """The match weights, block by block: is each |V| x |V| comparison a multiple of the identity (corollary:inductive)?
 
-    blocks = identity_blocks(model)                       the weights of a disentangled model
-    blocks = identity_blocks(model, chains.tokens)        and what the scores on these sequences say
-    blocks.beta, blocks.table()
-
 Block (a, b) compares the query's token at lag a, x_{t-a}, with the key's token at lag b, x_{s-b}, for a, b in 0..k;
 so beta_r sits at block (r-1, r). By lemma:permutation_invariant_matrix a label-symmetric block is a I + b J. Any block
 is the orthogonal sum of
@@ -32,6 +28,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -40,20 +37,21 @@ import torch
 from jaxtyping import Float, Int64
 from numpy.typing import NDArray
 
-from interp.arguments import Whole, count, seed_number, shown
+from interp.arguments import Whole, count, keywords, seed_number, shown
 from interp.circuit.circuit import as_circuit
 from interp.hooked.transformer import InductionTransformer
 from interp.instruments.block_routes import FoundBlocks, circuit_blocks, doubly_centred, score_blocks, weight_blocks
 from interp.instruments.copy_heads import COPY_SEQUENCES
+from interp.instruments.given import Model, Query
 from interp.notation import Tokens
-from interp.results import NamedRows, jsonable, provenance
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+from interp.results import Axes, DataFrame, NamedRows, frame, jsonable, provenance
 
 Route: TypeAlias = Literal["weights", "scores", "circuit"]
 Array: TypeAlias = NDArray[Any]
+if TYPE_CHECKING:
+    Routes: TypeAlias = Sequence[Route]
+else:
+    Routes = Any  # checked below
 
 MAX_VOCAB = 256  # symbols; a design over pairs of them must fit into memory
 ALL_RELABELINGS = 5040  # enumerate |V|! up to here, sample beyond
@@ -160,18 +158,33 @@ class IdentityBlocks(NamedRows[BlockMap]):
         """The identity coefficients of the aligned blocks (r-1, r), by the first route."""
         return self.maps[0].beta
 
-    def table(self) -> pd.DataFrame:
-        """One row per route and block: route, query_lag, key_lag, aligned, the fields of `BlockMap`, r2."""
-        import pandas as pd
+    @property
+    def title(self) -> str:
+        """The size, and how far the first two routes agree."""
+        agree = f": {' and '.join([one.route for one in self.maps[:2]])} agree to cosine {self.agreement:.3f}"
+        return f"match blocks of order {self.order}, |V| = {self.vocab}{agree if math.isfinite(self.agreement) else ''}"
 
-        return pd.DataFrame(
-            [
-                {"route": found.route, "query_lag": a, "key_lag": b, "aligned": b == a + 1}
-                | {name: float(getattr(found, name)[a, b]) for name in GRIDS}
-                | {"r2": found.r2}
-                for found in self.maps
-                for a, b in itertools.product(range(self.order + 1), repeat=2)
-            ]
+    def lines(self) -> list[str]:
+        """A line for each route."""
+        return [
+            f"{one.route}: beta {', '.join(f'{value:.3f}' for value in one.beta)}, {one.aligned_share:.1%} of the "
+            f"weight in the aligned blocks, residual of the heavy ones <= {one.worst_residual:.2g}"
+            + (f", R2 {one.r2:.3f}" if math.isfinite(one.r2) else "")
+            for one in self.maps
+        ]
+
+    def table(self) -> DataFrame:
+        """One row per route and block: route, query_lag, key_lag, aligned, the fields of `BlockMap`, r2."""
+        cells = [(one, a, b) for one in self.maps for a, b in np.ndindex(*one.identity.shape)]
+        return frame(
+            {
+                "route": [one.route for one, _, _ in cells],
+                "query_lag": [a for _, a, _ in cells],
+                "key_lag": [b for _, _, b in cells],
+                "aligned": [b == a + 1 for _, a, b in cells],
+                **{name: [float(getattr(one, name)[a, b]) for one, a, b in cells] for name in GRIDS},
+                "r2": [one.r2 for one, _, _ in cells],
+            }
         )
 
     def record(self) -> dict[str, Any]:
@@ -205,50 +218,52 @@ class IdentityBlocks(NamedRows[BlockMap]):
         doubt = "" if found.success else f"{self.DOUBT}: {found.message}"
         return heading(ax, title, doubt=doubt)
 
-    def __str__(self) -> str:
-        lines = [f"Match blocks, order {self.order}, vocabulary {self.vocab}"]
-        for found in self.maps:
-            beta = ", ".join(f"{value:.3f}" for value in found.beta)
-            r2 = f", R2 {found.r2:.3f}" if math.isfinite(found.r2) else ""
-            lines.append(
-                f"  {found.route}: beta ({beta}), {found.aligned_share:.1%} of the weight in the aligned blocks, "
-                f"residual of the heavy ones <= {found.worst_residual:.2g}{r2}"
-            )
-        if math.isfinite(self.agreement):
-            lines.append(f"  {self.maps[0].route} and {self.maps[1].route} agree to cosine {self.agreement:.3f}")
-        return "\n".join([*lines, *self.remarks()])
 
-
+@keywords()
 def identity_blocks(
-    model: Any,
+    model: Model,
     tokens: Tokens | None = None,
     *,
-    routes: Any = None,
-    query: Any = "last",
+    routes: Routes | None = None,
+    query: Query = "last",
     draws: Whole = 4999,
     batch: Whole = 512,
     seed: Whole = 0,
-    checkpoint: str | None = None,
 ) -> IdentityBlocks:
     """Every block of the match weights as a I + b J + residual, by each route that applies.
 
-    By default a construction or disentangled model is read from its weights, and from its scores too if tokens are
-    given; any other model from its scores and from its circuit. Without `tokens`, `batch` sequences of independent
-    uniform tokens take their place. `draws` relabelings test each block where |V|! is above 5040. `query` says
-    where the scores are read; models of this suite are trained at the last query only.
+    Parameters
+    ----------
+    model    a model of this suite, or a `Circuit` with one match head
+    tokens   [batch, length] symbols, without BOS; by default random ones
+    routes   "weights", "scores" or "circuit", one or more. By default a construction or disentangled model is read from
+             its weights, and from its scores too if tokens are given; any other from its scores and its circuit
+    query    where the scores are read; models of this suite are trained at the last query only
+    draws    relabelings for the test of each block, where |V|! is above 5040
+    batch    how many random sequences take the place of tokens
+    seed     of these sequences and of the relabelings
+
+    Returns
+    -------
+    `IdentityBlocks`, a `BlockMap` for each route
+
+    Examples
+    --------
+        blocks = identity_blocks(model)                       the weights of a disentangled model
+        blocks = identity_blocks(model, chains.tokens)        and what the scores on these sequences say
+        blocks.beta, blocks.table()
     """
     circuit = as_circuit(model)
-    model = circuit.model
     circuit.only_match_head()
     if circuit.vocab > MAX_VOCAB:
         raise ValueError(
             f"blocks are |V| x |V|, and |V| is {circuit.vocab}: give a Circuit with symbols=, at most {MAX_VOCAB}"
         )
-    taken = _routes(model, routes, data=tokens is not None)
+    taken = _routes(circuit.model, routes, data=tokens is not None)
     draws, batch, seed = count(draws, name="draws"), count(batch, name="batch"), seed_number(seed)
     rng = np.random.default_rng(seed)
     if tokens is None:
-        length = int(model.cfg.n_ctx) - circuit.has_bos
+        length = int(circuit.model.cfg.n_ctx) - circuit.has_bos
         tokens = torch.from_numpy(rng.integers(circuit.vocab, size=(batch, length)))
     array = circuit.check(tokens)
     found: dict[Route, FoundBlocks] = {}
@@ -268,7 +283,7 @@ def identity_blocks(
         n=max(each.n for each in maps),
         success=all(each.success for each in maps),
         message="; ".join(f"{each.route}: {each.message}" for each in maps if each.message),
-        provenance=provenance(seed=seed, checkpoint=checkpoint),
+        provenance=provenance(seed=seed, checkpoint=circuit.checkpoint),
     )
 
 

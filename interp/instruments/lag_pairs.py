@@ -1,9 +1,5 @@
 """Which tokens the match head compares: a weight for every pair of query block and key block (corollary:inductive).
 
-    pairs = fit_score_pairs(capture(model, tokens))
-    pairs.beta                      # [k+1, k+1]: row a is the query's x_{t-a}, column b the key's x_{s-b}
-    pairs.aligned_share             # how much of the explained score the aligned pairs explain on their own
-
 Under label symmetry the most general score is a sum of beta_{a,b} [x_{t-a} = x_{s-b}] over all pairs of blocks. The
 claim of prop:transformer_estimator is that only the super-diagonal b = a + 1 carries weight, beta_{r-1,r} = beta_r: the
 query's context against the context of the key's own token. Blocks 0..k are those of the residual stream, so key block 0
@@ -25,24 +21,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import einops
 import numpy as np
 from jaxtyping import Float
 
-from interp.arguments import Number, Switch, Whole, finite_number, switch, whole_number
+from interp.arguments import Number, Switch, Whole, finite_number, keywords, switch, whole_number
 from interp.circuit.capture import Capture
 from interp.digits import plus_minus
 from interp.fitting.candidates import QueryView, count_distances
 from interp.fitting.regression import SPLINE_TERMS, Array, clustered, distance_basis
 from interp.fitting.score_fit import Residuals, ScoreRegression
 from interp.instruments.beta_kappa import MIN_R2, MIN_SEQUENCES
-from interp.results import MOST_LINES, Result, interval, provenance
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+from interp.results import MOST_LINES, Axes, DataFrame, Result, frame, interval, provenance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,20 +70,17 @@ class PairFit(Result):
         """Lower and upper ends for beta of every pair: `level` of such intervals hold the truth."""
         return interval(self.beta, self.stderr, n=self.sequences, level=level)
 
-    def table(self) -> pd.DataFrame:
+    def table(self) -> DataFrame:
         """One row per pair: query_block, key_block, aligned, beta, stderr."""
-        import pandas as pd
+        query, key = (index.ravel() for index in np.indices(self.beta.shape))
+        numbers = {"beta": self.beta.ravel(), "stderr": self.stderr.ravel()}
+        return frame({"query_block": query, "key_block": key, "aligned": key == query + 1, **numbers})
 
-        query, key = np.indices(self.beta.shape)
-        return pd.DataFrame(
-            {
-                "query_block": query.ravel(),
-                "key_block": key.ravel(),
-                "aligned": (key == query + 1).ravel(),
-                "beta": self.beta.ravel(),
-                "stderr": self.stderr.ravel(),
-            }
-        )
+    @property
+    def title(self) -> str:
+        """How far the weights are aligned."""
+        share = f": aligned pairs carry {self.aligned_share:.1%} ± {self.aligned_share_stderr:.1%} of what is explained"
+        return f"weights of pairs of tokens, {self.sequences} sequences{share if self.success else ''}"
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The matrix of weights with their standard errors, aligned pairs framed; empty where the fit failed."""
@@ -99,32 +88,23 @@ class PairFit(Result):
 
         ax = pair_heatmap(panel(ax, width=4.6, height=4.4), self.beta, self.stderr)
         ax.set_xlabel("key block\n(weight in nats ± one standard error;\naligned pairs framed)")
-        title = "weight of each pair of tokens"
-        if self.success:
-            title += f": aligned pairs carry {self.aligned_share:.1%} of the explained score"
-        return heading(ax, title, doubt=self.doubt)
+        return heading(ax, self.title, doubt=self.doubt)
 
-    def __str__(self) -> str:
-        lines = [
-            f"lag pairs of {self.n} keys, {self.sequences} sequences: {'ok' if self.success else 'FAILED'}",
-            f"  aligned pairs (x_{{t-a}} with x_{{s-a-1}}) carry {self.aligned_share:.2%} "
-            f"± {self.aligned_share_stderr:.2%} of the explained score",
-            f"  R2 {self.r2:.4f}; of what position leaves {self.r2_pairs:.4f}",
-        ]
-        if self.success and self.kappa is not None:
-            lines[-1] += f"; kappa {plus_minus(self.kappa, self.kappa_stderr)}"
-        lines += self.remarks()
-        if self.success and len(lines) + len(self.beta) < MOST_LINES:
-            blocks = range(len(self.beta))
-            lines.append("  query \\ key" + "".join(f"{_token('s', lag):>9}" for lag in blocks))
-            lines += [
-                f"  {_token('t', lag):11}" + "".join(f"{value:9.3f}" for value in self.beta[lag]) for lag in blocks
-            ]
-        elif self.success:
-            lines.append("  aligned    " + ", ".join(f"{value:.4g}" for value in self.aligned))
-        return "\n".join(lines)
+    def lines(self) -> list[str]:
+        """The quality of the fit, and the matrix where it has room."""
+        kappa = "" if self.kappa is None else f"; kappa {plus_minus(self.kappa, self.kappa_stderr)}"
+        fit = f"R2 {self.r2:.4f}; of what position leaves {self.r2_pairs:.4f}{kappa}"
+        if not self.success:
+            return [fit]
+        if len(self.beta) + 3 + bool(self.message) > MOST_LINES:
+            return [fit, "aligned    " + ", ".join(f"{value:.4g}" for value in self.aligned)]
+        blocks = range(len(self.beta))
+        query, key = ([f"x_{{{place}-{lag}}}" if lag else f"x_{place}" for lag in blocks] for place in "ts")
+        rows = [f"{query[lag]:11}" + "".join(f"{value:9.3f}" for value in self.beta[lag]) for lag in blocks]
+        return [fit, "query \\ key" + "".join(f"{name:>9}" for name in key), *rows]
 
 
+@keywords()
 def fit_score_pairs(
     cap: Capture,
     *,
@@ -132,7 +112,25 @@ def fit_score_pairs(
     min_r2: Number = MIN_R2,
     min_sequences: Whole = MIN_SEQUENCES,
 ) -> PairFit:
-    """The [k+1, k+1] matrix of pair weights from the match scores, and how far it is aligned."""
+    """The [k+1, k+1] matrix of pair weights from the match scores, and how far it is aligned.
+
+    Parameters
+    ----------
+    cap             what `capture` returns
+    position        fit a smooth function of the distance, too
+    min_r2          least r2_pairs of a fit to be trusted
+    min_sequences   least number of sequences
+
+    Returns
+    -------
+    `PairFit`
+
+    Examples
+    --------
+        pairs = fit_score_pairs(capture(model, tokens))
+        pairs.beta                      # [k+1, k+1]: row a is the query's x_{t-a}, column b the key's x_{s-b}
+        pairs.aligned_share             # how much of the explained score the aligned pairs explain on their own
+    """
     position, min_r2 = switch(position, name="position"), finite_number(min_r2, name="min_r2")
     min_sequences = whole_number(min_sequences, name="min_sequences")
     blocks, sequences = cap.order + 1, len(cap.tokens)
@@ -187,11 +185,6 @@ def _estimates(second: Residuals, beta: Array, *, blocks: int) -> dict[str, Any]
     if len(second.bos):
         found |= {"kappa": float(second.bos.mean()), "kappa_stderr": float(errors[-1])}
     return found
-
-
-def _token(place: str, lag: int) -> str:
-    """The token of a block as the module's docstring writes it."""
-    return f"x_{{{place}-{lag}}}" if lag else f"x_{place}"
 
 
 def _design(

@@ -1,9 +1,5 @@
 """Where the match head's attention goes: by overlap, by mask, on BOS and on early keys, beside what the law predicts.
 
-    mass = overlap_mass(capture(model, tokens))
-    mass.by_overlap, mass.predicted_by_overlap, mass.distance
-    mass.order_weights                       # lambda_i per sequence: the weight of each order in the mixture
-
 Observed mass is the pattern summed over the keys of a group. Predicted mass is that of eq:transformer_estimator with
 the fitted beta and kappa, N_M e^{|beta|_M} / Z for a mask and e^kappa / Z for BOS, computed for each sequence and query
 from its own counts and then averaged. The law gives early keys no attention, and does not depend on position.
@@ -27,14 +23,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from scipy.special import softmax
 
-from interp.arguments import shown
+from interp.arguments import keywords, shown
 from interp.circuit.capture import Capture, check_attention
 from interp.estimators.counts import superset_sum
 from interp.fitting.attention_fit import mass_warning
@@ -44,11 +40,12 @@ from interp.fitting.likelihood import sum_by_group
 from interp.fitting.regression import Array
 from interp.instruments.beta_kappa import fit_scores
 from interp.notation import is_contiguous, mask_bits, mask_name, overlap
-from interp.results import Result, half_width, jsonable, mean_stderr, provenance
+from interp.results import Axes, DataFrame, Result, counted, frame, half_width, jsonable, mean_stderr, provenance
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+    By: TypeAlias = Literal["overlap", "mask"]
+else:
+    By = Any  # checked below
 
 CANCELLED = 1e-9  # of the sum of absolute values: a smaller sum of order weights is rounding
 
@@ -109,26 +106,28 @@ class OverlapMass(Result):
         """The reason if the distance is above `WARN_MASS_GAP`, so that the masses are doubtful; else empty."""
         return mass_warning(self.distance) if self.success else ""
 
-    def table(self) -> pd.DataFrame:
-        """One row per group, then one per mask: kind, group, overlap, contiguous, observed, predicted, stderr.
+    def table(self, by: By = "overlap") -> DataFrame:
+        """One row per group of keys, whose masses sum to one: observed, predicted, stderr; a warning is a column.
 
-        Where there is a warning, it is a column of its own.
+        by="overlap" has the groups |M|=0..k, bos and early, by="mask" a row for each mask, and bos and early again.
         """
-        import pandas as pd
-
-        order, masks = len(self.by_overlap) - 1, range(len(self.by_mask))
+        if by not in ("overlap", "mask"):
+            raise ValueError(f"by must be 'overlap' or 'mask', got {shown(by)}")
+        masks = by == "mask"
+        groups = range(len(self.by_mask if masks else self.by_overlap))
         outside = 0.0 if self.success else math.nan  # what the law gives to early keys
-        table = pd.DataFrame(
-            {
-                "kind": [*["overlap"] * (order + 1), "bos", "early", *["mask"] * len(masks)],
-                "group": [*(f"|M|={size}" for size in range(order + 1)), "bos", "early", *map(mask_name, masks)],
-                "overlap": pd.array([*range(order + 1), None, None, *map(overlap, masks)], dtype="Int64"),
-                "contiguous": pd.array([*[None] * (order + 3), *map(is_contiguous, masks)], dtype="boolean"),
-                "observed": [*self.by_overlap, self.bos, self.early, *self.by_mask],
-                "predicted": [*self.predicted_by_overlap, self.predicted_bos, outside, *self.predicted_by_mask],
-                "stderr": [*self.stderr_by_group, *self.stderr_by_mask],
-            }
-        )
+        errors = [*self.stderr_by_mask, *self.stderr_by_group[-2:]] if masks else self.stderr_by_group
+        columns = {
+            "group": [*(map(mask_name, groups) if masks else (f"|M|={size}" for size in groups)), "bos", "early"],
+            "overlap": [*(map(overlap, groups) if masks else groups), None, None],
+            **({"contiguous": [*map(is_contiguous, groups), None, None]} if masks else {}),
+            "observed": [*(self.by_mask if masks else self.by_overlap), self.bos, self.early],
+            "predicted": [
+                *(self.predicted_by_mask if masks else self.predicted_by_overlap), self.predicted_bos, outside,
+            ],
+            "stderr": errors,
+        }  # fmt: skip
+        table = frame(columns).astype({"overlap": "Int64"})
         return table.assign(warning=self.warning) if self.warning else table
 
     def record(self) -> dict[str, Any]:
@@ -144,7 +143,7 @@ class OverlapMass(Result):
         """Observed mass as bars with 95% intervals, predicted mass as rings where the fit is trusted."""
         from interp.plotting import INTERVAL_NAME, OVERLAP_COLOURS, grouped_bars, heading, overlap_kind, panel
 
-        rows, order = self.table().query("kind != 'mask'"), len(self.by_overlap) - 1
+        rows, order = self.table(), len(self.by_overlap) - 1
         names = [*(f"{size} of {order}" for size in range(order + 1)), "BOS", "early"]
         kinds = [*(overlap_kind(size, order=order) for size in range(order + 1)), "bos", "early"]
         shown = [place for place, kind in enumerate(kinds) if kind != "bos" or self.kappa is not None]
@@ -166,41 +165,60 @@ class OverlapMass(Result):
         ax.set_ylabel(f"share of the attention\n(observed mean, {INTERVAL_NAME})")
         return heading(ax, title, doubt=self.doubt)
 
-    def __str__(self) -> str:
+    @property
+    def title(self) -> str:
+        """What was measured, and whether there is a law to compare with."""
+        outcome = "FAILED" if not self.success else "ok, with a warning" if self.warning else "ok"
+        return f"overlap mass over {self.n} sequences, {counted(len(self.queries), 'query', 'queries')}: {outcome}"
+
+    def lines(self) -> list[str]:
+        """Observed masses beside the law's, their distance, and the weights of the orders."""
+
         def row(values: Array) -> str:
             return ", ".join(f"{value:.3f}" for value in values)
 
-        queries = "1 query" if len(self.queries) == 1 else f"{len(self.queries)} queries"
         order = len(self.by_overlap) - 1
         bos = "" if self.kappa is None else f"BOS {self.bos:.3f} ({self.predicted_bos:.3f}), "
-        outcome = "FAILED" if not self.success else "ok, with a warning" if self.warning else "ok"
         partial = (
-            f"  partial      contiguous {self.contiguous:.3f} ({self.predicted_contiguous:.3f}), "
+            f"partial      contiguous {self.contiguous:.3f} ({self.predicted_contiguous:.3f}), "
             f"other {self.noncontiguous:.3f} ({self.predicted_noncontiguous:.3f})"
         )
-        lines = [
-            f"overlap mass over {self.n} sequences, {queries}: {outcome}",
-            f"  |M| = 0..{order}   {row(self.by_overlap)} (law: {row(self.predicted_by_overlap)})",
-            f"  outside      {bos}early {self.early:.3f} (0)",
+        return [
+            f"|M| = 0..{order}   {row(self.by_overlap)} (law: {row(self.predicted_by_overlap)})",
+            f"outside      {bos}early {self.early:.3f} (0)",
             *([partial] if order > 1 else []),
-            f"  distance     {self.distance:.4f} of the means, {self.distance_each:.4f} query by query, "
+            f"distance     {self.distance:.4f} of the means, {self.distance_each:.4f} query by query, "
             f"largest gap {self.largest_gap:.4f}",
-            f"  lambda_0..{order}  {row(self.mean_order_weights)} (order weights, eq:transformer_mixture)",
+            f"lambda_0..{order}  {row(self.mean_order_weights)} (order weights, eq:transformer_mixture)",
         ]
-        return "\n".join([*lines, *self.remarks()])
 
 
-def overlap_mass(cap: Capture, fit: Any = None) -> OverlapMass:
-    """Observed and predicted attention mass at the capture's queries; without `fit`, it is made from the capture.
-
-    `fit` may be of the scores or of the attention itself, but of the additive law.
+@keywords(fit="law=fit")
+def overlap_mass(cap: Capture, law: Fit | None = None) -> OverlapMass:
+    """Observed and predicted attention mass at the capture's queries.
 
     Queries before the first candidate have nothing to match and are left out. Several match heads are taken together:
-    masses are means over them, and the prediction is the mean of each head's own law where `fit.heads` has them.
+    masses are means over them, and the prediction is the mean of each head's own law where `law.heads` has them.
+
+    Parameters
+    ----------
+    cap   what `capture` returns
+    law   the fit that predicts, of the scores or of the attention itself, by the additive law; by default it is made
+          from the scores of the capture
+
+    Returns
+    -------
+    `OverlapMass`, a row for each group of keys
+
+    Examples
+    --------
+        mass = overlap_mass(capture(model, tokens))
+        mass.by_overlap, mass.predicted_by_overlap, mass.distance
+        mass.order_weights                       # lambda_i per sequence: the weight of each order in the mixture
     """
-    used = fit_scores(cap) if fit is None else fit
+    used = fit_scores(cap) if law is None else law
     if not isinstance(used, Fit):
-        raise ValueError(f"fit must be what fit_scores returns, got {shown(used)}")
+        raise ValueError(f"law must be a fit, what fit_scores returns, got {shown(used)}")
     check_attention(cap.match_pattern, of="match")
     own = _laws_of_heads(cap, used)
     trusted = all(one.success for one in own)

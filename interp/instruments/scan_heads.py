@@ -1,8 +1,5 @@
 """Every head of a model in one forward pass: which copy a lag, which match contexts, with which beta and kappa?
 
-    scan = scan_heads(foreign, tokens, order=2, vocab=5, bos=5)
-    scan.table(), scan.copy_heads, scan.match_heads
-
 Per head, from the statistics that `scan_statistics` gathers while the model runs:
 
     copy_mass        mean attention on lag 1, 2, .. `copy_lags`, over all positions that have it
@@ -17,9 +14,9 @@ Per head, from the statistics that `scan_statistics` gathers while the model run
 
 The role of a head:
 
-    copy     `copies` of the attention that even attention would put elsewhere is on one lag, and no other lag has more
-             than half of that
-    match    the law explains `explains` of its nats, which are at least MIN_NATS, and its largest beta is at least
+    copy     `min_copied` of the attention that even attention would put elsewhere is on one lag, and no other lag has
+             more than half of that
+    match    the law explains `min_matched` of its nats, which are at least MIN_NATS, and its largest beta is at least
              MIN_BETA and five standard errors
     none     any other head
 
@@ -38,13 +35,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
 
-from interp.arguments import Number, finite_number, whole_number
+from interp.arguments import Number, Whole, finite_number, keywords, whole_number
 from interp.circuit.circuit import Circuit, Head, head_name
 from interp.circuit.queries import query_positions, untrained_note
 from interp.circuit.runner import Hooks
@@ -52,16 +49,13 @@ from interp.fitting.attention_fit import MAX_MASS_GAP, MIN_EXPLAINED, MIN_SEQUEN
 from interp.fitting.laws import law_design
 from interp.fitting.regression import Array, clustered
 from interp.fitting.scan_statistics import ScanStatistics
+from interp.instruments.given import Bos, Model, Query, Symbols
 from interp.notation import Tokens, mask_bits
-from interp.results import Result, provenance
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+from interp.results import Axes, DataFrame, Result, counted, provenance
 
 COPY_LAGS = 8  # lags examined by default; k where that is more
-COPIES = 0.25  # a copy head has on one lag this share of what even attention puts elsewhere
-EXPLAINS = 0.25  # share of a match head's nats that the law explains at least
+MIN_COPIED = 0.25  # a copy head has on one lag this share of what even attention puts elsewhere
+MIN_MATCHED = 0.25  # share of a match head's nats that the law explains at least
 MIN_NATS = 0.02
 MIN_BETA = 1.0
 SURE = 5  # standard errors of beta
@@ -133,7 +127,7 @@ class HeadScan(Result):
         found = [at for at in self.heads if self.role[at[0]][at[1]] == "copy" and self.copy_lag[at] == lag]
         return sorted(found, key=lambda at: -float(self.copy_mass[at][lag - 1]))
 
-    def table(self) -> pd.DataFrame:
+    def table(self) -> DataFrame:
         """One row per head: layer, head, role, copy_lag, copy_mass (on that lag), beta_1 .. beta_k, kappa, r2_match,
         nats, nats_explained, mass_full, mass_partial, mass_none, mass_bos, success, message.
         """
@@ -152,7 +146,7 @@ class HeadScan(Result):
             }
         )
 
-    def details(self) -> pd.DataFrame:
+    def details(self) -> DataFrame:
         """One row per head with what `table` leaves out: standard errors, beta from the scores, mass on early keys, the
         classical induction score, the gap between the law's masses and the head's, and mass on every lag.
         """
@@ -167,7 +161,7 @@ class HeadScan(Result):
             }
         )
 
-    def _rows(self, numbers: Any) -> pd.DataFrame:
+    def _rows(self, numbers: Any) -> DataFrame:
         import pandas as pd
 
         return pd.DataFrame(
@@ -191,49 +185,73 @@ class HeadScan(Result):
         figure = ax.get_figure(root=True)
         assert figure is not None
         figure.colorbar(ax.images[0], ax=ax, label="nats explained by matches")
-        names = ", ".join(map(head_name, self.match_heads)) or "none"
-        copies = ", ".join(
-            f"{head_name(place)} (lag {lag})" for lag, place in enumerate(self.copy_heads, start=1) if place is not None
-        )
-        return heading(ax, f"match heads: {names}; copy heads: {copies or 'none'}", doubt=self.doubt)
+        return heading(ax, self.title, doubt=self.doubt)
 
-    def __str__(self) -> str:
-        queries = "1 query" if len(self.queries) == 1 else f"{len(self.queries)} queries"
-        lines = [f"scan of {len(self.heads)} heads on {self.n} sequences, {queries}, order {self.order}"]
-        for lag, place in enumerate(self.copy_heads, start=1):
-            mass = "" if place is None else f", mass {self.copy_mass[place][lag - 1]:.3f}"
-            lines.append(f"  copies lag {lag}   {'no head' if place is None else f'head {head_name(place)}'}{mass}")
-        shown = [f"{head_name(place)} ({self.nats_explained[place]:.0%})" for place in self.match_heads[:6]]
-        more = f" and {len(self.match_heads) - 6} more" if len(self.match_heads) > 6 else ""
-        heads = f"{'head' if len(shown) == 1 else 'heads'} {', '.join(shown)}{more}; in brackets: nats explained"
-        lines.append(f"  match          {heads if shown else 'no head'}")
-        lines += self.remarks()
-        return "\n".join([*lines[:4], "  ...", *lines[-3:]] if len(lines) > 8 else lines)
+    @property
+    def title(self) -> str:
+        """The heads with a role."""
+        names = [*map(head_name, self.match_heads[:MOST_NAMED]), *["..."] * (len(self.match_heads) > MOST_NAMED)]
+        copies = [f"{head_name(at)} (lag {lag})" for lag, at in enumerate(self.copy_heads, start=1) if at is not None]
+        return f"match heads: {', '.join(names) or 'none'}; copy heads: {', '.join(copies) or 'none'}"
+
+    def lines(self) -> list[str]:
+        """What was scanned, and the heads with a role with what they do."""
+        where = f"{self.n} sequences, {counted(len(self.queries), 'query', 'queries')}, order {self.order}"
+        shown = [f"{head_name(at)} ({self.nats_explained[at]:.0%})" for at in self.match_heads[:MOST_NAMED]]
+        copies = [
+            f"{head_name(at)} ({self.copy_mass[at][lag - 1]:.3f} on lag {lag})"
+            for lag, at in enumerate(self.copy_heads[:MOST_NAMED], start=1)
+            if at is not None
+        ]
+        return [
+            f"scan of {counted(len(self.heads), 'head')} on {where}",
+            f"match   {', '.join(shown) or 'no head'}{'; in brackets: nats explained' * bool(shown)}",
+            f"copy    {', '.join(copies) or 'no head'}{'; in brackets: mean attention' * bool(copies)}",
+        ]
 
 
+@keywords(copies="min_copied", explains="min_matched")
 def scan_heads(
-    model: Any,
+    model: Model,
     tokens: Tokens,
     *,
-    order: Any = None,
-    vocab: Any = None,
-    bos: Any = None,
-    symbols: Any = None,
-    query: Any = "last",
-    copy_lags: Any = None,
-    copies: Number = COPIES,
-    explains: Number = EXPLAINS,
+    order: Whole | None = None,
+    vocab: Whole | None = None,
+    bos: Bos = None,
+    symbols: Symbols | None = None,
+    query: Query = "last",
+    copy_lags: Whole | None = None,
+    min_copied: Number = MIN_COPIED,
+    min_matched: Number = MIN_MATCHED,
     min_explained: Number = MIN_EXPLAINED,
-    checkpoint: str | None = None,
 ) -> HeadScan:
     """Scan every head of a model in one forward pass; the module's docstring says what is measured.
 
-    The model is a HookedTransformer, with order, vocab, bos and symbols as `Circuit` takes them, or a `Circuit`. query:
-    "last", "all", "trained" or a list of token indices, as in `capture`; `copy_mass` is always over all positions.
-    copies, explains and min_explained are the thresholds of the two roles and of trust.
+    Parameters
+    ----------
+    model           any HookedTransformer, or a `Circuit`, which contains the four arguments below
+    tokens          [batch, length] symbols, without BOS
+    order           k, how many tokens back contexts are matched
+    vocab           |V|, by default the model's output size
+    bos             the id of BOS; True for the id |V|, "first" where the first token serves as one; None without
+    symbols         the ids that stand for the symbols, where the model's vocabulary is larger
+    query           "last", "all", "trained" or token indices, as in `capture`; `copy_mass` is always over all positions
+    copy_lags       how many lags are examined for copying
+    min_copied      least share that a copy head puts on one lag, of what even attention puts elsewhere
+    min_matched     least share of a match head's nats that the law explains
+    min_explained   least share of the nats that the law explains where beta and kappa are trusted
+
+    Returns
+    -------
+    `HeadScan`, a row for each head
+
+    Examples
+    --------
+        scan = scan_heads(foreign, tokens, order=2, vocab=5, bos=5)
+        scan.table(), scan.copy_heads, scan.match_heads
     """
     circuit = as_scanned(model, order=order, vocab=vocab, bos=bos, symbols=symbols)
-    shares = {"copies": copies, "explains": explains, "min_explained": min_explained}
+    shares = {"min_copied": min_copied, "min_matched": min_matched, "min_explained": min_explained}
     limits = {name: finite_number(value, name=name, above=0, most=1.0) for name, value in shares.items()}
     array = circuit.check(tokens)
     if len(array) < MIN_SEQUENCES:
@@ -244,7 +262,7 @@ def scan_heads(
     statistics = ScanStatistics(circuit, array, queries, lags=max(lags, circuit.order))
     statistics.gather()
     note = untrained_note(queries, circuit, array.shape[1])
-    return judged(statistics, **limits, note=note, checkpoint=checkpoint)
+    return judged(statistics, **limits, note=note)
 
 
 def as_scanned(model: Any, **task: Any) -> Circuit:
@@ -259,11 +277,10 @@ def as_scanned(model: Any, **task: Any) -> Circuit:
 def judged(
     statistics: ScanStatistics,
     *,
-    copies: float = COPIES,
-    explains: float = EXPLAINS,
+    min_copied: float = MIN_COPIED,
+    min_matched: float = MIN_MATCHED,
     min_explained: float = MIN_EXPLAINED,
     note: str = "",
-    checkpoint: str | None = None,
 ) -> HeadScan:
     """The scan: the numbers of every head, its role, and whether its beta and kappa can be trusted."""
     circuit, order = statistics.circuit, statistics.order
@@ -276,11 +293,11 @@ def judged(
         numbers = {name: values[at] for name, values in found.items()}
         lag = int(found["copy_lag"][at])
         role[at] = "none"
-        if excess[at][lag] >= copies and np.delete(excess[at], lag).max() <= excess[at][lag] / 2:
+        if excess[at][lag] >= min_copied and np.delete(excess[at], lag).max() <= excess[at][lag] / 2:
             role[at] = "copy"
-        elif _matches(numbers, explains=explains, share=1.0):
+        elif _matches(numbers, explains=min_matched, share=1.0):
             role[at] = "match"
-        elif _matches(numbers, explains=explains, share=NEAR):
+        elif _matches(numbers, explains=min_matched, share=NEAR):
             beta = ", ".join(f"{value:z.2f}" for value in numbers["beta"])
             near.append(f"{head_name(at)} (beta {beta}; {numbers['nats_explained']:.0%} of {numbers['nats']:.2g} nats)")
         reasons[at] = distrust(numbers, bool(told[at]), min_explained=min_explained)
@@ -297,11 +314,11 @@ def judged(
         reasons=tuple(map(tuple, reasons)),
         copy_heads=(None,) * order,
         match_heads=tuple((int(layer), int(head)) for layer, head in np.argwhere(role == "match")),
-        near=_near_note(near, explains=explains) if near else "",
+        near=_near_note(near, explains=min_matched) if near else "",
         bos=circuit.has_sink,
         n=len(statistics.tokens),
         queries=statistics.queries.numpy() - int(circuit.has_bos),
-        provenance=provenance(checkpoint=checkpoint),
+        provenance=provenance(checkpoint=circuit.checkpoint),
     )
     last = max((layer for layer, _ in scan.match_heads), default=len(role))
     copying = tuple(next((at for at in scan.copying(lag) if at[0] < last), None) for lag in range(1, order + 1))

@@ -224,12 +224,15 @@ def test_results_can_be_printed_tabulated_and_stored():
     for result in (mass, failed):
         assert len(str(result).splitlines()) <= 8
         json.dumps(result.record(), allow_nan=False)
-    table = mass.table().set_index("group")
-    assert len(table) == 4 + 2 + 8
-    assert table.observed["|M|=3"] == pytest.approx(table.observed["{1,2,3}"])
-    assert table.observed["bos"] == pytest.approx(mass.bos)
-    kinds = table[table.kind != "mask"]
-    assert kinds.observed.sum() == pytest.approx(1.0)
+    by_overlap, by_mask = (mass.table(by=by).set_index("group") for by in ("overlap", "mask"))
+    assert (len(by_overlap), len(by_mask)) == (4 + 2, 8 + 2)
+    assert by_overlap.observed["|M|=3"] == pytest.approx(by_mask.observed["{1,2,3}"])
+    assert by_overlap.observed["bos"] == pytest.approx(mass.bos)
+    for table in (by_overlap, by_mask):  # of one granularity: nothing is counted twice
+        assert table.observed.sum() == pytest.approx(1.0)
+        assert table.predicted.sum() == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="by must be 'overlap' or 'mask', got 'lag'"):
+        mass.table(by="lag")
     record = mass.record()
     assert list(record["order_weights"]) == ["0", "1", "2", "3"]
     assert record["by_mask"]["{1,3}"] == pytest.approx(mass.by_mask[0b101])
