@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -20,15 +20,11 @@ from interp.arguments import Numbers, real_array, shown
 from interp.notation import as_kappa, mask_bits
 
 if TYPE_CHECKING:
-    import torch
-    from numpy.typing import NDArray
-
     from interp.circuit.circuit import Circuit
+    from interp.circuit.circuit import Model as PlainModel
     from interp.instruments.lag_pairs import PairFit
-    from interp.lens import HookedTransformer
 
-    Model: TypeAlias = HookedTransformer | Circuit
-    Query: TypeAlias = Literal["last", "all", "trained"] | Sequence[int] | torch.Tensor | NDArray[Any]
+    Model: TypeAlias = PlainModel | Circuit
 
     class WithLaw(Protocol):
         """A result with a beta for each lag and a kappa."""
@@ -41,14 +37,10 @@ if TYPE_CHECKING:
     Law: TypeAlias = WithLaw | tuple[Numbers, Numbers | float | None]
     PairLaw: TypeAlias = PairFit | tuple[Numbers, float | None]
     Laws: TypeAlias = Mapping[str, Law]
-    Bos: TypeAlias = int | Literal["first"] | bool | None
-    Symbols: TypeAlias = Sequence[int] | Sequence[Sequence[int]] | NDArray[Any] | torch.Tensor
     Models: TypeAlias = Sequence[Model]
     NextLaw: TypeAlias = Numbers
 else:
-    Model = Models = Query = Bos = Symbols = Law = Laws = PairLaw = NextLaw = (
-        Any  # checked below, which says more than a type checker would
-    )
+    Model = Models = Law = Laws = PairLaw = NextLaw = Any  # checked below, which says more than a type checker would
 
 
 @dataclass(frozen=True, kw_only=True)
