@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figures.parts.curves import length_axis
-from figures.parts.panels import absent, labelled, legend_below, lettered, on_one_scale, side_by_side, whisker
+from figures.parts.panels import labelled, legend_below, lettered, on_one_scale, side_by_side, there, whisker
 from figures.parts.rows import Results, Row, matching, shape_words, where
 from interp.plotting import curve
 from interp.results import half_width
@@ -31,13 +31,6 @@ THEORY = {  # column of `optimal` -> name and line
     "lemma_beta": (r"$\beta(t)$ of the lemma ($\alpha=1$)", "--"),
     "log_alpha_vocab": (r"$\ln(\alpha|V|)$", ":"),
 }
-FIT_FIELDS = (
-    "checkpoint", "subject", "success", "message", "beta", "stderr", "kappa", "kappa_stderr", "sequences", "n",
-)  # fmt: skip
-OPTIMUM_FIELDS = (
-    "source", "sweep", "kind", "length", "bos", "beta", "kappa", "stderr", "combination", "combination_stderr",
-    "log_alpha_vocab", "lemma_beta", "success", "message", "n", "checkpoint", "subject",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -54,6 +47,42 @@ class Panel:
     def title(self) -> str:
         return f"{self.kind}, {'BOS' if self.bos else 'no BOS'}"
 
+    def __str__(self) -> str:
+        return f"{self.name}, {self.title}"
+
+    def optimum(self, results: Results) -> list[Row]:
+        """The population optimum where it has this parameter, shortest first."""
+        rows = where(results["optimal"], kind=self.kind, bos=self.bos, source="optimum")
+        return sorted((row for row in rows if self.is_in(row)), key=lambda row: row["length"])
+
+    def fits(self, results: Results) -> list[Row]:
+        """The trained models whose fit has this parameter."""
+        rows = results["optimal"] if self.name == "combination" else results["beta_kappa"]
+        rows = [row for row in rows if row["checkpoint"] is not None]
+        return [row for row in matching(rows, prior=self.kind, bos=self.bos) if self.is_in(row)]
+
+    def is_in(self, row: Row) -> bool:
+        return None not in self.estimate(row)
+
+    def estimate(self, row: Row) -> tuple[float | None, float | None]:
+        """The parameter in a row and its standard error; a failed fit has no numbers."""
+        if not row["success"]:
+            return None, None
+        if self.name == "combination":
+            return row["combination"], row["combination_stderr"]
+        if self.name == "kappa":
+            return row["kappa"], row.get("kappa_stderr", (row["stderr"] or [None])[-1])
+        lag = int(self.name.removeprefix("beta_")) - 1
+        return row["beta"][lag], row["stderr"][lag]
+
+    def numbers(self, rows: list[Row]) -> tuple[list[float], list[float]]:
+        """The parameter of each row, and how far its 95% interval reaches."""
+        known = [self.estimate(row) for row in rows]
+        reach = [
+            half_width(error, n=row.get("sequences", row["n"])) for row, (_, error) in zip(rows, known, strict=True)
+        ]
+        return [float(value) for value, _ in known if value is not None], [float(one) for one in reach]
+
 
 PANELS = (
     Panel("beta_1", r"$\beta_1$ (nats)", "hierarchical", True, "lemma_beta"),
@@ -66,88 +95,59 @@ PANELS = (
 
 
 def chosen(results: Results) -> Results:
-    """The fits of every checkpoint, and the optimum over length; without the long arrays."""
-    best = where(results["optimal"], sweep="length")
+    """The fits of every checkpoint, and the optimum over length."""
+    best = where(results["optimal"], sweep="length", source="optimum")
     learned = matching(where(results["optimal"], source="trained"), prior="independent", bos=True)
-    return {
-        "beta_kappa": [{name: row.get(name) for name in FIT_FIELDS} for row in matching(results["beta_kappa"])],
-        "optimal": [{name: row.get(name) for name in OPTIMUM_FIELDS} for row in [*best, *learned]],
-    }
-
-
-def estimate(row: Row, name: str) -> tuple[float | None, float | None]:
-    """A parameter of a row and its standard error; a failed fit has no numbers."""
-    if not row["success"]:
-        return None, None
-    if name == "combination":
-        return row["combination"], row["combination_stderr"]
-    if name == "kappa":
-        return row["kappa"], row.get("kappa_stderr", (row["stderr"] or [None])[-1])
-    lag = int(name.removeprefix("beta_")) - 1
-    return row["beta"][lag], row["stderr"][lag]
-
-
-def drawable(rows: list[Row], name: str) -> tuple[list[Row], list[float], list[float]]:
-    """The rows that have the parameter, its values, and how far their 95% intervals reach."""
-    known = [(row, *estimate(row, name)) for row in rows]
-    known = [one for one in known if one[1] is not None and one[2] is not None]
-    reach = [float(half_width(stderr, n=row.get("sequences", row["n"]))) for row, _, stderr in known]
-    return [row for row, _, _ in known], [value for _, value, _ in known if value is not None], reach
+    return {"beta_kappa": matching(results["beta_kappa"]), "optimal": [*best, *learned]}
 
 
 def draw(results: Results) -> Figure:
     """A panel for each parameter that is identified."""
-    figure, axes = plt.subplots(2, 3, figsize=(6.3, 4.3))
-    for ax, panel in zip(axes.flat, PANELS, strict=True):
+    panels = list(there({panel: [*panel.optimum(results), *panel.fits(results)] for panel in PANELS}))
+    lines = -(-len(panels) // 3)
+    figure, axes = plt.subplots(lines, 3, figsize=(6.3, 0.7 + 1.8 * lines))
+    for ax in axes.flat[len(panels) :]:
+        ax.set_axis_off()
+    for ax, panel in zip(axes.flat, panels, strict=False):
         ax.set_title(panel.title)
-        lengths = [*draw_theory(ax, panel, results), *draw_fits(ax, panel, results)]
-        if not lengths:
-            absent(ax, f"{panel.name}, {panel.title}")
-            continue
-        length_axis(ax, lengths)
+        draw_theory(ax, panel, panel.optimum(results))
+        draw_fits(ax, panel, panel.fits(results))
+        rows = [*panel.optimum(results), *panel.fits(results)]
+        length_axis(ax, [row["subject"]["length"] if row.get("subject") else row["length"] for row in rows])
         ax.set_ylabel(panel.axis)
-        if ax in axes[0]:
-            ax.set_xlabel("")
-    on_one_scale(axes[0, :2])  # beta_1 beside beta_2
-    on_one_scale(axes[1, :2])
-    lettered(axes.flat)
-    if handles := labelled(axes.flat):
-        legend_below(figure, [*handles, whisker("95% interval")], 3)
+    betas = [(panel, ax) for panel, ax in zip(panels, axes.flat, strict=False) if panel.name.startswith("beta")]
+    for kind in {panel.kind for panel, _ in betas}:
+        on_one_scale(ax for panel, ax in betas if panel.kind == kind)
+    lettered(axes.flat[: len(panels)])
+    legend_below(figure, [*labelled(axes.flat), whisker("95% interval")], 3)
     return figure
 
 
-def draw_theory(ax: Axes, panel: Panel, results: Results) -> list[int]:
-    """The optimum with its interval, and the closed form where there is one; returns the lengths."""
-    rows = where(results["optimal"], kind=panel.kind, bos=panel.bos, source="optimum")
-    rows = sorted(rows, key=lambda row: row["length"])
-    best, values, reach = drawable(rows, panel.name)
-    lengths = [row["length"] for row in best]
-    if lengths:
+def draw_theory(ax: Axes, panel: Panel, rows: list[Row]) -> None:
+    """The optimum with its interval, and the closed form where there is one."""
+    values, reach = panel.numbers(rows)
+    lengths = [row["length"] for row in rows]
+    if rows:
         curve(ax, lengths, values, reach=reach, band=True, color="#ffb703", linewidth=1.2, label="population optimum")
     known = [row for row in rows if panel.theory and row[panel.theory] is not None]
-    if known and lengths:
+    if known:
         name, line = THEORY[panel.theory]
         drawn = [row["length"] for row in known], [row[panel.theory] for row in known]
         ax.plot(*drawn, color="#882255", linestyle=line, label=name)
-    return lengths
 
 
-def draw_fits(ax: Axes, panel: Panel, results: Results) -> list[int]:
-    """What the fits of trained models show, seeds and families a little apart; returns the lengths."""
-    rows = results["optimal"] if panel.name == "combination" else results["beta_kappa"]
-    rows = [row for row in rows if row["checkpoint"] is not None]
-    lengths: list[int] = []
+def draw_fits(ax: Axes, panel: Panel, rows: list[Row]) -> None:
+    """What the fits of trained models show, seeds and families a little apart."""
     for place, family in enumerate(drawing_order()):
-        mine, values, reach = drawable(matching(rows, family=family, prior=panel.kind, bos=panel.bos), panel.name)
-        if mine:
+        if mine := matching(rows, family=family):
             look, shift = find_family(family), side_by_side(place, len(drawing_order()), 0.09)
             aside = [2 ** (shift + 0.03 * ((row["subject"]["seed"] or 0) % 3 - 1)) for row in mine]
-            lengths += [row["subject"]["length"] for row in mine]
+            places = [row["subject"]["length"] * by for row, by in zip(mine, aside, strict=True)]
+            values, reach = panel.numbers(mine)
             curve(
-                ax, [row["subject"]["length"] * by for row, by in zip(mine, aside, strict=True)], values, reach=reach,
-                linestyle="none", marker=look.marker, markeredgewidth=0, color=look.colour, label=look.trained_label,
+                ax, places, values, reach=reach, linestyle="none", marker=look.marker, markeredgewidth=0,
+                color=look.colour, label=look.trained_label,
             )  # fmt: skip
-    return lengths
 
 
 def fields(results: Results) -> dict[str, object]:

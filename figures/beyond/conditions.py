@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from figures.parts.panels import legend_below, lettered, nothing
+from figures.parts.panels import legend_below, lettered
 from figures.parts.rows import Results, Row, where
 from interp.plotting import MAIN_COLOUR, QUIET, area, mark
 
@@ -93,10 +93,8 @@ def lines_of(rows: Sequence[Row]) -> tuple[dict[str, float], dict[str, float]]:
 def draw(results: Results) -> Figure:
     """A matrix for each setting: claims down, cells across."""
     rows = results["conditions"]
-    settings = {one: where(rows, prior=one[0], bos=one[1]) for one in SETTINGS}
-    columns = {one: columns_of(mine) for one, mine in settings.items() if mine}
-    if not columns:
-        return nothing(plt.figure(figsize=(6.3, 2.0)), "runs of the study conditions")
+    settings = {one: mine for one in SETTINGS if (mine := where(rows, prior=one[0], bos=one[1]))}
+    columns = {one: columns_of(mine) for one, mine in settings.items()}
     lines, heads = lines_of(rows)
     bottom = max(lines.values()) + 0.6
     widths = [max(found.values()) + 1.2 for found in columns.values()]

@@ -9,8 +9,17 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures.parts.panels import absent, legend_above, lettered, setting_lines, side_by_side, whisker
-from figures.parts.rows import SETTINGS, Results, Row, of_settings, seeds_shown, setting_fields, shown
+from figures.parts.panels import (
+    DARK,
+    legend_above,
+    lettered,
+    note,
+    of_each_setting,
+    setting_lines,
+    side_by_side,
+    whisker,
+)
+from figures.parts.rows import Results, Row, Setting, of_settings, seeds_shown, setting_fields
 from interp.plotting import CONTROL_COLOUR, beside, curve, lag_names, mark
 from models.families.registry import find_family
 
@@ -20,17 +29,16 @@ CLAIMS = ("nothing_beside",)
 CAPTION = (
     "Models whose match head is silenced at the last query: all its attention on BOS, or on nothing where there "
     "is no BOS ({setting}; n = {n} held-out sequences). (a) KL(truth || prediction) of the "
-    "uniform law (tick), of the silenced (circle) and of the whole model (diamond), a line for each seed. (b) "
+    "uniform distribution (tick), of the silenced (circle) and of the whole model (diamond), a line for each seed. (b) "
     "Weight that the match scores give to a key whose own token x_s equals the query's x_t, x_(t-1), x_(t-2), "
     "first seed; bars: one standard error; the paper's law has none. (c) Of the silenced model that gains most "
-    "over the uniform law: share of the variance of its centred log-probabilities that is explained by the "
+    "over the uniform distribution: share of the variance of its centred log-probabilities that is explained by the "
     "frequency of a symbol in the sequence, by whether it is one of the last k + 1 tokens, by both, and, as "
     "control, by both of another sequence."
 )
 
-DARK = "#404040"
 POINTS = {  # field -> name, marker, its size, whether it is filled
-    "kl_uniform": ("uniform law", "|", 7, True),
+    "kl_uniform": ("uniform distribution", "|", 7, True),
     "kl": ("match head silenced", "o", 4, False),
     "kl_model": ("whole model", "D", 4, True),
 }
@@ -42,29 +50,22 @@ SHARES = {
 }
 PAIR_MARKERS = "os^Dv"
 LEAST_REACH = 0.1  # nats to either side: where all weights are zero the axis would show their rounding
-FIELDS = ("verdict", "gain", "gain_stderr", *POINTS, *SHARES, "frequency", "recent", "n", "success", "message")
 
 
 def chosen(results: Results) -> Results:
     """Every model of each setting, and its key block 0."""
-    return {
-        "direct_path": of_settings(results["direct_path"], *FIELDS),
-        "lag_pairs": of_settings(results["lag_pairs"], "beta", "stderr", "success"),
-    }
+    return {name: of_settings(results[name]) for name in ANALYSES}
 
 
 def draw(results: Results) -> Figure:
     """KL with and without the match head, the match head's answer to it, and what the rest is made of."""
+    found = of_each_setting(seeds_shown(results["direct_path"]))
+    pairs = {setting: rows[0] for setting, rows in seeds_shown(results["lag_pairs"]).items() if setting in found}
     figure, axes = plt.subplots(1, 3, figsize=(6.3, 2.7), width_ratios=[1.25, 1.0, 0.85])
-    if not shown(results["direct_path"]):
-        for ax in axes:
-            absent(ax, "every model")
-        return figure
-    loss, discount, made_of = axes
-    draw_losses(loss, results["direct_path"])
-    compared = draw_discount(discount, results["lag_pairs"])
-    draw_shares(made_of, results["direct_path"])
-    setting_lines((loss, discount), [one.title for one in SETTINGS], there=shown(results["direct_path"]))
+    draw_losses(axes[0], found)
+    compared = draw_discount(axes[1], list(found), {setting: row for setting, row in pairs.items() if row["success"]})
+    draw_shares(axes[2], {setting: rows[0] for setting, rows in found.items()})
+    setting_lines(axes[:2], [setting.title for setting in found])
     lettered(axes)
     above = [
         mark(f"(a) {name}", marker=marker, markersize=size, markerfacecolor=DARK if filled else "white")
@@ -81,12 +82,12 @@ def draw(results: Results) -> Figure:
     return figure
 
 
-def draw_losses(ax: Axes, rows: list[Row]) -> None:
-    """KL to the truth: uniform law, silenced model, whole model; a line of markers for each seed."""
-    for setting, seeds in seeds_shown(rows).items():
+def draw_losses(ax: Axes, found: dict[Setting, list[Row]]) -> None:
+    """KL to the truth: uniform, silenced model, whole model; a line of markers for each seed."""
+    for place, (setting, seeds) in enumerate(found.items()):
         colour = find_family(setting.family).colour
         for number, row in enumerate(seeds):
-            y = SETTINGS.index(setting) + side_by_side(number, len(seeds), 0.22)
+            y = place + side_by_side(number, len(seeds), 0.22)
             ax.plot([row[field] for field in POINTS], [y] * len(POINTS), color=colour, linewidth=0.6)
             for field, (_, marker, size, filled) in POINTS.items():
                 face = colour if filled else "white"
@@ -96,17 +97,14 @@ def draw_losses(ax: Axes, rows: list[Row]) -> None:
     ax.set_title("the loss")
 
 
-def draw_discount(ax: Axes, rows: list[Row]) -> int:
+def draw_discount(ax: Axes, settings: list[Setting], known: dict[Setting, Row]) -> int:
     """Weights of the pairs in which a key's own token takes part, a marker for each token of the query; how many."""
-    known = {setting: row for setting, row in shown(rows).items() if row["success"]}
     for setting, row in known.items():
         for lag, (weights, errors) in enumerate(zip(row["beta"], row["stderr"], strict=True)):
-            y = SETTINGS.index(setting) + side_by_side(lag, len(row["beta"]), 0.25)
-            look: dict[str, Any] = {
-                "marker": PAIR_MARKERS[lag % len(PAIR_MARKERS)],
-                "color": find_family(setting.family).colour,
-            }
-            curve(ax, weights[0], y, reach=errors[0], across=True, linestyle="none", gid="pair", **look)
+            y = settings.index(setting) + side_by_side(lag, len(row["beta"]), 0.25)
+            marker = PAIR_MARKERS[lag % len(PAIR_MARKERS)]
+            look: dict[str, Any] = {"linestyle": "none", "marker": marker, "color": find_family(setting.family).colour}
+            curve(ax, weights[0], y, reach=errors[0], across=True, gid="pair", **look)
     ax.axvline(0.0, color=DARK, linewidth=0.6)
     ax.margins(x=0.12)
     low, high = ax.get_xlim()
@@ -116,13 +114,11 @@ def draw_discount(ax: Axes, rows: list[Row]) -> int:
     return max((len(row["beta"]) for row in known.values()), default=0)
 
 
-def draw_shares(ax: Axes, rows: list[Row]) -> None:
-    """What explains the log-probabilities of the silenced model that gains most over the uniform law."""
-    counting = [(setting, row) for setting, row in shown(rows).items() if row["verdict"] != "nothing"]
+def draw_shares(ax: Axes, found: dict[Setting, Row]) -> None:
+    """What explains the log-probabilities of the silenced model that gains most over the uniform distribution."""
+    counting = [(setting, row) for setting, row in found.items() if row["verdict"] != "nothing"]
     if not counting:
-        ax.set_axis_off()
-        words = "no model predicts better\nthan the uniform law\nwithout its match head"
-        ax.text(0.5, 0.5, words, ha="center", va="center", transform=ax.transAxes, color=DARK)
+        note(ax, "no model predicts better\nthan uniform\nwithout its match head")
         return
     setting, row = max(counting, key=lambda pair: pair[1]["gain"])
     for place, (field, name) in enumerate(SHARES.items()):
@@ -140,4 +136,4 @@ def draw_shares(ax: Axes, rows: list[Row]) -> None:
 
 
 def fields(results: Results) -> dict[str, object]:
-    return setting_fields(shown(results["direct_path"]).values())
+    return setting_fields(seeds[0] for seeds in seeds_shown(results["direct_path"]).values())

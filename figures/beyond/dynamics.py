@@ -10,8 +10,8 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures.parts.panels import legend_above, lettered, nothing
-from figures.parts.rows import SHOWN_LENGTH, Results, Row, beside, nearest, only, setting_fields
+from figures.parts.panels import ZERO, legend_above, lettered
+from figures.parts.rows import SHOWN_LENGTH, Results, Row, beside, nearest
 from interp.plotting import OVERLAP_COLOURS, OVERLAP_NAMES, curve, lag_colour, mark
 
 LABEL = "beyond:dynamics"
@@ -41,7 +41,7 @@ LINES = ("KL to the truth\n(nats)", "copy mass\non its lag", r"$\beta$, $\kappa$
 
 def chosen(results: Results) -> Results:
     """One run of each family, task and protocol, at the length nearest to that of the paper's figures."""
-    return {"dynamics": [only(row, "rows", "formed", "n", "success", "message") for row in runs(results["dynamics"])]}
+    return {"dynamics": runs(results["dynamics"])}
 
 
 def runs(rows: list[Row]) -> list[Row]:
@@ -61,8 +61,6 @@ def runs(rows: list[Row]) -> list[Row]:
 def draw(results: Results) -> Figure:
     """A column for each run, a row for each quantity."""
     found = runs(results["dynamics"])
-    if not found:
-        return nothing(plt.figure(), "a run with snapshots")
     figure, axes = plt.subplots(len(LINES), len(found), figsize=(6.3, 6.0), sharex=True, sharey="row", squeeze=False)
     for row, column in zip(found, axes.T, strict=True):
         draw_run(row, column)
@@ -80,7 +78,7 @@ def draw(results: Results) -> Figure:
         mark("KL (± one standard error)", **LOSS, **THIN),
         *(mark(rf"lag {lag} (copy, $\beta_{lag}$)", **lag_look(lag), **THIN) for lag in lags),
         *(mark(names[kind], **look, **THIN) for kind, look in KINDS.items()),
-        mark("formed (colour: which part)", color="#555555", linestyle=":"),
+        mark("formed (colour: which part)", color=ZERO, linestyle=":"),
     ]
     legend_above(figure, handles, 4, handlelength=1.5)
     return figure
@@ -104,7 +102,7 @@ def draw_run(row: Row, axes: Sequence[Axes]) -> None:
         draw_curve(law, f"beta_{lag}", [one["beta"][lag - 1] for one in rows], lag_look(lag))
     if row["subject"]["bos"]:
         draw_curve(law, "kappa", [one["kappa"] for one in rows], KINDS["bos"])
-    law.axhline(0.0, color="#555555", linewidth=0.5)
+    law.axhline(0.0, color=ZERO, linewidth=0.5)
     for kind in KINDS:
         if kind != "bos" or row["subject"]["bos"]:
             draw_curve(mass, kind, [mass_of(one, kind) for one in rows], KINDS[kind])
@@ -140,7 +138,3 @@ def title_of(row: Row) -> str:
     paper = "paper's protocol\n" if subject["protocol"] == "paper" else ""
     bos = "BOS" if subject["bos"] else "no BOS"
     return f"{subject['family']}\n{paper}{subject['prior']}, {bos}, T = {subject['length']}"
-
-
-def fields(results: Results) -> dict[str, object]:
-    return setting_fields(runs(results["dynamics"]))

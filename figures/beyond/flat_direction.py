@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures.parts.panels import absent, legend_below, lettered, side_by_side, whisker
+from figures.parts.panels import legend_below, lettered, side_by_side, there, whisker
 from figures.parts.rows import Results, Row, where
 from interp.plotting import MAIN_COLOUR, QUIET, curve, lag_colour, mark
 from interp.results import half_width
@@ -53,24 +53,17 @@ def shown(results: Results) -> list[Row]:
 
 def draw(results: Results) -> Figure:
     """Loss, attention and blocks (rows) along the way, by start, and with one bias kept (columns)."""
-    figure, axes = plt.subplots(3, 3, figsize=(6.3, 5.4), sharey="row", width_ratios=(1.2, 1.2, 0.9))
     rows = shown(results)
-    columns = (
-        ("from one solution to another", "random start (0) to copy(40) (1)", line_of(rows), draw_way),
-        ("trained from each start", "bias on its lag that a copy head starts with", starts_of(rows), draw_groups),
-        ("one bias not trained", "bias that stays at its start", frozen_of(rows), draw_groups),
-    )
-    for column, (title, name, found, drawn) in zip(axes.T, columns, strict=True):
+    columns = there({title: groups(rows) for title, (_, groups, _) in COLUMNS.items()})
+    figure, axes = plt.subplots(3, len(columns), figsize=(6.3, 5.4), sharey="row", squeeze=False)
+    for column, (title, found) in zip(axes.T, columns.items(), strict=True):
+        name, _, drawn = COLUMNS[title]
         column[0].set_title(title)
-        if not found:
-            for ax in column:
-                absent(ax, "such runs")
-            continue
         drawn(column, found)
         column[-1].set_xlabel(name)
         for ax in column[:-1]:
             ax.tick_params(labelbottom=False)
-    name_rows(axes[:, 0])
+    name_rows(list(axes[:, 0]))
     lettered(axes[0])
     handles = [
         *(mark(f"lag {lag}", color=lag_colour(lag), marker=MARKERS[lag - 1]) for lag in (1, 2)),
@@ -159,3 +152,10 @@ def draw_looks(axes: Sequence[Axes], xs: list[float], rows: list[Row], *, line: 
                 dashed = "none" if line == "none" else "--"
                 ax.plot(xs, [row[other][lag - 1] for row in rows], linestyle=dashed, gid=other, **thin, **look)
             ax.plot(xs, [row[filled][lag - 1] for row in rows], linestyle=line, markersize=2.4, gid=filled, **look)
+
+
+COLUMNS: dict[str, tuple[str, Callable[[list[Row]], Groups], Callable[[Sequence[Axes], Groups], None]]] = {
+    "from one solution to another": ("random start (0)\nto copy(40) (1)", line_of, draw_way),
+    "trained from each start": ("bias on its lag that\na copy head starts with", starts_of, draw_groups),
+    "one bias not trained": ("bias that stays at its start", frozen_of, draw_groups),
+}

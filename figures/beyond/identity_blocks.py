@@ -14,8 +14,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures.parts.panels import absent, each_setting, legend_above, lettered
-from figures.parts.rows import SETTINGS, Results, only, seeds_shown, setting_fields, shown
+from figures.parts.panels import legend_above, lettered, of_each_setting
+from figures.parts.rows import Results, of_seeds, seeds_shown
 from interp.instruments.identity_blocks import CARRIES
 from interp.plotting import area, lag_names, share_heatmap, stacked_bars
 
@@ -31,7 +31,6 @@ CAPTION = (
     "Bars: what heavy blocks are made of, as shares of squared norm; in red what is no test of equality and the "
     "softmax sees. A constant is the same for every key and cancels in the softmax."
 )
-GRIDS = ("weight_share", "identity_share", "constant_share", "residual_share", "visible_residual_share", "p_value")
 PARTS = {  # share of a block's squared norm -> its name and colour
     "identity_share": ("identity $aI$", "#003566"),
     "constant_share": ("constant (unseen by the softmax)", "#d9d9d9"),
@@ -41,38 +40,29 @@ ROUTES = {"weights": "the weights", "scores": "the scores", "circuit": "the circ
 
 
 def chosen(results: Results) -> Results:
-    """The seeds of each setting, of which the first is drawn; of each route the maps, not the blocks themselves."""
-    rows = []
-    for row in (row for seeds in seeds_shown(results["identity_blocks"]).values() for row in seeds):
-        names = ("route", *GRIDS, "identity", "r2", "n", "success", "message")
-        maps = [{name: found[name] for name in names} for found in row["maps"]]
-        rows.append(only(row, "agreement", "n", "success", "message") | {"maps": maps})
-    return {"identity_blocks": rows}
+    """The seeds of each setting, of which the first is drawn."""
+    return {"identity_blocks": of_seeds(results["identity_blocks"])}
 
 
 def draw(results: Results) -> Figure:
     """A row for each setting: for each of its two routes the map of weight, and what the heavy blocks are made of."""
-    size = (6.3, 1.55 * len(SETTINGS) + 0.5)
-    figure, axes = plt.subplots(len(SETTINGS), 4, figsize=size, width_ratios=[1.25, 1.0, 1.25, 1.0])
-    for ax in axes[:, 1:].flat:
-        ax.set_axis_off()
-    for first, setting, row in each_setting(axes[:, 0], shown(results["identity_blocks"])):
-        panels = next(line for line in axes if line[0] is first)
-        for side, (ax, bars) in enumerate((panels[:2], panels[2:])):
-            if side >= len(row["maps"]):
-                absent(ax, f"second reading of\n{setting.title}")
-                continue
-            ax.set_axis_on()
-            bars.set_axis_on()
-            reading = row["maps"][side]
+    found = of_each_setting(seeds_shown(results["identity_blocks"]))
+    size, widths = (6.3, 1.55 * len(found) + 0.5), [1.25, 1.0, 1.25, 1.0]
+    figure, axes = plt.subplots(len(found), 4, figsize=size, width_ratios=widths, squeeze=False)
+    for line, (setting, (row, *_)) in enumerate(found.items()):
+        panels = axes[line]
+        for ax in panels[2 * len(row["maps"]) :]:
+            ax.set_axis_off()
+        for side, reading in enumerate(row["maps"]):
+            ax, bars = panels[2 * side : 2 * side + 2]
             draw_map(ax, reading, vocab=row["subject"]["vocab"], query=side == 0)
             draw_parts(bars, reading)
             trust = "" if reading["success"] else "\n(not to be trusted)"
             bars.set_title(f"← from {ROUTES[reading['route']]}{trust}", fontsize=6.5)
-            if setting is not SETTINGS[-1]:
+            if line < len(found) - 1:
                 ax.set_xlabel("")
                 bars.set_xlabel("")
-        first.set_title(f"{setting.title}, T = {row['subject']['length']}")
+        panels[0].set_title(f"{setting.title}, T = {row['subject']['length']}")
     lettered(axes[:, 0], fontsize=6.5)
     handles = [area(name, colour) for name, colour in PARTS.values()]
     legend_above(figure, handles, 3, title="share of the block's squared norm")
@@ -109,7 +99,3 @@ def heavy(reading: dict[str, Any]) -> list[tuple[int, int]]:
     """The blocks that carry weight, in their order."""
     shares = enumerate(reading["weight_share"])
     return [(query, key) for query, line in shares for key, value in enumerate(line) if value >= CARRIES]
-
-
-def fields(results: Results) -> dict[str, object]:
-    return setting_fields(results["identity_blocks"])

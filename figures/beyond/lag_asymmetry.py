@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures.parts.panels import absent, labelled, legend_below, lettered
+from figures.parts.panels import labelled, legend_below, lettered
 from figures.parts.rows import Results, Row, lengths_of, listed, matching, shape_words, start_in, where
 from interp.plotting import QUIET, beside
 from interp.results import half_width
@@ -62,11 +62,7 @@ def draw(results: Results) -> Figure:
     for place, (start, rows) in enumerate(starts.items()):
         for ax, (fields, title, across, up) in zip(grid[place], COLUMNS, strict=True):
             ax.set_title(f"{title}{start}")
-            mine = [row for row in rows if all(row[field] is not None for field in fields)]
-            if not mine:
-                absent(ax, f"{title},\nlag asymmetry")
-                continue
-            draw_panel(ax, mine, fields, limits)
+            draw_panel(ax, [row for row in rows if all(row[field] is not None for field in fields)], fields, limits)
             ax.set_xlabel(across if place == len(starts) - 1 else "")
             ax.set_ylabel(up)
     lettered(grid.flat)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from figures.parts.panels import absent, each_setting, lettered
-from figures.parts.rows import Results, of_seeds, setting_fields, shown
+from figures.parts.panels import lettered, of_each_setting
+from figures.parts.rows import Results, of_seeds, seeds_shown, setting_fields
 from interp.plotting import pair_heatmap
 
 LABEL = "beyond:lag_pairs"
@@ -23,36 +24,34 @@ CAPTION = (
     "prop:transformer_estimator has its weights, are framed. Below each map: the share of the explained squared "
     "score that the aligned pairs explain alone, and R2 of all pairs with position."
 )
-FIELDS = ("beta", "stderr", "aligned_share", "aligned_share_stderr", "r2", "n", "sequences", "success", "message")
 NOTE = "frame: aligned pairs,\nwhere the law has its weights\n±: one standard error"
 
 
 def chosen(results: Results) -> Results:
     """The seeds of each setting; the first is drawn."""
-    return {"lag_pairs": of_seeds(results["lag_pairs"], *FIELDS)}
+    return {"lag_pairs": of_seeds(results["lag_pairs"])}
 
 
 def draw(results: Results) -> Figure:
     """A map for each setting, its numbers written in."""
-    found = shown(results["lag_pairs"])
-    figure, axes = plt.subplots(2, 3, figsize=(6.3, 4.5))
-    *panels, spare = axes.flat
-    largest = max((float(np.abs(row["beta"]).max()) for row in found.values() if row["success"]), default=1.0)
-    for ax, setting, row in each_setting(panels, found):
-        if not row["success"]:
-            absent(ax, f"{setting.title}\nno fit to trust")
-            continue
+    firsts = {setting: seeds[0] for setting, seeds in seeds_shown(results["lag_pairs"]).items()}
+    found = of_each_setting({setting: row for setting, row in firsts.items() if row["success"]})
+    lines = 1 + len(found) // 3
+    figure, axes = plt.subplots(lines, 3, figsize=(6.3, 2.25 * lines))
+    panels, spare = axes.flat[: len(found)], axes.flat[-1]
+    for ax in axes.flat[len(found) :]:
+        ax.set_axis_off()
+    largest = max(float(np.abs(row["beta"]).max()) for row in found.values())
+    for ax, (setting, row) in zip(panels, found.items(), strict=True):
         pair_heatmap(ax, np.array(row["beta"]), np.array(row["stderr"]), highest=largest, fontsize=6.5)
         ax.set_title(f"{setting.title}, T = {row['subject']['length']}")
         ax.set_xlabel(f"key block\naligned pairs {row['aligned_share']:.1%}, $R^2$ = {row['r2']:.3f}")
-    spare.set_axis_off()
     lettered(panels)
-    for image in [image for ax in panels for image in ax.images][:1]:
-        end = math.floor(largest) or largest
-        place = spare.inset_axes((0.0, 0.55, 0.9, 0.07))
-        ticks, label = [-end, 0, end], r"weight $\beta_{a,b}$ (nats)"
-        figure.colorbar(image, cax=place, orientation="horizontal", ticks=ticks, label=label)
-        spare.text(0.0, 0.8, NOTE, transform=spare.transAxes, va="bottom", fontsize=6.5)
+    end = math.floor(largest) or largest
+    words: dict[str, Any] = {"ticks": [-end, 0, end], "label": r"weight $\beta_{a,b}$ (nats)"}
+    place = spare.inset_axes((0.0, 0.55, 0.9, 0.07))
+    figure.colorbar(panels[0].images[0], cax=place, orientation="horizontal", **words)
+    spare.text(0.0, 0.8, NOTE, transform=spare.transAxes, va="bottom", fontsize=6.5)
     return figure
 
 

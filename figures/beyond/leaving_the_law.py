@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -9,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figures.beyond.dynamics import step_axis
-from figures.parts.panels import BAYES_COLOUR, absent, legend_above, lettered, whisker
-from figures.parts.rows import Results, Row, lengths_of, matching, only, setting_fields
+from figures.parts.panels import BAYES_COLOUR, DARK, legend_above, lettered, there, whisker
+from figures.parts.rows import Results, Row, lengths_of, matching, setting_fields
 from interp.plotting import QUIET, curve, lag_colour, mark
 
 LABEL = "beyond:leaving_the_law"
@@ -21,8 +22,8 @@ CAPTION = (
     "variance of the match scores that matches explain, at the snapshots of the runs that kept them (early in "
     "training it is small, too). (b) KL(truth || prediction) at the same snapshots, without the steep start; the "
     "standard error of a point is not the error of a difference of two. (c) How much the votes of the attention "
-    "weigh against the uniform law, by the number of full matches, one line per seed (n = {n} sequences; bars are "
-    "one standard error), beside what counts give, which is Bayes. (d) What each symbol adds to the level that "
+    "weigh against the uniform distribution, by the number of full matches, one line per seed (n = {n} sequences; bars "
+    "are one standard error), beside what counts give, which is Bayes. (d) What each symbol adds to the level that "
     "the readout gives every successor, from the query's token x_(t-r+1) and from the attended keys' token "
     "x_(j-r), centred: on the line both cancel where the tokens match. Points coincide where the readout cannot "
     "tell symbols apart. Where it can, the match scores differ by symbol, too, and the fit of matches in (a) "
@@ -36,50 +37,52 @@ MODELS: dict[str | None, tuple[str, dict[str, Any]]] = {  # protocol -> name and
 }
 RUN_LINES = ("-", "--", "-.", ":")  # by length, shortest first
 FIRST_STEP = 1000  # of the KL panel; before it the loss falls steeply
-VOTES = (
-    "verdict", "weights", "query_side", "key_side", "opposed", "compared", "held", "held_stderr", "n", "level_spread",
-    "success",
-)  # fmt: skip
 
 
-def without_bos(rows: list[Row], protocol: str | None, *, length: int | None = None) -> list[Row]:
+def without_bos(rows: list[Row], protocol: str | None) -> list[Row]:
     """The disentangled models without BOS of a protocol, shortest first, then by seed."""
-    found = matching(rows, family="disentangled", prior="independent", bos=False, protocol=protocol)
-    return [row for row in found if length is None or row["subject"]["length"] == length]
+    return matching(rows, family="disentangled", prior="independent", bos=False, protocol=protocol)
 
 
 def chosen(results: Results) -> Results:
-    """What is drawn and told of the models without BOS."""
-    kept = {"dynamics": ("rows", "n"), "vote_weight": VOTES, "beta_kappa": ("r2", "n")}
-    return {
-        name: [only(row, *fields) for protocol in MODELS for row in without_bos(results[name], protocol)]
-        for name, fields in kept.items()
-    }
+    """The models without BOS."""
+    return {name: [row for protocol in MODELS for row in without_bos(results[name], protocol)] for name in ANALYSES}
+
+
+def shortest(rows: list[Row]) -> list[Row]:
+    """The rows of the least length: there the change comes first."""
+    return [row for row in rows if row["subject"]["length"] == min(lengths_of(rows))]
 
 
 def draw(results: Results) -> Figure:
     """Two histories above, the votes' weight and the readout's two sides below."""
-    figure, axes = plt.subplots(2, 2, figsize=(6.3, 5.3))
-    explained, loss, weights, sides = axes.flat
     runs, votes = results["dynamics"], results["vote_weight"]
-    shortest = min(lengths_of([*votes, *runs]), default=0)  # shown alone in some panels: there the change comes first
     lines = dict(zip(lengths_of(runs), RUN_LINES, strict=False))
-    draw_explained(explained, runs, lines)
-    draw_loss(loss, [row for row in runs if row["subject"]["length"] == shortest], lines)
-    draw_weights(weights, votes, length=shortest)
-    draw_sides(sides, without_bos(votes, "long", length=shortest))
-    lettered(axes.flat)
+    sides = [row for row in without_bos(shortest(votes), "long") if row["query_side"] is not None]
+    panels: dict[str, tuple[list[Row], Callable[[Axes, list[Row]], None]]] = {
+        "explained by matches": (runs, lambda ax, rows: draw_explained(ax, rows, lines)),
+        "the loss": (shortest(runs), lambda ax, rows: draw_loss(ax, rows, lines)),
+        "votes against uniform": (shortest(votes), draw_weights),
+        "the readout's level": (sides[:1], draw_sides),
+    }
+    found = there({title: rows for title, (rows, _) in panels.items()})
+    lines_of_panels = -(-len(found) // 2)
+    size = (6.3, 0.5 + 2.4 * lines_of_panels)
+    figure, axes = plt.subplots(lines_of_panels, min(len(found), 2), figsize=size, squeeze=False)
+    for ax in axes.flat[len(found) :]:
+        ax.set_axis_off()
+    for ax, (title, rows) in zip(axes.flat, found.items(), strict=False):
+        ax.set_title(title if rows is runs else f"{title}, T = {rows[0]['subject']['length']}")
+        panels[title][1](ax, rows)
+    lettered(axes.flat[: len(found)])
     handles = [mark(name, linestyle="-", **look) for name, look in MODELS.values()]
     handles += [mark(f"T = {length}", color=QUIET, linestyle=line) for length, line in lines.items()]
-    legend_above(figure, [*handles, whisker("(c) ± one standard error")], 4)
+    legend_above(figure, [*handles, whisker("± one standard error")], 4)
     return figure
 
 
-def draw_history(ax: Axes, runs: list[Row], quantity: str, lines: dict[int, str], *, first: int = 0) -> bool:
-    """One number of each snapshot, by step; whether there is a run."""
-    if not runs:
-        absent(ax, "a run without BOS that kept snapshots")
-        return False
+def draw_history(ax: Axes, runs: list[Row], quantity: str, lines: dict[int, str], *, first: int = 0) -> None:
+    """One number of each snapshot, by step."""
     for protocol, (_, look) in MODELS.items():
         for row in without_bos(runs, protocol):
             points = [one for one in row["rows"] if one["step"] >= first and one[quantity] is not None]
@@ -87,44 +90,37 @@ def draw_history(ax: Axes, runs: list[Row], quantity: str, lines: dict[int, str]
             line = lines.get(row["subject"]["length"], RUN_LINES[-1])
             ax.plot(steps, values, linestyle=line, markersize=2.0, linewidth=0.9, **look)
     ax.set_xlabel("step")
-    return True
 
 
 def draw_explained(ax: Axes, runs: list[Row], lines: dict[int, str]) -> None:
     """The share of the scores' variance that matches explain."""
-    if draw_history(ax, runs, "r2_match", lines):
-        ax.set_ylim(-0.03, 1.03)
-        ax.set_ylabel("share of the scores' variance")
-        ax.set_title("explained by matches")
-        step_axis(ax, [one["step"] for row in runs for one in row["rows"]])
+    draw_history(ax, runs, "r2_match", lines)
+    ax.set_ylim(-0.03, 1.03)
+    ax.set_ylabel("share of the scores' variance")
+    step_axis(ax, [one["step"] for row in runs for one in row["rows"]])
 
 
 def draw_loss(ax: Axes, runs: list[Row], lines: dict[int, str]) -> None:
     """The loss, and one bar for all points, which see the same sequences: it is not the error of their differences."""
-    if draw_history(ax, runs, "kl", lines, first=FIRST_STEP):
-        ax.set_xscale("log")
-        error = max((one["kl_stderr"] for row in runs for one in row["rows"] if one["step"] >= FIRST_STEP), default=0)
-        place, across = ax.get_ylim()[1] - 1.2 * error, ax.get_yaxis_transform()
-        look: dict[str, Any] = {"transform": across, "color": "#404040", "capsize": 2, "gid": "one standard error"}
-        ax.errorbar(0.55, place, yerr=error, **look)
-        words = "± one standard error of a point\n(all see the same sequences)"
-        ax.text(0.58, place, words, va="center", fontsize=6, transform=across)
-        ax.set_ylabel("KL to the truth (nats)")
-        ax.set_title(f"the loss, T = {runs[0]['subject']['length']}")
+    draw_history(ax, runs, "kl", lines, first=FIRST_STEP)
+    ax.set_xscale("log")
+    error = max((one["kl_stderr"] for row in runs for one in row["rows"] if one["step"] >= FIRST_STEP), default=0)
+    place, across = ax.get_ylim()[1] - 1.2 * error, ax.get_yaxis_transform()
+    ax.errorbar(0.55, place, yerr=error, transform=across, color=DARK, capsize=2, gid="one standard error")
+    words = "± one standard error of a point\n(all see the same sequences)"
+    ax.text(0.58, place, words, va="center", fontsize=6, transform=across)
+    ax.set_ylabel("KL to the truth (nats)")
 
 
-def draw_weights(ax: Axes, rows: list[Row], *, length: int) -> None:
+def draw_weights(ax: Axes, rows: list[Row]) -> None:
     """The votes' weight by number of full matches, a line for each model of one length, beside that of counts."""
-    found = [(look, row) for one, (_, look) in MODELS.items() for row in without_bos(rows, one, length=length)]
-    if not found:
-        absent(ax, "a model without BOS")
-        return
     counted: list[Row] = []
-    for look, row in found:
-        points = [one for one in row["weights"] if one["weight"] is not None]
-        matches, weights, errors = ([one[name] for one in points] for name in ("matches", "weight", "stderr"))
-        curve(ax, matches, weights, reach=errors, markersize=2.6, linewidth=0.8, gid="votes", **look)
-        counted = [one for one in row["weights"] if one["counted"] is not None]
+    for protocol, (_, look) in MODELS.items():
+        for row in without_bos(rows, protocol):
+            points = [one for one in row["weights"] if one["weight"] is not None]
+            matches, weights, errors = ([one[name] for one in points] for name in ("matches", "weight", "stderr"))
+            curve(ax, matches, weights, reach=errors, markersize=2.6, linewidth=0.8, gid="votes", **look)
+            counted = [one for one in row["weights"] if one["counted"] is not None]
     if counted:
         matches, weights = ([one[name] for one in counted] for name in ("matches", "counted"))
         ax.plot(matches, weights, color=BAYES_COLOUR, linestyle="--", label=r"counts (Bayes): $N/(N+\alpha|V|)$")
@@ -132,16 +128,12 @@ def draw_weights(ax: Axes, rows: list[Row], *, length: int) -> None:
     ax.set_ylim(0, None)
     ax.set_xlabel("full matches N of the last query")
     ax.set_ylabel("weight of the votes")
-    ax.set_title(f"votes against uniform, T = {length}")
     ax.legend(loc="upper left")
 
 
 def draw_sides(ax: Axes, rows: list[Row]) -> None:
     """What each symbol adds to the readout's level, from the query's side and from the keys'."""
-    row = next((row for row in rows if row["query_side"] is not None), None)
-    if row is None:
-        absent(ax, "a long run without BOS")
-        return
+    (row,) = rows
     for lag, (query, key) in enumerate(zip(row["query_side"], row["key_side"], strict=True), start=1):
         ax.scatter(query, key, s=14, color=lag_colour(lag), marker="os^D"[lag - 1], label=f"lag {lag}", zorder=3)
     limit = 1.15 * max(abs(value) for side in (*row["query_side"], *row["key_side"]) for value in side)
@@ -149,7 +141,6 @@ def draw_sides(ax: Axes, rows: list[Row]) -> None:
     ax.set(xlim=(-limit, limit), ylim=(-limit, limit))
     ax.set_xlabel("added by the query's token (units of the readout)")
     ax.set_ylabel("added by the attended keys' token")
-    ax.set_title(f"the readout's level, T = {row['subject']['length']}, seed {row['subject']['seed']}")
     ax.legend(loc="lower left")
 
 

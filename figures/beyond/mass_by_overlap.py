@@ -10,11 +10,12 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures.parts.panels import absent, each_setting, legend_above, lettered, side_by_side
+from figures.parts.panels import legend_above, lettered, of_each_setting, side_by_side
 from figures.parts.rows import (
     SETTINGS,
     Results,
     Row,
+    Setting,
     lengths_of,
     lengths_text,
     listed,
@@ -35,28 +36,19 @@ CAPTION = (
     "largest difference between observed and predicted mass over the kinds, for each model, settings side by side. "
     "Models: {counts}. Left out, because no law fits their scores: {failed}."
 )
-FIELDS = (
-    "by_overlap", "bos", "early", "predicted_by_overlap", "predicted_bos", "stderr_by_group", "largest_gap",
-    "distance", "beta", "kappa", "n", "success", "message",
-)  # fmt: skip
 LEAST_GAP = 1e-5  # a gap at the lower end of the axis lies there or below
 
 
 def chosen(results: Results) -> Results:
     """Every model of the zoo, but those of runs beside the main ones."""
-    return {"overlap_mass": of_settings(results["overlap_mass"], *FIELDS)}
+    return {"overlap_mass": of_settings(results["overlap_mass"])}
 
 
 def masses(row: Row, *, predicted: bool) -> dict[str, float]:
     """Mass of each kind of key, observed or by the law, which gives early keys nothing; partial are 0 < |M| < k."""
     prefix = "predicted_" if predicted else ""
-    by_overlap = row[f"{prefix}by_overlap"]
-    order = len(by_overlap) - 1
-    found = {
-        "full": by_overlap[str(order)],
-        "partial": sum(by_overlap[str(size)] for size in range(1, order)),
-        "none": by_overlap["0"],
-    }
+    none, *partial, full = row[f"{prefix}by_overlap"].values()
+    found = {"full": full, "partial": sum(partial), "none": none}
     if row["subject"]["bos"]:
         found["bos"] = row[f"{prefix}bos"]
     return found if predicted else {**found, "early": row["early"]}
@@ -65,25 +57,22 @@ def masses(row: Row, *, predicted: bool) -> dict[str, float]:
 def draw(results: Results) -> Figure:
     """A panel for each setting, mass against length; then the largest gaps of all."""
     rows = [row for row in results["overlap_mass"] if row["success"]]
-    figure, axes = plt.subplots(2, 3, figsize=(6.3, 4.2))
-    panels = list(axes.flat)
-    lengths = lengths_of(rows)  # of all: panels share their axes
-    fitted = {setting: mine for setting in SETTINGS if (mine := setting.of(rows))}
-    for ax, setting, mine in each_setting(panels, fitted):
+    found = of_each_setting({setting: setting.of(rows) for setting in SETTINGS})
+    lines = 1 + len(found) // 3
+    figure, axes = plt.subplots(lines, 3, figsize=(6.3, 0.4 + 1.9 * lines))
+    panels = [*axes.flat[: len(found)], axes.flat[-1]]
+    for ax in axes.flat[len(found) : -1]:
+        ax.set_axis_off()
+    for ax, (setting, mine) in zip(panels, found.items(), strict=False):
         draw_masses(ax, mine)
         ax.set_title(setting.title)
-        length_axis(ax, lengths)
-    if rows:
-        draw_gaps(panels[-1], rows)
-        length_axis(panels[-1], lengths)
-    else:
-        absent(panels[-1], "gaps to the law")
-    for ax in axes[:, 0]:
-        ax.set_ylabel("attention mass")
+        ax.set_ylabel("attention mass" if ax in axes[:, 0] else "")
+    draw_gaps(panels[-1], found)
+    for ax in panels:
+        length_axis(ax, lengths_of(rows))  # of all: panels share their axes
     lettered(panels)
     handles: list[Any] = [area(OVERLAP_NAMES[kind], colour) for kind, colour in OVERLAP_COLOURS.items()]
-    handles.append(mark("observed", marker="o"))
-    handles.append(mark("law's prediction", marker="o", markersize=6, fillstyle="none"))
+    handles += [mark("observed", marker="o"), mark("law's prediction", marker="o", markersize=6, fillstyle="none")]
     legend_above(figure, handles, 7, handletextpad=0.4, columnspacing=1.0, handlelength=1.0)
     return figure
 
@@ -102,18 +91,15 @@ def draw_masses(ax: Axes, rows: list[Row]) -> None:
     ax.set_ylim(-0.03, 1.0)
 
 
-def draw_gaps(ax: Axes, rows: list[Row]) -> None:
+def draw_gaps(ax: Axes, found: dict[Setting, list[Row]]) -> None:
     """The largest difference between observed and predicted mass, for each model, settings side by side."""
-    for place, setting in enumerate(SETTINGS):
-        shift, look = 1.0 + side_by_side(place, len(SETTINGS), 0.06), find_family(setting.family)
-        if mine := setting.of(rows):
-            ax.plot(
-                [row["subject"]["length"] * shift for row in mine],
-                [max(row["largest_gap"], LEAST_GAP) for row in mine],
-                look.marker if setting.bos else "v", color=look.colour, markersize=3,
-                fillstyle="full" if setting.prior == "hierarchical" else "none",
-                label=setting.short.replace("\n", ", "),
-            )  # fmt: skip
+    for place, (setting, rows) in enumerate(found.items()):
+        shift, look = 1.0 + side_by_side(place, len(found), 0.06), find_family(setting.family)
+        places = [row["subject"]["length"] * shift for row in rows]
+        gaps = [max(row["largest_gap"], LEAST_GAP) for row in rows]
+        fill = "full" if setting.prior == "hierarchical" else "none"
+        style: dict[str, Any] = {"color": look.colour, "markersize": 3, "fillstyle": fill}
+        ax.plot(places, gaps, look.marker if setting.bos else "v", label=setting.short.replace("\n", ", "), **style)
     ax.set_yscale("log")
     ax.set_ylim(LEAST_GAP / 2, 30)
     ax.set_yticks([1e-5, 1e-4, 1e-3, 1e-2, 1e-1], ["≤$10^{-5}$", "$10^{-4}$", "$10^{-3}$", "$10^{-2}$", "$10^{-1}$"])
@@ -139,7 +125,7 @@ def fields(results: Results) -> dict[str, Any]:
         "shape": shape_words(rows),
         "n": rows[0]["n"] if rows else 0,
         "error": max((error for row in fitted for error in row["stderr_by_group"]), default=0.0),
-        "counts": listed(f"{len(setting.of(fitted))} {setting.words}" for setting in SETTINGS),
+        "counts": listed(f"{len(setting.of(fitted))} {setting}" for setting in SETTINGS),
         "failed": listed(names_of(row for row in rows if not row["success"])) or "none",
     }
 

@@ -8,8 +8,8 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures.parts.panels import RULE, each_setting, first_with, legend_above, lettered
-from figures.parts.rows import SETTINGS, Results, Row, of_seeds, seeds_shown, setting_fields
+from figures.parts.panels import RULE, legend_above, lettered, named_lines, of_each_setting
+from figures.parts.rows import Results, Row, of_seeds, seeds_shown
 from interp.plotting import MAIN_COLOUR, QUIET, area, mark
 
 LABEL = "beyond:nearest_estimator"
@@ -42,37 +42,33 @@ CLASSICAL = {
 NAMES = SOFT | CLASSICAL
 NEAR_COLOUR = "#fff0c2"
 LEAST, MOST = 1e-5, 10.0  # nats: what lies at the left edge lies there or below
-FIELDS = ("nearest", "estimators", "floor", "n", "success", "message")
 
 
 def chosen(results: Results) -> Results:
     """The seeds of each setting."""
-    return {"nearest_estimator": of_seeds(results["nearest_estimator"], *FIELDS)}
+    return {"nearest_estimator": of_seeds(results["nearest_estimator"])}
 
 
 def draw(results: Results) -> Figure:
     """A panel for each setting, a line for each estimator, a marker for each seed."""
-    found = seeds_shown(results["nearest_estimator"])
-    figure, axes = plt.subplots(1, len(SETTINGS), figsize=(6.3, 3.0), sharex=True)
-    there = {one["estimator"] for rows in found.values() for row in rows for one in row["estimators"]}
-    names = [name for name in NAMES if name in there]
-    for ax, setting, rows in each_setting(axes, found):
+    found = of_each_setting(seeds_shown(results["nearest_estimator"]))
+    figure, grid = plt.subplots(1, len(found), figsize=(6.3, 3.0), sharex=True, squeeze=False)
+    known = {one["estimator"] for rows in found.values() for row in rows for one in row["estimators"]}
+    names = [name for name in NAMES if name in known]
+    for ax, (setting, rows) in zip(grid[0], found.items(), strict=True):
         draw_distances(ax, rows, names)
-        ax.set_yticks(range(len(names)), [NAMES[name] for name in names])
         ax.set_title(setting.narrow(rows[0]))
-    lettered(axes, fontsize=6.5)
-    for ax in axes:
-        ax.tick_params(axis="y", length=0, labelleft=ax is first_with(axes))
-    if found:
-        figure.supxlabel("KL from the model to the estimator (nats, logarithmic)", fontsize=7)
-        handles = [
-            mark("soft matching (a marker for each seed)", **look_of("soft_matching_best")),
-            mark("soft matching, pseudo-counts added", **look_of(ADDED)),
-            mark("classical estimator", **look_of("katz")),
-            area("nearest in some seed", NEAR_COLOUR),
-            mark("$10^{-5}$ nats or less", marker="<"),
-        ]
-        legend_above(figure, handles, 3, handletextpad=0.3)
+    named_lines(grid[0], [NAMES[name] for name in names])
+    lettered(grid[0], fontsize=6.5)
+    figure.supxlabel("KL from the model to the estimator (nats, logarithmic)", fontsize=7)
+    handles = [
+        mark("soft matching (a marker for each seed)", **look_of("soft_matching_best")),
+        mark("soft matching, pseudo-counts added", **look_of(ADDED)),
+        mark("classical estimator", **look_of("katz")),
+        area("nearest in some seed", NEAR_COLOUR),
+        mark("$10^{-5}$ nats or less", marker="<"),
+    ]
+    legend_above(figure, handles, 3, handletextpad=0.3)
     return figure
 
 
@@ -92,7 +88,6 @@ def draw_distances(ax: Axes, rows: list[Row], names: list[str]) -> None:
     ax.set_xlim(0.5 * LEAST, MOST)
     ax.set_xticks([1e-5, 1e-3, 1e-1, 10], ["$10^{-5}$", "$10^{-3}$", "0.1", "10"])
     ax.minorticks_off()
-    ax.set_ylim(len(names) - 0.5, -0.5)
 
 
 def look_of(name: str) -> dict[str, Any]:
@@ -100,7 +95,3 @@ def look_of(name: str) -> dict[str, Any]:
     colour = MAIN_COLOUR if name in SOFT else QUIET
     face = "white" if name == ADDED else colour
     return {"color": colour, "marker": "o" if name in SOFT else "s", "markersize": 3.2, "markerfacecolor": face}
-
-
-def fields(results: Results) -> dict[str, object]:
-    return setting_fields(results["nearest_estimator"])

@@ -7,9 +7,10 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, PercentFormatter
 
 from figures.parts.curves import LOOKS, by_length, length_axis, reach_of
-from figures.parts.panels import absent, labelled, lettered, whisker
+from figures.parts.panels import labelled, lettered, there, whisker
 from figures.parts.rows import Results, Row, where
 from interp.plotting import curve
 
@@ -36,8 +37,8 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     r"$\kappa$": {"color": "#ffb703", "marker": "D"},
 }
 SHARES: dict[str, tuple[str, dict[str, Any]]] = {
-    "excess_share": ("soft matching", {"color": LOOKS["optimal, BOS"].colour, "marker": "o"}),
-    "add_alpha_share": (r"add-$\alpha$", {"color": LOOKS["add-alpha, tuned"].colour, "marker": "s"}),
+    "excess_share": ("soft matching", {"color": LOOKS["optimal, BOS"]["color"], "marker": "o"}),
+    "add_alpha_share": (r"add-$\alpha$", {"color": LOOKS["add-alpha, tuned"]["color"], "marker": "s"}),
 }
 BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22), "fontsize": 6}
 LINES = ("-", "--", ":", "-.")
@@ -51,20 +52,18 @@ def chosen(results: Results) -> Results:
 
 def draw(results: Results) -> Figure:
     """Excess over Bayes and the parameters over eta_0; the cost of each reading of kappa over T."""
-    figure, axes = plt.subplots(1, 3, figsize=(6.3, 3.6))
     swept = sorted(where(results["open_choices"], question="eta0"), key=lambda row: row["eta0"])
-    readings = where(results["open_choices"], question="kappa")
-    if swept:
-        draw_excess(axes[0], swept)
-        draw_parameters(axes[1], swept)
-    else:
-        for ax in axes[:2]:
-            absent(ax, "eta_0")
-    if readings:
-        draw_readings(axes[2], readings)
-    else:
-        absent(axes[2], "readings of kappa")
-    lettered(axes)
+    panels = {
+        "best of each kind": (swept, draw_excess),
+        r"best $\beta, \kappa$": (swept, draw_parameters),
+        r"readings of $\kappa$": (where(results["open_choices"], question="kappa"), draw_readings),
+    }
+    found = there({title: rows for title, (rows, _) in panels.items()})
+    figure, grid = plt.subplots(1, len(found), figsize=(6.3, 3.6), squeeze=False)
+    for ax, (title, rows) in zip(grid[0], found.items(), strict=True):
+        panels[title][1](ax, rows)
+        ax.set_title(title)
+    lettered(grid[0])
     return figure
 
 
@@ -77,10 +76,9 @@ def draw_excess(ax: Axes, rows: list[Row]) -> None:
             curve(ax, eta0, values, reach=reach, linestyle=line, markersize=SIZE, label=words, **look)
     eta0_axis(ax, rows)
     ax.set_yscale("log")
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    ax.yaxis.set_minor_formatter(lambda value, _: "")
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    ax.yaxis.set_minor_formatter(NullFormatter())
     ax.set_ylabel("KL over that of Bayes")
-    ax.set_title("best of each kind")
     ax.legend(handles=[*labelled([ax]), whisker("95% interval")], **BELOW)
 
 
@@ -93,7 +91,6 @@ def draw_parameters(ax: Axes, rows: list[Row]) -> None:
             ax.plot(eta0, values, linestyle=line, markersize=SIZE, label=f"{name}, T = {length}", **look)
     eta0_axis(ax, rows)
     ax.set_ylabel("nats")
-    ax.set_title(r"best $\beta, \kappa$")
     ax.legend(**BELOW)
 
 
@@ -120,7 +117,6 @@ def draw_readings(ax: Axes, rows: list[Row]) -> None:
     else:  # a reading that costs nothing
         ax.set_yscale("symlog", linthresh=0.01)
     ax.minorticks_off()
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     ax.set_ylabel(r"KL over that of a free $\kappa$")
-    ax.set_title(r"readings of $\kappa$")
     ax.legend(**BELOW)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from figures.parts.curves import length_axis
-from figures.parts.panels import labelled, legend_below, lettered, nothing, side_by_side
+from figures.parts.panels import labelled, legend_below, lettered, side_by_side
 from figures.parts.rows import Results, Row, where
 from interp.plotting import mark, whisker
 
@@ -23,24 +23,17 @@ CAPTION = (
     "bars: from the 5% to the 95% point, a triangle where that range reaches 0. Dashed: alpha, where the lemma "
     "wants the mean. Vocabularies are shifted sideways."
 )
-FIELDS = (
-    "order", "vocab", "length", "alpha", "beta", "mean", "stderr", "ratio", "sd", "variation", "low", "high",
-    "within_two", "n",
-)  # fmt: skip
 COLOURS = ("#003566", "#52796f", "#ffb703", "#882255", "#7f7f7f")
 MARKERS = ("o", "s", "^", "D", "v")
 
 
 def chosen(results: Results) -> Results:
-    """Every setting, without the expected counts."""
-    return {"pseudo_counts": [{name: row[name] for name in FIELDS} for row in results["pseudo_counts"]]}
+    return results
 
 
 def draw(results: Results) -> Figure:
     """A panel for each order: mean and 5% to 95% range over T; vocabularies side by side."""
     rows = results["pseudo_counts"]
-    if not rows:
-        return nothing(plt.figure(figsize=(6.3, 2.6)), "pseudo-counts")
     orders, vocabs = (sorted({row[name] for row in rows}) for name in ("order", "vocab"))
     figure, axes = plt.subplots(1, len(orders), figsize=(6.3, 2.6), sharey=True, squeeze=False)
     floor = 0.8 * min(row["low"] if row["low"] > 0 else row["mean"] for row in rows)

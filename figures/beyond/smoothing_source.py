@@ -8,8 +8,17 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures.parts.panels import absent, legend_above, lettered, setting_lines, side_by_side, whisker
-from figures.parts.rows import SETTINGS, Results, Row, of_seeds, seeds_shown, setting_fields
+from figures.parts.panels import (
+    ZERO,
+    legend_above,
+    lettered,
+    of_each_setting,
+    setting_lines,
+    share_axis,
+    side_by_side,
+    whisker,
+)
+from figures.parts.rows import Results, Row, of_seeds, seeds_shown
 from interp.plotting import QUIET, SOURCE_COLOURS, SOURCE_NAMES, area, beside, mark
 
 LABEL = "beyond:smoothing_source"
@@ -30,34 +39,28 @@ SEED_MARK: dict[str, Any] = {
     "marker": "o", "color": "black", "markersize": 2.2, "markerfacecolor": "none", "markeredgewidth": 0.5,
 }  # fmt: skip
 HEIGHT = 0.26  # of a bar's place
-FIELDS = ("switched", "shares", "readout_uniform", "readout_uniform_stderr", "readout_r2", "floor", "n", "success")
 Found = list[tuple[int, list[Row]]]  # place of a setting, and its seeds
 
 
 def chosen(results: Results) -> Results:
     """The seeds of each setting."""
-    return {"smoothing_source": of_seeds(results["smoothing_source"], *FIELDS)}
+    return {"smoothing_source": of_seeds(results["smoothing_source"])}
 
 
 def draw(results: Results) -> Figure:
     """Costs of switching each source off alone, parts in the whole, and the readout's uniform share."""
-    there = seeds_shown(results["smoothing_source"])
-    found = [(SETTINGS.index(setting), seeds) for setting, seeds in there.items()]
-    figure, axes = plt.subplots(1, 3, figsize=(6.3, 3.2), width_ratios=[2.2, 1.3, 1.0])
-    if not found:
-        for ax in axes:
-            absent(ax, "every model")
-        return figure
-    alone, parts, uniform = axes
+    settings = of_each_setting(seeds_shown(results["smoothing_source"]))
+    found = list(enumerate(settings.values()))
+    size = (6.3, 0.7 + 0.5 * len(found))
+    figure, (alone, parts, uniform) = plt.subplots(1, 3, figsize=size, width_ratios=[2.2, 1.3, 1.0])
     draw_alone(alone, found)
     draw_shares(parts, found)
     draw_uniform(uniform, found)
-    lengths = {setting: f", T = {seeds[0]['subject']['length']}" for setting, seeds in there.items()}
-    setting_lines(axes, [f"{setting.title}{lengths.get(setting, '')}" for setting in SETTINGS], there=there)
-    for ax in (parts, uniform):
-        ax.set_xlim(0, 1)
-        ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    lettered(axes)
+    names = [f"{setting.title}, T = {rows[0]['subject']['length']}" for setting, rows in settings.items()]
+    setting_lines((alone, parts, uniform), names)
+    share_axis(parts)
+    share_axis(uniform)
+    lettered((alone, parts, uniform))
     handles: list[Any] = [area(SOURCE_NAMES[source], colour) for source, colour in SOURCE_COLOURS.items()]
     handles += [mark("another seed", **SEED_MARK), whisker("± one standard error")]
     legend_above(figure, handles, 5)
@@ -80,7 +83,7 @@ def draw_alone(ax: Axes, found: Found) -> None:
             for other in (switched(row, source) for row in others):
                 if other is not None:
                     ax.plot(other["change"], y, zorder=3, **SEED_MARK)
-    ax.axvline(0.0, color="#555555", linewidth=0.5)
+    ax.axvline(0.0, color=ZERO, linewidth=0.5)
     ax.set_xscale("symlog", linthresh=0.01)
     ax.set_xlim(-0.004, 20)
     ax.set_xticks([0, 0.01, 0.1, 1], ["0", "0.01", "0.1", "1"])
@@ -129,7 +132,3 @@ def switched(row: Row, off: str) -> dict[str, Any] | None:
 def share(row: Row, source: str) -> float | None:
     """The source's part; None where it does not apply."""
     return next((one["share"] for one in row["shares"] if one["source"] == source and one["applies"]), None)
-
-
-def fields(results: Results) -> dict[str, object]:
-    return setting_fields(results["smoothing_source"])

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures.parts.panels import absent, legend_below, lettered, on_one_scale, whisker
+from figures.parts.panels import ZERO, legend_below, lettered, on_one_scale, whisker
 from figures.parts.rows import Results, Row, where
 from interp.plotting import MAIN_COLOUR, curve, mark
 from interp.results import half_width
@@ -40,17 +40,13 @@ PANELS = (  # what is drawn, the title, the vertical axis, and the value that me
 
 
 def chosen(results: Results) -> Results:
-    return {"text_training": results["text_training"]}
+    return results
 
 
 def draw(results: Results) -> Figure:
     """The gain on repeats, the attention on matches, beta and kappa over the steps; a line for each run."""
     names = list(dict.fromkeys(row["run"] for row in results["text_training"]))
     figure, axes = plt.subplots(2, 2, figsize=(6.3, 4.3), sharex=True)
-    if not names:
-        for ax in axes.flat:
-            absent(ax, "snapshots")
-        return figure
     handles = []
     for name, look in zip(names, LOOKS, strict=False):
         rows = where(results["text_training"], run=name)
@@ -63,7 +59,7 @@ def draw(results: Results) -> Figure:
     for ax, (_, title, up, empty) in zip(axes.flat, PANELS, strict=True):
         ax.set_title(title)
         ax.set_ylabel(up)
-        ax.axhline(empty, color="#555555", linewidth=0.5, zorder=0)
+        ax.axhline(empty, color=ZERO, linewidth=0.5, zorder=0)
         ax.set_xscale("symlog", linthresh=10)
         ax.minorticks_off()
     on_one_scale(axes[1])

@@ -1,16 +1,21 @@
-"""The page of `make reproduce`: the paper's claims in words with their verdicts, then each figure with its numbers.
+"""The page of `make reproduce`: a card for each claim, with its verdict, its number, its figure, its needs and tables.
 
-One file, `index.html`: pictures, style and the script that filters and sorts are inside it, and nothing is fetched.
+`index.html` fetches nothing. Its pictures lie beside it as WebP, and as PNG in full size; with `standalone` they are in
+the file itself.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import io
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 from analyses.claims import document as claims
 from analyses.running import questions
@@ -36,12 +41,9 @@ COUNTED = {  # of one, and of several
     "holds": ("holds", "hold"),
     "not judged": ("is measured only", "are measured only"),
 }
+OTHER_STARTS = re.compile(r"; from random or soft starts (too|not)")  # as `analyses.claims.wording` says it
 MOST_PARTS = 5  # analyses whose time the page states
-THUMBNAIL_WIDTH = 416  # twice the width of its place, for fine screens
-PAPER_ORDER = (
-    "fig:task_priors", "fig:two_layer_circuit", "fig:kl_vs_position", "fig:mech_main", "fig:mech_indep", "fig:app2",
-    "fig:hier",
-)  # fmt: skip
+WIDTH, THUMBNAIL = 1260, 208  # pixels: of a picture, and of one in a card, twice its place for fine screens
 
 
 def check_target(file: Path, *, overwrite: bool) -> None:
@@ -50,11 +52,16 @@ def check_target(file: Path, *, overwrite: bool) -> None:
         raise BadInput(f"{file} is no page of ours; --overwrite replaces it")
 
 
-def write(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Table], timing: Mapping[str, Any]) -> Path:
-    """Write the page of what was drawn and found; returns its path."""
-    file = out / FILE
-    write_file(file, page(out, sorted(drawn, key=lambda one: _order(one.record)), documents, timing))
-    return file
+def write(
+    out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Table], timing: Mapping[str, Any], *,
+    standalone: bool = False,
+) -> Path:  # fmt: skip
+    """Write the page of what was drawn and found, and its pictures; returns its path."""
+    if not standalone:
+        for one in drawn:
+            write_file(out / picture_file(one), webp(one.png or b"", WIDTH))
+    write_file(out / FILE, page(out, drawn, documents, timing, standalone=standalone))
+    return out / FILE
 
 
 def answer(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -68,20 +75,37 @@ def answer(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"Of {len(rows)} claims, {'; '.join(parts)}."
 
 
+def by_start(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many claims that rest on hard copies hold from other starts too: a sentence, empty where none does."""
+    found = [match[1] for row in rows if (match := OTHER_STARTS.search(row["says"]))]
+    if not found:
+        return ""
+    same = found.count("too")
+    return f"{len(found)} rest on models trained from hard copies: {same} hold from random or soft starts too."
+
+
 def of_the_paper(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The paper's claims: not its settings, nor what we ask."""
     return [row for row in rows if not row["ours"] and row["topic"] != SETTING]
 
 
-def page(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Table], timing: Mapping[str, Any]) -> str:
+def page(
+    out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Table], timing: Mapping[str, Any], *,
+    standalone: bool = False,
+) -> str:  # fmt: skip
     """The whole page."""
     rows = documents[claims.NAME].rows
-    theirs = of_the_paper(rows)
-    origins = [document.provenance for document in documents.values() if document.provenance]
+    theirs, ours = of_the_paper(rows), [row for row in rows if row["ours"]]
+    settings = [row for row in rows if row["topic"] == SETTING]
     figures: dict[str, list[Drawn]] = {}
+    placed: dict[str, set[str]] = {row["claim"]: set() for row in rows}  # the first claim of a figure shows it
     for one in drawn:
-        for claim in one.record["claims"]:
+        known = [row["claim"] for row in [*theirs, *settings, *ours] if row["claim"] in one.record["claims"]]
+        for claim in known:
             figures.setdefault(claim, []).append(one)
+        for claim in known[:1]:
+            placed[claim].add(one.record["figure"])
+    origins = [document.provenance for document in documents.values() if document.provenance]
     live = explorer.ANALYSIS in documents and (out / explorer.FILE).is_file()
     return render(
         "assets/page.html",
@@ -89,44 +113,62 @@ def page(out: Path, drawn: Sequence[Drawn], documents: Mapping[str, Table], timi
         style=(ASSETS / "style.css").read_text(),
         script=(ASSETS / "page.js").read_text(),
         title="interp: results",
-        drawn=drawn,
         figures=figures,
-        by_id={row["claim"]: row for row in rows},
+        placed=placed,
         theirs=theirs,
-        settings=[row for row in rows if row["topic"] == SETTING],
-        ours=[row for row in rows if row["ours"]],
+        settings=settings,
+        ours=ours,
         groups={word: mine for word in WORD_CLASSES if (mine := [row for row in theirs if row["verdict"] == word])},
         answer=answer(theirs),
-        shares=claims.SHARES,
-        legend=claims.LEGEND,
-        zoo=claims.zoo_lines(documents),
+        by_start=by_start(theirs),
+        rest=rest_of_verdict,
         explorer=explorer.FILE if live else None,
         shipped=shipped_among(documents),
-        theory=documents["theory"].rows if "theory" in documents else [],
         documents=documents,
         time=time_words(timing),
         origin=_origin(origins[0] if origins else {}),
-        is_there=lambda file: (out / file).is_file(),
         files_of=lambda record: _files(out, record),
-        tables_of=lambda name: _existing(out, (f"{name}.csv", f"{name}_tidy.csv", f"{name}.json")),
-        picture=_picture,
-        thumbnail=_thumbnail,
+        tables_of=lambda name: _existing(out, (f"{name}.csv", f"{name}.json")),
+        full_size=lambda one: f"figures/{one.record['figure']}.png" if one.png else "#",
+        address=lambda one: data_address(webp(one.png or b"", WIDTH)) if standalone else picture_file(one),
+        width=lambda one: size_of(one.png or b"")[0],
+        height=lambda one: size_of(one.png or b"")[1],
+        thumbnail=lambda one: data_address(webp(one.png or b"", THUMBNAIL)),
         COUNTED=COUNTED,
         WORD_CLASSES=WORD_CLASSES,
     )
 
 
-def _thumbnail(png: bytes | None) -> str:
-    """The picture in small, as an address; a picture that is missing is an empty one."""
-    if not png:
-        return "data:,"
-    from PIL import Image
+def rest_of_verdict(row: Mapping[str, Any]) -> str:
+    """What the verdict says after its first words, which stand apart."""
+    return str(row["says"]).removeprefix(row["verdict"].removesuffix(" where")).removeprefix("measured").strip()
 
-    small = Image.open(io.BytesIO(png)).convert("RGB")
-    small.thumbnail((THUMBNAIL_WIDTH, THUMBNAIL_WIDTH))
+
+def picture_file(one: Drawn) -> str:
+    """A figure's picture, from the page."""
+    return f"figures/{one.record['figure']}.webp"
+
+
+@functools.cache
+def webp(png: bytes, width: int) -> bytes:
+    """The picture as WebP of at most this width; a picture that is missing is empty."""
+    if not png:
+        return b""
+    picture = Image.open(io.BytesIO(png)).convert("RGB")
+    picture.thumbnail((width, 10 * width))
     buffer = io.BytesIO()
-    small.save(buffer, format="WEBP", quality=70)
-    return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    picture.save(buffer, format="WEBP", quality=70)
+    return buffer.getvalue()
+
+
+def size_of(png: bytes) -> tuple[int, int]:
+    """Width and height in pixels, by which a browser keeps a place for the picture."""
+    return Image.open(io.BytesIO(png)).size if png else (1, 1)
+
+
+def data_address(content: bytes) -> str:
+    """A picture as an address that holds it."""
+    return f"data:image/webp;base64,{base64.b64encode(content).decode()}" if content else "data:,"
 
 
 def time_words(timing: Mapping[str, Any]) -> str:
@@ -142,16 +184,6 @@ def time_words(timing: Mapping[str, Any]) -> str:
     )
 
 
-def _order(record: Mapping[str, Any]) -> tuple[int, str]:
-    """The paper's order; ours after the paper's."""
-    return _place(record["label"]), record["figure"]
-
-
-def _place(label: str) -> int:
-    places = [place for place, start in enumerate(PAPER_ORDER) if label.startswith(start)]
-    return places[0] if places else len(PAPER_ORDER)
-
-
 def shipped_among(documents: Mapping[str, Table]) -> dict[str, str]:
     """The analyses that were read from the repository rather than made from --checkpoints: what to say of each."""
     found = {}
@@ -165,17 +197,11 @@ def shipped_among(documents: Mapping[str, Table]) -> dict[str, str]:
     return found
 
 
-def _picture(png: bytes | None) -> str:
-    """The picture, as an address."""
-    return f"data:image/png;base64,{base64.b64encode(png or b'').decode()}"
-
-
 def _files(out: Path, record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The picture in print, the numbers drawn, and the tables behind them: address and name."""
+    """The picture in print, and the caption with the numbers drawn: address and name."""
     name = record["figure"]
-    wanted = {f"figures/{name}.pdf": "PDF", f"figures/{name}.svg": "SVG", f"figures/{name}.json": "numbers drawn"}
-    wanted |= {f"{analysis}.csv": f"{analysis}.csv" for analysis in record["provenance"]}
-    return [(file, wanted[file]) for file in _existing(out, wanted)]
+    wanted = {"png": "PNG", "pdf": "PDF", "svg": "SVG", "json": "caption and numbers"}
+    return [(file, wanted[file.rpartition(".")[2]]) for file in _existing(out, (f"figures/{name}.{s}" for s in wanted))]
 
 
 def _existing(out: Path, files: Iterable[str]) -> list[str]:

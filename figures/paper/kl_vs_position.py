@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from figures.parts.curves import LOOKS, curve, family_shift, length_axis, of_kind, plot_curve, plot_seeds
-from figures.parts.panels import absent, legend_below, lettered, whisker
+from figures.parts.curves import LOOKS, curve, length_axis, of_kind, plot_curve, plot_seeds
+from figures.parts.panels import legend_below, lettered, side_by_side, there, whisker
 from figures.parts.rows import Results, Row, listed, matching, shape_words
 from models.families.registry import drawing_order, find_family
 
@@ -23,7 +23,7 @@ LABEL = "fig:kl_vs_position"
 ANALYSES = ("kl_curves",)
 CLAIMS = (
     "hard_beta", "adaptive_beta", "trained_smooths", "bos_construction_bayes", "bos_trained_bayes", "families_match",
-    "beat_add_alpha", "tuned_add_alpha",
+    "beat_add_alpha", "tuned_add_alpha", "excess",
 )  # fmt: skip
 CAPTION = (
     "KL(truth || prediction) in nats at the last of T tokens ({shape}), mean over {n} sequences per T that all "
@@ -48,6 +48,9 @@ class Panel:
     bos: bool
     predictors: tuple[str, ...]
     families: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"KL curves, {self.title}"
 
     def rows(self, rows: list[Row]) -> list[Row]:
         """Those of this panel."""
@@ -81,15 +84,13 @@ def chosen(results: Results) -> Results:
 def draw(results: Results) -> Figure:
     """KL above, its share over Bayes below; a column for each prior with and without BOS."""
     rows = results["kl_curves"]
-    figure, axes = plt.subplots(2, 3, figsize=(6.3, 4.4), height_ratios=(1.5, 1.0), sharex="col")
+    panels = there({panel: panel.rows(rows) for panel in PANELS})
+    figure, axes = plt.subplots(
+        2, len(panels), figsize=(6.3, 4.4), height_ratios=(1.5, 1.0), sharex="col", squeeze=False
+    )
     found: dict[str, Artist] = {}
-    for (above, below), panel in zip(axes.T, PANELS, strict=True):
-        mine = panel.rows(rows)
+    for (above, below), (panel, mine) in zip(axes.T, panels.items(), strict=True):
         above.set_title(panel.title)
-        if not mine:
-            absent(above, f"KL curves,\n{panel.title}")
-            below.set_axis_off()
-            continue
         found |= draw_predictors(above, below, panel, mine) | draw_models(above, below, panel, mine)
         above.set_yscale("log")
         above.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -101,13 +102,12 @@ def draw(results: Results) -> Figure:
         below.yaxis.set_minor_locator(NullLocator())
         length_axis(below, [row["length"] for row in mine])
         above.tick_params(axis="x", which="both", labelbottom=False)
-    axes[0, 0].set_ylabel("KL to the true law (nats)")
+    axes[0, 0].set_ylabel("KL to the truth (nats)")
     axes[1, 0].set_ylabel("excess over Bayes")
     lettered(axes[0])
     order = [key_of(name) for name in LOOKS] + [find_family(name).trained_label for name in EVERY]
-    if found:
-        handles = [found[name] for name in sorted(found, key=order.index)]
-        legend_below(figure, [*handles, whisker("95% interval; of trained models: all seeds")], 3)
+    handles = [found[name] for name in sorted(found, key=order.index)]
+    legend_below(figure, [*handles, whisker("95% interval; of trained models: all seeds")], 3)
     return figure
 
 
@@ -116,8 +116,7 @@ def draw_predictors(above: Axes, below: Axes, panel: Panel, rows: list[Row]) -> 
     found: dict[str, Artist] = {}
     for name in panel.predictors:
         if mine := curve(rows, name):
-            found[key_of(name)] = plot_curve(above, mine, "kl", LOOKS[name])
-            found[key_of(name)].set_label(key_of(name))
+            found[key_of(name)] = plot_curve(above, mine, "kl", LOOKS[name] | {"label": key_of(name)})
             plot_curve(below, mine, "excess_share", LOOKS[name], error="excess_share_stderr")
     return found
 
@@ -125,21 +124,21 @@ def draw_predictors(above: Axes, below: Axes, panel: Panel, rows: list[Row]) -> 
 def draw_models(above: Axes, below: Axes, panel: Panel, rows: list[Row]) -> dict[str, Artist]:
     """A marker for each trained model; what the legend says of them."""
     found: dict[str, Artist] = {}
-    there = [family for family in panel.families if matching(rows, family=family)]
-    for place, family in enumerate(there):
+    families = [family for family in panel.families if matching(rows, family=family)]
+    for place, family in enumerate(families):
         mine = matching(rows, family=family)
         # Set aside, a point of a falling curve would seem to lie above it: there, markers stand inside each other.
-        size = 2.8 + 1.7 * place if len(there) > 1 else 4.2
-        points = plot_seeds(above, mine, "kl", family, size=size, medians=False)
+        size = 2.8 + 1.7 * place if len(families) > 1 else 4.2
+        points = plot_seeds(above, mine, "kl", family, size=size, joined=False)
         points.set_zorder(4 - 0.1 * place)
-        points = plot_seeds(below, mine, "excess_share", family, shift=family_shift(family, there))
+        points = plot_seeds(below, mine, "excess_share", family, shift=side_by_side(place, len(families), 0.17))
         found[str(points.get_label())] = points
     return found
 
 
 def key_of(name: str) -> str:
     """What the legend calls a predictor; with or without BOS is said by the panel's title."""
-    return LOOKS[name].label.removesuffix(", BOS")
+    return str(LOOKS[name]["label"]).removesuffix(", BOS")
 
 
 def fields(results: Results) -> dict[str, object]:

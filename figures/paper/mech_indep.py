@@ -5,6 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from figures.parts.attention import caption_fields, draw_bars, kept, length_of
+from figures.parts.panels import there
 from figures.parts.rows import Results, Row, nearest
 
 LABEL = "fig:mech_indep"
@@ -22,10 +23,6 @@ TITLES = {  # in the order of the panels
     "nobos_trained": "no BOS, trained",
     "bos": r"BOS, construction, hard, $\kappa=k\beta+\ln(\alpha|V|)$ (add-$\alpha$)",
     "bos_trained": "BOS, trained",
-}
-TRAINED = {
-    "nobos_trained": "disentangled model, independent prior without BOS",
-    "bos_trained": "disentangled model, independent prior with BOS",
 }
 
 
@@ -46,14 +43,11 @@ def rows_of(results: Results) -> dict[str, Row]:
 
 
 def draw(results: Results) -> Figure:
-    rows = rows_of(results)
-    bars = []
-    for name, words in TITLES.items():
-        row = rows.get(name)
-        beta = "" if row is None or name in TRAINED else rf", $\beta={row['beta'][0]:.3g}$"
-        length = "" if row is None else f", T = {length_of(row)}"
-        bars.append((f"{words}{beta}{length}", row, TRAINED.get(name, f"construction_attention, {name}")))
-    return draw_bars(bars, height=6.0)
+    rows, bars = rows_of(results), []
+    for words, row in there({words: rows.get(name) for name, words in TITLES.items()}).items():
+        beta = rf", $\beta={row['beta'][0]:.3g}$" if "construction" in row else ""  # type: ignore[index, operator]
+        bars.append((f"{words}{beta}, T = {length_of(row)}", row))  # type: ignore[arg-type]
+    return draw_bars(bars)  # type: ignore[arg-type]
 
 
 fields = caption_fields

@@ -6,6 +6,8 @@ weights of the two disentangled models. Bottom right, the last query's attention
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
@@ -30,52 +32,53 @@ CAPTION = (
 )
 BELOW = "Below: the same of models from a soft start, on the same scales. "
 LENGTH = 32  # app:hierarchical_experiments: the main text's figure is of T = 32
+STRIP = 1.35  # inches: the height of a model from another start
 
 
 def chosen(results: Results) -> Results:
     """The three families at one length, from both starts where both are there."""
-    rows = parts.of_both_starts(results["attention"], LENGTH, **parts.HIERARCHICAL)
+    rows = parts.of_families(results["attention"], LENGTH, both_starts=True)
     return {"attention": [parts.kept(row, "copy_scores", "match_scores", "match_weight") for row in rows]}
 
 
 def draw(results: Results) -> Figure:
     """The models in the paper's place as the paper shows them; below, those from a soft start, one in a row."""
-    first, soft = parts.by_start(results)
-    columns = [column for column in parts.columns_of(results, length=LENGTH) if column.row not in soft.values()]
+    starts = parts.by_family(results).values()
+    rows, soft = [mine[0] for mine in starts], [row for mine in starts for row in mine[1:]]
     highest = parts.largest_weight(results)
-    figure = plt.figure(figsize=(6.3, 4.3 + 1.35 * len(soft)))
-    above, *strips = parts_of(figure, rows=1 + len(soft), height_ratios=[4.3, *(1.35 for _ in soft)])
+    figure = plt.figure(figsize=(6.3, 4.3 + STRIP * len(soft)))
+    above, *strips = parts_of(figure, rows=1 + len(soft), height_ratios=[4.3, *(STRIP for _ in soft)])
     left, right = parts_of(above, columns=2, width_ratios=(1.28, 1.0))
-    kinds = [*parts.copy_kinds(columns, scores=True), ("match", parts.match_score_panel, {})]
-    maps = parts.draw_maps(left, columns, kinds)
+    kinds = [*parts.copy_kinds(rows, scores=True), ("match", parts.match_score_panel, {})]
+    titles = [parts.title_of(row, parts.in_order(results)) for row in rows]
+    maps = parts.draw_maps(left, rows, kinds, titles)
     parts.colour_bar(left, maps.flat, **parts.SCORE_BAR, location="bottom", shrink=0.7, aspect=40)
-    top, bottom = parts_of(right, rows=2, height_ratios=(1.0, 1.75))
-    draw_weights(top, first, highest=highest)
-    bars = draw_bars(bottom, columns)
+    with_blocks = [row for row in rows if row["match_weight"] is not None]
+    top, bottom = parts_of(right, rows=2, height_ratios=(1.0, 1.75)) if with_blocks else (None, right)
+    if top is not None:
+        draw_weights(top, with_blocks, highest=highest)
+    bars = draw_bars(bottom, rows)
     parts.overlap_key(bottom, results["attention"])
-    on_one_scale([*bars, *(draw_strip(strip, row, highest) for strip, row in zip(strips, soft.values(), strict=True))])
+    on_one_scale([*bars, *(draw_strip(strip, row, highest) for strip, row in zip(strips, soft, strict=True))])
     return figure
 
 
-def draw_weights(figure: SubFigure, found: dict[str, Row], *, highest: float) -> None:
+def draw_weights(figure: SubFigure, rows: Sequence[Row], *, highest: float) -> None:
     """W_A of the two disentangled models, on one scale."""
-    axes = figure.subplots(1, len(parts.WITH_BLOCKS))
-    first = next((family for family in parts.WITH_BLOCKS if family in found), None)
-    for ax, family in zip(axes, parts.WITH_BLOCKS, strict=True):
-        column = parts.Column(family, "", found.get(family), f"match weights of the {family} model")
-        column.draw(ax, parts.weight_panel, highest=highest, width=16)
+    axes = figure.subplots(1, len(rows), squeeze=False)[0]
+    for ax, row in zip(axes, rows, strict=True):
+        family = row["subject"]["family"]
+        parts.weight_panel(ax, row, highest=highest)
         ax.set_title(f"$W_A^{{(2)}}$, {family if find_family(family).analytic else 'trained'}")
-        if family != first:
-            ax.set_ylabel("")
+        ax.set_ylabel(ax.get_ylabel() if row is rows[0] else "")
     parts.colour_bar(figure, axes, **parts.WEIGHT_BAR, shrink=0.85, aspect=15)
 
 
-def draw_bars(figure: SubFigure, columns: list[parts.Column]) -> list[Axes]:
+def draw_bars(figure: SubFigure, rows: Sequence[Row]) -> list[Axes]:
     """The last query's attention."""
-    axes = figure.subplots(len(columns), 1)
-    for ax, column in zip(axes, columns, strict=True):
-        column.draw(ax, parts.bars_panel, title=column.family, short=True, width=32)
-        ax.set_box_aspect(None)
+    axes = figure.subplots(len(rows), 1, squeeze=False)[:, 0]
+    for ax, row in zip(axes, rows, strict=True):
+        parts.bars_panel(ax, row, title=row["subject"]["family"], short=True)
         ax.set_xlabel("key position (BOS is 0)" if ax is axes[-1] else "")
         ax.set_ylabel("weight")
     return list(axes)
@@ -83,7 +86,7 @@ def draw_bars(figure: SubFigure, columns: list[parts.Column]) -> list[Axes]:
 
 def draw_strip(figure: SubFigure, row: Row, highest: float) -> Axes:
     """One model in a row: copy heads, match head, match weights where it has blocks, the last query."""
-    order, family = parts.order_of(row), row["subject"]["family"]
+    order = parts.order_of(row)
     *maps, weights, bars = figure.subplots(1, order + 3, width_ratios=[1.0] * (order + 2) + [1.6])
     for place, ax in enumerate(maps[:-1]):
         parts.copy_panel(ax, row, place, scores=True)
@@ -97,13 +100,13 @@ def draw_strip(figure: SubFigure, row: Row, highest: float) -> Axes:
         weights.set_title("$W_A^{(2)}$")
     parts.bars_panel(bars, row, title="", short=True)
     for ax in (*maps, weights, bars):
-        ax.set_xlabel("")
-        ax.set_ylabel("")
-    maps[0].set_ylabel(f"{parts.title_of(family, row)}\nquery position")
+        ax.set(xlabel="", ylabel="")
+    maps[0].set_ylabel(f"{parts.title_of(row, [row, row])}\nquery position")
     bars.set_ylabel("weight")
     return bars
 
 
 def fields(results: Results) -> dict[str, object]:
-    _, soft = parts.by_start(results)
+    rows = results["attention"]
+    soft = len({row["subject"]["family"] for row in rows}) < len(rows)
     return {**parts.caption_fields(results), "below": BELOW if soft else ""}

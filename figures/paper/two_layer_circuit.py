@@ -5,16 +5,11 @@ Draws the row of `python -m analyses circuit` for k = 2.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from matplotlib.figure import Figure
 
 from figures.parts import circuit_picture as picture
-from figures.parts.panels import absent
+from figures.parts.rows import Results
 from figures.parts.schematic import letters, page_of_inches, whole
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from figures.parts.rows import Row
 
 LABEL = "fig:two_layer_circuit"
 ANALYSES = ("circuit",)
@@ -26,40 +21,33 @@ CAPTION = (
     "query's last two tokens against the two tokens before each candidate, = where a lag agrees. Every key votes for "
     "its token with its attention, BOS for all symbols alike, and keys without a full context do not vote; arrows are "
     "as wide as the attention, so that those that reach a symbol together are as wide as its probability. Bottom: the "
-    "law that the votes add up to, by the kind of key, and the true law of the next token (black lines)."
+    "prediction that the votes add up to, by the kind of key, and the true distribution of the next token."
 )
 ORDER, LONGEST, MOST_SYMBOLS = 2, 12, 4  # the picture is laid out for these
 
 
-def chosen(results: dict[str, list[Row]]) -> dict[str, list[Row]]:
+def chosen(results: Results) -> Results:
     """The first circuit that the picture has room for."""
-    fitting = [
-        row
-        for row in results["circuit"]
-        if row["order"] == ORDER and row["length"] <= LONGEST and row["vocab"] <= MOST_SYMBOLS
-    ]
-    return {"circuit": fitting[:1]}
+    rows = [row for row in results["circuit"] if row["order"] == ORDER]
+    return {"circuit": [row for row in rows if row["length"] <= LONGEST and row["vocab"] <= MOST_SYMBOLS][:1]}
 
 
-def draw(results: dict[str, list[Row]]) -> Figure:
-    """From the sequence at the top to the predicted law at the bottom."""
+def draw(results: Results) -> Figure:
+    """From the sequence at the top to the prediction at the bottom."""
     page = page_of_inches(picture.WIDTH, picture.HEIGHT)
-    if not results["circuit"]:
-        absent(page, f"a circuit of order {ORDER}, at most {LONGEST} tokens and {MOST_SYMBOLS} symbols")
-        return whole(page)
-    row = results["circuit"][0]
+    (row,) = results["circuit"]
     picture.draw_sequence(page, row)
     for stack in row["copies"]:
         picture.draw_stack(page, row, stack)
     picture.draw_comparison(page, row)
     picture.draw_values(page, row)
     picture.draw_votes(page, row)
-    picture.draw_law(page, row)
+    picture.draw_prediction(page, row)
     picture.draw_words(page, row)
     return whole(page)
 
 
-def fields(results: dict[str, list[Row]]) -> dict[str, object]:
+def fields(results: Results) -> dict[str, object]:
     if not results["circuit"]:
         return {"eta": "not available", "setting": "", "letters": letters(MOST_SYMBOLS)}
     row = results["circuit"][0]

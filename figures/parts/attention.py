@@ -6,17 +6,17 @@ A trained head need not copy the lag of its number, so everything here goes by t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import Figure as Plt
+from matplotlib.figure import SubFigure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from figures.parts.panels import absent, legend_below, nothing, on_one_scale, parts_of
+from figures.parts.panels import legend_below, on_one_scale, parts_of, there
 from figures.parts.rows import Results, Row, matching, nearest, start_in
 from interp.plotting import (
     NEGATIVE,
@@ -66,35 +66,35 @@ def kept(row: Row, *fields: str) -> Row:
     return {field: row[field] for field in (*DRAWN, *fields) if field in row}
 
 
-def of_one_length(rows: Sequence[Row], wanted: int, **words: Any) -> dict[str, Row]:
-    """The row of each family, all of the length nearest to the one wanted, so that they saw one sequence."""
-    guide = nearest(rows, wanted, **words)
-    if guide is None:
-        return {}
-    length = guide["subject"]["length"]
-    found = {family: matching(rows, family=family, length=length, **words) for family in PAPER}
-    return {family: group[0] for family, group in found.items() if group}
+def of_families(
+    rows: Sequence[Row], wanted: int, *, families: Sequence[str] = PAPER, both_starts: bool = False
+) -> list[Row]:
+    """A row of each family on the hierarchical task with BOS, all of the length nearest to `wanted`.
 
-
-def of_both_starts(rows: Sequence[Row], wanted: int, **words: Any) -> list[Row]:
-    """The rows of `of_one_length`, then for each family that is from hard copies there its first run from a soft start.
-
-    They are of one length, protocol and task, so that they differ in the start and, maybe, in the seed.
+    With both starts, the first run from a soft start stands beside each that is from hard copies.
     """
-    found = of_one_length(rows, wanted, **words)
-    hard = {family: row["subject"]["length"] for family, row in found.items() if start_in(row) == "hard"}
-    soft = [matching(rows, family=family, length=at, start="soft", **words)[:1] for family, at in hard.items()]
-    return [*found.values(), *(row for mine in soft for row in mine)]
+    guide = nearest(rows, wanted, **HIERARCHICAL)
+    found: list[Row] = []
+    for family in families if guide else ():
+        words = {"family": family, "length": guide["subject"]["length"], **HIERARCHICAL}  # type: ignore[index]
+        mine = matching(rows, **words)[:1]
+        if both_starts and mine and start_in(mine[0]) == "hard":
+            mine += matching(rows, start="soft", **words)[:1]
+        found += mine
+    return found
 
 
-def by_start(results: Results) -> tuple[dict[str, Row], dict[str, Row]]:
-    """The rows of `of_both_starts` by family: those in the paper's place, and those from a soft start beside them."""
-    first: dict[str, Row] = {}
-    soft: dict[str, Row] = {}
-    for row in results["attention"]:
-        family = row["subject"]["family"]
-        (soft if family in first else first)[family] = row
-    return first, soft
+def by_family(results: Results, families: Sequence[str] = PAPER) -> dict[str, list[Row]]:
+    """The rows of each family, that in the paper's place first; families without a row are warned of."""
+    rows = results["attention"]
+    found = {family: [row for row in rows if row["subject"]["family"] == family] for family in families}
+    there({f"{family} model, hierarchical prior with BOS": mine for family, mine in found.items()})
+    return {family: mine for family, mine in found.items() if mine}
+
+
+def in_order(results: Results, families: Sequence[str] = PAPER) -> list[Row]:
+    """All of them, families in the order of the paper."""
+    return [row for mine in by_family(results, families).values() for row in mine]
 
 
 # --- What a row says ---------------------------------------------------------------------------------------------
@@ -299,168 +299,87 @@ def bias_panel(ax: Axes, bias: Sequence[float]) -> None:
 
 
 def colour_bar(
-    figure: Figure | SubFigure,
-    panels: Iterable[Axes],
-    *,
-    label: str,
-    ticks: Sequence[float] = (),
-    names: Sequence[str] = (),
-    **options: Any,
+    figure: Plt | SubFigure, panels: Iterable[Axes], *, label: str, ticks: Any = (), names: Any = (), **options: Any
 ) -> None:
-    """A colour bar common to all panels that have a picture; without pictures there is none."""
+    """A colour bar common to all panels."""
     panels = list(panels)
-    drawn = [panel for panel in panels if panel.images]
-    if drawn:
-        bar = figure.colorbar(drawn[0].images[0], ax=panels, label=label, **options)
-        if names:
-            bar.set_ticks(list(ticks), labels=list(names))
-            bar.ax.minorticks_off()
+    bar = figure.colorbar(panels[0].images[0], ax=panels, label=label, **options)
+    if names:
+        bar.set_ticks(list(ticks), labels=list(names))
+        bar.ax.minorticks_off()
 
 
 # --- Whole figures -----------------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class Column:
-    """A model of a figure that compares models; its row is None where it is missing."""
-
-    family: str
-    title: str
-    row: Row | None
-    missing: str
-
-    def draw(self, ax: Axes, panel: Callable[..., None], *, width: int = 24, **options: Any) -> None:
-        """The panel of this model, or a square note in its place, so that titles stand in line."""
-        if self.row is None:
-            absent(ax, self.missing, width=width).set_box_aspect(1)
-        else:
-            panel(ax, self.row, **options)
+Kinds = Sequence[tuple[str, Callable[..., object], dict[str, Any]]]  # name, panel and its options
 
 
-def columns_of(results: Results, *, length: int, families: Sequence[str] = PAPER) -> list[Column]:
-    """A column for each model of the hierarchical task with BOS; a soft start stands beside the hard one."""
-    first, soft = by_start(results)
-    length = next((length_of(row) for row in results["attention"]), length)
-    columns = []
-    for family in families:
-        missing = f"{family} model, hierarchical prior with BOS, T = {length}"
-        row = first.get(family)
-        columns.append(Column(family, title_of(family, row if soft else None), row, missing))
-        if family in soft:
-            columns.append(Column(family, title_of(family, soft[family]), soft[family], missing))
-    return columns
+def title_of(row: Row, rows: Iterable[Row]) -> str:
+    """The family's name in two short lines; the start of its training where another start stands beside it."""
+    family = row["subject"]["family"]
+    if sum(other["subject"]["family"] == family for other in rows) > 1:
+        return f"{family},\n{start_in(row)} start"
+    return find_family(family).label.replace(", ", ",\n")
 
 
-def title_of(family: str, row: Row | None) -> str:
-    """The family's name in two short lines; with a row, the start of its training in place of `trained`."""
-    start = None if row is None or find_family(family).analytic else start_in(row)
-    return f"{family},\n{start} start" if start else find_family(family).label.replace(", ", ",\n")
-
-
-Kinds = Sequence[tuple[str, Callable[..., None], dict[str, Any]]]  # name, panel and its options
-
-
-def copy_kinds(columns: Sequence[Column], **options: Any) -> Kinds:
+def copy_kinds(rows: Iterable[Row], **options: Any) -> Kinds:
     """The copy heads by lag, as rows of `draw_maps`."""
-    heads = max((order_of(column.row) for column in columns if column.row is not None), default=2)
+    heads = max(map(order_of, rows))
     return [(f"copy, lag {place + 1}", copy_panel, {"place": place, **options}) for place in range(heads)]
 
 
-def draw_maps(figure: Figure | SubFigure, columns: Sequence[Column], kinds: Kinds) -> NDArray[Any]:
+def draw_maps(figure: Plt | SubFigure, rows: Sequence[Row], kinds: Kinds, titles: Sequence[str]) -> NDArray[Any]:
     """A column for each model, a row for each kind of map; labels stand at the left and below."""
-    grid = figure.subplots(len(kinds), len(columns), squeeze=False)
-    first = next((place for place, column in enumerate(columns) if column.row is not None), 0)
-    for place, (column, axes) in enumerate(zip(columns, grid.T, strict=True)):
+    grid = figure.subplots(len(kinds), len(rows), squeeze=False)
+    for row, title, axes in zip(rows, titles, grid.T, strict=True):
         for ax, (name, panel, options) in zip(axes, kinds, strict=True):
-            column.draw(ax, panel, **options)
-            ax.set_ylabel(f"{name}\n{ax.get_ylabel()}".strip() if place == first else "")
-            if ax is not axes[-1] and column.row is not None:
+            panel(ax, row, **options)
+            ax.set_ylabel(f"{name}\n{ax.get_ylabel()}".strip() if row is rows[0] else "")
+            if ax is not axes[-1]:
                 ax.set_xlabel("")
                 ax.set_xticklabels([])
-            if place != first and column.row is not None:
+            if row is not rows[0]:
                 ax.set_yticklabels([])
-        axes[0].set_title(column.title)
+        axes[0].set_title(title)
     return grid
 
 
-def draw_bars(rows: Sequence[tuple[str, Row | None, str]], *, height: float) -> Figure:
-    """Bars of the last query below each other on one scale: (title, row or None, what is missing then)."""
-    figure, grid = plt.subplots(len(rows), 1, figsize=(6.3, height), squeeze=False)
-    panels = grid[:, 0]
-    for panel, (title, row, what) in zip(panels, rows, strict=True):
-        if row is None:
-            absent(panel, what).set_title(title)
-        else:
-            bars_panel(panel, row, title=title)
-            panel.set_xlabel("")
-    on_one_scale(panels)
-    for last in [panel for panel in panels if panel.axison][-1:]:
-        last.set_xlabel("key position (BOS, where there is one, is position 0)")
+def draw_bars(rows: Sequence[tuple[str, Row]]) -> Plt:
+    """Bars of the last query below each other on one scale."""
+    figure, grid = plt.subplots(len(rows), 1, figsize=(6.3, 0.3 + 1.2 * len(rows)), squeeze=False)
+    for panel, (title, row) in zip(grid[:, 0], rows, strict=True):
+        bars_panel(panel, row, title=title)
+        panel.set_xlabel("key position (BOS, where there is one, is position 0)" if row is rows[-1][1] else "")
+    on_one_scale(grid[:, 0])
     return figure
 
 
-@dataclass(frozen=True, kw_only=True)
-class Page:
-    """A figure of one model in full: a construction by its name, or the disentangled model of the independent prior.
+def draw_model(row: Row, *, title: str, scores: bool) -> Plt:
+    """One model in full: relative biases and match weights; copy and match attention; the last query's bars.
 
-    model     what the caption calls it
-    title     of the last query's bars
-    scores    whether the match head is shown before the softmax rather than after it
+    title    of the last query's bars
+    scores   whether the match head is shown before the softmax rather than after it
     """
-
-    model: str
-    title: str
-    scores: bool
-    construction: str | None = None
-    bos: bool | None = None
-
-    @property
-    def caption(self) -> str:
-        match = "before it (red: below all candidates, at early keys or BOS)" if self.scores else "after it"
-        return (
-            f"{self.model} ({{setting}}) on one sequence of the independent prior. Top: relative biases of the copy "
-            "heads, ordered by the lag they attend to, and of the match head (an arrow head: beyond the scale), and "
-            "the match weights, query blocks down and key blocks across ({dashes}). Middle: attention of the copy "
-            "heads after the softmax, with each head's mean weight on its lag (`last`: of the last query, where BOS "
-            f"takes some), and of the match head {match}; colours of weights follow their square root. Bottom: the "
-            "last query's match attention, each key coloured by its overlap; the legend gives the share of each kind. "
-            "{starts}"
-        )
-
-    def chosen(self, results: Results) -> Results:
-        """The one row of the page, if it is there."""
-        if self.construction is not None:
-            rows = [row for row in results["construction_attention"] if row["construction"] == self.construction]
-            return {"construction_attention": [kept(row, *PAGE_FIELDS) for row in rows[:1]]}
-        row = nearest(results["attention"], 64, family="disentangled", prior="independent", bos=self.bos)
-        return {"attention": [] if row is None else [kept(row, *PAGE_FIELDS)]}
-
-    def draw(self, results: Results) -> Figure:
-        """Relative biases and match weights; copy and match attention; the last query's bars."""
-        figure = plt.figure(figsize=(6.3, 5.3))
-        row = next((row for rows in results.values() for row in rows), None)
-        if row is None:
-            trained = f"disentangled model, independent prior {'with' if self.bos else 'without'} BOS"
-            return nothing(figure, f"construction_attention, {self.construction}" if self.construction else trained)
-        top, middle, bottom = parts_of(figure, rows=3, height_ratios=(1.25, 1.45, 1.15))
-        _draw_parameters(top, row)
-        maps = middle.subplots(1, order_of(row) + 1)
-        for place, (ax, copy) in enumerate(zip(maps[:-1], by_lag(row), strict=True)):
-            copy_panel(ax, row, place)
-            ax.set_title(f"copy head {copy['head']}, after softmax")
-        if self.scores:
-            below = raw_score_panel(maps[-1], row)
-            colour_bar(middle, maps[:-1], **PATTERN_BAR, location="right", shrink=0.75)
-            extend = "min" if below else "neither"
-            colour_bar(middle, maps[-1:], label="score (nats)", location="right", shrink=0.75, extend=extend)
-        else:
-            match_panel(maps[-1], row)
-            colour_bar(middle, maps, **PATTERN_BAR, location="right", shrink=0.75)
-        maps[-1].set_title(f"match, {'before' if self.scores else 'after'} softmax")
-        for ax in maps[1:]:
-            ax.set_ylabel("")
-        bars_panel(bottom.subplots(), row, title=self.title)
-        return figure
+    figure = plt.figure(figsize=(6.3, 5.3))
+    top, middle, bottom = parts_of(figure, rows=3, height_ratios=(1.25, 1.45, 1.15))
+    _draw_parameters(top, row)
+    maps = middle.subplots(1, order_of(row) + 1)
+    for place, (ax, copy) in enumerate(zip(maps[:-1], by_lag(row), strict=True)):
+        copy_panel(ax, row, place)
+        ax.set_title(f"copy head {copy['head']}, after softmax")
+    if scores:
+        below = raw_score_panel(maps[-1], row)
+        colour_bar(middle, maps[:-1], **PATTERN_BAR, location="right", shrink=0.75)
+        extend = "min" if below else "neither"
+        colour_bar(middle, maps[-1:], label="score (nats)", location="right", shrink=0.75, extend=extend)
+    else:
+        match_panel(maps[-1], row)
+        colour_bar(middle, maps, **PATTERN_BAR, location="right", shrink=0.75)
+    maps[-1].set_title(f"match, {'before' if scores else 'after'} softmax")
+    for ax in maps[1:]:
+        ax.set_ylabel("")
+    bars_panel(bottom.subplots(), row, title=title)
+    return figure
 
 
 def _draw_parameters(figure: SubFigure, row: Row) -> None:

@@ -1,16 +1,18 @@
-"""The parts of the picture of the circuit, from the sequence at the top to the predicted law at the bottom."""
+"""The parts of the picture of the circuit, from the sequence at the top to the predicted distribution at the bottom."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from figures.parts.schematic import letter
-from interp.plotting import OVERLAP_COLOURS, OVERLAP_NAMES
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.bezier import split_de_casteljau
+from matplotlib.patches import FancyArrowPatch, PathPatch
+from matplotlib.path import Path
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from figures.parts.rows import Row
+from figures.parts.rows import Row
+from figures.parts.schematic import letter, surround, write
+from interp.plotting import OVERLAP_COLOURS, OVERLAP_NAMES, area, mark
 
 WIDTH, HEIGHT = 6.3, 4.72  # inches, as are all places below
 FIRST, PITCH, BOX = 0.93, 0.4, 0.24  # middle of the BOS column, distance of columns, side of a box
@@ -22,7 +24,7 @@ SYMBOL_SPACE = (1.5, 5.0)  # left- and rightmost place of the symbols
 ATTENTION_INCHES = 0.95  # width of an arrow that carries all attention
 COPY_POINTS = 1.5  # width of a copy arrow that carries all of its head's attention
 HEAD_COLOURS = ("#003566", "#3f80aa")
-QUIET = "#8c8c8c"
+QUIET, EDGE = "#8c8c8c", "#404040"
 
 
 def column(position: int) -> float:
@@ -41,151 +43,85 @@ def rows_of(row: Row, position: int) -> list[float]:
 
     The query's stands one lower, so that what is compared is level: its own token is lag 1 of what comes next.
     """
-    rows = [OWN, *LAG_ROWS]
-    return [height - (OWN - LAG_ROWS[0]) for height in rows] if position == row["length"] else rows
+    lower = OWN - LAG_ROWS[0] if position == row["length"] else 0.0
+    return [height - lower for height in (OWN, *LAG_ROWS)]
 
 
-def draw_box(
-    page: Axes,
-    x: float,
-    y: float,
-    text: str,
-    *,
-    label: str,
-    ink: str = "black",
-    facecolor: str = "white",
-    edgecolor: str = "#404040",
-    linewidth: float = 0.7,
-) -> None:
+def named(token: int | None) -> str:
+    """A token as its letter, BOS where there is none."""
+    return "BOS" if token is None else letter(token)
+
+
+def draw_box(page: Axes, x: float, y: float, text: str, *, label: str, ink: str = "black", **look: Any) -> None:
     """A square with a letter in it."""
-    from matplotlib.patches import FancyBboxPatch
-
-    page.add_patch(
-        FancyBboxPatch(
-            (x - BOX / 2 + 0.03, y - BOX / 2 + 0.03),
-            BOX - 0.06,
-            BOX - 0.06,
-            boxstyle="round,pad=0.03",
-            facecolor=facecolor,
-            edgecolor=edgecolor,
-            linewidth=linewidth,
-            zorder=5,
-            label=label,
-        )
-    )
-    size = 6 if len(text) > 1 else 7.5
-    page.text(x, y - 0.005, text, fontsize=size, ha="center", va="center", color=ink, zorder=6, gid=label)
+    half = BOX / 2
+    look = {"facecolor": "white", "edgecolor": EDGE, "linewidth": 0.7, "zorder": 5, "label": label, **look}
+    surround(page, x - half, y - half, x + half, y + half, pad=0.03, **look)
+    write(page, x, y - 0.005, text, fontsize=6 if len(text) > 1 else 7.5, ha="center", color=ink, zorder=6, gid=label)
 
 
 def draw_sequence(page: Axes, row: Row) -> None:
     """BOS and the tokens, with their positions."""
-    draw_box(page, column(0), TOKENS, "BOS", edgecolor=OVERLAP_COLOURS["bos"], label="token 0")
-    for position, token in enumerate(row["tokens"], start=1):
-        draw_box(page, column(position), TOKENS, letter(token), label=f"token {position}")
-    for position in range(row["length"] + 1):
-        page.text(column(position), TOKENS + 0.2, str(position), fontsize=6, ha="center", va="center", color=QUIET)
+    for position, token in enumerate([None, *row["tokens"]]):
+        edge = OVERLAP_COLOURS["bos"] if token is None else EDGE
+        draw_box(page, column(position), TOKENS, named(token), edgecolor=edge, label=f"token {position}")
+        write(page, column(position), TOKENS + 0.2, str(position), fontsize=6, ha="center", color=QUIET)
 
 
 def draw_stack(page: Axes, row: Row, stack: dict[str, Any]) -> None:
     """What a position holds after the copy layer, and the attention that brought it there."""
-    from matplotlib.patches import FancyArrowPatch
-
     position = stack["position"]
-    x = column(position)
-    own, *copied = rows_of(row, position)
+    x, (own, *copied) = column(position), rows_of(row, position)
     query = position == row["length"]
-    edge = "#404040" if query else OVERLAP_COLOURS[row["keys"][position]["kind"]]
+    edge = EDGE if query else OVERLAP_COLOURS[row["keys"][position]["kind"]]
     page.plot([x, x], [TOKENS - BOX / 2, own + BOX / 2], color=QUIET, linewidth=0.7, zorder=1)
     draw_box(page, x, own, letter(stack["token"]), edgecolor=edge, linewidth=1.2, label=f"stack {position} own")
     for head, height in zip(stack["heads"], copied, strict=True):
         unused = query and head["lag"] == row["order"]  # the oldest copy at the query is compared with nothing
-        draw_box(
-            page,
-            x,
-            height,
-            "BOS" if head["token"] is None else letter(head["token"]),
-            edgecolor=QUIET if unused else edge,
-            linewidth=0.6 if unused else 1.2,
-            ink=QUIET if unused else "black",
-            label=f"stack {position} lag {head['lag']}",
-        )
+        look: dict[str, Any] = {"edgecolor": edge, "linewidth": 1.2}
+        if unused:
+            look = {"edgecolor": QUIET, "linewidth": 0.6, "ink": QUIET}
+        draw_box(page, x, height, named(head["token"]), label=f"stack {position} lag {head['lag']}", **look)
         page.add_patch(
             FancyArrowPatch(
-                (column(head["source"]), TOKENS - BOX / 2),
-                (x - BOX / 2 - 0.01, height),
-                connectionstyle="angle3,angleA=-90,angleB=0",
-                arrowstyle="-|>,head_length=2.2,head_width=1.3",
-                shrinkA=0,
-                shrinkB=0,
-                color=HEAD_COLOURS[head["lag"] - 1],
-                linewidth=COPY_POINTS * head["weight"],
-                zorder=3,
-                label=f"copy {position} lag {head['lag']}",
+                (column(head["source"]), TOKENS - BOX / 2), (x - BOX / 2 - 0.01, height),
+                connectionstyle="angle3,angleA=-90,angleB=0", arrowstyle="-|>,head_length=2.2,head_width=1.3",
+                shrinkA=0, shrinkB=0, color=HEAD_COLOURS[head["lag"] - 1], linewidth=COPY_POINTS * head["weight"],
+                zorder=3, label=f"copy {position} lag {head['lag']}",
             )
-        )
+        )  # fmt: skip
 
 
 def draw_comparison(page: Axes, row: Row) -> None:
     """The query's context against each candidate's, lag by lag."""
-    end = column(row["length"]) - BOX / 2
-    for height in LAG_ROWS:
-        page.plot(
-            [column(min(row["shown"])) + BOX / 2, end],
-            [height, height],
-            color="#595959",
-            linewidth=0.6,
-            linestyle=(0, (1, 2)),
-            zorder=0,
-        )
+    ends = column(min(row["shown"])) + BOX / 2, column(row["length"]) - BOX / 2
+    page.hlines(LAG_ROWS, *ends, color="#595959", linewidth=0.6, linestyle=(0, (1, 2)), zorder=0)
+    behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
     for position in row["shown"]:
-        key = row["keys"][position]
-        x = column(position)
+        key, x = row["keys"][position], column(position)
         for lag, height in enumerate(LAG_ROWS, start=1):
-            agrees = lag in key["lags"]
-            page.text(
-                x + BOX / 2 + 0.1,
-                height,
-                "=" if agrees else "≠",
-                fontsize=9,
-                ha="center",
-                va="center",
-                color="#1a7a1a" if agrees else "#c1121f",
-                zorder=6,
-                gid=f"mark {position} lag {lag}",
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
-            )
+            sign, colour = ("=", "#1a7a1a") if lag in key["lags"] else ("≠", "#c1121f")
+            look: dict[str, Any] = {"fontsize": 9, "ha": "center", "color": colour, "zorder": 6, "bbox": behind}
+            write(page, x + BOX / 2 + 0.1, height, sign, gid=f"mark {position} lag {lag}", **look)
         exponent = "+".join(rf"\beta_{lag}" for lag in key["lags"]) or "0"
-        page.text(x, 2.87, OVERLAP_NAMES[key["kind"]], fontsize=6.5, ha="center", va="center")
-        page.text(x, 2.73, rf"$e^{{{exponent}}}={key['expected']:.3g}$", fontsize=6.5, ha="center", va="center")
-    bos = row["keys"][0]["expected"]
-    page.text(column(0), 2.73, rf"$e^{{\kappa}}={bos:.3g}$", fontsize=6.5, ha="center", va="center")
+        write(page, x, 2.87, OVERLAP_NAMES[key["kind"]], ha="center")
+        write(page, x, 2.73, rf"$e^{{{exponent}}}={key['expected']:.3g}$", ha="center")
+    write(page, column(0), 2.73, rf"$e^{{\kappa}}={row['keys'][0]['expected']:.3g}$", ha="center")
 
 
 def draw_values(page: Axes, row: Row) -> None:
     """What each key votes for, coloured by its overlap, with the query's attention to it."""
     for key in row["keys"]:
-        x, kind = column(key["position"]), key["kind"]
-        early = kind == "early"
-        draw_box(
-            page,
-            x,
-            VALUES,
-            "BOS" if key["token"] is None else letter(key["token"]),
-            facecolor="white" if early else OVERLAP_COLOURS[kind],
-            edgecolor="#bfbfbf" if early else OVERLAP_COLOURS[kind],
-            ink=QUIET if early else "white" if kind in ("bos", "partial") else "black",
-            label=f"value {key['position']}",
-        )
-        page.text(
-            x,
-            VALUES + 0.2,
-            f"{key['weight']:.3f}" if key["weight"] > 0 else "0",
-            fontsize=6,
-            ha="center",
-            va="center",
-            color=QUIET if early else "black",
-            gid=f"weight {key['position']}",
-        )
+        x, kind, place = column(key["position"]), key["kind"], key["position"]
+        colour, early = OVERLAP_COLOURS[kind], kind == "early"
+        look: dict[str, Any] = {"facecolor": colour, "edgecolor": colour}
+        if early:
+            look = {"edgecolor": "#bfbfbf"}
+        ink = QUIET if early else "white" if kind in ("bos", "partial") else "black"
+        draw_box(page, x, VALUES, named(key["token"]), ink=ink, label=f"value {place}", **look)
+        weight = f"{key['weight']:.3f}" if key["weight"] > 0 else "0"
+        ink = QUIET if early else "black"
+        write(page, x, VALUES + 0.2, weight, fontsize=6, ha="center", color=ink, gid=f"weight {place}")
 
 
 def draw_votes(page: Axes, row: Row) -> None:
@@ -197,113 +133,74 @@ def draw_votes(page: Axes, row: Row) -> None:
     for key in row["keys"]:
         symbols = range(vocab) if key["token"] is None else [key["token"]]
         width = key["weight"] / len(symbols) * ATTENTION_INCHES
-        if width == 0:
-            continue
-        for place, symbol in enumerate(symbols):
+        for place, symbol in enumerate(symbols if width else ()):
             start = column(key["position"]) + (place - (len(symbols) - 1) / 2) * width
-            draw_vote(
-                page,
-                start=start,
-                end=filled[symbol] + width / 2,
-                width=width,
-                colour=OVERLAP_COLOURS[key["kind"]],
-                label=f"vote {key['position']} {symbol}",
-            )
+            look = {"colour": OVERLAP_COLOURS[key["kind"]], "label": f"vote {key['position']} {symbol}"}
+            draw_vote(page, start, filled[symbol] + width / 2, width, **look)
             filled[symbol] += width
 
 
-def draw_vote(page: Axes, *, start: float, end: float, width: float, colour: str, label: str) -> None:
+def draw_vote(page: Axes, start: float, end: float, width: float, *, colour: str, label: str) -> None:
     """One arrow from the row of keys down to the symbols; thin ones lie above broad ones.
 
     A white rim tells crossing arrows apart. It leaves out the ends, where neighbours touch and widths are compared.
     """
-    import numpy as np
-    from matplotlib.bezier import split_de_casteljau
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-
     top, bottom = VALUES - BOX / 2, BINS
     bend = (top + bottom) / 2
     curve = np.array([(start, top), (start, bend), (end, bend), (end, bottom)])
     middle = split_de_casteljau(split_de_casteljau(curve, 0.85)[0], 0.15 / 0.85)[1]
-    points = 72 * width
-    layer = 3.0 - width  # every width is far below an inch
-    for vertices, thickness, ink, name in ((middle, points + 1.4, "white", ""), (curve, points, colour, label)):
-        page.add_patch(
-            PathPatch(
-                Path(vertices, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]),
-                facecolor="none",
-                edgecolor=ink,
-                linewidth=thickness,
-                capstyle="butt",
-                zorder=layer,
-                label=name,
-            )
-        )
+    codes = [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
+    look: dict[str, Any] = {"facecolor": "none", "capstyle": "butt", "zorder": 3.0 - width}  # far below an inch
+    rim = 72 * width + 1.4
+    page.add_patch(PathPatch(Path(middle, codes), edgecolor="white", linewidth=rim, **look))
+    page.add_patch(PathPatch(Path(curve, codes), edgecolor=colour, linewidth=72 * width, label=label, **look))
 
 
-def draw_law(page: Axes, row: Row) -> None:
-    """The predicted law as bars stacked by the kind of key that voted, the true law as black lines."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
+def draw_prediction(page: Axes, row: Row) -> None:
+    """The prediction as bars stacked by the kind of key that voted, the true distribution as black lines."""
     vocab = row["vocab"]
     left, _, width, _ = CHART
-    places = [symbol_place(symbol, vocab=vocab) for symbol in range(vocab)]
-    panel = page.inset_axes(CHART, transform=page.transData, label="law")
-    bottom = [0.0] * vocab
+    places = np.array([symbol_place(symbol, vocab=vocab) for symbol in range(vocab)])
+    panel = page.inset_axes(CHART, transform=page.transData, label="prediction")
+    bottom = np.zeros(vocab)
     shown = [kind for kind in OVERLAP_COLOURS if any(row["votes"][kind])]
     for kind in shown:
-        heights = row["votes"][kind]
-        panel.bar(places, heights, width=0.5, bottom=bottom, color=OVERLAP_COLOURS[kind], linewidth=0, label=kind)
-        bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
-    panel.hlines(
-        row["truth"],
-        [x - 0.33 for x in places],
-        [x + 0.33 for x in places],
-        color="black",
-        linewidth=1.1,
-        label="truth",
-    )
+        look: dict[str, Any] = {"color": OVERLAP_COLOURS[kind], "linewidth": 0, "label": kind}
+        panel.bar(places, row["votes"][kind], width=0.5, bottom=bottom, **look)
+        bottom = bottom + np.array(row["votes"][kind])
+    panel.hlines(row["truth"], places - 0.33, places + 0.33, color="black", linewidth=1.1, label="truth")
     for symbol, (x, high) in enumerate(zip(places, row["aggregated"], strict=True)):
         draw_box(page, x, BINS - BOX / 2 - 0.03, letter(symbol), label=f"symbol {symbol}")
-        panel.text(x + 0.36, high, f"{high:.3f}", fontsize=6, va="center", gid=f"law {symbol}")
-    highest = max(*bottom, *row["truth"])
+        write(panel, x + 0.36, high, f"{high:.3f}", fontsize=6, gid=f"prediction {symbol}")
     panel.set_xlim(left, left + width)
-    panel.set_ylim(0.0, 1.08 * highest)
+    panel.set_ylim(0.0, 1.08 * max(*bottom, *row["truth"]))
     panel.set_xticks([])
     panel.set_ylabel("probability")
-    handles: list[Any] = [Patch(facecolor=OVERLAP_COLOURS[kind], label=OVERLAP_NAMES[kind]) for kind in shown]
-    handles.append(Line2D([], [], color="black", linewidth=1.1, label="true law"))
+    handles = [*(area(OVERLAP_NAMES[kind], OVERLAP_COLOURS[kind]) for kind in shown)]
+    truth = mark("true distribution", color="black", linestyle="-", linewidth=1.1)
     page.legend(
-        handles=handles,
-        loc="lower right",
-        bbox_to_anchor=(WIDTH - 0.04, 0.2),
-        bbox_transform=page.transData,
-        borderaxespad=0.0,
-        borderpad=0.0,
-        handlelength=1.0,
-        handletextpad=0.5,
-    )
+        handles=[*handles, truth], loc="lower right", bbox_to_anchor=(WIDTH - 0.04, 0.2), bbox_transform=page.transData,
+        borderaxespad=0.0, borderpad=0.0, handlelength=1.0, handletextpad=0.5,
+    )  # fmt: skip
 
 
 def draw_words(page: Axes, row: Row) -> None:
     """What each row is."""
-    small: dict[str, Any] = {"fontsize": 6.5, "va": "center"}
-    page.text(0.05, TOKENS, "sequence", **small)
-    page.text(0.05, 3.92, "layer 1:\ncopy heads", fontsize=7, va="center", fontweight="bold")
-    for text, height, colour in (
-        (r"own token $x_s$", OWN, "black"),
-        (r"head 0 copies $x_{s-1}$", LAG_ROWS[0], HEAD_COLOURS[0]),
-        (r"head 1 copies $x_{s-2}$", LAG_ROWS[1], HEAD_COLOURS[1]),
+    bold = {"fontsize": 7, "fontweight": "bold"}
+    for words, height, look in (
+        ("sequence", TOKENS, {}),
+        ("layer 1:\ncopy heads", 3.92, bold),
+        (r"own token $x_s$", OWN, {}),
+        (r"head 0 copies $x_{s-1}$", LAG_ROWS[0], {"color": HEAD_COLOURS[0]}),
+        (r"head 1 copies $x_{s-2}$", LAG_ROWS[1], {"color": HEAD_COLOURS[1]}),
+        ("layer 2: match head", 2.9, bold),
+        ("attention", VALUES + 0.2, {}),
+        ("votes for", VALUES, {}),
+        ("prediction", BINS - 0.15, bold),
     ):
-        page.text(0.05, height, text, color=colour, **small)
-    page.text(0.05, 2.9, "layer 2: match head", fontsize=7, va="center", fontweight="bold")
-    page.text(0.05, VALUES + 0.2, "attention", **small)
-    page.text(0.05, VALUES, "votes for", **small)
-    page.text(0.05, BINS - 0.15, "predicted law", fontsize=7, va="center", fontweight="bold")
-    own, *copied = rows_of(row, row["length"])
-    x = column(row["length"]) + BOX / 2 + 0.05
-    for text, height in zip((r"$x_t$", r"$x_{t-1}$", r"$x_{t-2}$"), (own, *copied), strict=True):
-        page.text(x, height, text, color=QUIET if height == copied[-1] else "black", **small)
-    page.text(column(row["length"]) + 0.06, OWN, f"query\n$t={row['length']}$", **small)
+        write(page, 0.05, height, words, **look)
+    heights = rows_of(row, row["length"])
+    x = column(row["length"])
+    for words, height in zip((r"$x_t$", r"$x_{t-1}$", r"$x_{t-2}$"), heights, strict=True):
+        write(page, x + BOX / 2 + 0.05, height, words, color=QUIET if height == heights[-1] else "black")
+    write(page, x + 0.06, OWN, f"query\n$t={row['length']}$")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -17,52 +16,34 @@ from interp.plotting import curve as draw_curve
 from interp.results import half_width
 from models.families.registry import find_family
 
-
-@dataclass(frozen=True, kw_only=True)
-class Look:
-    """How a curve is drawn and what it is called."""
-
-    label: str
-    colour: str
-    line: str | tuple[int, tuple[float, ...]] = "-"
-    marker: str = ""
-    filled: bool = True
-    width: float = 1.0
-    below: bool = False  # under all others: what coincides with it is to be seen
-
-    def style(self) -> dict[str, Any]:
-        """As keywords of `Axes.plot`."""
-        return {
-            "color": self.colour,
-            "linestyle": self.line,
-            "marker": self.marker or "None",
-            "markerfacecolor": self.colour if self.filled else "white",
-            "linewidth": self.width,
-            "zorder": 1.5 if self.below else 2.0,
-        }
-
+OPEN = {"markerfacecolor": "white"}
+Look = dict[str, Any]  # keywords of `Axes.plot`
 
 # Named as the rows of `kl_curves` name the predictors.
-LOOKS = {
-    "bayes": Look(label="Bayes predictor", colour=BAYES_COLOUR, width=1.4, below=True),
-    "maximum likelihood": Look(label="maximum likelihood", colour="#882255", width=1.4),
-    "add-0.1": Look(label="add-0.1", colour="#7f7f7f", line=":"),
-    "add-0.5": Look(label="add-0.5", colour="#7f7f7f", line="--"),
-    "add-1": Look(label="add-1", colour="#7f7f7f", line="-."),
-    "add-alpha, tuned": Look(label=r"add-$\alpha$, $\alpha$ tuned for each $T$", colour="#7f7f7f", width=1.4),
-    "jelinek-mercer": Look(label="Jelinek-Mercer, tuned", colour="#882255", marker="s"),
-    "katz": Look(label="Katz", colour="#b08968", marker="o"),
-    "katz, absolute": Look(label="Katz, absolute", colour="#b08968", line="--", marker="v"),
-    "katz, good-turing": Look(label="Katz, Good-Turing", colour="#b08968", line=":", marker="^"),
-    "witten-bell": Look(label="Witten-Bell", colour="#52796f", marker="D"),
-    "kneser-ney": Look(label="Kneser-Ney", colour="#5b99c2", marker="P"),
-    "context tree weighting": Look(label="context tree weighting", colour="#000000", marker="X"),
-    "hard, no BOS": Look(label=r"construction, $\beta=100$", colour="#003566", line=":", marker="D", filled=False),
-    "hard, BOS": Look(label=r"construction, $\beta=100$, BOS", colour="#003566", line=":", marker="D", filled=False),
-    "beta(t), no BOS": Look(label=r"construction, $\beta(t)$ of the lemma", colour="#5b99c2", marker="o"),
-    "optimal, no BOS": Look(label="construction, best $\\beta$, no BOS", colour="#ffb703", line="--"),
-    "optimal, BOS": Look(label=r"construction, best $\beta, \kappa$", colour="#ffb703"),
-}
+LOOKS: dict[str, Look] = {
+    "bayes": {"label": "Bayes predictor", "color": BAYES_COLOUR, "linewidth": 1.4, "zorder": 1.5},
+    "maximum likelihood": {"label": "maximum likelihood", "color": "#882255", "linewidth": 1.4},
+    "add-0.1": {"label": "add-0.1", "color": "#7f7f7f", "linestyle": ":"},
+    "add-0.5": {"label": "add-0.5", "color": "#7f7f7f", "linestyle": "--"},
+    "add-1": {"label": "add-1", "color": "#7f7f7f", "linestyle": "-."},
+    "add-alpha, tuned": {"label": r"add-$\alpha$, $\alpha$ tuned for each $T$", "color": "#7f7f7f", "linewidth": 1.4},
+    "jelinek-mercer": {"label": "Jelinek-Mercer, tuned", "color": "#882255", "marker": "s"},
+    "katz": {"label": "Katz", "color": "#b08968", "marker": "o"},
+    "katz, absolute": {"label": "Katz, absolute", "color": "#b08968", "linestyle": "--", "marker": "v"},
+    "katz, good-turing": {"label": "Katz, Good-Turing", "color": "#b08968", "linestyle": ":", "marker": "^"},
+    "witten-bell": {"label": "Witten-Bell", "color": "#52796f", "marker": "D"},
+    "kneser-ney": {"label": "Kneser-Ney", "color": "#5b99c2", "marker": "P"},
+    "context tree weighting": {"label": "context tree weighting", "color": "#000000", "marker": "X"},
+    "hard, no BOS": {
+        "label": r"construction, $\beta=100$", "color": "#003566", "linestyle": ":", "marker": "D", **OPEN,
+    },
+    "hard, BOS": {
+        "label": r"construction, $\beta=100$, BOS", "color": "#003566", "linestyle": ":", "marker": "D", **OPEN,
+    },
+    "beta(t), no BOS": {"label": r"construction, $\beta(t)$ of the lemma", "color": "#5b99c2", "marker": "o"},
+    "optimal, no BOS": {"label": "construction, best $\\beta$, no BOS", "color": "#ffb703", "linestyle": "--"},
+    "optimal, BOS": {"label": r"construction, best $\beta, \kappa$", "color": "#ffb703"},
+}  # fmt: skip
 
 
 def of_kind(rows: Iterable[Row], kind: str) -> list[Row]:
@@ -92,8 +73,7 @@ def reach_of(rows: Iterable[Row], error: str) -> list[float]:
 def plot_curve(ax: Axes, rows: Sequence[Row], field: str, look: Look, *, error: str | None = None) -> Line2D:
     """A line through the rows, with 95% bars if the rows have a standard error of that name."""
     reach = None if error is None else reach_of(rows, error)
-    lengths, values = ([row[name] for row in rows] for name in ("length", field))
-    return draw_curve(ax, lengths, values, reach=reach, label=look.label, **look.style())
+    return draw_curve(ax, [row["length"] for row in rows], [row[field] for row in rows], reach=reach, **look)
 
 
 def plot_seeds(
@@ -104,7 +84,7 @@ def plot_seeds(
     *,
     shift: float = 0.0,
     size: float = 3.8,
-    medians: bool = True,
+    joined: bool = True,
 ) -> Line2D:
     """A marker for each seed, a thin line from the least to the largest, and a line through the medians.
 
@@ -114,7 +94,7 @@ def plot_seeds(
     kind, aside = find_family(family), 2.0**shift
     groups = {length * aside: [row[field] for row in group] for length, group in by_length(rows).items()}
     thin: dict[str, Any] = {"color": kind.colour, "linewidth": 0.6, "zorder": 2.5}
-    if medians:
+    if joined:
         ax.plot(list(groups), [median(values) for values in groups.values()], **thin)
     ax.vlines(list(groups), list(map(min, groups.values())), list(map(max, groups.values())), **thin)
     (points,) = ax.plot(
@@ -125,20 +105,11 @@ def plot_seeds(
     return points
 
 
-def family_shift(family: str, families: Sequence[str]) -> float:
-    """How far a family is set aside, so that none lies on another."""
-    return 0.17 * (families.index(family) - (len(families) - 1) / 2)
-
-
-def length_axis(ax: Axes, lengths: Iterable[int], *, sparse: bool = False) -> None:
-    """T on a logarithmic axis, with a tick at powers of two only: the paper's other lengths lie too close for names.
-
-    `sparse` names every other one of them, for narrow panels.
-    """
+def length_axis(ax: Axes, lengths: Iterable[int]) -> None:
+    """T on a logarithmic axis, with a tick at powers of two only: the paper's other lengths lie too close for names."""
     found = sorted(set(lengths))
     ax.set_xscale("log", base=2)
     named = [length for length in found if math.log2(length).is_integer()] or found
-    named = named[:: 2 if sparse and len(named) > 4 else 1]
     ax.set_xticks(named, [str(length) for length in named])
     ax.set_xticks([length for length in found if length not in named], minor=True)
     ax.tick_params(axis="x", which="minor", labelbottom=False, size=1.2)

@@ -1,10 +1,9 @@
-"""What figures share beside `interp.plotting`: notes in place of missing panels, letters, legends, common scales."""
+"""What figures share beside `interp.plotting`: which panels are drawn, lines of settings, letters, legends, scales."""
 
 from __future__ import annotations
 
-import textwrap
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,62 +12,71 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from figures.parts.rows import SETTINGS, MissingPanel, Setting
-from interp.plotting import QUIET, beside
+from interp.plotting import QUIET
 from interp.plotting import whisker as whisker
 
 # Families have their colours from `models.families.registry`: the same colour for the same thing in every figure.
 BAYES_COLOUR = "#000000"
+DARK, CONTROL, ZERO = "#404040", "#8c8c8c", "#555555"  # words and marks, open markers of controls, lines at zero
 RULE: dict[str, Any] = {"color": "#d9d9d9", "linewidth": 0.5}  # of lines between groups
+Name = TypeVar("Name")
 Found = TypeVar("Found")
 
 
-def absent(ax: Axes, what: str, *, width: int = 0) -> Axes:
-    """Leave the panel empty but for a note of what is missing, and warn; `width` breaks the words for narrow panels."""
+class NothingThere(LookupError):
+    """No panel of a figure has results."""
+
+
+def there(panels: Mapping[Name, Found]) -> dict[Name, Found]:
+    """The panels that have something to show. The others are left out, each with a warning that names it."""
+    for name, found in panels.items():
+        if not found:
+            warnings.warn(f"panel left out: {name}", MissingPanel, stacklevel=2)
+    if not any(panels.values()):
+        raise NothingThere("; ".join(map(str, panels)))
+    return {name: found for name, found in panels.items() if found}
+
+
+def of_each_setting(found: Mapping[Setting, Found]) -> dict[Setting, Found]:
+    """What was found of each setting, in their order; a setting without models is warned of."""
+    kept = there({setting: setting in found for setting in SETTINGS})
+    return {setting: found[setting] for setting in kept}
+
+
+def note(ax: Axes, words: str) -> Axes:
+    """A panel that is empty but for these words."""
     ax.set_axis_off()
-    words = textwrap.fill(what, width) if width else what
-    ax.text(0.5, 0.5, f"not available:\n{words}", transform=ax.transAxes, ha="center", va="center", color=QUIET)
-    warnings.warn(f"panel left out: {what}", MissingPanel, stacklevel=2)
+    ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center", color=QUIET)
     return ax
 
 
-def nothing(figure: Figure, what: str) -> Figure:
-    """The figure as one note."""
-    figure.clear()
-    absent(figure.add_subplot(), what)
-    return figure
-
-
-def each_setting(axes: Iterable[Axes], found: Mapping[Setting, Found]) -> Iterator[tuple[Axes, Setting, Found]]:
-    """A panel for each of the settings; where nothing was found for a setting it is a note."""
-    for ax, setting in zip(axes, SETTINGS, strict=False):
-        if setting in found:
-            yield ax, setting, found[setting]
-        else:
-            absent(ax, setting.title.replace(", ", ",\n"))
-
-
-def setting_lines(axes: Sequence[Axes], names: Sequence[str], *, there: Iterable[Setting]) -> None:
-    """A line of each panel for each setting, with its name on the left, and a note there where it is missing."""
+def setting_lines(axes: Sequence[Axes], names: Sequence[str]) -> None:
+    """A line of each panel for each setting, with its name on the left."""
     for ax in axes:
-        ax.set_ylim(len(SETTINGS) - 0.5, -0.5)
-        ax.set_yticks(range(len(SETTINGS)), names if ax is axes[0] else [])
+        ax.set_ylim(len(names) - 0.5, -0.5)
+        ax.set_yticks(range(len(names)), names if ax is axes[0] else [])
         ax.tick_params(axis="y", length=0)
-        for edge in range(1, len(SETTINGS)):
+        for edge in range(1, len(names)):
             ax.axhline(edge - 0.5, **RULE)
-    for place, setting in enumerate(SETTINGS):
-        if setting not in there:
-            beside(axes[0], 0.0, place, "not available", color=QUIET, fontsize=None)
-            warnings.warn(f"panel left out: {setting.words}", MissingPanel, stacklevel=2)
 
 
-def first_with(axes: Iterable[Axes]) -> Axes | None:
-    """The first panel that is drawn: it has the labels of an axis that panels share."""
-    return next((ax for ax in axes if ax.axison), None)
+def named_lines(axes: Sequence[Axes], names: Sequence[str]) -> None:
+    """A line of each panel for each name, the names on the left."""
+    for ax in axes:
+        ax.set_ylim(len(names) - 0.5, -0.5)
+        ax.set_yticks(range(len(names)), names)
+        ax.tick_params(axis="y", length=0, labelleft=ax is axes[0])
+
+
+def share_axis(ax: Axes) -> None:
+    """A horizontal axis of shares."""
+    ax.set_xlim(0, 1)
+    ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
 
 
 def on_one_scale(axes: Iterable[Axes]) -> None:
     """The widest of the vertical ranges for all of them, so that their values can be compared."""
-    drawn = [ax for ax in axes if ax.axison]
+    drawn = list(axes)
     if drawn:
         low, high = zip(*(ax.get_ylim() for ax in drawn), strict=True)
         for ax in drawn:
@@ -76,11 +84,10 @@ def on_one_scale(axes: Iterable[Axes]) -> None:
 
 
 def lettered(axes: Iterable[Axes], **style: Any) -> None:
-    """(a), (b), ... before the titles; a note without a title keeps its letter for itself."""
-    for place, ax in enumerate(axes):
-        title = ax.get_title(loc="left")
-        if ax.axison or title:
-            ax.set_title(f"({chr(ord('a') + place)}) {title}", loc="left", **style)
+    """(a), (b), ... before the titles; a single panel needs none."""
+    panels = list(axes)
+    for place, ax in enumerate(panels if len(panels) > 1 else []):
+        ax.set_title(f"({chr(ord('a') + place)}) {ax.get_title(loc='left')}", loc="left", **style)
 
 
 def legend_above(figure: Figure | SubFigure, handles: Sequence[Artist], ncols: int, **options: Any) -> None:
@@ -89,9 +96,8 @@ def legend_above(figure: Figure | SubFigure, handles: Sequence[Artist], ncols: i
 
 
 def legend_below(figure: Figure | SubFigure, handles: Sequence[Artist], ncols: int, **options: Any) -> None:
-    """A legend below all panels; without entries there is none."""
-    if handles:
-        figure.legend(handles=handles, loc="outside lower center", ncols=ncols, **options)
+    """A legend below all panels."""
+    figure.legend(handles=handles, loc="outside lower center", ncols=ncols, **options)
 
 
 def labelled(axes: Iterable[Axes]) -> list[Artist]:

@@ -179,8 +179,7 @@ class Setting:
         """The same with less room: `hier. BOS`."""
         return f"{self.family}\n{PRIORS_IN_SHORT[self.prior]} {self.bos_words}"
 
-    @property
-    def words(self) -> str:
+    def __str__(self) -> str:
         """One line, for prose."""
         return f"{self.family} ({self.prior} prior, {'with' if self.bos else 'no'} BOS)"
 
@@ -202,9 +201,9 @@ SETTINGS = (
 )
 
 
-def of_settings(rows: Sequence[Row], *fields: str) -> list[Row]:
-    """Every model of the settings, with the fields that are drawn."""
-    return [only(row, *fields) for setting in SETTINGS for row in setting.of(rows)]
+def of_settings(rows: Sequence[Row]) -> list[Row]:
+    """Every model of the settings."""
+    return [row for setting in SETTINGS for row in setting.of(rows)]
 
 
 def seeds_shown(rows: Sequence[Row]) -> dict[Setting, list[Row]]:
@@ -217,23 +216,18 @@ def seeds_shown(rows: Sequence[Row]) -> dict[Setting, list[Row]]:
     return found
 
 
-def of_seeds(rows: Sequence[Row], *fields: str) -> list[Row]:
-    """The rows of `seeds_shown`, with the fields that are drawn."""
-    return [only(row, *fields) for seeds in seeds_shown(rows).values() for row in seeds]
-
-
-def shown(rows: Sequence[Row]) -> dict[Setting, Row]:
-    """The settings that have a row, with the row of the first seed."""
-    return {setting: seeds[0] for setting, seeds in seeds_shown(rows).items()}
+def of_seeds(rows: Sequence[Row]) -> list[Row]:
+    """The rows of `seeds_shown`."""
+    return [row for seeds in seeds_shown(rows).values() for row in seeds]
 
 
 def _but_seed(row: Row) -> dict[str, Any]:
     return {name: word for name, word in row["subject"].items() if name != "seed"}
 
 
-def only(row: Row, *fields: str) -> Row:
-    """The row's identity and the fields that are drawn."""
-    return {name: row[name] for name in ("checkpoint", "subject", *fields)}
+def picked(rows: Iterable[Row], *fields: str) -> list[Row]:
+    """The rows with these columns."""
+    return [{name: row[name] for name in fields} for row in rows]
 
 
 def listed(values: Iterable[Any]) -> str:

@@ -1,18 +1,17 @@
-"""What schematic figures share: pages measured in inches, and symbols as letters."""
+"""What schematic figures share: pages measured in inches, words and boxes on them, and symbols as letters."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
 
 
 def page_of_inches(width: float, height: float) -> Axes:
     """Axes over a whole new figure, whose coordinates are inches from the lower left corner."""
-    import matplotlib.pyplot as plt
-
     figure = plt.figure(figsize=(width, height))
     figure.set_layout_engine("none")  # places are given; said later than figsize, or saving would bring the engine back
     page = figure.add_axes((0.0, 0.0, 1.0, 1.0))
@@ -27,6 +26,17 @@ def whole(page: Axes) -> Figure:
     figure = page.get_figure(root=True)
     assert figure is not None
     return figure
+
+
+def write(page: Axes, x: float, y: float, words: str, **look: Any) -> None:
+    """Small words whose middle is at height y."""
+    page.text(x, y, words, **{"fontsize": 6.5, "va": "center", **look})
+
+
+def surround(page: Axes, left: float, bottom: float, right: float, top: float, *, pad: float, **look: Any) -> None:
+    """A box with round corners whose edges stand at these places."""
+    inside = (left + pad, bottom + pad), right - left - 2 * pad, top - bottom - 2 * pad
+    page.add_patch(FancyBboxPatch(*inside, boxstyle=f"round,pad={pad}", **look))
 
 
 def letter(token: int) -> str:

@@ -4,18 +4,21 @@
     python -m figures kl_vs_position --out DIR             DIR/kl_vs_position.{pdf,png,json}
     python -m figures all --checkpoints runs --out DIR     every figure, of the checkpoints below a directory
     python -m figures all --results results --out DIR      every figure, from results made before
+    python -m figures mech_main --size 8x3cm --dpi 600      another size, and --style FILE for a style sheet of yours
     python -m figures mech_main --protocol paper           the runs of the paper's protocol instead of the main ones
     python -m figures explorer --out results               results/explorer.html: models and estimators, live in a page
     python -m figures reproduce --out results              every analysis, every figure, both pages
     python -m figures claims --write docs/claims.md        the claims with their verdicts, from results
 
 A figure draws results and computes nothing. A module of `figures.paper` or `figures.beyond` is a figure if it says
-`LABEL = "fig:..."`. It names the analyses whose results it draws in `ANALYSES` and the claims that it illustrates in
-`CLAIMS` (`analyses.claims` judges them), picks the rows it needs in `chosen(results)`, where results[analysis] is a
-list of rows, and draws them in `draw(results)`. `CAPTION` is a fixed text whose fields `fields(results)` fills in.
+`LABEL = "fig:..."`; a module of several says {name: (label, summary)}, and has each in `FIGURES`. A figure names the
+analyses whose results it draws in `ANALYSES` and the claims that it illustrates in `CLAIMS` (`analyses.claims` judges
+them), picks the rows it needs in `chosen(results)`, where results[analysis] is a list of rows, and draws them in
+`draw(results)`. `CAPTION` is a fixed text whose fields `fields(results)` fills in.
+
 Results come from --results DIR, as `python -m analyses NAME --out DIR` leaves them; without it the analyses are run on
 the checkpoints below --checkpoints (`analyses.running.plan`), and what they find is kept in --cache, so that the second
-run reads it. What is missing is left out, with a note in the picture and a warning.
+run reads it. A panel without results is left out, with a warning.
 
 Beside each picture lies a JSON file with its caption and claims, the numbers that were drawn, and where they come
 from. Exit codes: 0 success, 1 a run is unfinished (it is named and left out), 2 bad input (one line on stderr; other
@@ -62,7 +65,8 @@ EXTRA = {
     )
 }
 PAGES = ("explorer", "reproduce")  # written to results, not to results/figures
-NO_OPTION = {"explorer": "format", "reproduce": "results"}
+LOOK = {"size", "dpi", "style", "format"}
+NO_OPTIONS = {"explorer": {*LOOK, "standalone"}, "reproduce": {"results", "size"}}  # of a figure: standalone
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -107,7 +111,7 @@ def make_command(entry: Entry, figures: dict[str, Entry]) -> click.Command:
     more = "--checkpoints runs --out runs/results" if entry.name in PAGES else "--results results --format pdf"
     return Command(
         entry.name,
-        params=[one for one in parameters(Order) if one.name != NO_OPTION.get(entry.name)],
+        params=[one for one in parameters(Order) if one.name not in NO_OPTIONS.get(entry.name, {"standalone"})],
         help=help_text(entry.document),
         epilog=help_text(f"examples:\n  {command}\n  {command} {more}"),
         callback=lambda **given: perform(entry, read(Order, given), figures),

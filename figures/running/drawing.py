@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analyses.running.cache import digest_of, picture_key
-from analyses.running.command import BadInput, Entry, one_line, say
+from analyses.running.command import BadInput, Entry, one_line, read_entries, say
 from analyses.running.files import check_document_target, write_file
 from analyses.running.pool import run_jobs
 from analyses.running.table import json_text
-from figures.parts.rows import MissingPanel, protocol_note
+from figures.parts.rows import MissingPanel, protocol_note, setting_fields
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parents[1]
 STYLE = Path(__file__).parent / "house.mplstyle"
+TOO_SMALL = "constrained_layout not applied"  # what matplotlib says where labels leave no room for panels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,8 @@ class Drawing:
     out: Path
     formats: tuple[str, ...]
     given: bool = False
+    size: tuple[float, float] | None = None
+    style: tuple[Any, ...] = ()  # on top of the house style: style sheets as dicts
 
     @property
     def words(self) -> str:
@@ -72,7 +75,7 @@ class Drawing:
     @property
     def digest(self) -> str:
         """Of everything that a picture and its sidecar depend on."""
-        return digest_of([self.results, self.provenance, picture_key()])
+        return digest_of([self.results, self.provenance, picture_key(), self.size, self.style])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +89,10 @@ class Drawn:
 
 
 def load_module(figure: str) -> Any:
-    """The figure itself."""
-    folder = "paper" if (FOLDER / "paper" / f"{figure}.py").is_file() else "beyond"
-    return importlib.import_module(f"figures.{folder}.{figure}")
+    """The figure itself: its module, or, of a module that holds several, its place in `FIGURES`."""
+    name = read_entries(FOLDER, marker="LABEL")[figure].module
+    module = importlib.import_module(f"figures.{name}")
+    return getattr(module, "FIGURES", {}).get(figure, module)
 
 
 def draw_all(chosen: Sequence[Entry], documents: Documents, order: Order) -> tuple[list[Drawn], list[str]]:
@@ -144,6 +148,8 @@ def drawing_of(entry: Entry, documents: Documents, order: Order) -> Drawing:
         out=order.place,
         formats=order.format,
         given=given,
+        size=order.size,
+        style=style_of(order),
     )
 
 
@@ -188,24 +194,63 @@ def pictures_of(drawing: Drawing) -> tuple[dict[str, bytes], list[str]]:
     """The picture in each format, and the panels that it lacks."""
     import matplotlib.pyplot as plt
 
-    with plt.style.context(STYLE), warnings.catch_warnings(record=True) as caught:
+    with plt.style.context([STYLE, *drawing.style]), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", MissingPanel)
-        figure = load_module(drawing.figure).draw(drawing.results)
+        figure = picture_of(load_module(drawing.figure), drawing.results)
+        if drawing.size is not None:
+            figure.set_size_inches(drawing.size)
         contents = {}
         for suffix in drawing.formats:
             contents[suffix] = picture_bytes(figure, suffix)
             figure.set_layout_engine("none")  # laid out once: every format shows the same places
         plt.close(figure)
-    for one in caught:
-        if not issubclass(one.category, MissingPanel):
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     missing = [str(one.message) for one in caught if issubclass(one.category, MissingPanel)]
+    for one in caught:
+        if str(one.message).startswith(TOO_SMALL):
+            missing.append("the picture is too small for its labels; --style can make them smaller")
+        elif not issubclass(one.category, MissingPanel):
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     return contents, list(dict.fromkeys(missing))
 
 
+def style_of(order: Order) -> tuple[dict[str, Any], ...]:
+    """What the order's style sheet and resolution change of the house style."""
+    import matplotlib
+
+    resolution = () if order.dpi is None else ({"savefig.dpi": order.dpi},)
+    if order.style is None:
+        return resolution
+    try:
+        sheet = matplotlib.rc_params_from_file(order.style, use_default_template=False)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"--style {order.style}: {one_line(error)}") from error
+    return (dict(sheet), *resolution)
+
+
+def picture_of(module: Any, results: dict[str, Any]) -> Figure:
+    """The figure drawn; where none of its panels has results, a note in their place, and a warning."""
+    import matplotlib.pyplot as plt
+
+    from figures.parts.panels import NothingThere, note
+
+    try:
+        if any(results.values()):
+            return module.draw(results)
+        warnings.warn(f"panel left out: all; no rows of {', '.join(module.ANALYSES)}", MissingPanel, stacklevel=2)
+    except NothingThere:
+        pass
+    plt.close()
+    figure, ax = plt.subplots(figsize=(6.3, 1.2))
+    note(ax, f"not available: no rows of {', '.join(module.ANALYSES)} that this figure draws")
+    return figure
+
+
 def caption_of(module: Any, results: dict[str, Any]) -> str:
-    """The figure's fixed caption with its fields filled in."""
-    return str(module.CAPTION.format(**(module.fields(results) if hasattr(module, "fields") else {})))
+    """The figure's fixed caption with its fields filled in; by default those of the first analysis' rows."""
+    if "{" not in module.CAPTION:
+        return str(module.CAPTION)
+    fields = getattr(module, "fields", lambda results: setting_fields(results[module.ANALYSES[0]]))
+    return str(module.CAPTION.format(**fields(results)))
 
 
 @contextlib.contextmanager

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -13,7 +14,21 @@ from analyses.running.options import CACHE, UNFINISHED, ZOO
 from models.running.command_line import Listed, option
 
 FORMATS = ("pdf", "png", "svg")
+INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4}
 RESULTS = Path("results")
+
+
+class Size(click.ParamType):
+    """Width and height of a picture: 8x3cm, 80x30mm, or 3.1x1.2 in inches. Read as inches."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+        found = re.fullmatch(r"(\d+\.?\d*)x(\d+\.?\d*)(in|cm|mm)?", str(value))
+        width, height = (float(side) * INCHES[found[3] or "in"] for side in found.groups()[:2]) if found else (0.0, 0.0)
+        if not 0.5 <= min(width, height) <= max(width, height) <= 50:
+            self.fail(f"{value}: expected width and height from 0.5 to 50 inches, as 8x3cm or 6.3x2.4.", param, ctx)
+        return width, height
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +46,12 @@ class Order:
         metavar="LIST",
         kind=Listed(click.Choice(FORMATS)),
     )
+    size: tuple[float, float] | None = option(
+        None, "width and height, as 8x3cm or 6.3x2.4 (inches; default: the figure's own)", metavar="WxH", kind=Size()
+    )
+    dpi: int | None = option(None, "pixels per inch of PNGs (default: 300)", metavar="N", least=20)
+    style: Path | None = option(None, "a matplotlib style sheet on top of the suite's own", metavar="FILE")
+    standalone: bool = option(False, "put the pictures into index.html instead of beside it")
     results: Path | None = option(None, "with results of `python -m analyses --out DIR`", metavar="DIR")
     checkpoints: Path | None = option(
         None, "where to look for checkpoints (default: models/checkpoints)", metavar="DIR"

@@ -53,7 +53,7 @@ def reproduce(entries: dict[str, Entry], order: Order) -> int:
     write_file(out / TIMING_FILE, json.dumps(timing, indent=1) + "\n")
     if (live := run.tables.get(explorer.ANALYSIS)) is not None:
         explorer.write(out, live, back=page.FILE)
-    written = page.write(out, drawn, documents, timing)
+    written = page.write(out, drawn, documents, timing, standalone=order.standalone)
     failures = [f"{name}: {line}" for name, document in documents.items() for line in document.failures]
     for line in failures:
         say(f"failed: {line}")

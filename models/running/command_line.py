@@ -184,11 +184,12 @@ class Command(click.Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One module of a package, as its source says: the marker's value and the docstring."""
+    """One module of a package, as its source says: its marker and docstring; or one of several in a module."""
 
     name: str
     marker: str
     document: str
+    module: str = ""
 
     @property
     def summary(self) -> str:
@@ -197,23 +198,33 @@ class Entry:
 
 
 def read_entries(folder: Path, *, marker: str) -> dict[str, Entry]:
-    """The modules in the folders of a package that assign a string to `marker` at top level, by name."""
-    files = sorted(folder.glob("*/*.py"), key=lambda file: file.stem)
-    found = {file.stem: _entry(file, file.read_text(encoding="utf-8"), marker) for file in files}
-    return {name: entry for name, entry in found.items() if entry is not None}
+    """What the modules in the folders of a package say at top level, by name.
+
+    A module assigns a string to `marker`, or, where it holds several entries, {name: (string, summary)}.
+    """
+    found = [entry for file in folder.glob("*/*.py") for entry in _entries(file, file.read_text("utf-8"), marker)]
+    return {entry.name: entry for entry in sorted(found, key=lambda entry: entry.name)}
 
 
 @functools.cache  # keyed by the text: a process that runs many commands parses each file once
-def _entry(file: Path, text: str, marker: str) -> Entry | None:
+def _entries(file: Path, text: str, marker: str) -> list[Entry]:
     try:
         tree = ast.parse(text, filename=str(file))
     except SyntaxError as error:
         raise BadInput(f"{file.name} does not parse: {error}") from error
+    module = f"{file.parent.name}.{file.stem}"
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(value))) if name == marker:
-                return Entry(name=file.stem, marker=value, document=ast.get_docstring(tree) or "")
-    return None
+                document = ast.get_docstring(tree) or ""
+                return [Entry(name=file.stem, marker=value, document=document, module=module)]
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict() as several) if name == marker:
+                entries: dict[str, tuple[str, str]] = ast.literal_eval(several)
+                return [
+                    Entry(name=key, marker=value, document=summary, module=module)
+                    for key, (value, summary) in entries.items()
+                ]
+    return []
 
 
 class Door(click.Group):

@@ -253,5 +253,5 @@ def test_every_quantity_of_the_study_has_its_line():
 
 def test_without_runs_there_is_a_note():
     with pytest.warns(MissingPanel), plt.style.context(drawing.STYLE):
-        assert_readable(figure.draw({"conditions": []}))
+        assert_readable(drawing.picture_of(figure, {"conditions": []}))
     assert drawing.caption_of(figure, {"conditions": []}).startswith("No runs")

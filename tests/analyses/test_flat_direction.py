@@ -191,7 +191,7 @@ def test_no_run_of_the_task_is_no_row(tmp_path: Path) -> None:
 
 def drawn(rows: list[dict[str, Any]]) -> Any:
     with plt.style.context(drawing.STYLE):
-        figure = picture.draw({"flat_direction": rows})
+        figure = drawing.picture_of(picture, {"flat_direction": rows})
         assert_readable(figure)
     plt.close(figure)
     return figure
@@ -220,6 +220,6 @@ def test_the_picture_shows_the_rows(rows: list[dict[str, Any]]) -> None:
 def test_what_is_missing_is_left_out(rows: list[dict[str, Any]]) -> None:
     with pytest.warns(MissingPanel):
         figure = drawn([row for row in rows if not row["freeze"]])
-    assert [ax.axison for ax in figure.axes] == [True, True, False] * 3
+    assert len(figure.axes) == 6
     with pytest.warns(MissingPanel):
         drawn([])

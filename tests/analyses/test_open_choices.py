@@ -76,5 +76,5 @@ def test_the_picture_is_the_table(rows: list[dict[str, Any]], tmp_path: Path) ->
 def test_without_results_there_are_notes() -> None:
     nothing = picture.chosen({"open_choices": []})
     with plt.style.context(drawing.STYLE), pytest.warns(MissingPanel):
-        assert_readable(picture.draw(nothing))
+        assert_readable(drawing.picture_of(picture, nothing))
     plt.close("all")

@@ -52,22 +52,6 @@ def results(tmp_path_factory):
     return {name: document.rows for name, document in run.tables.items()}
 
 
-@pytest.fixture
-def drawn():
-    """Draws a figure by name in the house style; closes it afterwards."""
-    figures = []
-
-    def draw(name: str, results):
-        module = drawing.load_module(name)
-        with plt.style.context(drawing.STYLE):
-            figures.append(module.draw(module.chosen(results)))
-        return figures[-1]
-
-    yield draw
-    for figure in figures:
-        plt.close(figure)
-
-
 def family(results, name: str):
     (row,) = [
         row
@@ -128,17 +112,6 @@ def test_every_figure_can_be_read_and_redrawn_from_its_numbers(name, results, dr
     assert module.chosen(chosen) == chosen
     assert f"T = {tiny_zoo.LENGTH}" in drawing.caption_of(module, chosen)
     assert_readable(drawn(name, results))
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_without_results_there_are_notes(name, drawn):
-    module = drawing.load_module(name)
-    nothing = {analysis: [] for analysis in module.ANALYSES}
-    with pytest.warns(MissingPanel, match="panel left out"):
-        figure = drawn(name, nothing)
-    assert_readable(figure)
-    assert "not available" in words_of(figure)
-    assert drawing.caption_of(module, module.chosen(nothing))
 
 
 def below_best(scores) -> np.ndarray:
@@ -214,7 +187,7 @@ def test_blocks_are_not_named_by_lags_that_no_head_copies(results, drawn):
 def test_one_missing_family_is_a_note_and_the_rest_is_drawn(results, drawn):
     rest = {"attention": [row for row in results["attention"] if row["subject"]["family"] != "standard"]}
     for name, pictures in (("mech_main", 8), ("hier_layer2_attn", 4), ("hier_layer1_attn", 4)):
-        with pytest.warns(MissingPanel, match="^panel left out: standard model, hierarchical prior with BOS, T = 16$"):
+        with pytest.warns(MissingPanel, match="^panel left out: standard model, hierarchical prior with BOS$"):
             figure = drawn(name, rest)
         assert len(images(figure)) == pictures
         assert_readable(figure)
@@ -370,7 +343,7 @@ def test_families_are_compared_at_one_length_and_one_protocol(results):
     longer["subject"]["length"] = 128
     paper = copy.deepcopy(family(results, "standard"))
     paper["subject"] |= {"length": 128, "protocol": "paper"}
-    found = circuit_rows.of_one_length([*rows, longer, paper], 128, **circuit_rows.HIERARCHICAL)
-    assert list(found) == ["construction"]
-    found = circuit_rows.of_one_length([*rows, longer, paper], 16, **circuit_rows.HIERARCHICAL)
-    assert list(found) == list(PAPER)
+    found = circuit_rows.of_families([*rows, longer, paper], 128)
+    assert [row["subject"]["family"] for row in found] == ["construction"]
+    found = circuit_rows.of_families([*rows, longer, paper], 16)
+    assert [row["subject"]["family"] for row in found] == list(PAPER)

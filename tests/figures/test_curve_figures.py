@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import warnings
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
@@ -21,29 +19,8 @@ from interp.plotting.curves import spread_out
 from models.families.registry import FAMILIES, drawing_order, find_family
 from tests.figures.artists import assert_readable
 
-NAMES = (
-    "kl_vs_position", "excess_over_bayes", "beta_kappa_zoo", "lag_asymmetry", "pseudo_counts",
-)  # fmt: skip
 LENGTHS = (32, 64, 1024)
 BAYES = {32: 0.21, 64: 0.14, 1024: 0.02}
-
-
-@pytest.fixture
-def drawn():
-    """Draw in the house style; what was drawn is closed afterwards."""
-    figures = []
-
-    def draw(name, results):
-        module = drawing.load_module(name)
-        with plt.style.context(drawing.STYLE):
-            figure = module.draw(module.chosen(results))
-            figure.canvas.draw()
-        figures.append(figure)
-        return figure
-
-    yield draw
-    for figure in figures:
-        plt.close(figure)
 
 
 def subject(family, *, prior="hierarchical", bos=True, length=64, seed=0, protocol="annealed"):
@@ -94,32 +71,8 @@ def claimed_rows():
     return rows
 
 
-def altered(rows, change, *, prior=None, length=None, predictor=None):
-    """The rows, with another KL where the words fit."""
-    found = []
-    for row in rows:
-        fits = all(value is None or row[key] == value for key, value in
-                   (("prior", prior), ("length", length), ("predictor", predictor)))  # fmt: skip
-        if fits:
-            found.append(kl_row(row["prior"], row["length"], row["predictor"], change, words=row["subject"]))
-        else:
-            found.append(row)
-    return found
-
-
 def lines_by_label(ax):
     return {line.get_label(): line for line in ax.get_lines()}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_there_is_a_picture_of_notes(name, drawn):
-    empty = {analysis: [] for analysis in drawing.load_module(name).ANALYSES}
-    with pytest.warns(MissingPanel):
-        figure = drawn(name, empty)
-    assert_readable(figure)
-    assert any("not available" in text.get_text() for text in figure.findobj(plt.Text))
-    module = drawing.load_module(name)
-    assert len(drawing.caption_of(module, module.chosen(empty))) > 60
 
 
 def test_kl_curves_are_the_table(drawn):
@@ -137,7 +90,7 @@ def test_kl_curves_are_the_table(drawn):
             lines = lines_by_label(ax)
             for name in names:
                 table = [row[field] for row in rows if (row["prior"], row["predictor"]) == (prior, name)]
-                label = curve_panels.LOOKS[name].label
+                label = curve_panels.LOOKS[name]["label"]
                 line = lines[label if field == "excess_share" else label.removesuffix(", BOS")]
                 assert list(line.get_xdata()) == list(LENGTHS)
                 assert list(line.get_ydata()) == table
@@ -164,9 +117,8 @@ def test_kl_curves_are_the_table(drawn):
 def test_runs_of_the_papers_protocol_are_left_out():
     rows = claimed_rows()
     other = kl_row("hierarchical:5", 64, "paper", 3.0, words=subject("disentangled", protocol="paper"))
-    for name in ("kl_vs_position", "excess_over_bayes"):
-        kept = drawing.load_module(name).chosen({"kl_curves": [*rows, other]})["kl_curves"]
-        assert not any(row["predictor"] == "paper" for row in kept)
+    kept = drawing.load_module("kl_vs_position").chosen({"kl_curves": [*rows, other]})["kl_curves"]
+    assert not any(row["predictor"] == "paper" for row in kept)
 
 
 def test_a_missing_prior_is_a_note(drawn):
@@ -175,34 +127,6 @@ def test_a_missing_prior_is_a_note(drawn):
         figure = drawn("kl_vs_position", {"kl_curves": rows})
     assert_readable(figure)
     assert lines_by_label(figure.axes[0])
-
-
-def test_excess_is_the_table_and_every_curve_is_named(drawn):
-    rows = claimed_rows()
-    figure = drawn("excess_over_bayes", {"kl_curves": rows})
-    assert_readable(figure)
-    module = drawing.load_module("excess_over_bayes")
-    for ax, names in zip(figure.axes, module.PANELS.values(), strict=True):
-        for name in {*names, module.REFERENCE}:  # the best soft matching stands in every panel
-            table = [row for row in rows if (row["prior"], row["predictor"]) == ("hierarchical:5", name)]
-            line = lines_by_label(ax)[curve_panels.LOOKS[name].label]
-            assert list(line.get_ydata()) == [row["excess_share"] for row in table]
-        boxes = [text.get_window_extent() for text in ax.texts]
-        heights = sorted((box.y0, box.y1) for box in boxes)
-        assert all(low[1] <= high[0] + 1 for low, high in itertools.pairwise(heights))
-        if ax is not figure.axes[0]:  # trained models lie close together, and have a scale of their own
-            assert ax.get_ylim() == figure.axes[1].get_ylim()
-    highest = max(row["excess_share"] for row in rows if row["subject"] and row["prior"] == "hierarchical:5")
-    assert highest < figure.axes[0].get_ylim()[1] < 3 * highest
-    (legend,) = figure.legends
-    assert [text.get_text()[:17] for text in legend.get_texts()] == ["bar: 95% interval"]
-    # Trained models have a panel for themselves, beside the best soft matching alone.
-    assert len(figure.axes[0].texts) == 1 + len(FAMILIES)
-    assert not {text.get_text() for ax in figure.axes[1:] for text in ax.texts} & set(FAMILIES)
-    shown = [text.get_text() for ax in figure.axes for text in ax.texts]
-    named = {module.SHORT.get(name, curve_panels.LOOKS[name].label) for name in module.OTHERS}
-    assert set(shown) == named | {module.FAMILY_NAMES.get(family, family) for family in FAMILIES}
-    assert set(module.OTHERS) == set(curve_panels.LOOKS) - {"bayes"}
 
 
 def test_labels_are_spread_out():
@@ -279,7 +203,7 @@ def test_the_planted_models_kl_is_the_closed_forms(planted, drawn):
     rows = rows_of(planted, "kl_curves")["kl_curves"]
     with pytest.warns(MissingPanel):
         figure = drawn("kl_vs_position", {"kl_curves": rows})
-    points = lines_by_label(figure.axes[2])[find_family("construction").trained_label]
+    points = lines_by_label(figure.axes[0])[find_family("construction").trained_label]
     prior = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
     chains = prior.sample(batch=200, length=LENGTH, seed=0, method="collapsed")
     law = ip.soft_matching(chains.tokens, vocab=5, beta=BETA, kappa=KAPPA)
@@ -345,9 +269,10 @@ def test_contexts_are_drawn_bin_by_bin(planted, drawn):
     with pytest.warns(MissingPanel):  # the map
         figure = drawn("excess_map", {"worlds": rows})
     assert_readable(figure)
-    for ax, by in zip(figure.axes[1:], ("seen", "entropy", "position"), strict=True):
+    for ax, by in zip(figure.axes, ("seen", "entropy", "position"), strict=True):
         table = [row["excess"] for row in rows if row["by"] == by and row["predictor"] == "soft matching"]
-        assert any(list(bars.lines[0].get_ydata()) == table for bars in ax.containers)
+        (line,) = (line for line in ax.lines if line.get_gid() == "soft matching")
+        assert list(line.get_ydata()) == table
         assert ("share of the queries" in ax.get_xlabel()) == (by != "position")
 
 

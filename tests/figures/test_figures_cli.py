@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from PIL import Image
 
 from analyses.running import plan
 from analyses.running.command import BadInput, read_entries
@@ -70,6 +71,17 @@ def test_the_same_results_give_the_same_files(draw, tmp_path):
         assert (first / f"{NAME}.{suffix}").read_bytes() == (second / f"{NAME}.{suffix}").read_bytes()
 
 
+def test_size_resolution_and_style_are_as_asked(draw, tmp_path):
+    style = tmp_path / "mine.mplstyle"
+    style.write_text("axes.facecolor: ff0000\n")
+    given = ("--out", tmp_path / "out", "--format", "png")
+    assert draw(NAME, *given, "--size", "12.7x10.16cm", "--dpi", 60, "--style", style) == 0
+    with Image.open(tmp_path / "out" / f"{NAME}.png") as picture:
+        assert picture.size == (300, 240)
+        assert (255, 0, 0) in {colour for _, colour in picture.convert("RGB").getcolors(1 << 20)}
+    assert draw(NAME, *given, "--style", tmp_path / "none") == 2
+
+
 def test_what_is_drawn_already_is_left_alone(draw, tmp_path, monkeypatch):
     assert draw(NAME, "--out", tmp_path, "--format", "png") == 0
     picture = tmp_path / f"{NAME}.png"
@@ -91,6 +103,7 @@ def test_what_is_drawn_already_is_left_alone(draw, tmp_path, monkeypatch):
         ([NAME, "--results", "/nowhere"], "/nowhere/construction_attention.json"),
         ([NAME, "--checkpoints", "/nowhere"], "/nowhere: no such directory"),
         ([NAME, "--out", __file__], "a file is in the way"),
+        ([NAME, "--size", "8"], "expected width and height"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, words, capsys):
@@ -133,7 +146,7 @@ def test_missing_checkpoints_are_a_note_and_a_warning(draw, tmp_path, capsys):
     zoo = tiny_zoo.plant(tmp_path / "zoo", seeds=1, families=("construction",))
     out = tmp_path / "out"
     assert draw("nobos_trained", "--out", out, "--format", "png", "--checkpoints", zoo) == 0
-    what = "panel left out: disentangled model, independent prior without BOS"
+    what = "panel left out: all; no rows of attention"
     assert f"warning: nobos_trained: {what}" in capsys.readouterr().err
     sidecar = json.loads((out / "nobos_trained.json").read_text())
     assert sidecar["missing"] == [what]

@@ -6,10 +6,8 @@ import json
 from typing import Any
 
 import matplotlib.pyplot as plt
-import pytest
 
 from figures.beyond import four_heads
-from figures.parts.panels import MissingPanel
 from figures.running import drawing
 from tests.figures.artists import assert_readable
 
@@ -55,10 +53,3 @@ def test_points_are_what_the_edits_recover() -> None:
     assert words["all match heads ablated"].xy[0] == 0.0  # what the two lines are
     assert words["the model as it is"].xy[0] == 1.0
     plt.close(figure)
-
-
-def test_without_results_there_is_a_note() -> None:
-    failed = [{**row, "success": False} for row in ROWS]
-    for rows in ([], failed):
-        with pytest.warns(MissingPanel), plt.style.context(drawing.STYLE):
-            plt.close(four_heads.draw({"four_heads": rows}))

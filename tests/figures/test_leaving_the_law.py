@@ -45,7 +45,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str
 
 def drawn(results: dict[str, Any]) -> Any:
     with plt.style.context(drawing.STYLE):
-        return leaving_the_law.draw(results)
+        return drawing.picture_of(leaving_the_law, results)
 
 
 def test_weights_and_sides_are_those_of_the_models(results: dict[str, Any]) -> None:

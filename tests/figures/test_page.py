@@ -12,6 +12,7 @@ from markupsafe import escape
 
 from analyses.running import plan
 from analyses.running.command import read_entries
+from analyses.running.table import Table
 from analyses.studies import kl_curves
 from figures.page import results as page
 from figures.page.explorer import page as explorer
@@ -20,6 +21,7 @@ from tests import tiny_zoo
 from tests.figures.chromium import WIDTHS
 
 ENTRIES = read_entries(cli.FOLDER, marker="LABEL")
+MOST_WORDS, MOST_PIXELS, MOST_BYTES = 6000, 15_000, 3_000_000
 
 
 def coarse_picture(figure, suffix, drawn=drawing.picture_bytes):
@@ -77,10 +79,11 @@ def test_sidecars_say_what_was_drawn(made, name):
     assert record["provenance"]
 
 
-def test_page_is_self_contained_and_shows_every_figure(made):
+def test_page_fetches_nothing_and_shows_every_figure_once(made):
     text = (made["out"] / page.FILE).read_text()
     for name in ENTRIES:
-        assert f'id="{name}"' in text
+        assert text.count(f'id="{name}"') == 1
+        assert (made["out"] / "figures" / f"{name}.webp").stat().st_size > 500
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", text)
     for target in re.findall(r'href="([^"#][^"]*)"', text):
         if not target.startswith("data:"):
@@ -89,15 +92,15 @@ def test_page_is_self_contained_and_shows_every_figure(made):
 
 def test_figures_of_a_shipped_table_say_that_it_is_not_of_the_checkpoints_given(made):
     """The tiny zoo was given; the conditions are those of the repository all the same."""
-    sections = (made["out"] / page.FILE).read_text().split('<article class="figure"')[1:]
+    sections = (made["out"] / page.FILE).read_text().split("<figure ")[1:]
     said = 0
     for section in sections:
         name = re.search(r'id="(\w+)"', section)[1]
         record = json.loads((made["out"] / "figures" / f"{name}.json").read_text())
-        for analysis, variable in (("conditions", "CONDITIONS"), ("language_model", "LANGUAGE")):
-            words = f"(analyses/shipped/{analysis}.json), whatever --checkpoints says; {variable}=1 make reproduce"
-            assert (words in section) == (analysis in record["provenance"]), name
-            said += words in section
+        caption = section.partition("</figcaption>")[0]
+        for analysis in ("conditions", "language_model"):
+            assert (f"{analysis}: shipped table" in caption) == (analysis in record["provenance"]), name
+            said += analysis in record["provenance"]
     assert said > 2
 
 
@@ -108,14 +111,14 @@ def test_what_is_computed_is_not_called_shipped(monkeypatch):
     assert page.shipped_among(documents) == {}
 
 
-def test_the_page_shows_every_claim_once_with_its_verdict(made):
+def test_each_claim_has_one_card_with_its_number_and_needs(made):
     text = (made["out"] / page.FILE).read_text()
     for row in judged_rows(made):
         assert text.count(f'id="claim-{row["claim"]}"') == 1
-        card = text.partition(f'id="claim-{row["claim"]}"')[2].partition("</details></li>")[0]
+        card = text.partition(f'id="claim-{row["claim"]}"')[2].partition("</details>")[0]
         assert escape(row["sentence"]) in card
-        assert row["verdict"].removesuffix(" where") in card
         assert escape(row["found"]) in card
+        assert (f'class="word {page.WORD_CLASSES[row["verdict"]]}"' in card) != row["ours"]
         for need in row["needs"]:
             assert escape(need["reason"]) in card
             for group in need["groups"]:
@@ -125,10 +128,21 @@ def test_the_page_shows_every_claim_once_with_its_verdict(made):
 def test_the_first_screen_counts_the_papers_claims(made):
     text = (made["out"] / page.FILE).read_text()
     theirs = page.of_the_paper(judged_rows(made))
-    board = text.partition('<div class="board">')[2].partition("</div>")[0]
+    board = text.partition('<ul class="board">')[2].partition("</ul>")[0]
     assert escape(page.answer(theirs)) in text
     assert sorted(re.findall(r'href="#claim-(\w+)"', board)) == sorted(row["claim"] for row in theirs)
     assert not any(row["ours"] for row in theirs)
+
+
+def test_starts_are_counted_from_what_verdicts_say():
+    said = (
+        "holds (from hard copies); from random or soft starts too",
+        "holds; from random or soft starts not",
+        "holds",
+    )
+    words = page.by_start([{"says": one} for one in said])
+    assert words == "2 rest on models trained from hard copies: 1 hold from random or soft starts too."
+    assert page.by_start([{"says": "holds"}]) == ""
 
 
 def test_claims_name_their_figures(made):
@@ -166,42 +180,57 @@ def test_foreign_page_is_kept(tmp_path):
 def test_page_opens_in_a_browser(chromium, made, width):
     address = (made["out"] / page.FILE).resolve().as_uri()
     with chromium.opened(address, width=width) as tab:
-        images = tab.view.eval_on_selector_all(
-            ".figure img",
-            "all => all.map(one => [one.complete, one.naturalWidth, one.alt, one.getBoundingClientRect().width])",
+        words, height = tab.view.evaluate(
+            "[document.querySelector('main').textContent.split(/\\s+/).length, document.documentElement.scrollHeight]"
         )
-        titles = tab.view.eval_on_selector_all("article.figure", "all => all.map(one => one.id)")
         tab.view.eval_on_selector_all("main details", "all => all.forEach(one => { one.open = true; })")
+        tab.view.eval_on_selector_all("figure img", "all => all.forEach(one => { one.loading = 'eager'; })")
+        tab.until("[...document.querySelectorAll('figure img')].every(one => one.complete)")
+        images = tab.view.eval_on_selector_all(
+            "figure img", "all => all.map(one => [one.naturalWidth, one.alt, one.getBoundingClientRect().width])"
+        )
         for scheme in tab.in_each_scheme():
             assert tab.overflow() == 0, scheme
             assert tab.overlaps() == [], scheme
             assert tab.violations() == [], scheme
         assert tab.fetched() == []
         assert tab.complaints == []
-    assert sorted(titles) == sorted(ENTRIES)
     assert len(images) == len(ENTRIES)
-    assert all(complete and natural > 300 and shown > 100 for complete, natural, _, shown in images)
-    assert len({alt for _, _, alt, _ in images}) == len(ENTRIES)  # each states its own finding
+    assert all(natural > 300 and shown > 100 for natural, _, shown in images)
+    assert len({alt for _, alt, _ in images}) == len(ENTRIES)  # each states its own finding
+    assert words <= MOST_WORDS
+    assert width < 1400 or height <= MOST_PIXELS
+    size = sum(file.stat().st_size for file in [made["out"] / page.FILE, *(made["out"] / "figures").glob("*.webp")])
+    assert size <= MOST_BYTES
 
 
-def test_claims_are_filtered_and_tables_are_sorted(chromium, made):
+def test_a_standalone_page_needs_no_file_beside_it(made, tmp_path):
+    from figures.running.drawing import Drawn
+
+    pictures = made["out"] / "figures"
+    record = json.loads((pictures / "mech_main.json").read_text())
+    drawn = Drawn(files=(), record=record, png=(pictures / "mech_main.png").read_bytes(), new=False)
+    documents = {"claims": Table(analysis="claims", rows=judged_rows(made))}
+    timing = json.loads((made["out"] / "timing.json").read_text())
+    text = page.write(tmp_path, [drawn], documents, timing, standalone=True).read_text()
+    assert len(re.findall('src="data:image/webp', text)) == 1 + len(record["claims"])
+    assert not (tmp_path / "figures").exists()
+
+
+def test_claims_are_filtered_and_links_open_their_card(chromium, made):
     count = "all => all.filter(one => !one.hidden).length"
     with chromium.opened((made["out"] / page.FILE).resolve().as_uri()) as tab:
-        view = tab.view
-        words = view.eval_on_selector_all(".row", "all => all.map(one => one.dataset.verdict)")
+        view, cards = tab.view, "section[aria-labelledby=claims] .card"
+        words = view.eval_on_selector_all(cards, "all => all.map(one => one.dataset.verdict)")
         for word in sorted(set(words)):
             view.select_option("#by-verdict", word)
-            assert view.eval_on_selector_all(".row", count) == words.count(word)
+            assert view.eval_on_selector_all(cards, count) == words.count(word)
             assert view.inner_text("#shown") == f"{words.count(word)} of {len(words)} claims shown"
-        view.select_option("#by-verdict", "")
-        assert view.eval_on_selector_all(".row", count) == len(words)
-        column = "all => all.map(one => Number(one.cells[1].textContent))"
-        rows = "section[aria-labelledby=tables] tbody tr"
-        before = view.eval_on_selector_all(rows, column)
-        view.click("section[aria-labelledby=tables] th:nth-child(2) button")
-        assert view.eval_on_selector_all(rows, column) == sorted(before)
-        view.click("section[aria-labelledby=tables] th:nth-child(2) button")
-        assert view.eval_on_selector_all(rows, column) == sorted(before, reverse=True)
+        view.click(".board a >> nth=-1")
+        tab.until("document.querySelector(location.hash).open")
+        assert view.eval_on_selector_all("nav a[aria-current]", "all => all.map(one => one.hash)") == ["#claims"]
+        view.evaluate("location.hash = '#mech_main'")
+        tab.until("document.getElementById('mech_main').closest('.card').open")
 
 
 def test_explorer_is_written_beside_the_page_and_leads_back_to_it(made):

@@ -1,41 +1,39 @@
 "use strict";
-// Filters of the claims, tables that sort, contents that fold on a narrow screen. The page is whole without this script.
+// Filters of the claims, cards that a link opens, contents that follow. The page is whole without this script.
 
 const chosen = (id) => document.getElementById(id).value;
 
-function filterRows() {
-  const rows = [...document.querySelectorAll(".row")];
-  for (const row of rows)
-    row.hidden = (chosen("by-verdict") !== "" && row.dataset.verdict !== chosen("by-verdict"))
-      || (chosen("by-topic") !== "" && row.dataset.topic !== chosen("by-topic"));
-  document.getElementById("shown").textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} claims shown`;
+function filterCards() {
+  const cards = [...document.querySelectorAll("section[aria-labelledby=claims] .card")];
+  for (const card of cards)
+    card.hidden = (chosen("by-verdict") !== "" && card.dataset.verdict !== chosen("by-verdict"))
+      || (chosen("by-topic") !== "" && card.dataset.topic !== chosen("by-topic"));
+  document.getElementById("shown").textContent = `${cards.filter((card) => !card.hidden).length} of ${cards.length} claims shown`;
 }
 
-/** Numbers by size and before texts, texts by alphabet. */
-function compareCells(one, other) {
-  const [a, b] = [one, other].map((text) => (text.trim() === "" ? NaN : Number(text)));
-  if (!Number.isNaN(a) && !Number.isNaN(b)) return a - b;
-  return Number.isNaN(a) - Number.isNaN(b) || one.localeCompare(other);
+/** A link to a card, or to a figure inside one, opens it. */
+function openTarget() {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const card = target?.closest(".card");
+  if (!card) return;
+  card.hidden = false;
+  card.open = true;
+  target.scrollIntoView();
 }
 
-function sortBy(header) {
-  const body = header.closest("table").tBodies[0], place = header.cellIndex;
-  const sign = header.getAttribute("aria-sort") === "ascending" ? -1 : 1;
-  for (const other of header.parentElement.cells) other.removeAttribute("aria-sort");
-  header.setAttribute("aria-sort", sign === 1 ? "ascending" : "descending");
-  const rows = [...body.rows].sort((a, b) => sign * compareCells(a.cells[place].textContent, b.cells[place].textContent));
-  body.append(...rows);
+/** The contents mark the last part whose heading is above the middle of the window. */
+function follow() {
+  const links = [...document.querySelectorAll("nav a")];
+  const above = links.filter((link) => document.querySelector(link.hash).getBoundingClientRect().top < innerHeight / 2);
+  for (const link of links) link.toggleAttribute("aria-current", link === (above.at(-1) ?? links[0]));
 }
 
-for (const header of document.querySelectorAll("thead th")) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.textContent = header.textContent;
-  button.addEventListener("click", () => sortBy(header));
-  header.replaceChildren(button);
-}
 const filters = document.querySelector(".filters");
 filters.hidden = false;
-filters.addEventListener("change", filterRows);
+filters.addEventListener("change", filterCards);
+addEventListener("hashchange", openTarget);
+addEventListener("scroll", follow, {passive: true});
 if (matchMedia("(max-width: 62rem)").matches) document.querySelector("nav details").open = false;
-filterRows();
+filterCards();
+openTarget();
+follow();
