@@ -59,7 +59,8 @@ def write(
     """Write the page of what was drawn and found, and its pictures; returns its path."""
     if not standalone:
         for one in drawn:
-            write_file(out / picture_file(one), webp(one.png or b"", WIDTH))
+            if one.png and (one.new or not (out / picture_file(one)).is_file()):
+                write_file(out / picture_file(one), webp(one.png, WIDTH))
     write_file(out / FILE, page(out, drawn, documents, timing, standalone=standalone))
     return out / FILE
 
@@ -130,7 +131,9 @@ def page(
         files_of=lambda record: _files(out, record),
         tables_of=lambda name: _existing(out, (f"{name}.csv", f"{name}.json")),
         full_size=lambda one: f"figures/{one.record['figure']}.png" if one.png else "#",
-        address=lambda one: data_address(webp(one.png or b"", WIDTH)) if standalone else picture_file(one),
+        address=lambda one: (
+            picture_file(one) if one.png and not standalone else data_address(webp(one.png or b"", WIDTH))
+        ),
         width=lambda one: size_of(one.png or b"")[0],
         height=lambda one: size_of(one.png or b"")[1],
         thumbnail=lambda one: data_address(webp(one.png or b"", THUMBNAIL)),

@@ -23,7 +23,8 @@ def render(template: str, *, mark: str, style: str, script: str, **values: Any) 
     """The page of a template in this package; `mark`, `style` and `script` are ours and stay as they are."""
     policy = (
         f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; img-src data: 'self'; "
-        "base-uri 'none'; form-action 'none'; object-src 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+        "base-uri 'none'; form-action 'none'; object-src 'none'; require-trusted-types-for 'script'; "
+        "trusted-types 'none'"
     )
     ours = {"mark": Markup(mark), "style": Markup(style), "script": Markup(script), "policy": policy}
     return _environment().get_template(template).render(**values, **ours)

@@ -39,7 +39,7 @@ def there(panels: Mapping[Name, Found]) -> dict[Name, Found]:
 
 def of_each_setting(found: Mapping[Setting, Found]) -> dict[Setting, Found]:
     """What was found of each setting, in their order; a setting without models is warned of."""
-    kept = there({setting: setting in found for setting in SETTINGS})
+    kept = there({setting: bool(found.get(setting)) for setting in SETTINGS})
     return {setting: found[setting] for setting in kept}
 
 

@@ -193,16 +193,6 @@ def test_one_missing_family_is_a_note_and_the_rest_is_drawn(results, drawn):
         assert_readable(figure)
 
 
-@pytest.mark.parametrize("name", ["mech_main", "hier_layer1_attn", "hier_layer2_attn"])
-def test_the_first_family_that_is_there_has_the_labels(name, results, drawn):
-    rest = {"attention": [row for row in results["attention"] if row["subject"]["family"] != "construction"]}
-    with pytest.warns(MissingPanel, match="construction"):
-        figure = drawn(name, rest)
-    labels = [ax.get_ylabel() for ax in figure.axes if ax.axison and ax.images]
-    assert sum("query position" in label for label in labels) == {"mech_main": 3}.get(name, 2)
-    assert_readable(figure)
-
-
 def test_every_bar_that_can_be_seen_has_a_legend_entry(results):
     row = copy.deepcopy(family(results, "construction"))
     early = row["kinds"].index("early")
@@ -243,31 +233,6 @@ def test_hier_layer2_attn_shows_scores_above_weights(results, drawn):
     # One scale for all families, whatever their early keys score.
     pictures = [image for ax in figure.axes for image in ax.images][:3]
     assert [image.get_clim() for image in pictures] == [(-attention_panels.SCORE_RANGE, 0.0)] * 3
-
-
-@pytest.mark.parametrize("name", ["hier_induction", "mech_indep"])
-def test_panels_that_are_compared_share_their_vertical_scale(name, results, drawn):
-    figure = drawn(name, results)
-    limits = {ax.get_ylim() for ax in figure.axes if ax.containers}
-    assert len([ax for ax in figure.axes if ax.containers]) > 1
-    assert len(limits) == 1
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_copy_heads_of_a_page_share_the_scale_of_their_biases(name, results, drawn):
-    other = copy.deepcopy(results)
-    for row in (row for rows in other.values() for row in rows):
-        row["copy_bias"][0] = [3.0 * value for value in row["copy_bias"][1]]
-    stems = [ax for ax in drawn(name, other).axes if "copy head" in ax.get_title("left") and not ax.images]
-    assert len(stems) == 2
-    assert len({ax.get_ylim() for ax in stems}) == 1
-
-
-@pytest.mark.parametrize("name", ["mech_main", "hier_layer2_attn"])
-def test_the_colour_bar_says_that_lower_scores_have_its_last_colour(name, results, drawn):
-    (bar,) = [ax for ax in drawn(name, results).axes if ax.get_xlabel() == "score below the query's largest (nats)"]
-    assert bar.get_xticklabels()[0].get_text() == "\N{LESS-THAN OR EQUAL TO}\N{MINUS SIGN}8"
-    assert bar.get_xticks()[0] == -attention_panels.SCORE_RANGE
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -10,10 +10,8 @@ from PIL import Image
 
 from analyses.running import plan
 from analyses.running.command import BadInput, read_entries
-from analyses.running.options import CheckpointOptions
-from analyses.running.questions import Question
 from analyses.running.table import Table
-from figures.parts.rows import matching, nearest, of_one_start, protocol_note, with_main
+from figures.parts.rows import matching, of_one_start, protocol_note, with_main
 from figures.running import cli, drawing, reproduce, sources
 from figures.running.order import Order
 from tests import tiny_zoo
@@ -215,15 +213,6 @@ def test_listing_shows_every_summary_in_full_and_labels_that_differ(capsys, monk
     assert lines["bos_trained"].endswith("[fig:app2_bos_tr_attn]")
 
 
-def test_progress_names_what_is_asked_and_prior_family_and_run():
-    path = "some/zoo/hierarchical_bos/standard/soft/T64_seed0"
-    questions = tuple(
-        Question(analysis=name, options=CheckpointOptions(), checkpoint=path) for name in ("causal", "lag_pairs")
-    )
-    job = plan.Job(questions=questions, keys=({}, {}), cost=1.0, cache="cache")
-    assert job.words == "causal, lag_pairs hierarchical_bos/standard/soft/T64_seed0"
-
-
 def test_figures_drawn_by_two_processes_are_those_of_one(draw, tmp_path):
     names = [NAME, "nobos_construction_adaptive"]
     entries = read_entries(cli.FOLDER, marker="LABEL")
@@ -260,20 +249,6 @@ def test_a_protocol_without_runs_is_refused_in_one_line() -> None:
     assert str(refused.value) == (
         "mech_main --protocol long: the analysis a has no run of it, only of: annealed, paper"
     )
-
-
-def test_a_figure_of_a_protocol_without_runs_is_not_drawn(tmp_path, capsys) -> None:
-    results = tmp_path / "results"
-    results.mkdir()
-    rows = [row for row in protocol_rows() if row["subject"]]
-    for name in ("causal", "copy_heads"):
-        content = {"analysis": name, "rows": rows, "provenance": {}}
-        (results / f"{name}.json").write_text(json.dumps(content))
-    out = tmp_path / "figures"
-    assert cli.main(["causal", "--protocol", "long", "--results", str(results), "--out", str(out)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: causal --protocol long: the analysis causal has no run of it")
-    assert not out.exists()
 
 
 def test_a_protocol_takes_the_place_of_the_main_runs() -> None:
@@ -333,17 +308,3 @@ def test_where_there_are_no_main_runs_what_is_there_is_drawn(capsys) -> None:
     assert [row["checkpoint"] for row in matching(drawn.rows)] == ["construction/0", "disentangled/1"]
     assert "all trained models are of the paper protocol" in capsys.readouterr().err
     assert sources.of_protocol(alone, "long")["a"].rows[1]["subject"].get("main") is None
-
-
-def test_rows_of_an_older_version_name_no_start():
-    subject = {
-        "family": "disentangled",
-        "prior": "hierarchical",
-        "bos": True,
-        "length": 64,
-        "seed": 0,
-        "protocol": None,
-    }
-    old = [{"checkpoint": "a", "subject": subject}]
-    assert nearest(old, 32, family="disentangled") == old[0]
-    assert matching(old, start="hard") == []

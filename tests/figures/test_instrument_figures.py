@@ -274,17 +274,6 @@ class TestMassByOverlap:
         assert "bos" not in without
         assert "full" in without
 
-    def test_panels_share_their_axes_and_settings_of_the_last_stand_apart(self, results: dict[str, Rows]) -> None:
-        longer = deepcopy(results["overlap_mass"][0])
-        longer["subject"]["length"] = 8 * LENGTH
-        rows = {**results, "overlap_mass": [*results["overlap_mass"], longer]}
-        figure = drawn(mass_by_overlap, rows)
-        panels = [ax for ax in figure.axes if ax.axison]
-        assert len({ax.get_xlim() for ax in panels}) == 1
-        assert len({ax.get_ylim() for ax in panels[:-1]}) == 1
-        places = [line.get_xdata()[0] for line in panels[-1].lines if len(line.get_xdata()) == 1]
-        assert len(set(places)) == len(places)
-
     def test_planted_masses_have_their_closed_form(self, results: dict[str, Rows], zoo: list[str]) -> None:
         row = results["overlap_mass"][0]
         prior = ip.HierarchicalDirichlet(order=ORDER, vocab=VOCAB, eta=(5.0, 5.0))
@@ -418,13 +407,6 @@ class TestDynamics:
         dotted = [line.get_xdata()[0] for line in law.lines if line.get_linestyle() == ":"]
         assert dotted == [1000, 1000]
         assert not [line for line in copy.lines if line.get_linestyle() == ":" and line.get_xdata()[0] == 10000]
-
-    def test_higher_curves_of_other_runs_are_not_cut_off(self) -> None:
-        high = history(family="standard")
-        for one in high["rows"]:
-            one["kl"] *= 3
-        figure = drawn(dynamics, {"dynamics": [history(), high]})
-        assert figure.axes[0].get_ylim()[1] > 1.2
 
     def test_steps_of_all_runs_are_on_one_axis_that_holds_the_longest(self) -> None:
         longer = history(family="standard")

@@ -107,15 +107,6 @@ def test_what_is_compared_shares_its_scale_and_every_predictor_is_drawn(rows: li
     plt.close(figure)
 
 
-def test_edits_that_were_not_made_are_said(rows: list[dict[str, Any]]) -> None:
-    figure = FIGURES["language_causal"].draw(FIGURES["language_causal"].chosen({"language_model": rows}))
-    made = [{row["edit"] for row in pick(rows, part="causal", on=on)} for on in ("repeats", "chains")]
-    for ax, mine in zip(figure.axes, made, strict=False):
-        notes = [text for text in ax.texts if text.get_text() == "not made"]
-        assert len(notes) == len((made[0] | made[1]) - mine)
-    plt.close(figure)
-
-
 def test_training_is_the_table() -> None:
     results = text_training.chosen({"text_training": TRAINING})
     with plt.style.context(drawing.STYLE):

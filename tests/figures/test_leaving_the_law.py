@@ -27,10 +27,7 @@ WITHOUT = {"prior": "independent", "bos": False, "length": 24}
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
     """A constant readout as the main run, and one that compares tokens as the long one."""
     folder = tmp_path_factory.mktemp("zoo")
-    for name, model, protocol in (
-        ("main", constant_readout(0.5), "annealed"),
-        ("long", comparing(), "long"),
-    ):
+    for name, model, protocol in (("main", constant_readout(0.5), "annealed"), ("long", comparing(), "long")):
         ip.save(model, folder / name, training={"prior": INDEPENDENT, "seed": 0, "protocol": protocol})
     found: dict[str, list[dict[str, Any]]] = {}
     for name, batch in (("vote_weight", "2048"), ("beta_kappa", "64")):

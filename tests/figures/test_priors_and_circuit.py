@@ -90,36 +90,6 @@ def test_bars_of_every_node_are_its_law_and_ticks_its_parents(forest, trees):
         assert ticks == pytest.approx(centre)
 
 
-def test_names_stand_below_their_bars_and_lines_join_parents_to_children(forest, trees):
-    page = forest.axes[0]
-    names = {
-        (text.get_text(), round(text.get_position()[0], 3), round(text.get_position()[1] + 0.03, 3))
-        for text in page.texts
-    }
-    lines = {tuple(np.round(line.get_xdata(), 3)) for line in page.lines}
-    for row in trees["prior_trees"]:
-        if row["what"] != "node":
-            continue
-        left = task_priors.LEFT[row["prior"]]
-        x = left + task_priors.place_of(row["context"])
-        letters = f"({','.join('abc'[token] for token in row['context'])})"
-        assert (letters, round(x, 3), round(task_priors.BASELINES[row["depth"]], 3)) in names
-        if row["parent"] is not None:
-            assert (round(left + task_priors.place_of(row["context"][1:]), 3), round(x, 3)) in lines
-
-
-def test_the_highlight_holds_exactly_the_siblings_that_end_in_a(forest):
-    box = labelled(forest)["siblings"].get_extents().transformed(forest.axes[0].transData.inverted())
-    left = task_priors.LEFT["hierarchical"]
-    inside = [
-        (older, recent)
-        for older in range(3)
-        for recent in range(3)
-        if box.x0 < left + task_priors.place_of([older, recent]) < box.x1
-    ]
-    assert inside == [(0, 0), (1, 0), (2, 0)]
-
-
 def test_correlations_are_drawn_with_their_errors(forest, trees):
     found = panels(forest)
     for prior in task_priors.PRIORS:
@@ -149,11 +119,6 @@ def test_missing_priors_are_noted(trees, left):
     assert_readable(figure)
     plt.close(figure)
     assert drawing.caption_of(task_priors, results)
-
-
-def test_trees_of_another_size_are_not_drawn(trees):
-    rows = [{**row, "parameters": {**row["parameters"], "vocab": 4}} for row in trees["prior_trees"]]
-    assert task_priors.chosen({"prior_trees": rows}) == {"prior_trees": []}
 
 
 # ---- two_layer_circuit

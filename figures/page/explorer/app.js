@@ -10,10 +10,12 @@ const element = (id) => document.getElementById(id);
 
 let state = null;  // {model, sequence, tokens, query, beta, kappa, alpha, symbol}
 let hovered = null;  // a query that is only looked at
+let editedAt = null;  // a token that was just changed: until the pointer leaves it, the kept query is shown
 let focus = null;  // a key that is pointed at in a picture
 let typedInto = null;  // the number that someone is typing, which is left alone
 let touched = false;  // whether the last pointer on the strip was a finger
 const loaded = new Map();  // models whose weights have been unpacked
+const modelMeans = new Map();  // of a model that was opened: its mean KL over its stored sequences
 let panelWidth = 660;  // of a picture, in pixels; measured when the window changes, because measuring is slow
 let addressed = null;  // the timer of the next change of the address
 let ran = {model: null, tokens: null, output: null};  // the last forward pass
@@ -31,11 +33,20 @@ function best(values, score) {
   return values.reduce((found, value) => (Number(score(value).toFixed(3)) > Number(score(found).toFixed(3)) ? value : found));
 }
 
-/** The model that the page opens on. Of those with BOS and a fitted law (of all, if there is none), it is the one whose
- * least sharp copy head puts the most attention on its lag at the last query: there the arrows show the copies. */
+/** The model that the page opens on. It is trained, has BOS and a fitted law, and a sequence after which soft matching is nearer
+ * to the truth than the unigram and the hard counter (of all models, if there is none). Of those it is the one whose least
+ * sharp copy head puts the most attention on its lag at the last query: there the arrows show the copies. */
 function startModel() {
-  const clear = DATA.models.filter((one) => one.config.bos && one.fit_success);
+  const clear = DATA.models.filter((one) => one.trained && one.config.bos && one.fit_success && leadOf(one.name, startSequence(one.name)) > 0);
   return best(clear.length ? clear : DATA.models, (one) => Math.min(...one.copy_mass)).name;
+}
+
+/** By how many nats soft matching, with the betas of a model, is nearer to the truth than the unigram and the hard counter. */
+function leadOf(name, place) {
+  const {sequences, config: {vocab, order}} = MODELS.get(name), {tokens, laws} = sequences[place], last = tokens.length - 1;
+  const far = (found) => klDivergence(laws[last], found);
+  return Math.min(far(unigram(tokens, last, {vocab, order})), far(hardMatching(tokens, last, {vocab, order})))
+    - far(softMatching(tokens, last, {vocab, ...lawOf(name)}).law);
 }
 
 function lawOf(name) {
@@ -43,15 +54,9 @@ function lawOf(name) {
   return {beta: chosen.beta ? [...chosen.beta] : new Array(order).fill(DATA.start.beta), kappa: bos ? (chosen.kappa ?? DATA.start.kappa) : null};
 }
 
-/** The sequence that a model starts with: the one after which the law's least mass among full matches, partial matches and
- * BOS is largest, so that all of them are seen. */
+/** The sequence that a model starts with: that with the largest lead of soft matching. */
 function startSequence(name) {
-  const {sequences, config: {vocab, order, bos}} = MODELS.get(name), law = lawOf(name);
-  return best([...sequences.keys()], (place) => {
-    const {tokens} = sequences[place], last = tokens.length - 1, found = softMatching(tokens, last, {vocab, ...law});
-    const mass = massesOf(found.keys, matchMasks(tokens, last, order).map((mask) => kindOf(mask, order)));
-    return Math.min(mass.full, mass.partial, bos ? found.bos : 1);
-  });
+  return best([...MODELS.get(name).sequences.keys()], (place) => leadOf(name, place));
 }
 
 function startOf(name, sequence = startSequence(name)) {
@@ -116,7 +121,7 @@ function allLaws() {
   const {vocab, order} = shape(), prior = row().prior, seen = [state.tokens, t, {vocab, order}];
   const laws = [
     ["model", "the model", modelOutput().laws[t]],
-    ["law", "soft matching, beta and kappa of the sliders", softMatching(state.tokens, t, {vocab, ...state}).law],
+    ["law", "soft matching, beta and kappa as set", softMatching(state.tokens, t, {vocab, ...state}).law],
     ["unigram", "its limit: unigram, beta = 0, no BOS", unigram(...seen)],
     ["hard", "its limit: hard matching, equal betas to infinity, no BOS", hardMatching(...seen)],
     ["add_alpha", `its limit with BOS: add-alpha, alpha = ${state.alpha.toFixed(2)}`, addAlpha(...seen, state.alpha)],
@@ -126,8 +131,28 @@ function allLaws() {
   ];
   if (prior.kind === "independent") laws.push(["bayes", "Bayes: add-alpha at the prior's alpha", addAlpha(...seen, prior.alpha)]);
   else laws.push(["bayes", "Bayes, stored", known && last ? drawn().bayes : null]);
-  laws.push(["truth", "the true law", known ? drawn().laws[t] : null]);
+  laws.push(["truth", "the truth", known ? drawn().laws[t] : null]);
   return laws;
+}
+
+/** KL to the truth after the last token of each stored sequence, the mean of each estimator; of the model it is kept. */
+function meansOf() {
+  const {vocab, order} = shape(), model = row();
+  const estimators = {
+    law: (tokens, last) => softMatching(tokens, last, {vocab, ...state}).law,
+    unigram: (tokens, last) => unigram(tokens, last, {vocab, order}),
+    hard: (tokens, last) => hardMatching(tokens, last, {vocab, order}),
+    add_alpha: (tokens, last) => addAlpha(tokens, last, {vocab, order}, state.alpha),
+    uniform: () => uniform(vocab),
+    maximum_likelihood: (tokens, last) => maximumLikelihood(tokens, last, {vocab, order}),
+    katz: (tokens, last) => katz(tokens, last, {vocab, order}),
+  };
+  if (!modelMeans.has(state.model)) modelMeans.set(state.model, meanKl(model, (tokens, last) => forward(loaded.get(state.model), tokens).laws[last]));
+  return {model: modelMeans.get(state.model), ...Object.fromEntries(Object.entries(estimators).map(([name, after]) => [name, meanKl(model, after)]))};
+}
+
+function meanKl({sequences}, after) {
+  return sequences.reduce((sum, {tokens, laws}) => sum + klDivergence(laws.at(-1), after(tokens, tokens.length - 1)), 0) / sequences.length;
 }
 
 function panels(laws = allLaws()) {
@@ -195,14 +220,16 @@ function renderStrip(kinds) {
 function renderTable(laws) {
   const truth = laws.find(([key]) => key === "truth")[2], mine = laws.find(([key]) => key === "law")[2];
   const symbols = Array.from({length: shape().vocab}, (_, symbol) => letter(symbol));
+  const means = meansOf();
   const cells = (law) => law.map((value) => make("td", {"data-value": value}, value.toFixed(4)));
   const lines = laws.map(([key, name, law]) => make("tr", {"data-law": key}, make("th", {scope: "row"}, name),
     law ? cells(law) : make("td", {colspan: symbols.length}, "not known here"),
     make("td", {class: "tv"}, law ? totalVariation(law, mine).toFixed(4) : "-"),
-    make("td", {}, law && truth ? klDivergence(truth, law).toFixed(4) : "-")));
-  const caption = `after position ${query() + 1}; where a law gives a symbol no mass, KL is taken with a floor of ${FLOOR}`;
-  const names = ["estimator", ...symbols, "total variation to soft matching", "KL to the true law, nats"];
-  element("laws").replaceChildren(make("caption", {class: "soft"}, caption), headLine(names), make("tbody", {}, lines));
+    make("td", {}, law && truth ? klDivergence(truth, law).toFixed(4) : "-"),
+    make("td", {class: "mean"}, key in means ? means[key].toFixed(4) : "-")));
+  const caption = `after position ${query() + 1}; where a distribution gives a symbol no mass, KL is taken with a floor of ${FLOOR}`;
+  const names = ["estimator", ...symbols, "total variation to soft matching", "KL to the truth, nats", `mean KL, ${row().sequences.length} sequences`];
+  element("laws").replaceChildren(make("caption", {class: "soft"}, make("span", {}, caption)), headLine(names), make("tbody", {}, lines));
 }
 
 function renderControls() {
@@ -212,10 +239,20 @@ function renderControls() {
   element("query").value = state.query + 1;
   element("query-value").textContent = query() + 1;
   element("symbol").value = state.symbol ?? "";
+  if (element("text") !== typedInto) writeText();
 }
 
+/** The sequence as letters. */
+function writeText() {
+  element("text").value = state.tokens.map(letter).join("");
+  element("text-said").textContent = "";
+}
+
+/** A slider shows every value: its scale grows to what was typed or came with a link. */
 function setSlider(id, value) {
-  const number = element(`${id}-value`);
+  const number = element(`${id}-value`), [low, high] = RANGES[id.replace(/-.*/, "")];
+  element(id).min = Math.min(low, value);
+  element(id).max = Math.max(high, value);
   element(id).value = value;
   element(id).setAttribute("aria-valuetext", value.toFixed(2));
   if (number !== typedInto) number.value = value.toFixed(2);
@@ -261,7 +298,7 @@ function writeAddress() {
 
 function restart(one) {
   state = one;
-  hovered = focus = null;
+  hovered = focus = editedAt = null;
   renderModel();
   change({});
 }
@@ -282,8 +319,22 @@ const LIMITS = {
   even: () => ({beta: lawOf(state.model).beta, kappa: RANGES.kappa[1]}),
 };
 
+/** Another token; what the edit does to the kept query is seen at once. */
 function setToken(place, symbol) {
+  hovered = null;
+  editedAt = place;
   change({tokens: state.tokens.map((token, other) => (other === place ? symbol : token))});
+}
+
+/** A whole sequence, typed as letters; other signs between them do not count. */
+function onText({target}) {
+  const {length, vocab} = row().config, typed = [...target.value.toLowerCase()].filter((sign) => /[a-z]/.test(sign));
+  const tokens = typed.map((sign) => sign.charCodeAt(0) - 97), last = letter(vocab - 1);
+  const wrong = tokens.some((token) => token >= vocab) ? `letters a to ${last} only` : tokens.length !== length ? `${tokens.length} of ${length} letters` : "";
+  typedInto = target;
+  element("text-said").textContent = wrong;
+  hovered = null;
+  if (!wrong) change({tokens});
 }
 
 function onSlider({target}) {
@@ -321,6 +372,8 @@ function placeOf(event) {
 }
 
 function lookAt(place) {
+  if (place !== null && place === editedAt) return;
+  editedAt = null;
   if (hovered === place) return;
   hovered = place;
   focus = null;
@@ -349,7 +402,7 @@ function fillLists() {
   const mark = (name, style) => make("span", {class: name, style});
   const line = (colour, kind = "solid") => mark("line", {borderColor: `var(--${colour})`, borderTopStyle: kind});
   const entries = KINDS.map((kind) => [mark(null, {background: kind === "early" ? "transparent" : `var(--${kind})`}), KIND_NAMES[kind]]);
-  entries.push([line("head-1"), "copies of lag 1"], [line("head-2"), "copies of lag 2"], [line("ink"), "true law"], [line("ink", "dashed"), "Bayes"],
+  entries.push([line("head-1"), "copies of lag 1"], [line("head-2"), "copies of lag 2"], [line("ink"), "truth"], [line("ink", "dashed"), "Bayes"],
     [mark("diamond", {background: "var(--mark)"}), "prediction"],
     [mark("line thin", {}), mark("diamond", {border: "2px solid var(--mark)"}), "the other panel's"]);
   element("legend").append(...entries.map((parts) => make("li", {}, parts)));
@@ -369,6 +422,10 @@ function listen() {
     element(id).addEventListener("click", () => change({...limit(), ...(row().config.bos ? {} : {kappa: null})}));
   element("reset-tokens").addEventListener("click", () => change({tokens: [...drawn().tokens]}));
   element("copy-link").addEventListener("click", copyLink);
+  element("text").addEventListener("input", onText);
+  element("text").addEventListener("change", () => { typedInto = null; writeText(); });
+  element("save-svg").addEventListener("click", () => save("svg"));
+  element("save-png").addEventListener("click", () => save("png"));
   strip.addEventListener("pointerover", (event) => { if (placeOf(event) !== null) lookAt(placeOf(event)); });
   strip.addEventListener("pointerleave", () => lookAt(null));
   strip.addEventListener("focusin", (event) => { if (placeOf(event) !== null) lookAt(placeOf(event)); });

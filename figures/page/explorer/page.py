@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -11,41 +11,25 @@ from analyses.running.command import BadInput, one_line, say
 from analyses.running.files import write_file
 from analyses.running.table import Table
 from figures.page.templates import render
-from figures.parts.rows import of_one_start
+from figures.parts.rows import analytic, of_one_start
 from interp.notation import as_tokens, check_order, check_vocab
 
 FILE = "explorer.html"
 ANALYSIS = "explorer"
 MARK = '<meta name="generator" content="interp: python -m figures explorer">'
 FOLDER = Path(__file__).parent
-SCRIPTS = ("dom.js", "estimators.js", "forward.js", "words.js", "picture.js", "app.js")
+SCRIPTS = ("dom.js", "estimators.js", "forward.js", "words.js", "picture.js", "export.js", "app.js")
 MOST_BYTES = 3_000_000
 GROUPS = {
-    ("hierarchical", True): "hierarchical prior, with BOS",
-    ("hierarchical", False): "hierarchical prior, without BOS",
-    ("independent", True): "independent prior, with BOS",
-    ("independent", False): "independent prior, without BOS",
-}
-TASKS = {  # in short, for a closed list of models, which does not show its groups
-    ("hierarchical", True): "hierarchical prior, BOS",
-    ("hierarchical", False): "hierarchical prior, no BOS",
-    ("independent", True): "independent prior, BOS",
-    ("independent", False): "independent prior, no BOS",
+    (prior, bos): f"{prior} prior, {'' if bos else 'no '}BOS"
+    for prior in ("hierarchical", "independent")
+    for bos in (True, False)
 }
 FAMILY_ORDER = ("disentangled", "construction", "standard")  # the smallest trained models first
 START_BETA, START_KAPPA = 2.0, 3.0  # of the sliders, where no law was fitted
 KEPT = (
-    "config",
-    "tensors",
-    "prior",
-    "sequences",
-    "bayes_error",
-    "copy_lag",
-    "copy_mass",
-    "beta",
-    "kappa",
-    "fit_success",
-)
+    "config", "tensors", "prior", "sequences", "bayes_error", "copy_lag", "copy_mass", "beta", "kappa", "fit_success",
+)  # fmt: skip
 
 
 def check_target(file: Path, *, overwrite: bool) -> None:
@@ -95,10 +79,11 @@ def entry(row: Mapping[str, Any]) -> dict[str, Any]:
     seed = "" if subject["seed"] is None else f", seed {subject['seed']}"
     return {
         "name": name,
-        "label": f"{subject['family']}, {TASKS[subject['prior'], subject['bos']]}, T = {subject['length']}{seed}{run}",
+        "label": f"{subject['family']}, {GROUPS[subject['prior'], subject['bos']]}, T = {subject['length']}{seed}{run}",
         "group": GROUPS[subject["prior"], subject["bos"]],
         "about": one_line(about(row, name)),
         "subject": subject,
+        "trained": not analytic(subject),
         **{field: row[field] for field in KEPT},
     }
 
@@ -115,13 +100,11 @@ def about(row: Mapping[str, Any], name: str) -> str:
     if row["fit_success"]:
         numbers = ", ".join(f"beta_{lag} = {value:.3f}" for lag, value in enumerate(row["beta"], start=1))
         kappa = "" if row["kappa"] is None else f", kappa = {row['kappa']:.3f}"
-        words += f"The sliders start at the law fitted to its match scores: {numbers}{kappa}. "
+        words += f"The sliders start at the attention law fitted to its match scores: {numbers}{kappa}. "
     else:
         starts = ", ".join(f"beta_{lag} = {START_BETA:g}" for lag in range(1, config["order"] + 1))
         kappa = f", kappa = {START_KAPPA:g}" if config["bos"] else ""
-        words += (
-            f"No law is fitted to its match scores, so the sliders start at {starts}{kappa}: {row['fit_message']}. "
-        )
+        words += f"No attention law is fitted, so the sliders start at {starts}{kappa}: {row['fit_message']}. "
     if row["bayes_error"]:
         words += (
             "Bayes's answer is stored for the last query of the sequences as drawn, with a Monte Carlo error of "
@@ -141,7 +124,7 @@ def page(models: Sequence[Mapping[str, Any]], provenance: Mapping[str, Any], *, 
     """The whole file."""
     groups = [
         {"name": group, "models": [one["name"] for one in models if one["group"] == group]}
-        for group in _distinct(one["group"] for one in models)
+        for group in dict.fromkeys(one["group"] for one in models)
     ]
     hidden = ("subject", "group")
     shown = [{key: value for key, value in one.items() if key not in hidden} for one in models]
@@ -164,7 +147,3 @@ def _order(one: Mapping[str, Any]) -> tuple[Any, ...]:
     place = FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER)
     kinds = list(GROUPS.values())
     return kinds.index(one["group"]), place, subject["length"], subject["protocol"] == "long", subject["seed"] or 0
-
-
-def _distinct(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))

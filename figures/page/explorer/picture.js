@@ -20,7 +20,7 @@ function drawPanel(svg, view) {
   const parts = [
     drawCopies(view, place), drawTokens(view, place), drawBars(view, place), drawFlows(view, place), drawLaw(view, place),
     label("copies", TOKEN_TOP - 20), label("attention", BARS_BASE - BARS_HIGH / 2), label("votes", (FLOW_TOP + FLOW_END) / 2),
-    label("law", LAW_BASE - LAW_HIGH / 2),
+    label("prediction", LAW_BASE - LAW_HIGH / 2),
   ];
   svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
   svg.setAttribute("aria-label", view.words);

@@ -21,7 +21,7 @@ function massWords(view) {
 
 function panelWords(view) {
   const law = view.prediction.map((value, symbol) => `${letter(symbol)} ${value.toFixed(3)}`).join(", ");
-  return `Attention of the query at position ${view.query + 1}: ${massWords(view)}. Predicted law: ${law}.`;
+  return `Attention of the query at position ${view.query + 1}: ${massWords(view)}. Prediction: ${law}.`;
 }
 
 /** A position, counted as the strip does. */
@@ -36,7 +36,7 @@ function keyWords(view, position) {
 
 function gapWords(model, law) {
   const gaps = ["weights", "prediction"].map((part) => totalVariation(model[part], law[part]).toFixed(3));
-  return `Model against law, total variation: attention ${gaps[0]}, prediction ${gaps[1]}.`;
+  return `Model against soft matching, total variation: attention ${gaps[0]}, prediction ${gaps[1]}.`;
 }
 
 function focusWords(model, law) {
@@ -45,7 +45,7 @@ function focusWords(model, law) {
   const lags = state.beta.map((_, place) => place + 1).filter((lag) => mask >= 0 && mask >> (lag - 1) & 1);
   const score = position < model.offset ? `kappa = ${state.kappa.toFixed(2)}` : mask < 0 ? "none, because fewer than k tokens precede it"
     : lags.length ? `${lags.map((lag) => `beta_${lag}`).join(" + ")} = ${maskWeight(mask, state.beta).toFixed(2)}` : "0";
-  return `${keyWords(model, position)} in the model, ${law.weights[position].toFixed(4)} in the law; score in the law: ${score}.`;
+  return `${keyWords(model, position)} in the model, ${law.weights[position].toFixed(4)} in soft matching; score there: ${score}.`;
 }
 
 /** What the copy heads of the model do at the query; where BOS gets more than the lag, why the arrows point there. */
@@ -60,7 +60,7 @@ function copyWords(view) {
   const said = `Copy heads (layer, head) of the model at this query: ${words.join(", ")}.`;
   if (!heads.some(({own, bos}) => bos > own && bos >= LEAST_ARROW)) return said;
   const where = target === state.tokens.length + view.offset - 1 ? ", at the one query that its loss reads" : "";
-  const law = row().fit_success ? " The match head makes up for it: its scores still follow the law, with the beta and kappa of this model." : "";
+  const law = row().fit_success ? " The match head makes up for it: its scores still follow soft matching, with the beta and kappa of this model." : "";
   return `${said} The arrows to BOS are no error of the picture: this model learned them${where}.${law}`;
 }
 
@@ -72,14 +72,14 @@ function readoutWords(view) {
 
 function noteWords() {
   const notes = [];
-  const out = row().prior.kind === "independent" ? "the true law is" : "the true law and the stored answer of Bayes are";
+  const out = row().prior.kind === "independent" ? "the truth is" : "the truth and the stored answer of Bayes are";
   if (edited()) notes.push(`The sequence was changed: it is no longer a draw from the chain, so ${out} left out.`);
   if (query() < state.tokens.length - 1)
-    notes.push("Models are trained to predict after the last token only. At this earlier query the model need not follow the law, and a construction, whose biases are tied to the length, does not.");
+    notes.push("Models are trained to predict after the last token only. At this earlier query the model need not follow soft matching, and a construction, whose biases are tied to the length, does not.");
   return notes.join(" ");
 }
 
-// --- the law in numbers --------------------------------------------------------------------------------------------
+// --- soft matching in numbers --------------------------------------------------------------------------------------------
 
 /** A number to four digits, short also where it is huge or tiny. */
 function digits(value) {
@@ -118,7 +118,7 @@ function countsTable({terms, law}, symbol) {
   const cells = (values) => values.map((value, place) => make("td", {class: place === symbol ? "chosen" : null}, value));
   const lines = terms.map((term) => make("tr", {"data-mask": term.mask}, make("th", {scope: "row"}, term.name), make("td", {}, digits(term.weight)),
     cells(term.counts.map((count) => (term.mask === "bos" ? `1/${law.length}` : count))), make("td", {}, term.total), make("td", {}, term.share.toFixed(4))));
-  const all = make("tr", {}, make("th", {scope: "row"}, "the law"), make("td"), cells(law.map((value) => value.toFixed(4))), make("td"), make("td"));
+  const all = make("tr", {}, make("th", {scope: "row"}, "soft matching"), make("td"), cells(law.map((value) => value.toFixed(4))), make("td"), make("td"));
   return [headLine(["keys", "weight of each", ...law.map((_, place) => letter(place)), "all", "attention"]), make("tbody", {}, lines, all)];
 }
 
