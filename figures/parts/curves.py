@@ -27,13 +27,6 @@ LOOKS: dict[str, Look] = {
     "add-0.5": {"label": "add-0.5", "color": "#7f7f7f", "linestyle": "--"},
     "add-1": {"label": "add-1", "color": "#7f7f7f", "linestyle": "-."},
     "add-alpha, tuned": {"label": r"add-$\alpha$, $\alpha$ tuned for each $T$", "color": "#7f7f7f", "linewidth": 1.4},
-    "jelinek-mercer": {"label": "Jelinek-Mercer, tuned", "color": "#882255", "marker": "s"},
-    "katz": {"label": "Katz", "color": "#b08968", "marker": "o"},
-    "katz, absolute": {"label": "Katz, absolute", "color": "#b08968", "linestyle": "--", "marker": "v"},
-    "katz, good-turing": {"label": "Katz, Good-Turing", "color": "#b08968", "linestyle": ":", "marker": "^"},
-    "witten-bell": {"label": "Witten-Bell", "color": "#52796f", "marker": "D"},
-    "kneser-ney": {"label": "Kneser-Ney", "color": "#5b99c2", "marker": "P"},
-    "context tree weighting": {"label": "context tree weighting", "color": "#000000", "marker": "X"},
     "hard, no BOS": {
         "label": r"construction, $\beta=100$", "color": "#003566", "linestyle": ":", "marker": "D", **OPEN,
     },
@@ -41,7 +34,6 @@ LOOKS: dict[str, Look] = {
         "label": r"construction, $\beta=100$, BOS", "color": "#003566", "linestyle": ":", "marker": "D", **OPEN,
     },
     "beta(t), no BOS": {"label": r"construction, $\beta(t)$ of the lemma", "color": "#5b99c2", "marker": "o"},
-    "optimal, no BOS": {"label": "construction, best $\\beta$, no BOS", "color": "#ffb703", "linestyle": "--"},
     "optimal, BOS": {"label": r"construction, best $\beta, \kappa$", "color": "#ffb703"},
 }  # fmt: skip
 
