@@ -36,6 +36,7 @@ from benchmarks.measure import options_of, show
 from interp.circuit.experiment import Experiment
 from interp.circuit.law import even_pattern, law_pattern
 from interp.circuit.runner import law_of
+from interp.notation import mask_bits
 from interp.results import half_width, share_recovered
 
 Row = dict[str, Any]
@@ -169,7 +170,8 @@ def share_rows(simulations: int) -> Iterator[Row]:
         for seed in range(simulations):
             chains = prior.sample(batch=sequences, length=config.length, seed=seed + 2)
             trial = Experiment(model, chains.tokens, next_law=chains.next_law, seed=seed)
-            law, even = law_pattern(trial.masks, beta=fit.beta, kappa=fit.kappa), even_pattern(trial.masks)
+            by_mask = mask_bits(len(fit.beta)) @ fit.beta
+            law, even = law_pattern(trial.masks, by_mask=by_mask, kappa=fit.kappa), even_pattern(trial.masks)
             for pattern, losses in ((law, lost), (even, scale)):
                 edited = trial.kl(law_of(trial.write(pattern[:, None], edit="attention")))
                 losses.append((edited.values - trial.divergence.values).numpy())

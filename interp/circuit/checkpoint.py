@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from interp.arguments import shown
-from interp.circuit.circuit import Circuit
+from interp.circuit.circuit import Circuit, Model
 from interp.hooked import checkpoint as ours
 from interp.hooked.checkpoint import (
     CIRCUIT_FORMAT,
@@ -43,7 +43,7 @@ LEFT_OUT = (
 
 
 def save(
-    model: Any,
+    model: Model | Circuit,
     path: str | os.PathLike[str],
     *,
     length: int | None = None,
@@ -51,9 +51,26 @@ def save(
 ) -> None:
     """Write a model of this suite, or a `Circuit`, to the directory `path`.
 
-    A checkpoint there is replaced, a directory with other things in it never. `training` is a JSON-able record of how
-    the weights were made. `length` is for a circuit: the number of tokens that analyses give it; by default one less
-    than the context holds, so that the last position has a next token.
+    Parameters
+    ----------
+    model : InductionTransformer or Circuit
+        What to save; of a circuit the model must be a HookedTransformer that its config describes.
+    path : str or path
+        The directory. A checkpoint there is replaced, a directory with other things in it never.
+    length : int, optional
+        Of a circuit: how many tokens analyses give it; by default one less than the context holds, so that the last
+        position has a next token.
+    training : dict, optional
+        A JSON-able record of how the weights were made.
+
+    Examples
+    --------
+    >>> import interp as ip, tempfile
+    >>> model = ip.construct(order=1, vocab=2, length=4, beta=(3.0,))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ip.save(model, f"{folder}/mine")
+    ...     ip.load(f"{folder}/mine").config.order
+    1
     """
     if isinstance(model, InductionTransformer):
         ours.save(model, path, training=training)
@@ -78,9 +95,22 @@ def save(
 
 
 def load(path: str | os.PathLike[str]) -> InductionTransformer | Circuit:
-    """The saved model of this suite, or the `Circuit`, at `path`; a `CheckpointError` says why it cannot be read.
+    """The saved model of this suite, or the `Circuit`.
 
-    A checkpoint of an unfinished or diverged run loads with a warning that says how far the run came.
+    Parameters
+    ----------
+    path : str or path
+        The directory that `save` wrote. A `CheckpointError` says why it cannot be read; a checkpoint of an unfinished
+        or diverged run loads with a warning that says how far the run came.
+
+    Returns
+    -------
+    InductionTransformer or Circuit
+        It remembers the path as `checkpoint`, for the provenance of results.
+
+    Examples
+    --------
+    `save` has one.
     """
     model, info = read_version(path, lambda version: (_read(version), version.info))
     warn_unfinished(info)

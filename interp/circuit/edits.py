@@ -45,7 +45,7 @@ class MatchReader:
         circuit.require_match()
         keys = tokens.shape[1] + circuit.has_bos
         self.heads, self.from_end = circuit.match_heads, _from_end(queries, keys)
-        size = (len(tokens), len(self.heads), len(self.from_end), keys)
+        size = (len(tokens), len(self.heads), 1 if queries is None else len(queries), keys)
         self.scores, self.pattern = (torch.empty(size, dtype=circuit.dtype) for _ in range(2))
 
     def hooks(self, rows: slice) -> list[Hook]:
@@ -56,9 +56,10 @@ class MatchReader:
     def _keep(self, rows: slice, into: torch.Tensor, layer: int, activation: torch.Tensor, hook: Any) -> None:
         for index, (own, head) in enumerate(self.heads):
             if own == layer:
-                kept = activation[:, head, self.from_end.to(activation.device)].detach().cpu()
-                # Some models mask with the most negative number instead of -inf.
-                into[rows, index] = kept.masked_fill(kept <= torch.finfo(kept.dtype).min / 2, -torch.inf)
+                kept = activation[:, head, self.from_end].detach().cpu()
+                if into is self.scores:  # some models mask with the most negative number instead of -inf
+                    kept = kept.masked_fill(kept <= torch.finfo(kept.dtype).min / 2, -torch.inf)
+                into[rows, index] = kept
 
 
 def write_pattern(
@@ -150,6 +151,7 @@ def at_layers(heads: Iterable[Head], name: str, act: Callable[[int, torch.Tensor
     return [(f"blocks.{layer}.attn.hook_{name}", partial(act, layer)) for layer in layers_of(heads)]
 
 
-def _from_end(queries: Int64[torch.Tensor, " query"] | None, keys: int) -> Int64[torch.Tensor, " query"]:
-    """Positions counted from the end, which are right in a run of the last query, too."""
-    return torch.tensor([-1]) if queries is None else queries - keys
+def _from_end(queries: Int64[torch.Tensor, " query"] | None, keys: int) -> slice | list[int]:
+    """Positions counted from the end, which are right in a run of the last query, too; a slice where that is enough."""
+    places = [-1] if queries is None else (queries - keys).tolist()
+    return slice(places[0], None) if places == list(range(places[0], 0)) else places

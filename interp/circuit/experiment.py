@@ -10,13 +10,11 @@ raises an error.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from jaxtyping import Float
 
-from interp.arguments import Number, Whole, seed_number
-from interp.circuit.circuit import as_circuit, head_name
+from interp.arguments import Number, Numbers, Whole, seed_number
+from interp.circuit.circuit import Circuit, Model, as_circuit, head_name
 from interp.circuit.edits import NOTICEABLE, MatchReader, write_pattern
 from interp.circuit.law import check_next_law, key_masks_at, shuffled
 from interp.circuit.runner import Hooks, law_of, run, stream_before_match
@@ -35,7 +33,9 @@ class Experiment:
     generator            draws the controls
     """
 
-    def __init__(self, model: Any, tokens: Tokens, *, next_law: Any, floor: Number = KL_FLOOR, seed: Whole = 0) -> None:
+    def __init__(
+        self, model: Model | Circuit, tokens: Tokens, *, next_law: Numbers, floor: Number = KL_FLOOR, seed: Whole = 0
+    ) -> None:
         self.circuit = circuit = as_circuit(model)
         self.tokens = circuit.check(tokens)
         self.truth = check_next_law(next_law, self.tokens, vocab=circuit.vocab)

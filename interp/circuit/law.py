@@ -1,17 +1,16 @@
 """The law as attention: masks of the model's keys, and the patterns that eq:transformer_estimator gives them.
 
 masks = key_masks_at(tokens, order=2, bos=True, queries=torch.tensor([64]))    [batch, query, key]
-law_pattern(masks, beta=beta, kappa=kappa)                        e^{|beta|_M} / Z, BOS e^kappa / Z, else 0
+law_pattern(masks, by_mask=mask_bits(2) @ beta, kappa=kappa)      e^{|beta|_M} / Z, BOS e^kappa / Z, else 0
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64, Shaped
 
+from interp.arguments import Numbers
 from interp.divergence import as_laws
 from interp.estimators.counts import NOT_A_CANDIDATE
 from interp.notation import mask_bits
@@ -37,35 +36,21 @@ def key_masks_at(
     return torch.nn.functional.pad(masks, (int(bos), 0), value=NOT_A_CANDIDATE)
 
 
-def mask_scores(
-    masks: Int64[torch.Tensor, "*rows key"], beta: Float[np.ndarray, " lag"]
-) -> Float[torch.Tensor, "*rows key"]:
-    """|beta|_M for every candidate key; 0 for the others."""
-    return scores_by_mask(masks, mask_bits(beta.size) @ beta)
-
-
 def scores_by_mask(
     masks: Int64[torch.Tensor, "*rows key"], by_mask: Float[np.ndarray, " mask"]
 ) -> Float[torch.Tensor, "*rows key"]:
-    """The score of its mask for every candidate key; 0 for the others."""
+    """The score of its mask for every candidate key; 0 for the others. For the law `by_mask` is |beta|_M."""
     return torch.where(masks >= 0, torch.from_numpy(by_mask)[masks.clamp(min=0)], 0.0)
 
 
 def law_pattern(
-    masks: Int64[torch.Tensor, "*rows key"],
-    *,
-    beta: Float[np.ndarray, " lag"] | None = None,
-    by_mask: Float[np.ndarray, " mask"] | None = None,
-    kappa: float | None,
+    masks: Int64[torch.Tensor, "*rows key"], *, by_mask: Float[np.ndarray, " mask"], kappa: float | None
 ) -> Float[torch.Tensor, "*rows key"]:
     """The attention of eq:transformer_estimator: e^{|beta|_M} / Z on candidates, e^kappa / Z on BOS, else 0.
 
-    With kappa, key 0 is BOS, or the first token in its place. For laws that are not additive, give `by_mask` instead of
-    beta: a score for every mask.
+    With kappa, key 0 is BOS, or the first token in its place. `by_mask` is a score for every mask, |beta|_M or another.
     """
-    assert (beta is None) != (by_mask is None)
-    own = mask_scores(masks, beta) if beta is not None else scores_by_mask(masks, np.asarray(by_mask))
-    scores = torch.where(masks >= 0, own, -torch.inf)
+    scores = torch.where(masks >= 0, scores_by_mask(masks, by_mask), -torch.inf)
     if kappa is not None:
         scores[..., 0] = kappa
     return torch.softmax(scores, dim=-1)
@@ -132,7 +117,7 @@ def keep_keys(
 
 
 def check_next_law(
-    next_law: Any, tokens: Int64[torch.Tensor, "batch length"], *, vocab: int
+    next_law: Numbers, tokens: Int64[torch.Tensor, "batch length"], *, vocab: int
 ) -> Float[torch.Tensor, "batch vocab"]:
     """The true laws of these sequences' next tokens, in float64."""
     expected = (tokens.shape[0], vocab)

@@ -22,14 +22,13 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
+from interp.arguments import takes_memory
 from interp.circuit.circuit import Circuit, heads_of
 from interp.circuit.law import key_masks_at
-from interp.circuit.runner import Hook, Hooks, parts
+from interp.circuit.runner import Hook, Hooks, no_hooks, observe
 from interp.fitting.candidates import MIN_COVERED
 from interp.fitting.likelihood import AttentionRows
 from interp.fitting.regression import SPLINE_TERMS, NormalEquations, distance_basis
-
-KEPT_BYTES = 512 << 20  # of attention by group, over all heads and queries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,11 +95,8 @@ class ScanStatistics:
         self.groups = (1 << self.order) + circuit.has_sink + 1
         self.dtype = torch.float64 if circuit.dtype == torch.float64 else torch.float32
         kept = self.dtype.itemsize * sum(heads.values()) * rows[1] * (self.groups + 1)
-        if kept * rows[0] > KEPT_BYTES:
-            raise ValueError(
-                f"{rows[1]} queries of {rows[0]} sequences would keep {kept * rows[0] >> 20} MiB; "
-                f"scan at most {max(1, KEPT_BYTES // kept)} sequences, or fewer queries"
-            )
+        asked = f"a scan of {rows[1]} queries of {rows[0]} sequences"
+        takes_memory(kept * rows[0], what=asked, instead=f"one sequence needs {kept / 2**20:.0f} MiB")
         self.counts = torch.zeros(*rows, self.groups, dtype=torch.float64)
         self.basis = torch.from_numpy(distance_basis(tokens.shape[1] - self.order, terms=SPLINE_TERMS))
         columns = self.order + self.basis.shape[1]
@@ -115,15 +111,12 @@ class ScanStatistics:
 
     def gather(self, edits: Hooks | None = None) -> None:
         """Run the model once over all sequences, up to the last layer that is asked for, under hooks that edit it."""
-        with torch.no_grad():
-            for rows in parts(self.circuit, self.tokens):
-                self.circuit.model.run_with_hooks(
-                    self.circuit.ids(self.tokens[rows], rows),
-                    prepend_bos=False,
-                    return_type=None,
-                    stop_at_layer=self.layers[-1] + 1,
-                    fwd_hooks=([] if edits is None else edits(rows)) + self.hooks(rows),
-                )
+        observe(
+            self.circuit,
+            self.tokens,
+            hooks=lambda rows: (edits or no_hooks)(rows) + self.hooks(rows),
+            last_layer=self.layers[-1],
+        )
         if missing := [layer for layer, sums in self.sums.items() if not sums.saw_pattern]:
             name = f"blocks.{missing[0]}.attn.hook_pattern"
             raise ValueError(f"the hook {name} was never called: a scan needs it in every layer")

@@ -45,13 +45,13 @@ from interp.circuit.law import (
     keep_keys,
     largest_overlaps,
     law_pattern,
-    mask_scores,
     pair_scores,
+    scores_by_mask,
 )
 from interp.circuit.runner import law_of, run
 from interp.divergence import KL_FLOOR, kl_between
 from interp.instruments.given import HeadLaw, HeadLaws, Law, Model, NextLaw, PairLaw, laws_of_heads
-from interp.notation import Tokens
+from interp.notation import Tokens, mask_bits
 from interp.results import Axes, NamedRows, half_width, mean_stderr, nothing_to_recover, provenance, share_recovered
 
 Edit: TypeAlias = Callable[[torch.Tensor], torch.Tensor]  # masks of the keys -> attention, [batch, match, query, key]
@@ -239,7 +239,7 @@ def match_edits(trial: Experiment, heads: Sequence[HeadLaw]) -> dict[str, Edit]:
     order, scores = trial.circuit.order, trial.scores
 
     def by_head(masks: torch.Tensor, betas: Sequence[Float[np.ndarray, " lag"]]) -> torch.Tensor:
-        return torch.stack([mask_scores(masks, beta) for beta in betas], dim=1)
+        return torch.stack([scores_by_mask(masks, mask_bits(order) @ beta) for beta in betas], dim=1)
 
     def only(lags: Sequence[int]) -> Edit:
         """Each head's scores with its beta set to zero at all other lags."""
@@ -255,7 +255,7 @@ def match_edits(trial: Experiment, heads: Sequence[HeadLaw]) -> dict[str, Edit]:
         raise ValueError("the causal tests clamp beta: give a law with a weight for each lag")
     if heads:
         edits["law"] = lambda masks: torch.stack(
-            [law_pattern(masks, beta=one.beta, kappa=one.kappa) for one in heads], dim=1
+            [law_pattern(masks, by_mask=one.by_mask, kappa=one.kappa) for one in heads], dim=1
         )
         edits |= {"beta_zero": only([]), "beta_infinite": hardest}
         edits |= {f"lag_{lag + 1}_only": only([lag]) for lag in range(order if order > 1 else 0)}

@@ -28,7 +28,7 @@ they are NaN. For each lag 1..k, `copy_heads` has the copy head with the most ma
 head; `find_circuit` tests whether the match depends on it.
 
 Memory: the model holds one layer's attention for a few sequences at a time (`runner.parts`); kept are 2^k + 3 numbers
-for each head, sequence and query asked for, at most `scan_statistics.KEPT_BYTES`.
+for each head, sequence and query asked for, at most half of the machine's memory.
 """
 
 from __future__ import annotations

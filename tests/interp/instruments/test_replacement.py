@@ -80,7 +80,7 @@ def test_attention_is_written_at_the_queries_alone(circuit: ip.Circuit, tokens: 
 def test_the_last_query_is_edited_where_none_is_listed(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
     last = torch.tensor([24])
     masks = key_masks_at(tokens, order=2, bos=True, queries=last)
-    rows = torch.stack([law_pattern(masks, beta=np.array([1.0, 0.5]), kappa=0.0)] * 2, dim=1)
+    rows = torch.stack([law_pattern(masks, by_mask=np.array([0.0, 1.0, 0.5, 1.5]), kappa=0.0)] * 2, dim=1)
     listed = laws(circuit, tokens, hooks=write_pattern(circuit, rows, queries=last))
     torch.testing.assert_close(laws(circuit, tokens, hooks=write_pattern(circuit, rows)), listed)
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import interp as ip
-from interp.fitting.scan_statistics import KEPT_BYTES, ScanStatistics
+from interp.fitting.scan_statistics import ScanStatistics
 from interp.instruments.scan_heads import HeadScan
 from tests import tiny_language
 from tests.planted import planted_deep, trained_like, without_mechanism
@@ -319,12 +319,14 @@ def test_bad_input_gets_one_line(call: Callable[..., Any], message: str) -> None
     assert "\n" not in str(caught.value)
 
 
-def test_a_scan_that_would_keep_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interp.fitting.scan_statistics.KEPT_BYTES", 1 << 20)
-    spec = PLANTS["two match heads"]
-    with pytest.raises(ValueError, match=r"38 queries of 80 sequences would keep 1 MiB; scan at most 41 sequences"):
-        ip.scan_heads(plant(spec), tokens_for(spec), **spec.task, query="all")
-    assert KEPT_BYTES == 512 << 20
+def test_a_scan_that_would_keep_too_much_is_refused() -> None:
+    spec, memory = PLANTS["two match heads"], {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": 1 << 20}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("interp.arguments.os.sysconf", memory.__getitem__)
+        with pytest.raises(
+            ValueError, match=r"a scan of 38 queries of 80 sequences would need .* half of this machine's"
+        ):
+            ip.scan_heads(plant(spec), tokens_for(spec), **spec.task, query="all")
 
 
 def test_a_model_without_the_hooks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
