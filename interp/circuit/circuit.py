@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import einops
@@ -149,6 +150,30 @@ class Circuit:
     def last_layer(self) -> int:
         """The last layer that the circuit uses."""
         return max(layer for layer, _ in (*self.known_copy_heads, *self.match_heads))
+
+    @cached_property
+    def layers_without_scores(self) -> frozenset[int]:
+        """The layers whose `hook_attn_scores` shows the pattern, as TransformerLens' native bridges do."""
+        model, seen = self.model, dict[str, torch.Tensor]()
+        if "blocks.0.hook_out" not in model.hook_dict:  # no bridge
+            return frozenset()
+
+        def keep(shown: torch.Tensor, hook: Any) -> None:
+            seen[hook.name] = shown
+
+        pairs = {
+            layer: [f"blocks.{layer}.attn.{name}" for name in ("hook_attn_scores", "hook_pattern")]
+            for layer in range(len(model.blocks))
+        }
+        with torch.no_grad():
+            ids = torch.zeros(1, 2, dtype=torch.int64, device=self.device)
+            names = [name for pair in pairs.values() for name in pair if name in model.hook_dict]
+            model.run_with_hooks(ids, prepend_bos=False, fwd_hooks=[(name, keep) for name in names])
+        return frozenset(
+            layer
+            for layer, (scores, pattern) in pairs.items()
+            if scores in seen and pattern in seen and torch.equal(seen[scores], seen[pattern])
+        )
 
     @property
     def dtype(self) -> torch.dtype:

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int64
 
 from interp.circuit.circuit import Circuit, Head
-from interp.circuit.runner import Hook, Hooks
+from interp.circuit.runner import Hook, Hooks, score_hook
 
 NOTICEABLE = 1e-5  # a change of an activation that changes float32 predictions if anything reads it
 
@@ -44,14 +44,17 @@ class MatchReader:
     ) -> None:
         circuit.require_match()
         keys = tokens.shape[1] + circuit.has_bos
-        self.heads, self.from_end = circuit.match_heads, _from_end(queries, keys)
+        self.circuit, self.heads, self.from_end = circuit, circuit.match_heads, _from_end(queries, keys)
         size = (len(tokens), len(self.heads), 1 if queries is None else len(queries), keys)
         self.scores, self.pattern = (torch.empty(size, dtype=circuit.dtype) for _ in range(2))
 
     def hooks(self, rows: slice) -> list[Hook]:
         """For one part of the batch."""
-        pairs = (("attn_scores", self.scores), ("pattern", self.pattern))
-        return [hook for name, into in pairs for hook in at_layers(self.heads, name, partial(self._keep, rows, into))]
+        scores = [
+            score_hook(self.circuit, layer, partial(self._keep, rows, self.scores, layer))
+            for layer in layers_of(self.heads)
+        ]
+        return scores + at_layers(self.heads, "pattern", partial(self._keep, rows, self.pattern))
 
     def _keep(self, rows: slice, into: torch.Tensor, layer: int, activation: torch.Tensor, hook: Any) -> None:
         for index, (own, head) in enumerate(self.heads):

@@ -10,6 +10,7 @@ fraction of the time; this module decides that, and no other. What comes back li
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeAlias
@@ -133,9 +134,31 @@ def observe(
     if last_only and runs_short(circuit):
         run(circuit, tokens, hooks=hooks, last_only=True)
         return
-    end = 1 + (circuit.last_layer if last_layer is None else last_layer)
+    layer = circuit.last_layer if last_layer is None else last_layer
+    # After its last block a bridge would go on to the logits, which may take most of the time and of the memory.
+    output = f"blocks.{layer}.hook_out"
+    last: list[Hook] = [(output, _stop)] if output in circuit.model.hook_dict else []
     for rows in parts(circuit, tokens):
-        hooked(circuit, tokens, rows, hooks(rows), return_type=None, stop_at_layer=end)
+        with contextlib.suppress(_Stopped):
+            hooked(circuit, tokens, rows, [*hooks(rows), *last], return_type=None, stop_at_layer=layer + 1)
+
+
+class _Stopped(Exception):
+    """A run has come to its last layer."""
+
+
+def _stop(activation: torch.Tensor, hook: Any) -> None:
+    raise _Stopped
+
+
+def score_hook(circuit: Circuit, layer: int, take: Callable[..., None]) -> Hook:
+    """The hook that hands a layer's scores to `take`, each up to a constant of its query.
+
+    TransformerLens' native bridges show the pattern where the scores should be: there it is the pattern's logarithm.
+    """
+    if layer in circuit.layers_without_scores:
+        return f"blocks.{layer}.attn.hook_pattern", lambda pattern, hook: take(pattern.log(), hook)
+    return f"blocks.{layer}.attn.hook_attn_scores", take
 
 
 def hooked(

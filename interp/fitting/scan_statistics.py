@@ -25,7 +25,7 @@ from jaxtyping import Float, Int64
 from interp.arguments import takes_memory
 from interp.circuit.circuit import Circuit, heads_of
 from interp.circuit.law import key_masks_at
-from interp.circuit.runner import Hook, Hooks, no_hooks, observe
+from interp.circuit.runner import Hook, Hooks, no_hooks, observe, score_hook
 from interp.fitting.candidates import MIN_COVERED
 from interp.fitting.likelihood import AttentionRows
 from interp.fitting.regression import SPLINE_TERMS, NormalEquations, distance_basis
@@ -124,12 +124,11 @@ class ScanStatistics:
     def hooks(self, rows: slice) -> list[Hook]:
         """For one part of the batch; its tokens are counted."""
         part = self.token_part(rows)
-        pairs = (("hook_attn_scores", self.add_scores), ("hook_pattern", self.add_pattern))
-        return [
-            (f"blocks.{layer}.attn.{name}", partial(add, part, sums))
-            for name, add in pairs
-            for layer, sums in self.sums.items()
-        ]
+        found = []
+        for layer, sums in self.sums.items():
+            found.append(score_hook(self.circuit, layer, partial(self.add_scores, part, sums)))
+            found.append((f"blocks.{layer}.attn.hook_pattern", partial(self.add_pattern, part, sums)))
+        return found
 
     def token_part(self, rows: slice) -> TokenPart:
         """Groups and design of some sequences; their counts and the design's products are added to the sums."""

@@ -30,7 +30,7 @@ from analyses.studies.language_model import Options
 from interp.circuit.capture import Capture, capture
 from interp.circuit.circuit import Circuit, Head, head_name, heads_of
 from interp.circuit.law import key_masks_at
-from interp.circuit.runner import Hook, Hooks, parts
+from interp.circuit.runner import Hook, Hooks, observe
 from interp.fitting.attention_fit import fit_attention
 from interp.instruments.replacement import replace_heads
 from interp.language.prompts import Prompts
@@ -156,19 +156,12 @@ def _followed(circuit: Circuit, given: Prompts, hooks: Hooks) -> np.ndarray:
                 mass = (pattern[:, head, queries].detach().cpu() * (masks[rows] == 1)).sum(-1)
                 found[place, rows] = mass.mean(dim=-1).double().numpy()
 
-    with torch.no_grad():
-        for rows in parts(circuit, tokens):
-            watch = [
-                (f"blocks.{layer}.attn.hook_pattern", partial(keep, rows, layer))
-                for layer in sorted({layer for layer, _ in circuit.match_heads})
-            ]
-            circuit.model.run_with_hooks(
-                circuit.ids(tokens[rows], rows),
-                prepend_bos=False,
-                return_type=None,
-                stop_at_layer=circuit.last_layer + 1,
-                fwd_hooks=[*hooks(rows), *watch],
-            )
+    def watched(rows: slice) -> list[Hook]:
+        layers = sorted({layer for layer, _ in circuit.match_heads})
+        watch = [(f"blocks.{layer}.attn.hook_pattern", partial(keep, rows, layer)) for layer in layers]
+        return [*hooks(rows), *watch]
+
+    observe(circuit, tokens, hooks=watched)
     return found
 
 

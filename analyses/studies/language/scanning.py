@@ -16,7 +16,7 @@ import torch
 from analyses.studies.language.task import FIRST_QUERY, LENGTH, ORDER, Row, chains, opened, repeats
 from analyses.studies.language_model import Options, weights
 from interp.circuit.circuit import Circuit, Head
-from interp.circuit.runner import parts
+from interp.circuit.runner import observe
 from interp.fitting.scan_statistics import ScanStatistics
 from interp.instruments.scan_heads import COPY_LAGS, HeadScan, judged, scan_heads
 from interp.language.load import LanguageModel, load_language_model
@@ -77,12 +77,7 @@ def scan_with_control(language: LanguageModel, given: Prompts) -> tuple[HeadScan
     tokens = circuit.check(given.tokens)
     queries = torch.arange(FIRST_QUERY, tokens.shape[1], QUERY_STEP) + int(circuit.has_bos)
     own, other = (ScanStatistics(circuit, one, queries, lags=COPY_LAGS) for one in (tokens, tokens.roll(1, dims=0)))
-    with torch.no_grad():
-        for rows in parts(circuit, tokens):
-            hooks = own.hooks(rows) + other.hooks(rows)
-            circuit.model.run_with_hooks(
-                circuit.ids(tokens[rows], rows), prepend_bos=False, return_type=None, fwd_hooks=hooks
-            )
+    observe(circuit, tokens, hooks=lambda rows: own.hooks(rows) + other.hooks(rows), last_layer=own.layers[-1])
     return judged(own), judged(other)
 
 

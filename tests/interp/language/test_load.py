@@ -229,16 +229,19 @@ def test_a_capture_is_what_the_model_did(language: LanguageModel) -> None:
     torch.testing.assert_close(last.match_pattern[:, :, 0], seen.match_pattern[:, :, -1])
 
 
-def test_the_forward_stops_after_the_last_layer_needed(language: LanguageModel) -> None:
-    called: list[int] = []
+@pytest.mark.parametrize("head", [(0, 1), (1, 3)])
+def test_the_forward_stops_in_the_last_layer_needed(language: LanguageModel, head: tuple[int, int]) -> None:
+    """The last block's own forward does not end: the run stops at its output, before the logits."""
+    called: list[Any] = []
+    modules = [*language.model.blocks, language.model.unembed]
     handles = [
-        language.model.blocks[layer].register_forward_hook(lambda *_, layer=layer: called.append(layer))
-        for layer in range(2)
+        module.register_forward_hook(lambda *_, place=place: called.append(place))
+        for place, module in enumerate(modules)
     ]
-    ip.capture(_circuit(language, (0, 1)), IDS)
+    ip.capture(_circuit(language, head), IDS)
     for handle in handles:
         handle.remove()
-    assert called == [0]
+    assert called == list(range(head[0]))
 
 
 def test_predictions_are_laws_over_the_symbols(language: LanguageModel, folder: Path) -> None:
