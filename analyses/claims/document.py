@@ -1,4 +1,4 @@
-"""The claims with their verdicts: a document like that of any analysis, and lines for a terminal."""
+"""The claims with their verdicts: a table like that of any analysis, and lines for a terminal."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from analyses.claims import ours, paper
 from analyses.claims.judge import judge
 from analyses.claims.quantities import LEAST_WITH, MOST_WITHOUT, QUANTITIES
 from analyses.claims.readers import word_of
-from analyses.claims.records import SET_AFTER_DATA, Finding, Verdict
-from analyses.claims.wording import LEGEND as TABLE_LEGEND
-from analyses.claims.wording import some_lengths, start_words
+from analyses.claims.records import SET_AFTER_DATA, Finding, Group, Verdict
+from analyses.claims.wording import LEGEND, runs_in_words
 from analyses.running.command import BadInput, one_line
 from analyses.running.subject import place_of_start
 from analyses.running.table import Table
@@ -23,8 +22,8 @@ NAME = "claims"
 ZOO = "copy_heads"  # the analysis of every model of the suite
 CLAIMS = (*paper.CLAIMS, *ours.CLAIMS)
 WIDTH = 100
-LEGEND = TABLE_LEGEND
 SHARES = (LEAST_WITH, MOST_WITHOUT)  # of runs with a condition, and without
+__all__ = ["CLAIMS", "LEGEND", "NAME", "SHARES", "document", "read", "zoo_lines"]
 
 
 def document(documents: Mapping[str, Table]) -> Table:
@@ -47,8 +46,9 @@ def zoo_lines(documents: Mapping[str, Table]) -> list[str]:
     for (family, task), starts in found.items():
         known = []
         for start in sorted(starts, key=place_of_start):
-            runs = "1 run" if len(starts[start]) == 1 else f"{len(starts[start])} runs"
-            known.append(f"{start_words(start)} {some_lengths(sorted(set(starts[start])))} ({runs})")
+            lengths = tuple(sorted(set(starts[start])))
+            where = runs_in_words([Group(family=family, start=start, word="holds", lengths=lengths)])
+            known.append(f"{where} ({len(starts[start])} run{'s' * (len(starts[start]) > 1)})")
         told.append(f"Judged: {family}, {task}: {'; '.join(known)}.")
     return told
 
@@ -56,7 +56,7 @@ def zoo_lines(documents: Mapping[str, Table]) -> list[str]:
 def read(folder: Path) -> Table:
     """The claims judged on the tables that analyses left in a folder; a table that is not there is a "cannot tell"."""
     found = {}
-    for name in tables_needed():
+    for name in dict.fromkeys([*(need.table for claim in CLAIMS for need in claim.needs), "conditions"]):
         file = folder / f"{name}.json"
         if not file.is_file():
             continue
@@ -76,24 +76,14 @@ def read(folder: Path) -> Table:
         raise BadInput(f"a table in {folder} does not hold what the claims ask for ({one_line(error)})") from error
 
 
-def tables_needed() -> list[str]:
-    """The analyses whose tables claims are judged on, and the study in which conditions are looked for."""
-    return list(dict.fromkeys([*(need.table for claim in CLAIMS for need in claim.needs), "conditions"]))
-
-
 def row_of(verdict: Verdict) -> dict[str, Any]:
     """A verdict as a row: the claim, the word, and every need with what was required and found."""
     claim = verdict.claim
     return {
         "claim": claim.id,
-        "number": claim.number,
-        "label": claim.label,
-        "topic": claim.topic,
-        "ours": claim.ours,
-        "sentence": claim.sentence,
+        **{name: getattr(claim, name) for name in ("number", "label", "topic", "ours", "sentence")},
         "verdict": verdict.word,
-        "says": verdict.says,
-        "start": verdict.start,
+        **{name: getattr(verdict, name) for name in ("says", "start", "runs", "others")},
         "found": verdict.number,
         "note": claim.note,
         "needs": [_need_row(finding) for finding in verdict.findings],
@@ -101,20 +91,17 @@ def row_of(verdict: Verdict) -> dict[str, Any]:
 
 
 def _need_row(finding: Finding) -> dict[str, Any]:
-    quantity = QUANTITIES[finding.need.quantity]
+    need, quantity = finding.need, QUANTITIES[finding.need.quantity]
     return {
-        "table": finding.need.table,
+        "table": need.table,
         "quantity": quantity.words,
-        "required": quantity.required,
-        "reason": quantity.reason,
-        "after_data": quantity.after_data,
-        "of": finding.need.quantifier,
-        "of_after_data": finding.need.quantifier in SET_AFTER_DATA,
-        "part": finding.need.part,
-        "where": finding.condition,
-        "evidence": finding.evidence,
+        **{name: getattr(quantity, name) for name in ("required", "reason", "after_data")},
+        "of": need.quantifier,
+        "of_after_data": need.quantifier in SET_AFTER_DATA,
+        "part": need.part,
         "groups": [
-            {name: value for name, value in vars(group).items() if name != "margin"} for group in finding.groups
+            {name: value for name, value in vars(group).items() if name != "margin"}
+            for group in (*finding.groups, *finding.others)
         ],
     }
 
@@ -131,10 +118,8 @@ def lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _short(text: str, width: int) -> str:
-    return (
-        text
-        if len(text) <= width
-        else textwrap.shorten(text, width, placeholder="…")
-        if " " in text
-        else f"{text[: width - 1]}…"
-    )
+    """
+    >>> _short("app:nobos_trained_visualizations", 24)
+    'app:nobos_trained_visua…'
+    """
+    return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analyses.claims import readers
-from analyses.claims.readers import Column, Difference, Is, Least
+from analyses.claims.readers import Column, Extreme, Is
 from analyses.claims.records import YES, Quantity, Reader
 
 SHARP = 0.8  # of a copy head's attention, on its lag
@@ -51,7 +51,7 @@ QUANTITIES = {
     "theory_error": at_most(1, "error over tolerance", "rounding of float64, on random cases with controls",
         theory=readers.theory_error, form=".1g"),
     "circuit_error": at_most(1e-06, "largest difference", "an identity, but for rounding",
-        circuit=Least(("model_to_estimator", "to_estimator", "largest_ratio_error"), most=True), form=".0e"),
+        circuit=Extreme(("model_to_estimator", "to_estimator", "largest_ratio_error"), most=True), form=".0e"),
     "doublings": at_most(0.5, "doublings between mean and alpha",
         "approximately: nearer to alpha than to 2 alpha or alpha / 2", pseudo_counts=readers.log_ratio,
         after_data=True),
@@ -62,7 +62,7 @@ QUANTITIES = {
     "correlation": at_least(0.1, "correlation of sibling contexts", "contexts that share a suffix inform each other",
         prior_trees=Column("correlation", "stderr"), form=".3f"),
     "no_correlation": at_most(0.01, "correlation of contexts", "none, but for sampling",
-        prior_trees=Least(("correlation",)), form=".4f"),
+        prior_trees=Extreme(("correlation",)), form=".4f"),
     # predictions
     "nearer_mle": at_most(1, "distance to MLE / to Bayes", "tracks: nearer to maximum likelihood than to Bayes",
         kl_curves=readers.nearer("maximum likelihood", "bayes"), form=".3f", after_data=True),
@@ -81,13 +81,13 @@ QUANTITIES = {
     "below_tuned": at_least(0, "KL below a tuned add-alpha", "a question of ours: a tuned alpha is not a fixed one",
         kl_curves=Column("below_add_alpha", "below_add_alpha_stderr"),
         open_choices=Column("below_add_alpha", "below_add_alpha_stderr"), form=".4f"),
-    "over_trained": at_most(0.5, "over trained, of add-alpha's gap",
+    "over_trained": at_most(0.5, "excess, of add-alpha's gap",
         "matches: nearer to the trained models than to any fixed add-alpha", kl_curves=readers.over_trained,
         open_choices=readers.over_trained, after_data=True),
     # copies
     "copy_mass": at_least(SHARP, "copy mass, the lesser lag",
         "sharp: a mean over queries, as in a picture of the whole pattern", copy_heads=readers.copy_mass,
-        construction_attention=Least(("copies.0.share", "copies.1.share")), circuit=Column("least_copy")),
+        construction_attention=Extreme(("copies.0.share", "copies.1.share")), circuit=Column("least_copy")),
     "copy_mass_last": at_least(SHARP, "copy mass at the last query",
         "sharp where the loss is; of the lags that the last query needs", copy_heads=readers.copy_mass_last,
         conditions=Column("copy_1")),
@@ -96,16 +96,16 @@ QUANTITIES = {
         "block-diagonal: what lies elsewhere is not seen in a picture", attention=readers.aligned_weights,
         construction_attention=Column("aligned_share")),
     "block_lead": at_least(LAGS, "lag-1 less lag-2 block (nats)", "larger by what a picture of the weights shows",
-        lag_asymmetry=Difference("raw_1", "raw_2"), conditions=Difference("block_1", "block_2"), after_data=True),
+        lag_asymmetry=Column("raw_1", less="raw_2"), conditions=Column("block_1", less="block_2"), after_data=True),
     "score_lead": at_least(LAGS, "beta_1 - beta_2 in the scores", "as for the weight blocks",
-        lag_asymmetry=Column("difference", "stderr"), conditions=Difference("beta_1", "beta_2"),
-        open_choices=Difference("beta.0", "beta.1"), after_data=True),
+        lag_asymmetry=Column("difference", "stderr"), conditions=Column("beta_1", less="beta_2"),
+        open_choices=Column("beta.0", less="beta.1"), after_data=True),
     "full": at_least(0.999, "mass on full matches", "all of it, but for rounding",
-        construction_attention=readers.mass_full, form=".3f"),
+        construction_attention=readers.mass_on("full"), form=".3f"),
     "full_lead": at_least(0, "full matches less the next kind", "most: more than on any other kind of key",
         overlap_mass=readers.full_lead),
     "partial": at_least(REAL_SHARE, "mass on partial matches", "non-negligible: a twentieth of the attention",
-        overlap_mass=readers.mass_partial, construction_attention=readers.mass_partial),
+        overlap_mass=readers.mass_on("partial"), construction_attention=readers.mass_on("partial")),
     "off_full_bos": at_most(REAL_SHARE, "mass off full matches and BOS", "only: less than what is non-negligible",
         overlap_mass=readers.mass_off, construction_attention=readers.mass_off, form=".3f"),
     "bos_error": at_most(0.1, "BOS share off add-alpha's",
@@ -117,7 +117,7 @@ QUANTITIES = {
     "on_full": at_least(0.9, "queries led by a full match", "each query, but for one in ten",
         attention=readers.on_full),
     "residual": at_most(0.1, "share outside a I + b J", "identity: nine tenths of the comparison",
-        identity_blocks=Least(("scores.residual", "weights.residual", "circuit.residual"), most=True), form=".3f"),
+        identity_blocks=Extreme(("scores.residual", "weights.residual", "circuit.residual"), most=True), form=".3f"),
     "aligned_pairs": at_least(0.5, "aligned pairs, of the score",
         "concentrate on: more than on all other pairs together",
         lag_pairs=Column("aligned_share", "aligned_share_stderr"), conditions=Column("aligned_share"), after_data=True),
@@ -136,13 +136,13 @@ QUANTITIES = {
         direct_path=Column("gain", "gain_stderr"), conditions=Column("direct", "direct_stderr"), form="+.3f",
         after_data=True),
     "beta_gap": at_most(0.15, "beta off the optimum's (nats)", "a tolerance of ours",
-        optimal=Least(("gap_beta",), most=True), conditions=Column("gap")),
+        optimal=Extreme(("gap_beta",), most=True), conditions=Column("gap")),
     "dependence": at_most(EFFECT, "KL to the relabeled model", "a change of KL that matters",
         label_symmetry=Column("kl", "stderr"), conditions=Column("dependence"), form=".4f"),
     "keys_lead": at_least(EFFECT, "harm of shuffled over own keys", "a change of KL that matters",
         causal=readers.keys_lead, form=".3f", after_data=True),
     "kappa_gap": at_most(0.15, "kappa off the optimum's (nats)", "as for beta",
-        optimal=Least(("gap_kappa", "gap_combination"), most=True), after_data=True),
+        optimal=Extreme(("gap_kappa", "gap_combination"), most=True), after_data=True),
     # beyond the paper
     "world_cost": at_most(0.02, "KL over the searched optimum's", "two hundredths of the KL",
         worlds=Column("over_predicted"), form="+.1%"),
@@ -159,7 +159,7 @@ QUANTITIES = {
     "sink_kappa": measured("kappa", language_model=Column("kappa", "kappa_stderr")),
     "excess_measured": measured("KL over Bayes", kl_curves=Column("excess_share", "excess_share_stderr"),
         worlds=Column("excess_share", "excess_share_stderr"), form="+.1%"),
-    "nearest_kl": measured("KL to nearest estimator (nats)", nearest_estimator=Least(("estimators.0.kl",)), form=".4f"),
+    "nearest_kl": measured("KL to nearest estimator (nats)", nearest_estimator=Column("estimators.0.kl"), form=".4f"),
     "formed": measured("steps until lag 1 is copied", dynamics=Column("formed.copy lag 1"), form=".0f"),
     "over_hard": measured("KL over the hard start (nats)", flat_direction=Column("over_hard", "over_hard_stderr"),
         form="+.4f"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from analyses.claims.records import Row, Tables, Value
+from analyses.claims.records import Reader, Row, Tables, Value
 from analyses.running.subject import place_of_start
 from models.families.registry import FAMILIES
 from models.training.protocols import CHANGED
@@ -18,40 +18,29 @@ FIXED_ALPHAS = ("add-0.1", "add-0.5", "add-1")  # the same alpha at every length
 OPTIMUM = "optimal, BOS"  # the best soft matching
 TRAINED = ("disentangled", "standard")
 TO_COMPARE = ("long", CHANGED)  # protocols of runs that are judged only where there are no others
+WORLD = ("prior", "length", "order", "vocab")  # what predictors must share to be compared
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column by its path ("over_batch.partial.0"), with that of its standard error.
+    """A column by its path ("over_batch.partial.0"), with that of its standard error, less another one.
 
-    >>> Column("kl.x", error="e")({"kl": {"x": 2}, "e": 0.5}, {})
-    (2.0, 0.5)
+    >>> Column("kl.x", error="e")({"kl": {"x": 2}, "e": 0.5}, {}), Column("a", less="b")({"a": 3, "b": 1}, {})
+    ((2.0, 0.5), (2.0, 0.0))
     """
 
     path: str
     error: str = ""
+    less: str = ""
 
     def __call__(self, row: Row, tables: Tables) -> Value:
-        found, error = at(row, self.path), at(row, self.error) if self.error else None
-        return value(found, error)
+        found, other = at(row, self.path), at(row, self.less) if self.less else 0.0
+        return None if found is None or other is None else value(found - other, at(row, self.error))
 
 
 @dataclass(frozen=True)
-class Difference:
-    """One column less another."""
-
-    one: str
-    other: str
-    error: str = ""
-
-    def __call__(self, row: Row, tables: Tables) -> Value:
-        left, right = at(row, self.one), at(row, self.other)
-        return None if left is None or right is None else value(left - right, at(row, self.error))
-
-
-@dataclass(frozen=True)
-class Least:
-    """The least of the numbers in a list or of several columns, by their sizes."""
+class Extreme:
+    """The least of the numbers in a list or of several columns, by their sizes; or the largest."""
 
     paths: tuple[str, ...]
     most: bool = False
@@ -117,6 +106,9 @@ def start_of(row: Row) -> str:
     return "hard" if float(strength) >= 40 else "copy8" if float(strength) == 8 else "soft"
 
 
+# --- copies and attention -----------------------------------------------------------------------------------------
+
+
 def copy_mass(row: Row, tables: Tables) -> Value:
     """The least mass of a copy head on its lag, mean over queries and sequences; none where a lag has no head."""
     return value(min(row["mass"]), max(row["stderr"])) if row["success"] else None
@@ -138,18 +130,15 @@ def masses(row: Row) -> dict[str, float]:
     return {**kinds, "bos": row["bos"] or 0.0, "early": row["early"]}
 
 
+def mass_on(kind: str) -> Reader:
+    """The reader of the mass on one kind of key."""
+    return lambda row, tables: value(masses(row)[kind])
+
+
 def mass_off(row: Row, tables: Tables) -> Value:
     """Mass that is neither on full matches nor on BOS."""
     found = masses(row)
     return value(1.0 - found["full"] - found["bos"])
-
-
-def mass_partial(row: Row, tables: Tables) -> Value:
-    return value(masses(row)["partial"])
-
-
-def mass_full(row: Row, tables: Tables) -> Value:
-    return value(masses(row)["full"])
 
 
 def full_lead(row: Row, tables: Tables) -> Value:
@@ -161,8 +150,7 @@ def full_lead(row: Row, tables: Tables) -> Value:
 def key_ratio(row: Row, tables: Tables) -> Value:
     """The mean weight of a full match over that of a partial one, or of a partial one over none: the lesser ratio."""
     weights = [row["per_key"][kind] for kind in ("full", "partial", "none") if kind in row["per_key"]]
-    ratios = [high / low if low else math.inf for high, low in itertools.pairwise(weights)]
-    known = [ratio for ratio in ratios if math.isfinite(ratio)]
+    known = [high / low for high, low in itertools.pairwise(weights) if low]
     return value(min(known)) if known else None
 
 
@@ -183,9 +171,13 @@ def on_full(row: Row, tables: Tables) -> Value:
     return value(hits / total) if total else None
 
 
+# --- theory -------------------------------------------------------------------------------------------------------
+
+
 def theory_error(row: Row, tables: Tables) -> Value:
     """The largest error over the tolerance; above 1 where a control failed."""
-    return value(row["error"] / row["tolerance"] if row["holds"] else max(2.0, row["error"] / row["tolerance"]))
+    share = row["error"] / row["tolerance"]
+    return value(share if row["holds"] else max(2.0, share))
 
 
 def log_ratio(row: Row, tables: Tables) -> Value:
@@ -198,17 +190,25 @@ def off_alpha(row: Row, tables: Tables) -> Value:
     return value(abs(row["ratio"] - 1.0), row["stderr"] / row["alpha"])
 
 
+# --- predictions --------------------------------------------------------------------------------------------------
+
+
+def curves(row: Row, tables: Tables) -> list[Row]:
+    """The rows of `kl_curves` of the same prior and length."""
+    return [one for one in tables.get("kl_curves", ()) if all(one[name] == row[name] for name in WORLD)]
+
+
 def rivals(row: Row, tables: Tables) -> dict[str, float]:
     """The KL of the predictors without training at the row's prior and length."""
-    same = ("prior", "length", "order", "vocab")
-    return {
-        other["predictor"]: other["kl"]
-        for other in tables.get("kl_curves", ())
-        if other["subject"] is None and all(other[name] == row[name] for name in same)
-    }
+    return {one["predictor"]: one["kl"] for one in curves(row, tables) if one["subject"] is None}
 
 
-def nearer(near: str, far: str) -> Any:
+def fixed_alpha(row: Row, tables: Tables) -> float | None:
+    """The KL of the best add-alpha among those with the same alpha at every length."""
+    return min((kl for name, kl in rivals(row, tables).items() if name in FIXED_ALPHAS), default=None)
+
+
+def nearer(near: str, far: str) -> Reader:
     """The reader of a curve's distance from one predictor over its distance from another."""
 
     def read(row: Row, tables: Tables) -> Value:
@@ -225,37 +225,31 @@ def apart(row: Row, tables: Tables) -> Value:
 
     The others are of the same protocol and length, or analytic. Infinite where add-alpha is as good as the model.
     """
-    known = [kl for name, kl in rivals(row, tables).items() if name in FIXED_ALPHAS]
+    best = fixed_alpha(row, tables)
     others = [
         other["kl"]
-        for other in tables.get("kl_curves", ())
+        for other in curves(row, tables)
         if other["subject"] is not None
-        and other["prior"] == row["prior"]
-        and other["length"] == row["length"]
         and word_of(other, "bos") == word_of(row, "bos")
         and word_of(other, "family") != word_of(row, "family")
         and word_of(other, "protocol") not in TO_COMPARE
         and start_of(other) in (start_of(row), "free")
     ]
-    if not known or not others:
+    if best is None or not others:
         return None
-    return value(_ratio(max(abs(row["kl"] - kl) for kl in others), min(known) - row["kl"]))
+    return value(_ratio(max(abs(row["kl"] - kl) for kl in others), best - row["kl"]))
 
 
 def below_add_alpha(row: Row, tables: Tables) -> Value:
     """The share by which a model's KL is below that of the best fixed add-alpha."""
-    known = [kl for name, kl in rivals(row, tables).items() if name in FIXED_ALPHAS]
-    return value(1.0 - row["kl"] / min(known)) if known else None
+    best = fixed_alpha(row, tables)
+    return None if best is None else value(1.0 - row["kl"] / best)
 
 
 def excess_kept(row: Row, tables: Tables) -> Value:
     """The excess over Bayes as a share of that at the shortest length."""
-    mine = [
-        one
-        for one in tables["kl_curves"]
-        if one["subject"] is None and (one["prior"], one["predictor"]) == (row["prior"], row["predictor"])
-    ]
-    first = min(mine, key=lambda one: one["length"])
+    same = [one for one in tables["kl_curves"] if one["subject"] is None and one["predictor"] == row["predictor"]]
+    first = min((one for one in same if one["prior"] == row["prior"]), key=lambda one: one["length"])
     if first["length"] == row["length"]:
         return None
     return value(row["excess_share"] / first["excess_share"], row["excess_share_stderr"] / first["excess_share"])
@@ -267,23 +261,20 @@ def over_trained(row: Row, tables: Tables) -> Value:
     A row of `open_choices` is the best that a rule of kappa can do: what it costs over a free kappa is added to the KL
     of the best soft matching, which is of the same sequences as the trained models.
     """
-    same = ("prior", "length", "order", "vocab")
-    here = [
-        one for one in tables.get("kl_curves", ()) if all(word_of(one, name) == word_of(row, name) for name in same)
-    ]
-    known = {one["predictor"]: one["kl"] for one in here if one["subject"] is None}
-    alphas = [kl for name, kl in known.items() if name in FIXED_ALPHAS]
-    kl = row["kl"] if row.get("reading") is None else known.get(OPTIMUM, math.nan) + row["over_free"]
+    best = fixed_alpha(row, tables)
+    kl = row["kl"] if row.get("reading") is None else rivals(row, tables).get(OPTIMUM, math.nan) + row["over_free"]
     runs: dict[str, list[Row]] = {}
-    for one in here:
+    for one in curves(row, tables):
         if word_of(one, "family") in TRAINED and word_of(one, "bos") and word_of(one, "protocol") not in TO_COMPARE:
             runs.setdefault(word_of(one, "family"), []).append(one)
+    if best is None or not runs:
+        return None
     ratios = []
     for mine in runs.values():
         first = min((start_of(one) for one in mine), key=place_of_start)
         theirs = fmean(one["kl"] for one in mine if start_of(one) == first)
-        ratios.append(_ratio(kl - theirs, min(alphas, default=theirs) - theirs))
-    return value(max(ratios)) if ratios and alphas else None
+        ratios.append(_ratio(kl - theirs, best - theirs))
+    return value(max(ratios))
 
 
 def seeds(row: Row, tables: Tables) -> Value:
@@ -293,7 +284,10 @@ def seeds(row: Row, tables: Tables) -> Value:
     return value(sum([word_of(other, word) for word in words] == mine for other in tables["copy_heads"]))
 
 
-def source_lead(wanted: str) -> Any:
+# --- causes -------------------------------------------------------------------------------------------------------
+
+
+def source_lead(wanted: str) -> Reader:
     """The reader of how much more KL rises with one source of smoothing off than with any other."""
 
     def read(row: Row, tables: Tables) -> Value:
@@ -311,7 +305,7 @@ def partial_lead(run: Row, tables: Tables) -> Value:
     """
     if run["bos"] or "readout" in str(run["freeze"]).split(","):
         return None
-    return Difference("partial_alone", "readout_alone")(run, tables)
+    return Column("partial_alone", less="readout_alone")(run, tables)
 
 
 def keys_lead(row: Row, tables: Tables) -> Value:

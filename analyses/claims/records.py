@@ -12,10 +12,9 @@ Tables: TypeAlias = Mapping[str, Sequence[Row]]
 Value: TypeAlias = tuple[float, float] | None
 Reader: TypeAlias = Callable[[Row, Tables], Value]
 Quantifier: TypeAlias = Literal["every", "most", "mean", "nine in ten"]
-State: TypeAlias = Literal["met", "unmet", "unsure", "measured", "missing"]
+Word: TypeAlias = Literal["does not hold", "holds where", "cannot tell", "holds", "not judged"]
 YES = "yes or no"
 SET_AFTER_DATA: tuple[Quantifier, ...] = ("most",)  # quantifiers that were chosen after results were seen
-Word: TypeAlias = Literal["holds", "holds where", "does not hold", "cannot tell", "not judged"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +72,6 @@ class Need:
     part: str = ""
     by: str = "start"
 
-    def after_data(self, quantity: Quantity) -> bool:
-        """Whether what it asks for, the threshold or of which runs, was set after results were seen."""
-        return quantity.bound is not None and (quantity.after_data or self.quantifier in SET_AFTER_DATA)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
@@ -106,46 +101,57 @@ class Claim:
 class Group:
     """What a need finds in the runs of one family from one start.
 
-    state      met, unmet, unsure (within one standard error of the bound), measured (no bound), or missing
-    where      a bound of the length within which it is met, as "T >= 64"
+    word       its verdict; "cannot tell" where a number is within one standard error of the bound, or is missing
+    why        the condition under which it holds, or why it cannot be told
+    evidence   the counts that a condition of the study `conditions` rests on
+    value      the number that decides, of the length nearest to failing, as text
+    held       of what holds under a condition: the number that decides where the condition is met
+    margin     how far the number is on the right side of the bound
     runs, met  how many runs were asked, and how many are on the right side of the bound
-    worst      the value that decides, of the length nearest to failing, as text
-    margin     how far that value is on the right side of the bound
     """
 
-    family: str
-    start: str
-    state: State
-    where: str = ""
+    family: str = ""
+    start: str = ""
+    word: Word
+    why: str = ""
+    evidence: str = ""
+    value: str = ""
+    held: str = ""
+    margin: float = 0.0
     runs: int = 0
     met: int = 0
-    worst: str = ""
-    margin: float = 0.0
     protocols: tuple[str, ...] = ()
     lengths: tuple[int, ...] = ()
-    why: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """What was found for one need.
 
-    condition  under which it is met in the study `conditions`, where it is not met here, and the counts it rests on
+    groups  what the verdict rests on: of each family the start nearest to the paper's, or every other alternative
+    others  the same families from other starts
     """
 
     need: Need
     groups: tuple[Group, ...]
-    condition: str = ""
-    evidence: str = ""
+    others: tuple[Group, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """A claim's verdict: one word, its sentence, the start it was judged from, and the number that decides."""
+    """A claim's verdict.
+
+    says    the word with what it holds for, and under which condition
+    number  the number that decides
+    start   of the runs that it rests on; `runs` says it in words, with their protocol and lengths
+    others  what was found from other starts
+    """
 
     claim: Claim
     word: Word
     says: str
-    start: str
-    number: str
-    findings: tuple[Finding, ...]
+    number: str = ""
+    start: str = ""
+    runs: str = ""
+    others: str = ""
+    findings: tuple[Finding, ...] = ()

@@ -1,187 +1,177 @@
-"""A verdict in words: the sentence, the starts it rests on, and the number that decides."""
+"""A verdict in words: the sentence, the number that decides, the runs it rests on, and what other starts give."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from analyses.claims.quantities import QUANTITIES
-from analyses.claims.records import YES, Finding, Group, Word
+from analyses.claims.records import SET_AFTER_DATA, YES, Finding, Group, Need, Word
 
 START_WORDS = {
-    "hard": "from hard copies",
-    "soft": "from random or soft starts",
-    "free": "with kappa free",
-    "kappa_fixed": "with kappa fixed",
-    "kappa_tied": "with kappa tied",
-    "unknown": "from a start that is not recorded",
+    "hard": "hard copies",
+    "soft": "random or soft starts",
+    "copy8": "copy(8)",
+    "unknown": "a start that is not recorded",
 }
+RULES = {"free": "kappa free", "kappa_fixed": "kappa fixed", "kappa_tied": "kappa tied"}  # starts of a construction
 PROTOCOL_WORDS = {
-    "paper": "by the paper's protocol",
+    "paper": "the paper's protocol",
     "annealed": "annealed",
-    "paper_changed": "by the paper's protocol with fewer steps or another rate",
+    "paper_changed": "the paper's protocol with fewer steps or another rate",
     "long": "annealed with five times the steps",
 }
 AFTER_DATA = "*"
 LEGEND = f"{AFTER_DATA} The threshold, or the rule that most of the runs decide, was set after results were seen."
-STUDIED = ("disentangled", "")  # the family of the study of conditions
 MOST_LENGTHS = 3  # that are said one by one
-RULES = ("free", "kappa_fixed", "kappa_tied")  # the starts of a construction: how kappa is set
-ALTERNATIVES = {
-    "reading": "kappa is",
-    "rule": "kappa is",
-}  # what splits rows into alternatives other than the start, in words
+RANK: tuple[Word, ...] = ("does not hold", "holds where", "cannot tell", "holds", "not judged")  # the first counts
+ORDER: tuple[Word, ...] = ("does not hold", "holds", "holds where", "cannot tell")  # of clauses
 
-
-class Outcome(NamedTuple):
-    """What a part of a claim comes to: met, where, unmet, unknown or measured; with its condition or its reason."""
-
-    kind: str
-    words: str = ""
-
-
-RANK = ("unmet", "where", "unknown", "met", "measured")  # of the needs of one part, the first of these counts
+Outcomes = Mapping[tuple[str, str], tuple[Word, str]]  # by part and family: the word, and its condition or reason
 
 
 def start_words(start: str) -> str:
-    return START_WORDS.get(start, f"from {start}")
+    return {**START_WORDS, **RULES}.get(start, start)
 
 
-def basis(finding: Finding) -> list[Group]:
-    """The groups that a verdict rests on: of each family the start nearest to the paper's; all other alternatives."""
-    if finding.need.by != "start":
-        return list(finding.groups)
-    return [next(iter(mine)) for mine in _by_family(finding.groups).values()]
+def alternatives(starts: Sequence[str], *, by: str) -> str:
+    """The condition that one of these alternatives is: other starts, or how kappa is set."""
+    if by == "start":
+        return f"from {' or '.join(map(start_words, starts))}"
+    return f"where kappa is {' or '.join(one.removeprefix('kappa_') for one in starts)}"
 
 
-def outcome_of(finding: Finding, group: Group) -> Outcome:
-    """What one group says of its part, with the condition under which it is met."""
-    if group.state in ("met", "measured") and not group.why:
-        return Outcome(group.state)
-    if group.state in ("met", "measured", "unsure", "missing"):
-        return Outcome("unknown", group.why or "within one standard error of the threshold")
-    if group.where:
-        return Outcome("where", group.where)
-    others = [one for one in finding.groups if one.family == group.family and one.state == "met"]
-    if others and finding.need.by == "start":
-        return Outcome("where", " or ".join(start_words(one.start) for one in others))
-    if others:
-        return Outcome(
-            "where",
-            f"{ALTERNATIVES[finding.need.by]} " + " or ".join(one.start.removeprefix("kappa_") for one in others),
-        )
-    told = finding.condition and group.family in STUDIED
-    return Outcome("where", finding.condition) if told else Outcome("unmet")
+def no_such_run(need: Need, name: str) -> str:
+    """Why there is nothing to judge: of what there is no run."""
+    if need.by != "start":
+        return f"no run with {start_words(name)}"
+    if need.part or not {"prior", "bos"} <= set(need.rows):  # the part says which run
+        return f"no such row in {need.table}"
+    return f"no run on the {need.rows['prior']} task {'with' if need.rows['bos'] else 'without'} BOS"
 
 
-def sentence(outcomes: Mapping[str, Outcome]) -> tuple[Word, str]:
-    """The word, and the verdict in a sentence: what does not hold, what does, under which condition, what is unknown.
+def strongest(groups: Iterable[Group]) -> tuple[Word, str]:
+    """What groups of one part come to: the word that counts, with the conditions or reasons of all that have it."""
+    groups = list(groups)
+    word = min((group.word for group in groups), key=RANK.index)
+    reasons = dict.fromkeys(group.why for group in groups if group.word == word and group.why)
+    return word, " and ".join(reasons) if word in ("holds where", "cannot tell") else ""
 
-    >>> sentence({"for the copies": Outcome("met"), "for the blocks": Outcome("where", "T >= 64")})
-    ('holds where', 'holds for the copies; for the blocks where T >= 64')
+
+def by_part(findings: Sequence[Finding], groups: Sequence[Sequence[Group]]) -> Outcomes:
+    """The outcome of each part of the claim, in each family."""
+    found: dict[tuple[str, str], list[Group]] = {}
+    several = len({finding.need.part for finding in findings}) > 1  # a part is said where there are several
+    for finding, mine in zip(findings, groups, strict=True):
+        for group in mine:
+            found.setdefault((finding.need.part if several else "", group.family), []).append(group)
+    return {key: strongest(mine) for key, mine in found.items()}
+
+
+def sentence(findings: Sequence[Finding]) -> tuple[Word, str]:
+    """The word, and a clause for each outcome."""
+    outcomes = by_part(findings, [finding.groups for finding in findings])
+    word = min((word for word, _ in outcomes.values()), key=RANK.index)
+    if word == "not judged":
+        return word, "measured"
+    return word, clauses(outcomes)
+
+
+def clauses(outcomes: Outcomes) -> str:
     """
-    groups: dict[Outcome, list[str]] = {}
-    for label, outcome in outcomes.items():
-        groups.setdefault(outcome, []).append(label)
-    kinds = {outcome.kind for outcome in groups}
-    if kinds == {"measured"}:
-        return "not judged", "measured"
-    word: Word = (
-        "does not hold" if "unmet" in kinds else "holds where" if "where" in kinds else
-        "cannot tell" if "unknown" in kinds else "holds"
-    )  # fmt: skip
-    said = []
-    for outcome, labels in groups.items():
-        names = named(labels)
-        if outcome.kind == "unmet":
-            said.append((0, f"does not hold {names}".rstrip()))
-        elif outcome.kind == "met":
-            said.append((1, f"holds {names}".rstrip()))
-        elif outcome.kind == "where":
-            said.append((2, f"holds {names} where {outcome.words}".replace("  ", " ").replace("where from", "from")
-                         .replace("where with", "with")))  # fmt: skip
-        elif outcome.kind == "unknown":
-            said.append((3, f"cannot tell {names}: {outcome.words}".replace(" : ", ": ")))
-    says = "; ".join(words for _, words in sorted(said))
-    first, *rest = says.split("; holds ")
-    return word, first + "".join(f"; {one}" if first.startswith("holds") else f"; holds {one}" for one in rest)
+    >>> clauses({("for the copies", ""): ("holds", ""), ("for the blocks", ""): ("holds where", "where T >= 64")})
+    'holds for the copies; holds for the blocks where T >= 64'
+    >>> clauses({("", "a"): ("holds", ""), ("", "b"): ("holds", ""), ("", "c"): ("cannot tell", "no run")})
+    'holds for a and b models; cannot tell for c models: no run'
+    """
+    told = sorted({one for one in outcomes.values() if one[0] in ORDER}, key=lambda one: ORDER.index(one[0]))
+    lines = []
+    for word, why in told:
+        names = labels([key for key, one in outcomes.items() if one == (word, why)], outcomes) if told[1:] else ""
+        first = f"{word.removesuffix(' where')} {names}".rstrip()
+        lines.append(f"{first}: {why}" if word == "cannot tell" else f"{first} {why}".rstrip())
+    return "; ".join(lines)
 
 
-def named(parts: Iterable[str]) -> str:
-    """Parts in a row: `in a, b and c`; a preposition that all share is said once."""
-    names = [name for name in parts if name]
-    if not names:
-        return ""
-    first = names[0].partition(" ")[0]
-    shared = len(names) > 1 and all(name.startswith(f"{first} ") for name in names)
-    words = [names[0], *(name.removeprefix(f"{first} ") if shared else name for name in names[1:])]
+def labels(keys: Sequence[tuple[str, str]], every: Iterable[tuple[str, str]]) -> str:
+    """These parts in a row; with their families where not all families of a part are among them."""
+    families: dict[str, list[str]] = {}
+    for part, family in keys:
+        families.setdefault(part, []).append(family)
+    names = []
+    for part, mine in families.items():
+        whole = len(mine) == sum(other == part for other, _ in every)
+        names.append(part if whole else f"{part} ({', '.join(mine)})" if part else f"for {listed(mine)} models")
+    return listed([name for name in names if name])
+
+
+def listed(words: Sequence[str]) -> str:
+    """
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
     return " and ".join([*([", ".join(words[:-1])] if len(words) > 1 else []), *words[-1:]])
 
 
-def labelled(told: Mapping[tuple[str, str], Outcome]) -> dict[str, Outcome]:
-    """Outcomes by part; by part and family where families differ."""
-    parts: dict[str, dict[str, Outcome]] = {}
-    for (part, family), outcome in told.items():
-        parts.setdefault(part, {})[family] = outcome
-    found = {}
-    for part, families in parts.items():
-        if len(set(families.values())) == 1:
-            found[part] = next(iter(families.values()))
-        else:
-            found |= {f"{part} ({family})" if part else f"for {family} models": one for family, one in families.items()}
-    return found
-
-
-def beside(findings: Iterable[Finding]) -> list[str]:
-    """What was found from other starts than those that the verdict rests on."""
-    starts: dict[str, dict[tuple[str, str], list[Outcome]]] = {}
-    for finding in findings:
-        others = _by_family(finding.groups).items() if finding.need.by == "start" else ()
-        for group in (group for _, groups in others for group in groups[1:] if group.state in ("met", "unmet")):
-            told = starts.setdefault(group.start, {}).setdefault((finding.need.part, group.family), [])
-            told.append(Outcome(group.state))
-    words = []
-    for start, outcomes in starts.items():
-        labels = labelled({key: strongest(mine) for key, mine in outcomes.items()})
-        failed = [label for label, outcome in labels.items() if outcome.kind == "unmet"]
-        words.append(f"{start_words(start)} {f'not {named(failed)}'.rstrip() if failed else 'too'}")
-    return words
-
-
 def deciding_number(findings: Sequence[Finding]) -> str:
-    """The number that decides: of the first need that is not met, else of the first; of its groups the worst."""
+    """The number that decides: of the first need that does not hold, else of the first; of its groups the worst.
+
+    Of what holds under a condition: the number where the condition is met, then the one elsewhere.
+    """
     ranked = [
-        (min(RANK.index(outcome_of(finding, group).kind), RANK.index("met")), place, group.margin, finding, group)
+        (min(RANK.index(group.word), RANK.index("holds")), place, group.margin, finding, group)
         for place, finding in enumerate(findings)
-        for group in basis(finding)
+        for group in finding.groups
     ]
     *_, finding, group = min(ranked, key=lambda one: one[:3])
-    quantity = QUANTITIES[finding.need.quantity]
-    if group.state == "missing":
+    if not group.value:
         return group.why
-    mark = AFTER_DATA if finding.need.after_data(quantity) else ""
+    quantity = QUANTITIES[finding.need.quantity]
+    after = quantity.bound is not None and (quantity.after_data or finding.need.quantifier in SET_AFTER_DATA)
+    mark = AFTER_DATA if after else ""
+    value = f"{group.held}, else {group.value}" if group.held else group.value
     required = f" ({quantity.required}{mark})" if quantity.required else mark
-    return f"{quantity.words}{':' if quantity.form == YES else ''} {group.worst}{required}"
+    return f"{value}{required}{':' if quantity.form == YES else ''} {quantity.words}"
 
 
-def basis_in_words(groups: Sequence[Group], free: Sequence[Group]) -> str:
-    """From which start, by which protocol and at which lengths the runs were trained that a verdict rests on.
+def trained_groups(findings: Iterable[Finding]) -> list[Group]:
+    """The groups of trained runs; of constructions where there are no others."""
+    groups = [group for finding in findings if finding.need.by == "start" for group in finding.groups]
+    known = [group for group in groups if group.value and group.start]
+    return [group for group in known if group.start not in RULES] or known
 
-    free    those of the groups whose lengths no need has set: their lengths are said
-    """
-    starts = dict.fromkeys(start_words(group.start) for group in groups if group.start)
-    protocols = {protocol for group in groups if group.start not in RULES for protocol in group.protocols}
-    known = [words for name, words in PROTOCOL_WORDS.items() if name in protocols]
-    how = ", else ".join([*known, *(f"by {name}" for name in sorted(protocols - set(PROTOCOL_WORDS)))])
-    words = "; ".join(filter(None, (", ".join(filter(None, (" and ".join(starts), how))), lengths_in_words(free))))
-    return f" ({words})" if words else ""
+
+def runs_in_words(groups: Sequence[Group]) -> str:
+    """From which start, by which protocol and at which lengths the runs were trained that a verdict rests on."""
+    told = []
+    for start in dict.fromkeys(group.start for group in groups):
+        mine = [group for group in groups if group.start == start]
+        protocols = {protocol for group in mine for protocol in group.protocols} if start not in RULES else set()
+        known = [words for name, words in PROTOCOL_WORDS.items() if name in protocols]
+        how = " else ".join([*known, *sorted(protocols - set(PROTOCOL_WORDS))])
+        told.append(", ".join(filter(None, (start_words(start), how, lengths_in_words(mine)))))
+    return "; ".join(told)
+
+
+def others_in_words(findings: Sequence[Finding]) -> str:
+    """What was found from other starts than those that the verdict rests on."""
+    told = []
+    for start in dict.fromkeys(group.start for finding in findings for group in finding.others):
+        groups = [[one for one in finding.others if one.start == start] for finding in findings]
+        outcomes = by_part(findings, groups)
+        failed = [key for key, (word, _) in outcomes.items() if word in ("does not hold", "holds where")]
+        known = [key for key, (word, _) in outcomes.items() if word == "holds"]
+        if failed or known:
+            words = f"not {labels(failed, outcomes)}".rstrip() if failed else "too"
+            told.append(f"{start_words(start)}: {words}")
+    return "; ".join(told)
 
 
 def lengths_in_words(groups: Iterable[Group]) -> str:
     """The lengths of the runs; of each family where families differ.
 
-    >>> runs = [Group(family="a", start="hard", state="met", lengths=found) for found in ((32, 64), (32,))]
-    >>> lengths_in_words(runs), lengths_in_words([*runs, Group(family="b", start="soft", state="met", lengths=(64,))])
+    >>> runs = [Group(family="a", start="hard", word="holds", lengths=found) for found in ((32, 64), (32,))]
+    >>> other = Group(family="b", start="hard", word="holds", lengths=(64,))
+    >>> lengths_in_words(runs), lengths_in_words([*runs, other])
     ('T = 32, 64', 'a T = 32, 64, b T = 64')
     """
     found: dict[str, set[int]] = {}
@@ -189,27 +179,16 @@ def lengths_in_words(groups: Iterable[Group]) -> str:
         if group.lengths:
             found.setdefault(group.family, set()).update(group.lengths)
     told = {family: some_lengths(sorted(lengths)) for family, lengths in found.items()}
-    return next(iter(told.values())) if len(set(told.values())) == 1 else ", ".join(
-        f"{family} {words}" for family, words in told.items()
-    )  # fmt: skip
+    if len(set(told.values())) == 1:
+        return next(iter(told.values()))
+    return ", ".join(f"{family} {words}" for family, words in told.items())
 
 
 def some_lengths(lengths: Sequence[int]) -> str:
-    few = len(lengths) <= MOST_LENGTHS
-    return (
-        f"T = {', '.join(map(str, lengths))}"
-        if few
-        else f"{len(lengths)} lengths from T = {lengths[0]} to {lengths[-1]}"
-    )
+    if len(lengths) <= MOST_LENGTHS:
+        return f"T = {commas(lengths)}"
+    return f"{len(lengths)} lengths from T = {lengths[0]} to {lengths[-1]}"
 
 
-def strongest(outcomes: Sequence[Outcome]) -> Outcome:
-    kind = min((one.kind for one in outcomes), key=RANK.index)
-    return Outcome(kind, " and ".join(dict.fromkeys(one.words for one in outcomes if one.kind == kind and one.words)))
-
-
-def _by_family(groups: Iterable[Group]) -> dict[str, list[Group]]:
-    found: dict[str, list[Group]] = {}
-    for group in groups:
-        found.setdefault(group.family, []).append(group)
-    return found
+def commas(numbers: Iterable[object]) -> str:
+    return ", ".join(map(str, numbers))

@@ -37,7 +37,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from analyses.claims.document import CLAIMS
-from analyses.claims.judge import state_of
+from analyses.claims.judge import compare
 from analyses.claims.quantities import QUANTITIES as JUDGED
 from analyses.parts.condition_runs import QUANTITIES, run_row
 from analyses.parts.estimators import optimum, soft
@@ -249,7 +249,7 @@ def is_met(name: str, row: Row, run: Row) -> bool | None:
     if settings and (row["prior"], row["bos"]) not in settings:  # where no need names a prior, all are asked
         return None
     found = ASKED[name].read["conditions"]({"bos": row["bos"], "freeze": row["freeze"], **run}, {})
-    return None if found is None else state_of(found, ASKED[name]) == "met"
+    return None if found is None else compare(found, ASKED[name]) == "holds"
 
 
 def met_counts(row: Row) -> dict[str, list[int]]:

@@ -17,7 +17,8 @@ from interp.outside import read_text
 from models.running.command_line import PATH
 
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
-HEAD = ("| | the claim | verdict | the number |", "|---|---|---|---|")
+HEAD = ("| | the claim | verdict | the number | judged on | from other starts |", "|---|---|---|---|---|---|")
+CELLS = ("sentence", "says", "found", "runs", "others")
 
 
 @click.command()
@@ -40,10 +41,7 @@ def lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     kept = [row for row in rows if row["topic"] != "setting" and row["verdict"] != "not judged"]
     return [
         *HEAD,
-        *(
-            f"| {row['number'] or 'ours'} | {_cell(row['sentence'])} | {_cell(row['says'])} | {_cell(row['found'])} |"
-            for row in kept
-        ),
+        *(f"| {' | '.join([str(row['number'] or 'ours'), *(_cell(row[name]) for name in CELLS)])} |" for row in kept),
         "",
         document.LEGEND.replace("*", "\\*"),
     ]

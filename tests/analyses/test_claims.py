@@ -18,7 +18,7 @@ from analyses.checkpoint.attention import readings
 from analyses.claims import document, judge, paper, wording
 from analyses.claims.judge import find
 from analyses.claims.quantities import QUANTITIES
-from analyses.claims.readers import Column, Difference, Is, Least
+from analyses.claims.readers import Column, Extreme, Is
 from analyses.claims.records import Claim, Need, Tables
 from analyses.running.command import read_entries
 from analyses.running.questions import load_module, options_of
@@ -40,7 +40,8 @@ def kinds(full: float = 0.0, partial: float = 0.0, bos: float = 0.0) -> Row:
 
 
 def predictor(row: Row, name: str, kl: float) -> Row:
-    return {**row, "subject": None, "predictor": name, "kl": kl}
+    plain = {name: word for name, word in row.items() if name != "family"}
+    return {**plain, "subject": None, "predictor": name, "kl": kl}
 
 
 # What reads several columns, or several rows: a row, and the rows beside it, that give it a value.
@@ -111,10 +112,8 @@ def one_run(row: Row) -> Row:
 def set_value(row: Row, need: Need, to: float) -> Row:
     reader = QUANTITIES[need.quantity].read[need.table]
     if isinstance(reader, Column):
-        return put(row, reader.path, to)
-    if isinstance(reader, Difference):
-        return put(put(row, reader.one, to), reader.other, 0.0)
-    if isinstance(reader, Least):
+        return put(put(row, reader.path, to), reader.less, 0.0) if reader.less else put(row, reader.path, to)
+    if isinstance(reader, Extreme):
         for path in reader.paths:
             put(row, path, to)
         return row
@@ -155,22 +154,22 @@ def put(row: Row, path: str, to: float) -> Row:
 def test_every_need_is_met_and_unmet_as_planted(claim: Claim, need: Need) -> None:
     quantity = QUANTITIES[need.quantity]
     if quantity.bound is None:
-        assert state(need, 1.0) == "measured"
+        assert word(need, 1.0) == "not judged"
         return
     step = 1.0 if quantity.side == "==" or quantity.bound == 1 or quantity.bound == 3 else 0.1 * (quantity.bound or 0.1)
     right = {">=": step, "<=": -0.5 * step, "==": 0.0}[quantity.side]
     if need.quantity in ("paper_protocol", "hard_start", "seeds"):
         right = 0.0
-    assert state(need, quantity.bound + right) == "met"
-    assert state(need, quantity.bound - (right or step)) == "unmet"
+    assert word(need, quantity.bound + right) == "holds"
+    assert word(need, quantity.bound - (right or step)) == "does not hold"
 
 
-def state(need: Need, to: float) -> str:
+def word(need: Need, to: float) -> str:
     tables = planted(need, to)
-    family = (need.rows.get("family") or "disentangled") if "family" in need.rows else ""
+    family = need.rows.get("family", "")
     first = family[0] if isinstance(family, tuple) else family
     groups = find(need, tables).groups
-    return next((group.state for group in groups if group.family == first), groups[0].state)
+    return next((group.word for group in groups if group.family == first), groups[0].word)
 
 
 def test_the_paper_has_58_statements() -> None:
@@ -188,8 +187,10 @@ def test_every_quantity_is_used_and_reasoned() -> None:
 
 def test_no_number_is_cut_in_its_line() -> None:
     for name, quantity in QUANTITIES.items():
-        required = f" ({quantity.required}{wording.AFTER_DATA})" if quantity.required else " to 0.1234"
-        assert len(f"{quantity.words} {quantity.written(0.1234)}{required}") <= 48, name
+        number = quantity.written(0.1234)
+        required = f" ({quantity.required}{wording.AFTER_DATA})" if quantity.required else ""
+        assert len(f"{number}{required} {quantity.words}") <= 48, name
+        assert len(f"{number}, else {number}{required}") <= 48, name
     notes = [claim.note for claim in document.CLAIMS if not claim.needs]
     assert max(map(len, notes)) <= 48
 
@@ -238,105 +239,71 @@ def test_captions_and_figures_hold_no_threshold() -> None:
 
 
 LEAD = next(claim for claim in paper.CLAIMS if claim.id == "lag_1_leads")
-OF_TRAINED = replace(
-    LEAD, needs=tuple(replace(need, rows={**need.rows, "family": "disentangled"}) for need in LEAD.needs)
-)
 
-OF_STANDARD = replace(LEAD, needs=tuple(replace(need, rows={**need.rows, "family": "standard"}) for need in LEAD.needs))
+
+def lead_of(family: str) -> Claim:
+    """That claim, asked of one family."""
+    return replace(LEAD, needs=tuple(replace(need, rows={**need.rows, "family": family}) for need in LEAD.needs))
 
 
 def run(raw: float, *, length: int = 64, **words: Any) -> Row:
     return {"subject": {**SUBJECT, "length": length, **words}, "raw_1": raw, "raw_2": 0.0, "fit": True}
 
 
-def judged(rows: list[Row], *, claim: Claim = OF_TRAINED, **others: list[Row]) -> Any:
+def judged(rows: list[Row], *, claim: Claim | None = None, **others: list[Row]) -> Any:
     tables: Tables = {"lag_asymmetry": rows, **others}
-    return judge.judge(claim, tables)
+    return judge.judge(claim or lead_of("disentangled"), tables)
 
 
 def test_a_verdict_names_the_start() -> None:
     found = judged([run(1.0), run(-1.0, start="soft")])
-    assert found.word == "holds"
-    assert found.says == "holds (from hard copies, by the paper's protocol; T = 64); from random or soft starts not"
-    assert found.start == "hard"
-    assert judged([run(-1.0), run(1.0, start="soft")]).says.startswith("holds from random or soft starts")
+    assert (found.word, found.says, found.start) == ("holds", "holds", "hard")
+    assert found.runs == "hard copies, the paper's protocol, T = 64"
+    assert found.others == "random or soft starts: not"
+    other = judged([run(-1.0), run(1.0, start="soft")])
+    assert other.says == "holds from random or soft starts"
+    assert other.number == "1.00, else -1.00 (>= 0.1*) lag-1 less lag-2 block (nats)"
 
 
 def test_a_bound_of_the_length_is_found() -> None:
-    found = judged([run(-1.0, length=32), run(1.0), run(1.0, length=128)])
-    assert (found.word, found.says.split(" (")[0]) == ("holds where", "holds where T >= 64")
+    found = judged([run(-1.0, length=32), run(1.0), run(2.0, length=128)])
+    assert (found.word, found.says) == ("holds where", "holds where T >= 64")
+    assert found.number.startswith("1.00, else -1.00 (")
 
 
 def test_within_one_error_nothing_is_told() -> None:
     claim = Claim(id="a", label="a", topic="cause", sentence="a", needs=(Need(table="direct_path", quantity="direct"),))
-    rows = [{"subject": SUBJECT, "gain": gain, "gain_stderr": 0.003} for gain in (0.012,)]
-    assert judge.judge(claim, {"direct_path": rows}).word == "cannot tell"
-    rows[0] |= {"gain": 1e-5, "gain_stderr": 1e-6}  # ten standard errors, and no effect
-    assert judge.judge(claim, {"direct_path": rows}).word == "holds"
+    for gain, error, word in ((0.012, 0.003, "cannot tell"), (1e-5, 1e-6, "holds")):  # ten errors, and no effect
+        rows = [{"subject": SUBJECT, "gain": gain, "gain_stderr": error}]
+        assert judge.judge(claim, {"direct_path": rows}).word == word
+
+
+CELL = {"prior": "hierarchical", "bos": True, "readout": "probability", "protocol": "annealed", "length": 64}
+BLOCKS, NO_BLOCKS = [{"block_1": 2.0, "block_2": 1.0}] * 3, [{"block_1": 1.0, "block_2": 2.0}] * 3
+
+
+def study(first: list[Row], last: list[Row], *, cell: str = "frozen_copies", freeze: str = "copies") -> list[Row]:
+    """Runs of a cell, and of the one that starts at random."""
+    return [
+        {**CELL, "cell": cell, "freeze": freeze, "runs": first},
+        {**CELL, "cell": "random_start", "freeze": "", "runs": last},
+    ]
 
 
 def test_the_condition_is_of_the_study_given() -> None:
-    cell = {"prior": "hierarchical", "bos": True, "readout": "probability", "protocol": "annealed", "length": 64}
-    runs = [{"block_1": 2.0, "block_2": 1.0}] * 3
-    other = [{"block_1": 1.0, "block_2": 2.0}] * 3
-    frozen = {**cell, "cell": "frozen_copies", "freeze": "copies"}
-    free = {**cell, "cell": "random_start", "freeze": ""}
-    study = [{**frozen, "runs": runs}, {**free, "runs": other}]
-    found = judged([run(-1.0)], conditions=study)
-    assert found.says.startswith("holds where the copy heads are frozen")
-    assert found.findings[0].evidence == "3 of 3 runs with it, 0 of 3 without (study `conditions`)"
-    turned = [{**frozen, "runs": other}, {**free, "runs": runs}]
-    assert judged([run(-1.0)], conditions=turned).word == "does not hold"
+    found = judged([run(-1.0)], conditions=study(BLOCKS, NO_BLOCKS))
+    assert found.says == "holds where the copy heads are frozen"
+    (group,) = found.findings[0].groups
+    assert group.evidence == "3 of 3 runs with it, 0 of 3 without (study `conditions`)"
+    assert judged([run(-1.0)], conditions=study(NO_BLOCKS, BLOCKS)).word == "does not hold"
     assert judged([run(-1.0)]).word == "does not hold"
 
 
-def test_a_length_that_is_not_there_is_said() -> None:
-    claim = next(claim for claim in paper.CLAIMS if claim.id == "sharp_copies_long")
-    rows = [{"subject": {**SUBJECT, "length": 32}, "mass": [1.0], "stderr": [0.0], "success": True}]
-    found = judge.judge(claim, {"copy_heads": rows})
-    assert found.word == "cannot tell"
-    assert found.says.endswith("cannot tell for disentangled models: no run of T = 128, only of T = 32")
-    assert judge.judge(claim, {}).says.endswith("there is no table copy_heads")
-
-
-def test_a_family_that_is_not_there_is_said() -> None:
-    found = judged([run(1.0)], claim=LEAD)
-    assert found.word == "cannot tell"
-    assert found.says == (
-        "holds for disentangled models; cannot tell for construction models: no run on the hierarchical task with BOS "
-        "(from hard copies, by the paper's protocol; T = 64)"
-    )
-
-
-def test_a_length_of_several_that_is_missing_is_said() -> None:
-    nine = next(claim for claim in paper.CLAIMS if claim.id == "lengths")
-    rows = [{"subject": {**SUBJECT, "seed": seed, "length": 32}} for seed in range(3)]
-    found = judge.judge(nine, {"copy_heads": rows})
-    assert "cannot tell for disentangled models: no run of T = 64, 128" in found.says
-
-
-@pytest.mark.parametrize(("protocol", "words"), wording.PROTOCOL_WORDS.items())
-def test_the_protocol_of_the_runs_is_said(protocol: str, words: str) -> None:
-    assert f"from hard copies, {words};" in judged([run(1.0, protocol=protocol)]).says
-
-
-def test_runs_made_to_compare_decide_only_alone() -> None:
-    main = [run(1.0, protocol="annealed")]
-    for protocol in ("long", "paper_changed"):
-        beside = run(-1.0, protocol=protocol)
-        assert judged([*main, beside]).word == "holds"
-        assert judged([beside]).word == "does not hold"
-
-
 def test_the_conditions_of_the_runs_are_not_their_condition() -> None:
-    cell = {"prior": "hierarchical", "bos": True, "readout": "probability", "protocol": "annealed", "length": 64}
-    study = [
-        {**cell, "cell": "hard_start", "freeze": "", "runs": [{"block_1": 2.0, "block_2": 1.0}] * 3},
-        {**cell, "cell": "random_start", "freeze": "", "runs": [{"block_1": 1.0, "block_2": 2.0}] * 3},
-    ]
-    assert "where the copy heads start sharp" in judged([run(-1.0, start="soft")], conditions=study).says
-    assert judged([run(-1.0)], conditions=study).word == "does not hold"
-    lost = judged([run(-1.0, family="standard", start="soft")], claim=OF_STANDARD, conditions=study)
+    runs = study(BLOCKS, NO_BLOCKS, cell="hard_start", freeze="")
+    assert judged([run(-1.0, start="soft")], conditions=runs).says == "holds where the copy heads start sharp"
+    assert judged([run(-1.0)], conditions=runs).word == "does not hold"
+    lost = judged([run(-1.0, family="standard", start="soft")], claim=lead_of("standard"), conditions=runs)
     assert lost.word == "does not hold"  # the study has no standard models trained so
 
 
@@ -347,29 +314,55 @@ def test_a_fixed_readout_is_no_condition() -> None:
     assert read({**runs, "freeze": "copies,readout"}, {}) is None
 
 
+def test_what_is_not_there_is_said() -> None:
+    long, nine = (next(one for one in paper.CLAIMS if one.id == name) for name in ("sharp_copies_long", "lengths"))
+    rows = [{"subject": {**SUBJECT, "length": 32}, "mass": [1.0], "stderr": [0.0], "success": True}]
+    found = judge.judge(long, {"copy_heads": rows})
+    assert found.word == "cannot tell"
+    assert "cannot tell for disentangled models: no run of T = 128, only of T = 32" in found.says
+    assert judge.judge(long, {}).says == "cannot tell: there is no table copy_heads"
+    rows = [{"subject": {**SUBJECT, "seed": seed, "length": 32}} for seed in range(3)]
+    assert "disentangled models: no run of T = 64, 128" in judge.judge(nine, {"copy_heads": rows}).says
+    assert judged([run(1.0)], claim=LEAD).says == (
+        "holds for disentangled models; cannot tell for construction models: no run on the hierarchical task with BOS"
+    )
+
+
+@pytest.mark.parametrize(("protocol", "words"), wording.PROTOCOL_WORDS.items())
+def test_the_protocol_of_the_runs_is_said(protocol: str, words: str) -> None:
+    assert judged([run(1.0, protocol=protocol)]).runs == f"hard copies, {words}, T = 64"
+
+
+def test_runs_of_other_protocols_decide_only_alone() -> None:
+    main = [run(1.0, protocol="annealed")]
+    for protocol in ("long", "paper_changed"):
+        beside = run(-1.0, protocol=protocol)
+        assert judged([*main, beside]).word == "holds"
+        assert judged([beside]).word == "does not hold"
+    assert judged([run(1.0), run(-1.0, protocol="annealed")]).word == "holds"
+
+
 def test_two_scalars_are_judged_by_the_rule_of_kappa() -> None:
     two = next(claim for claim in paper.CLAIMS if claim.id == "two_scalars")
     subject = {**SUBJECT, "protocol": "annealed"}
     first = {"length": 64, "order": 2, "vocab": 5, "prior": "hierarchical:5"}
     curves = [predictor(first, name, kl) for name, kl in CURVES.items()]
     curves += [{**first, "subject": subject, "predictor": "", "kl": 1.0}]
-    made = {**subject, "family": "construction", "start": "free"}
-    free = {**first, "subject": made, "predictor": "", "kl": 1.1}
+    made = [
+        {**first, "subject": {**subject, "family": "construction", "start": start}, "predictor": "", "kl": kl}
+        for start, kl in (("free", 1.1), ("kappa_tied", 4.0), ("kappa_fixed", 1.2))
+    ]
     readings = [
         {**first, "subject": None, "question": "kappa", "reading": name, "kl": 1.0, "over_free": over}
         for name, over in (("free", 0.0), ("tied(1)", 3.0), ("fixed(0)", 0.2))
     ]
-    absent = judge.judge(two, {"kl_curves": [*curves, free], "open_choices": readings})
+    absent = judge.judge(two, {"kl_curves": [*curves, made[0]], "open_choices": readings})
     assert "holds for the best betas where kappa is free or fixed(0)" in absent.says
-    assert "no such construction with kappa tied" in absent.says
-    assert absent.number == "over trained, of add-alpha's gap 3.00 (<= 0.5*)"
-    ruled = [
-        {**free, "subject": {**made, "start": start}, "kl": kl}
-        for start, kl in (("kappa_tied", 4.0), ("kappa_fixed", 1.2))
-    ]
-    told = judge.judge(two, {"kl_curves": [*curves, free, *ruled], "open_choices": readings})
-    assert told.says.startswith(
-        "holds for the best betas where kappa is free or fixed(0); for trained betas where kappa"
+    assert "no run with kappa tied" in absent.says
+    assert absent.number == "0.20, else 3.00 (<= 0.5*) excess, of add-alpha's gap"
+    told = judge.judge(two, {"kl_curves": [*curves, *made], "open_choices": readings})
+    assert told.says == (
+        "holds for trained betas where kappa is free or fixed; holds for the best betas where kappa is free or fixed(0)"
     )
 
 
@@ -380,12 +373,6 @@ def test_a_changed_protocol_is_not_the_papers() -> None:
         assert protocol_of({**whole, **change}) == "paper_changed"
     assert protocol_of({"protocol": "annealed", "steps": 10}) == "annealed"
     assert protocol_of({}) is None
-
-
-def test_the_papers_protocol_comes_before_others() -> None:
-    found = judged([run(1.0), run(-1.0, protocol="annealed"), run(-1.0, protocol="long")])
-    assert found.findings[0].groups[0].protocols == ("paper",)
-    assert found.word == "holds"
 
 
 def test_most_runs_decide_and_a_run_without_the_number_does_not_meet_it() -> None:

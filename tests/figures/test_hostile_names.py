@@ -124,9 +124,10 @@ def hostile_record(claim: str, text: str) -> dict:
 
 def hostile_claim(claim: str, text: str) -> dict:
     """A claim whose verdict repeats words of a table from elsewhere."""
-    group = dict.fromkeys(("family", "start", "worst", "where", "why"), text) | {"state": "unmet", "runs": 1, "met": 0}
+    group = dict.fromkeys(("family", "start", "value", "why", "evidence"), text)
+    group |= {"word": "does not hold", "runs": 1, "met": 0}
     need = dict.fromkeys(("table", "quantity", "required", "reason", "of", "part", "where", "evidence"), text)
-    row = dict.fromkeys(("label", "sentence", "says", "start", "found", "note"), text)
+    row = dict.fromkeys(("label", "sentence", "says", "start", "runs", "others", "found", "note"), text)
     return {
         **row,
         "claim": claim,
