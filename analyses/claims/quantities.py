@@ -81,7 +81,7 @@ QUANTITIES = {
     "below_tuned": at_least(0, "KL below a tuned add-alpha", "a question of ours: a tuned alpha is not a fixed one",
         kl_curves=Column("below_add_alpha", "below_add_alpha_stderr"),
         open_choices=Column("below_add_alpha", "below_add_alpha_stderr"), form=".4f"),
-    "over_trained": at_most(0.5, "excess, of add-alpha's gap",
+    "over_trained": at_most(0.5, "KL over trained / add-alpha's gap",
         "matches: nearer to the trained models than to any fixed add-alpha", kl_curves=readers.over_trained,
         open_choices=readers.over_trained, after_data=True),
     # copies

@@ -18,7 +18,7 @@ FIXED_ALPHAS = ("add-0.1", "add-0.5", "add-1")  # the same alpha at every length
 OPTIMUM = "optimal, BOS"  # the best soft matching
 TRAINED = ("disentangled", "standard")
 TO_COMPARE = ("long", CHANGED)  # protocols of runs that are judged only where there are no others
-WORLD = ("prior", "length", "order", "vocab")  # what predictors must share to be compared
+SIZES = ("length", "order", "vocab")  # what predictors must share to be compared, beside the prior
 
 
 @dataclass(frozen=True)
@@ -194,8 +194,14 @@ def off_alpha(row: Row, tables: Tables) -> Value:
 
 
 def curves(row: Row, tables: Tables) -> list[Row]:
-    """The rows of `kl_curves` of the same prior and length."""
-    return [one for one in tables.get("kl_curves", ()) if all(one[name] == row[name] for name in WORLD)]
+    """The rows of `kl_curves` of the same prior and length; `open_choices` writes the same prior in other words."""
+    exact = row.get("reading") is None
+    prior = row["prior"] if exact else word_of(row, "prior")
+    return [
+        one
+        for one in tables.get("kl_curves", ())
+        if all(one[name] == row[name] for name in SIZES) and (one["prior"] if exact else word_of(one, "prior")) == prior
+    ]
 
 
 def rivals(row: Row, tables: Tables) -> dict[str, float]:

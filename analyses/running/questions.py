@@ -128,14 +128,17 @@ def kept_answer(question: Question, key: dict[str, Any], *, cache: Cache, opened
 
 
 def _of_study(question: Question, cache: Cache) -> Table:
-    """In a study a `ValueError` means that an option was wrong."""
+    """In a study a `ValueError` means that an option was wrong. Its seed and versions are added to its origin."""
+    from interp.results import provenance
+
     module = load_module(question.analysis)
     try:
         if question.piece is None:
             found: Table = module.study(question.options, cache)
         else:
             found = module.study_piece(question.options, question.piece, cache)
-        return found.plain()
+        origin = {**provenance(seed=question.options.seed), **found.provenance}
+        return dataclasses.replace(found, provenance=origin).plain()
     except ValueError as error:
         raise BadInput(one_line(error)) from error
 

@@ -9,7 +9,7 @@ import dataclasses
 import io
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,18 @@ class Table:
         write_file(out / f"{self.analysis}.csv", self.csv())
         if self.tidy is not None:
             write_file(out / f"{self.analysis}_tidy.csv", csv_text(self.analysis, self.tidy))
+
+
+def gathered(tables: Sequence[Table], *, origin: Mapping[str, Any] | None = None, **more: Any) -> Table:
+    """The rows, notes and failures of the parts of a study as one table; its origin is the first one's and `origin`."""
+    notes = [*(note for one in tables for note in one.notes), *more.pop("notes", ())]
+    return Table(
+        rows=[row for one in tables for row in one.rows],
+        provenance={**(tables[0].provenance if tables else {}), **(origin or {})},
+        notes=notes,
+        failures=[failure for one in tables for failure in one.failures],
+        **more,
+    )
 
 
 def flat_rows(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -18,23 +18,18 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import interp as ip
 from analyses.running.ask import Ask
+from analyses.running.cache import Cache
 from analyses.running.options import ChainOptions, option
 from analyses.running.subject import DEFAULT_ETA
 from analyses.running.table import Table
-
-if TYPE_CHECKING:
-    import torch
-
-    from analyses.running.cache import Cache
-    from interp.chains.priors import Prior
-    from interp.circuit.capture import Capture
-
+from interp.notation import key_kinds
 
 SHOWN_KINDS = ("full", "partial", "none")
-NAMES = {"full": "full", "partial": "partial", "none": "empty"}
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,32 +48,21 @@ ASK = Ask(cost=0.2)
 
 def study(options: Options, cache: Cache) -> Table:
     """One row: the sequence, the attention, and how far both are from the closed form."""
-    from interp.chains.priors import HierarchicalDirichlet
-    from interp.circuit.capture import capture
-    from interp.circuit.runner import predict
-    from interp.estimators.counts import match_masks
-    from interp.estimators.soft_matching import soft_matching
-    from interp.hooked.construction import construct
-    from interp.notation import key_kinds
-    from interp.results import provenance
-
     order, vocab, length = options.order, options.vocab, options.length
-    prior = HierarchicalDirichlet(order=order, vocab=vocab, eta=(options.eta,) * order)
+    prior = ip.HierarchicalDirichlet(order=order, vocab=vocab, eta=(options.eta,) * order)
     chains = prior.sample(batch=options.batch, length=length, seed=options.seed)
-    masks = match_masks(chains.tokens, order=order)
-    kinds_of = [key_kinds(row.numpy(), order=order, bos=True) for row in masks]
-    place, shown = first_to_show(chains.tokens.tolist(), kinds_of, order=order)
+    masks = ip.match_masks(chains.tokens, order=order)
+    kinds = [key_kinds(row.numpy(), order=order, bos=True) for row in masks]
+    place, shown = first_to_show(chains.tokens.tolist(), kinds, order=order)
     tokens = chains.tokens[place : place + 1]
-    kinds = kinds_of[place]
-
     beta, kappa, source = parameters(options, prior)
-    model = construct(order=order, vocab=vocab, length=length, beta=beta, kappa=kappa)
-    cap = capture(model, tokens)
-    keys = key_rows(cap, kinds=kinds, masks=masks[place].tolist(), beta=beta, kappa=kappa)
+    model = ip.construct(order=order, vocab=vocab, length=length, beta=beta, kappa=kappa)
+    cap = ip.capture(model, tokens)
+    keys = key_rows(cap, kinds=kinds[place], masks=masks[place].tolist(), beta=beta, kappa=kappa)
     votes = votes_by_kind(keys, vocab=vocab)
     aggregated = [sum(votes[kind][symbol] for kind in votes) for symbol in range(vocab)]
-    estimator = soft_matching(tokens, vocab=vocab, beta=beta, kappa=kappa)[0]
-    predicted = predict(model, tokens)[0]
+    estimator = ip.soft_matching(tokens, vocab=vocab, beta=beta, kappa=kappa)[0]
+    predicted = ip.predict(model, tokens)[0]
     row = {
         "order": order,
         "vocab": vocab,
@@ -105,7 +89,7 @@ def study(options: Options, cache: Cache) -> Table:
     }
     return Table(
         rows=[row],
-        provenance=provenance(seed=options.seed, prior=prior.to_dict(), sequence=place),
+        provenance={"prior": prior.to_dict(), "sequence": place},
         shown=("beta_1", "beta_2", "kappa", "least_copy", "largest_ratio_error", "to_estimator", "model_to_estimator"),
         notes=notes_of(row),
     )
@@ -121,34 +105,26 @@ def first_to_show(
     """
     apart = order + 1
     for place, (tokens, kinds) in enumerate(zip(sequences, kinds_of, strict=True)):
-        if len(set(tokens[-order:])) < order:
-            continue
-        last = len(kinds) - 1
-        found = [
-            [position for position, kind in enumerate(kinds) if kind == wanted and position <= last - apart]
-            for wanted in SHOWN_KINDS
-        ]
-        for positions in itertools.product(*found):
+        last = len(kinds) - 1 - apart
+        found = [[at for at, kind in enumerate(kinds) if kind == wanted and at <= last] for wanted in SHOWN_KINDS]
+        for positions in itertools.product(*found) if len(set(tokens[-order:])) == order else ():
             if all(abs(a - b) >= apart for a, b in itertools.combinations(positions, 2)):
                 return place, list(positions)
     raise ValueError(
         f"none of {len(kinds_of)} sequences ends in different tokens and has a full, a partial and an empty match "
-        f"of them {apart} positions apart; "
-        "expected a larger --batch, --length or --vocab"
+        f"of them {apart} positions apart; expected a larger --batch, --length or --vocab"
     )
 
 
-def parameters(options: Options, prior: Prior) -> tuple[tuple[float, ...], float, str]:
+def parameters(options: Options, prior: ip.Prior) -> tuple[tuple[float, ...], float, str]:
     """beta, kappa, and where they come from: the options, or the optimum at this length."""
-    from interp.estimators.optimal import optimal_parameters
-
-    if (options.beta is None) != (options.kappa is None):
-        raise ValueError("--beta and --kappa belong together: expected both or neither")
     if options.beta is not None and options.kappa is not None:
         if len(options.beta) != options.order:
             raise ValueError(f"--beta needs a number for each of {options.order} lags, got {len(options.beta)}")
-        return tuple(options.beta), options.kappa, "given"
-    best = optimal_parameters(prior, length=options.length, bos=True, draws=options.draws, seed=options.seed)
+        return options.beta, options.kappa, "given"
+    if options.beta is not None or options.kappa is not None:
+        raise ValueError("--beta and --kappa belong together: expected both or neither")
+    best = ip.optimal_parameters(prior, length=options.length, bos=True, draws=options.draws, seed=options.seed)
     if not best.success:
         raise ValueError(f"no optimum found ({best.message}); give --beta and --kappa")
     beta, kappa = best.usable()
@@ -157,8 +133,8 @@ def parameters(options: Options, prior: Prior) -> tuple[tuple[float, ...], float
 
 
 def key_rows(
-    cap: Capture, *, kinds: Sequence[str], masks: Sequence[int], beta: Sequence[float], kappa: float
-) -> list[dict[str, Any]]:
+    cap: ip.Capture, *, kinds: Sequence[str], masks: Sequence[int], beta: Sequence[float], kappa: float
+) -> list[Row]:
     """The keys of the last query. `ratio` is the measured attention over that of the empty matches.
 
     `expected` is what the ratio should be: exp(|beta|_M) for a candidate, exp(kappa) for BOS, 0 for an early key.
@@ -167,31 +143,27 @@ def key_rows(
     weights = cap.match_pattern[0, 0, -1].tolist()
     empty = [weight for weight, kind in zip(weights, kinds, strict=True) if kind == "none"]
     unit = sum(empty) / len(empty)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for position, (kind, weight) in enumerate(zip(kinds, weights, strict=True)):
-        lags = []
-        expected = math.exp(kappa) if kind == "bos" else 0.0
-        if kind in SHOWN_KINDS:
-            lags = [lag for lag in range(1, cap.order + 1) if masks[position - 1] >> (lag - 1) & 1]
-            expected = math.exp(sum(beta[lag - 1] for lag in lags))
+        every = range(1, cap.order + 1) if kind in SHOWN_KINDS else ()
+        lags = [lag for lag in every if masks[position - 1] >> (lag - 1) & 1]
+        score = {"bos": kappa, "early": -math.inf}.get(kind, sum(beta[lag - 1] for lag in lags))
         rows.append(
             {
                 "position": position,
                 "token": None if kind == "bos" else tokens[position - 1],
                 "kind": kind,
-                "context": [tokens[position - 1 - lag] for lag in range(1, cap.order + 1)]
-                if kind in SHOWN_KINDS
-                else None,
+                "context": [tokens[position - 1 - lag] for lag in every] or None,
                 "lags": lags,
                 "weight": weight,
                 "ratio": weight / unit,
-                "expected": expected,
+                "expected": math.exp(score),
             }
         )
     return rows
 
 
-def copies(cap: Capture, position: int) -> dict[str, Any]:
+def copies(cap: ip.Capture, position: int) -> Row:
     """What a position holds after the copy layer: its own token, and what each head brings, with its attention.
 
     Head h is at lag h + 1. The token is the one at the position that the head attends to most, as captured.
@@ -206,13 +178,12 @@ def copies(cap: Capture, position: int) -> dict[str, Any]:
     return {"position": position, "token": tokens[position - 1], "heads": heads}
 
 
-def least_copy(cap: Capture) -> float:
+def least_copy(cap: ip.Capture) -> float:
     """The least attention of a copy head on its lag, over all positions that have a token there."""
-    pattern: torch.Tensor = cap.copy_pattern[0]
-    return min(float(pattern[head].diagonal(-(head + 1)).min()) for head in range(cap.order))
+    return min(float(cap.copy_pattern[0, head].diagonal(-(head + 1)).min()) for head in range(cap.order))
 
 
-def votes_by_kind(keys: Sequence[dict[str, Any]], *, vocab: int) -> dict[str, list[float]]:
+def votes_by_kind(keys: Sequence[Row], *, vocab: int) -> dict[str, list[float]]:
     """The attention that falls on each symbol, by the kind of key it comes from; BOS votes for all symbols alike."""
     votes = {kind: [0.0] * vocab for kind in (*SHOWN_KINDS, "early", "bos")}
     for key in keys:
@@ -221,23 +192,19 @@ def votes_by_kind(keys: Sequence[dict[str, Any]], *, vocab: int) -> dict[str, li
     return votes
 
 
-def largest_ratio_error(keys: Sequence[dict[str, Any]]) -> float:
+def largest_ratio_error(keys: Sequence[Row]) -> float:
     """The largest |ln ratio - ln expected| over candidates and BOS."""
     return max(abs(math.log(key["ratio"] / key["expected"])) for key in keys if key["kind"] != "early")
 
 
-def notes_of(row: dict[str, Any]) -> list[str]:
-    """The sequence and the candidates to be shown, in words."""
+def notes_of(row: Row) -> list[str]:
+    """The sequence, BOS and the candidates to be shown, in words."""
     lines = [f"sequence {row['sequence']}: BOS {' '.join(map(str, row['tokens']))}; parameters {row['parameters']}"]
-    for position in row["shown"]:
-        key = row["keys"][position]
+    for key in (row["keys"][position] for position in [0, *row["shown"]]):
         lines.append(
-            f"position {position} ({NAMES[key['kind']]} match, token {key['token']}): attention {key['weight']:.4f}, "
-            f"{key['ratio']:.4f} times an empty match's, exp(|beta|_M) = {key['expected']:.4f}"
+            f"position {key['position']} ({key['kind']}): attention {key['weight']:.4f}, {key['ratio']:.4f} times an "
+            f"empty match's; by the closed form {key['expected']:.4f}"
         )
-    bos = row["keys"][0]
-    lines.append(f"BOS: attention {bos['weight']:.4f}, ratio {bos['ratio']:.4f}, exp(kappa) = {bos['expected']:.4f}")
-    for name in ("aggregated", "estimator", "truth"):
-        lines.append(f"{name} law: {' '.join(f'{value:.4f}' for value in row[name])}")
-    lines.append("largest_ratio_error is of ln(ratio); to_estimator of the votes, model_to_estimator of the readout.")
-    return lines
+    laws = [f"{name}: {' '.join(f'{value:.4f}' for value in row[name])}" for name in ("estimator", "truth")]
+    legend = "largest_ratio_error is of ln(ratio); to_estimator of the votes, model_to_estimator of the readout."
+    return [*lines, *laws, legend]

@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
+import interp as ip
+from analyses.parts.estimators import HARD
 from analyses.running.ask import Ask
+from analyses.running.cache import Cache
 from analyses.running.options import ChainOptions, option
 from analyses.running.table import Table
 
-if TYPE_CHECKING:
-    from analyses.running.cache import Cache
-
-
-HARD = 100.0
+MASSES = tuple(f"mass.{kind}" for kind in ("full", "partial", "none", "bos"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,30 +36,24 @@ ASK = Ask()
 def study(options: Options, cache: Cache) -> Table:
     """One row per construction, with the attention it paid."""
     from analyses.checkpoint.attention import first_with_matches, one_sequence
-    from interp.chains.priors import IndependentDirichlet
-    from interp.circuit.runner import predict
-    from interp.estimators.soft_matching import add_alpha, beta_for_add_alpha, maximum_likelihood
-    from interp.hooked.construction import construct
-    from interp.results import provenance
 
     order, vocab, length, alpha = options.order, options.vocab, options.length, options.alpha
-    prior = IndependentDirichlet(order=order, vocab=vocab, alpha=alpha)
+    prior = ip.IndependentDirichlet(order=order, vocab=vocab, alpha=alpha)
     drawn = prior.sample(batch=options.batch, length=length, seed=options.seed).tokens
     chosen = first_with_matches(drawn, order=order)
     tokens = drawn[chosen : chosen + 1]
-    counted = maximum_likelihood(tokens, order=order, vocab=vocab)
-    smoothed = add_alpha(tokens, order=order, vocab=vocab, alpha=alpha)
-
-    soft = beta_for_add_alpha(length=length, order=order, vocab=vocab, alpha=alpha)
-    models: list[tuple[str, float, float | None]] = [
-        ("hard", HARD, None),
-        ("adaptive", soft, None),
-        ("bos", HARD, order * HARD + math.log(alpha * vocab)),
-    ]
-    rows: list[dict[str, Any]] = []
-    for name, beta, kappa in models:
-        model = construct(order=order, vocab=vocab, length=length, beta=[beta] * order, kappa=kappa)
-        law = predict(model, tokens)
+    counted = ip.maximum_likelihood(tokens, order=order, vocab=vocab)
+    smoothed = ip.add_alpha(tokens, order=order, vocab=vocab, alpha=alpha)
+    soft = ip.beta_for_add_alpha(length=length, order=order, vocab=vocab, alpha=alpha)
+    models: dict[str, tuple[float, float | None]] = {
+        "hard": (HARD, None),
+        "adaptive": (soft, None),
+        "bos": (HARD, order * HARD + math.log(alpha * vocab)),
+    }
+    rows = []
+    for name, (beta, kappa) in models.items():
+        model = ip.construct(order=order, vocab=vocab, length=length, beta=[beta] * order, kappa=kappa)
+        law = ip.predict(model, tokens)
         rows.append(
             {
                 "construction": name,
@@ -79,14 +71,7 @@ def study(options: Options, cache: Cache) -> Table:
         )
     return Table(
         rows=rows,
-        provenance=provenance(seed=options.seed, prior=prior.to_dict(), sequence=chosen),
-        shown=(
-            "construction",
-            "beta_1",
-            "kappa",
-            *(f"mass.{kind}" for kind in ("full", "partial", "none", "bos")),
-            "to_counting",
-            "to_add_alpha",
-        ),
+        provenance={"prior": prior.to_dict(), "sequence": chosen},
+        shown=("construction", "beta_1", "kappa", *MASSES, "to_counting", "to_add_alpha"),
         notes=["to_counting, to_add_alpha: largest difference of the predicted law from that estimator's."],
     )

@@ -13,14 +13,14 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import interp as ip
 from analyses.running.ask import Ask
-from analyses.running.options import ROOT, CachedOptions, option, place
+from analyses.running.cache import Cache
+from analyses.running.options import ROOT, CachedOptions, CheckpointOptions, option, place
+from analyses.running.subject import Subject
 from analyses.running.table import Table
-
-if TYPE_CHECKING:
-    from analyses.running.cache import Cache
+from interp.results import jsonable
 
 ASK = Ask(cost=2.0)
 SHOWN = ("edit", "loss", "change", "stderr", "recovered", "recovered_stderr", "control_recovered")
@@ -39,41 +39,23 @@ class Options(CachedOptions):
 
 def weights(options: Options) -> dict[str, str]:
     """A digest of the model."""
-    from analyses.running.subject import Subject
-
     return {"model": Subject.open(options.folder).digest}
 
 
 def study(options: Options, cache: Cache) -> Table:
     """One row per edit."""
-    from analyses.running.options import CheckpointOptions
-    from analyses.running.subject import Subject
     from interp.circuit.circuit import head_name
-    from interp.instruments.replacement import replace_heads
-    from interp.results import jsonable, provenance
 
     subject = Subject.open(options.folder, CheckpointOptions(batch=options.batch, seed=options.seed))
-    found = replace_heads(
-        subject.model,
-        subject.chains.tokens,
-        query="trained",
-        law="fitted",
-        each=True,
-        draws=options.draws,
+    found = ip.replace_heads(
+        subject.model, subject.chains.tokens, query="trained", law="fitted", each=True, draws=options.draws,
         seed=options.seed,
-    )
-    said = {
-        "model": subject.name,
-        "heads": ", ".join(map(head_name, found.heads)),
-        "queries": found.queries,
-        "n": found.n,
-        "success": found.success,
-        "message": found.message,
-    }
-    rows = [jsonable({**dataclasses.asdict(edit), **said}) for edit in found.edits]
+    )  # fmt: skip
+    said = {"model": subject.name, "heads": ", ".join(map(head_name, found.heads))}
+    said |= {name: getattr(found, name) for name in ("queries", "n", "success", "message")}
     return Table(
-        rows=rows,
-        provenance=jsonable(provenance(seed=options.seed, weights=weights(options))),
+        rows=[jsonable({**dataclasses.asdict(edit), **said}) for edit in found.edits],
+        provenance={"weights": weights(options)},
         shown=SHOWN,
         failures=() if found.success else (found.message,),
     )

@@ -16,19 +16,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
+import interp as ip
 from analyses.parts.estimators import TUNED_ALPHA, estimators
-from analyses.parts.heldout import Measured, Sequences, excess_columns, measure, measure_bayes, predictor_of
+from analyses.parts.heldout import Sequences, excess_columns, measure, measure_bayes, predictor_of
 from analyses.running.ask import Ask
+from analyses.running.cache import Cache
 from analyses.running.options import PAPER_LENGTHS, PRIOR_FORMS, ChainOptions, ZooOptions, option
 from analyses.running.subject import find_subjects
-from analyses.running.table import Table
-
-if TYPE_CHECKING:
-    from analyses.running.cache import Cache
-
+from analyses.running.table import Table, gathered
 
 TUNING_DRAWS = 40_000  # sequences on which the optimum and the Jelinek-Mercer weights are found
 
@@ -73,86 +71,60 @@ def together(options: Options, piece: Place) -> str:
 
 def study_piece(options: Options, piece: Place, cache: Cache) -> Table:
     """One row per predictor."""
-    from interp.chains.descriptions import parse_prior
-    from interp.results import provenance
+    from interp.divergence import KL_FLOOR
 
-    prior = parse_prior(piece.prior, order=options.order, vocab=options.vocab)
+    prior = ip.parse_prior(piece.prior, order=options.order, vocab=options.vocab)
     sequences = Sequences(prior=prior, batch=options.batch, length=piece.length, seed=options.seed)
     bayes = measure_bayes(sequences, cache, draws=options.draws)
-    named: list[tuple[dict[str, Any], Measured]] = [
-        ({"predictor": "bayes", "group": "bayes", "subject": None, "alpha": None}, bayes)
-    ]
-    others = estimators(
-        prior, length=piece.length, alphas=options.alphas, draws=TUNING_DRAWS, seed=options.seed, cache=cache
-    )
-    subjects = [
-        one
-        for one in find_subjects(options.zoo, unfinished=options.unfinished)
-        if one.trained_on(prior, length=piece.length)
-    ]
-    for predictor in itertools.chain(others, map(predictor_of, subjects)):
-        names = {
-            "predictor": predictor.name,
-            "group": predictor.group,
-            "subject": predictor.subject,
-            "alpha": predictor.key.get("alpha"),
-        }
-        named.append((names, measure(sequences, predictor, cache)))
+    tuning = {"draws": TUNING_DRAWS, "seed": options.seed, "cache": cache}
+    zoo = find_subjects(options.zoo, unfinished=options.unfinished)
+    models = [one for one in zoo if one.trained_on(prior, length=piece.length)]
+    found = [({"predictor": "bayes", "group": "bayes", "subject": None, "alpha": None}, bayes)]
+    for one in itertools.chain(
+        estimators(prior, length=piece.length, alphas=options.alphas, **tuning), map(predictor_of, models)
+    ):
+        names = {"predictor": one.name, "group": one.group, "subject": one.subject, "alpha": one.key.get("alpha")}
+        found.append((names, measure(sequences, one, cache)))
     wanted = {TUNED_ALPHA, *(f"add-{alpha:g}" for alpha in options.alphas)}
-    rival, best = min(
-        ((names["predictor"], measured) for names, measured in named if names["predictor"] in wanted),
-        key=lambda pair: pair[1].values.mean(),
-    )
-    place = {"prior": piece.prior, "order": prior.order, "vocab": prior.vocab, "length": piece.length}
-    rows = [
-        {**place, **names, **columns(measured, bayes), "best_add_alpha": rival, **below_columns(measured, best)}
-        for names, measured in named
-    ]
+    rivals = {str(names["predictor"]): measured for names, measured in found if names["predictor"] in wanted}
+    best = min(rivals, key=lambda name: rivals[name].values.mean())
+    rows = []
+    for names, measured in found:
+        gain, gain_stderr = ip.mean_stderr(rivals[best].values - measured.values)
+        rows.append(
+            {
+                "prior": piece.prior,
+                "order": prior.order,
+                "vocab": prior.vocab,
+                "length": piece.length,
+                **names,
+                **excess_columns(measured.values, bayes.values),
+                "floored": measured.floored,
+                "floor": KL_FLOOR,
+                "monte_carlo_error": measured.monte_carlo,
+                "n": len(measured.values),
+                "best_add_alpha": best,
+                "below_add_alpha": gain,  # its KL minus this one's, on the same sequences; negative if this is worse
+                "below_add_alpha_stderr": gain_stderr,
+            }
+        )
     failure = f"{piece.prior}, T = {piece.length}: the Bayes predictor did not converge; try more --draws"
-    return Table(
-        rows=rows,
-        provenance=provenance(seed=options.seed, priors=[prior.to_dict()]),
-        failures=[] if bayes.converged else [failure],
-    )
+    return Table(rows=rows, provenance={"priors": [prior.to_dict()]}, failures=[] if bayes.converged else [failure])
 
 
 def join(options: Options, studies: Sequence[Table]) -> Table:
     """All curves."""
-    rows = [row for study in studies for row in study.rows]
     found = find_subjects(options.zoo, unfinished=options.unfinished)
     priors = list({str(prior): prior for study in studies for prior in study.provenance["priors"]}.values())
-    origin = {"priors": priors, "checkpoints": {one.name: one.digest[:16] for one in found}}
-    return Table(
-        rows=rows,
-        provenance={**studies[0].provenance, **origin},
+    whole = gathered(
+        studies,
+        origin={"priors": priors, "checkpoints": {one.name: one.digest[:16] for one in found}},
         shown=("prior", "length", "predictor", "kl", "stderr", "excess", "excess_stderr", "excess_share", "floored"),
-        notes=notes(rows, len(found)),
-        failures=[failure for study in studies for failure in study.failures],
     )
+    return replace(whole, notes=notes(whole.rows, len(found)))
 
 
-def columns(measured: Measured, bayes: Measured) -> dict[str, Any]:
-    """The numbers of one row."""
-    from interp.divergence import KL_FLOOR
-
-    return {
-        **excess_columns(measured.values, bayes.values),
-        "floored": measured.floored,
-        "floor": KL_FLOOR,
-        "monte_carlo_error": measured.monte_carlo,
-        "n": len(measured.values),
-    }
-
-
-def below_columns(measured: Measured, rival: Measured) -> dict[str, float]:
-    """KL of the best add-alpha minus its KL on the same sequences, in nats; negative if it is worse."""
-    from interp.results import mean_stderr
-
-    gain, stderr = mean_stderr(rival.values - measured.values)
-    return {"below_add_alpha": gain, "below_add_alpha_stderr": stderr}
-
-
-def notes(rows: list[dict[str, Any]], checkpoints: int) -> list[str]:
+def notes(rows: Sequence[dict[str, Any]], checkpoints: int) -> list[str]:
     """The predictor nearest to Bayes at each prior and length; and what was missing."""
     lines = []
     for prior in dict.fromkeys(row["prior"] for row in rows):

@@ -13,27 +13,31 @@ best DELTA: `implied_alpha` and `implied_delta` say which.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+import interp as ip
 from analyses.parts.estimators import TUNED_ALPHA, optimum, soft, tuned_additive
 from analyses.parts.heldout import Sequences, excess_columns, measure, measure_bayes
 from analyses.running.ask import Ask
+from analyses.running.cache import Cache
 from analyses.running.options import CachedOptions, ChainOptions, option
-from analyses.running.table import Table
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from analyses.running.cache import Cache
-    from interp.chains.priors import HierarchicalDirichlet
-    from interp.estimators.population import Population
+from analyses.running.table import Table, gathered
 
 READINGS = ("free", "tied(1)", "fixed(0)", "no BOS")
 ETA0 = 1.0  # for the comparison of the readings of kappa; the suite's own choice
 BAYES_DRAWS = 120
+COLUMNS = (
+    "question", "prior", "eta0", "length", "order", "vocab", "reading", "beta", "kappa", "implied_alpha",
+    "implied_delta", "beta_stderr", "kl", "kl_stderr", "excess_share", "excess_share_stderr", "alpha",
+    "add_alpha_share", "add_alpha_share_stderr", "below_add_alpha", "below_add_alpha_stderr", "over_free",
+    "over_free_stderr", "over_free_share", "floored", "n",
+)  # fmt: skip
 SHOWN = (
     "question", "eta0", "length", "reading", "beta_1", "beta_2", "kappa", "kl", "excess_share", "add_alpha_share",
     "over_free_share",
@@ -71,35 +75,25 @@ class Point:
 
 def pieces(options: Options) -> list[Point]:
     """eta_0 by length, then kappa by length."""
-    swept = [
-        Point(question="eta0", eta0=eta0, length=length)
-        for length in dict.fromkeys(options.eta0_lengths)
-        for eta0 in dict.fromkeys(options.eta0s)
+    swept = itertools.product(dict.fromkeys(options.eta0_lengths), dict.fromkeys(options.eta0s))
+    return [
+        *(Point(question="eta0", eta0=eta0, length=length) for length, eta0 in swept),
+        *(Point(question="kappa", eta0=ETA0, length=length) for length in dict.fromkeys(options.lengths)),
     ]
-    return swept + [Point(question="kappa", eta0=ETA0, length=length) for length in dict.fromkeys(options.lengths)]
 
 
 def study_piece(options: Options, piece: Point, cache: Cache) -> Table:
-    """One row for eta_0; a row for each reading of kappa."""
-    from interp.chains.priors import HierarchicalDirichlet
-    from interp.results import provenance
-
-    prior = HierarchicalDirichlet(
-        order=options.order, vocab=options.vocab, eta=(options.eta,) * options.order, eta0=piece.eta0
-    )
-    make = eta0_rows if piece.question == "eta0" else kappa_rows
-    place = {"question": piece.question, "prior": prior.text, "eta0": piece.eta0, "length": piece.length}
-    shape = {"order": prior.order, "vocab": prior.vocab}
-    return Table(
-        rows=[{**place, **shape, **row} for row in make(options, piece, prior, cache)],
-        provenance=provenance(seed=options.seed, priors=[prior.to_dict()]),
-    )
+    """The rows of one question at one setting."""
+    order, vocab = options.order, options.vocab
+    prior = ip.HierarchicalDirichlet(order=order, vocab=vocab, eta=(options.eta,) * order, eta0=piece.eta0)
+    place = {**vars(piece), "prior": prior.text, "order": order, "vocab": vocab}
+    rows = [eta0_row(options, piece, prior, cache)] if piece.question == "eta0" else kappa_rows(options, piece, prior)
+    found = [{name: {**place, **row}.get(name) for name in COLUMNS} for row in rows]
+    return Table(rows=found, provenance={"priors": [prior.to_dict()]})
 
 
-def eta0_rows(options: Options, piece: Point, prior: HierarchicalDirichlet, cache: Cache) -> list[dict[str, Any]]:
+def eta0_row(options: Options, piece: Point, prior: ip.HierarchicalDirichlet, cache: Cache) -> dict[str, Any]:
     """The optimum, the best add-alpha and Bayes under one eta_0."""
-    from interp.results import mean_stderr
-
     length, draws, seed = piece.length, options.draws, options.seed
     best = optimum(prior, length=length, bos=True, draws=draws, seed=seed + 1, cache=cache)
     beta, kappa = best.usable()
@@ -108,42 +102,32 @@ def eta0_rows(options: Options, piece: Point, prior: HierarchicalDirichlet, cach
     additive = tuned_additive(prior, length=length, draws=draws, seed=seed, cache=cache)
     ours = measure(sequences, soft("optimal", vocab=prior.vocab, beta=beta, kappa=kappa), cache)
     rival = measure(sequences, additive, cache)
-    gain, gain_stderr = mean_stderr(rival.values - ours.values)
+    gain, gain_stderr = ip.mean_stderr(rival.values - ours.values)
     found, others = (excess_columns(one.values, bayes.values) for one in (ours, rival))
-    return [
-        {
-            "reading": "free",
-            **parameters(best.beta, best.kappa, vocab=prior.vocab),
-            "beta_stderr": list(best.stderr[: prior.order]),
-            "kl": best.kl,
-            "kl_stderr": best.kl_stderr,
-            "excess_share": found["excess_share"],
-            "excess_share_stderr": found["excess_share_stderr"],
-            "alpha": additive.key["alpha"],
-            "add_alpha_share": others["excess_share"],
-            "add_alpha_share_stderr": others["excess_share_stderr"],
-            "below_add_alpha": gain,
-            "below_add_alpha_stderr": gain_stderr,
-            "over_free": None,
-            "over_free_stderr": None,
-            "over_free_share": None,
-            "floored": best.floored,
-            "n": best.n,
-        }
-    ]
+    return {
+        "reading": "free",
+        **parameters(best.beta, best.kappa, vocab=prior.vocab),
+        "beta_stderr": list(best.stderr[: prior.order]),
+        **{name: getattr(best, name) for name in ("kl", "floored", "n")},
+        "kl_stderr": best.kl_stderr,
+        **{name: found[name] for name in ("excess_share", "excess_share_stderr")},
+        "alpha": additive.key["alpha"],
+        "add_alpha_share": others["excess_share"],
+        "add_alpha_share_stderr": others["excess_share_stderr"],
+        "below_add_alpha": gain,
+        "below_add_alpha_stderr": gain_stderr,
+    }
 
 
-def kappa_rows(options: Options, piece: Point, prior: HierarchicalDirichlet, cache: Cache) -> list[dict[str, Any]]:
+def kappa_rows(options: Options, piece: Point, prior: ip.HierarchicalDirichlet) -> Iterator[dict[str, Any]]:
     """The best betas under each reading of kappa, on one sample."""
     from interp.estimators.optimal import population_divergence
     from interp.estimators.population import draw_population, population_loss
-    from interp.results import mean_stderr
 
     sample = draw_population(prior, length=piece.length, order=prior.order, draws=options.draws, seed=options.seed + 1)
     free = best_under(sample, "free", order=prior.order, vocab=prior.vocab)
     free_losses = population_loss(sample, free, bos=True).losses
     free_kl, _, _ = population_divergence(sample, free, bos=True)
-    rows = []
     for reading in READINGS:
         bos = reading != "no BOS"
         theta = best_under(sample, reading, order=prior.order, vocab=prior.vocab)
@@ -151,25 +135,18 @@ def kappa_rows(options: Options, piece: Point, prior: HierarchicalDirichlet, cac
         # Paired over the same sequences. Without BOS the loss leaves out symbols that have not occurred, and KL floors
         # them: then the difference of the KLs counts, whose error is not that of a pair.
         losses = population_loss(sample, theta, bos=bos).losses
-        over, over_stderr = mean_stderr(losses - free_losses) if bos else (kl - free_kl, None)
-        beta = theta[: prior.order].tolist()
-        rows.append(
-            {
-                "reading": reading,
-                **parameters(beta, float(theta[-1]) if bos else None, vocab=prior.vocab),
-                "beta_stderr": None,
-                "kl": kl,
-                "kl_stderr": kl_stderr,
-                **dict.fromkeys(("excess_share", "excess_share_stderr", "alpha", "add_alpha_share")),
-                **dict.fromkeys(("add_alpha_share_stderr", "below_add_alpha", "below_add_alpha_stderr")),
-                "over_free": over,
-                "over_free_stderr": over_stderr,
-                "over_free_share": over / free_kl,
-                "floored": floored,
-                "n": len(sample.laws),
-            }
-        )
-    return rows
+        over, over_stderr = ip.mean_stderr(losses - free_losses) if bos else (kl - free_kl, None)
+        yield {
+            "reading": reading,
+            **parameters(theta[: prior.order].tolist(), float(theta[-1]) if bos else None, vocab=prior.vocab),
+            "kl": kl,
+            "kl_stderr": kl_stderr,
+            "over_free": over,
+            "over_free_stderr": over_stderr,
+            "over_free_share": over / free_kl,
+            "floored": floored,
+            "n": len(sample.laws),
+        }
 
 
 def parameters(beta: Sequence[float], kappa: float | None, *, vocab: int) -> dict[str, Any]:
@@ -183,29 +160,26 @@ def parameters(beta: Sequence[float], kappa: float | None, *, vocab: int) -> dic
     }
 
 
-def best_under(sample: Population, reading: str, *, order: int, vocab: int) -> np.ndarray:
+def best_under(sample: Any, reading: str, *, order: int, vocab: int) -> np.ndarray:
     """(beta, kappa) with the least loss on the sample when kappa follows the reading; without BOS beta alone.
 
     kappa = offset + slope * sum(beta), so that its gradient goes to beta.
     """
-    import numpy as np
     from scipy.optimize import minimize
 
     from interp.estimators.population import population_loss
     from models.families.kappa import KappaRule
 
-    bos = reading != "no BOS"
-    rule = KappaRule.parse(reading) if bos else None
-    offset, slope = (0.0, 0.0) if rule is None or rule.free else rule.line(vocab=vocab)
-    free = rule is not None and rule.free
+    bos, free = reading != "no BOS", reading == "free"
+    follows = bos and not free
+    offset, slope = KappaRule.parse(reading).line(vocab=vocab) if follows else (0.0, 0.0)
 
     def whole(point: np.ndarray) -> np.ndarray:
-        return point if free or not bos else np.append(point, offset + slope * point.sum())
+        return np.append(point, offset + slope * point.sum()) if follows else point
 
     def value(point: np.ndarray) -> tuple[float, np.ndarray]:
         at = population_loss(sample, whole(point), bos=bos)
-        gradient = at.gradient if free or not bos else at.gradient[:order] + slope * at.gradient[order]
-        return at.value, gradient
+        return at.value, at.gradient[:order] + slope * at.gradient[order] if follows else at.gradient
 
     start = np.full(order + free, 1.5)
     found = minimize(value, start, jac=True, method="BFGS", options={"gtol": 1e-7})
@@ -217,13 +191,8 @@ def best_under(sample: Population, reading: str, *, order: int, vocab: int) -> n
 
 def join(options: Options, studies: Sequence[Table]) -> Table:
     """All settings in one table."""
-    rows = [row for study in studies for row in study.rows]
-    return Table(
-        rows=rows,
-        provenance=studies[0].provenance,
-        shown=SHOWN,
-        notes=[
-            f"excess_share: KL of the best soft matching over Bayes; add_alpha_share: that of `{TUNED_ALPHA}`",
-            "over_free_share: KL of a reading of kappa over that of a free kappa, on the same sequences",
-        ],
+    notes = (
+        f"excess_share: KL of the best soft matching over Bayes; add_alpha_share: that of `{TUNED_ALPHA}`",
+        "over_free_share: KL of a reading of kappa over that of a free kappa, on the same sequences",
     )
+    return gathered(studies, shown=SHOWN, notes=notes)

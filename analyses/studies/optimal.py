@@ -17,20 +17,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import numpy as np
+
+import interp as ip
 from analyses.parts.estimators import alpha_of, optimum, soft
 from analyses.parts.heldout import Predictor, Sequences, excess_columns, measure, measure_bayes, predictor_of
 from analyses.running.ask import Ask
+from analyses.running.cache import Cache
 from analyses.running.options import PAPER_LENGTHS, ZooOptions, option
 from analyses.running.subject import Subject, find_subjects, prior_text
-from analyses.running.table import Table
-
-if TYPE_CHECKING:
-    from analyses.running.cache import Cache
-    from interp.chains.priors import Prior
-    from interp.estimators.optimal import OptimalParameters
-
+from analyses.running.table import Table, gathered
 
 SHOWN = (
     "source", "prior", "order", "vocab", "length", "bos", "beta_1", "beta_2", "kappa", "combination", "kl",
@@ -57,9 +55,6 @@ class Options(ZooOptions):
         (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0), "alpha, or eta of every level (default: %(default)s)", metavar="N"
     )
     draws: int = option(50_000, "sequences that the optimum is found on (default: %(default)s)", metavar="N", least=100)
-    models: Literal["all", "swept"] = option(
-        "all", "trained models: all of the zoo, or those of the --lengths alone (default: %(default)s)"
-    )
 
 
 # The draws that kl_curves tunes on, so that each optimum is searched only once.
@@ -92,17 +87,11 @@ def pieces(options: Options) -> list[Point]:
                 named = f"{kind}:{value:g}" if sweep == "concentration" else text
                 found.append(Point(sweep=sweep, prior=named, **shape))
     groups: dict[Point, list[str]] = {}
-    for one in asked_about(options):
+    for one in find_subjects(options.zoo, unfinished=options.unfinished):
         record, length = one.training["prior"], one.model_config["length"]
         shape = {"order": record["order"], "vocab": record["vocab"], "length": length}
         groups.setdefault(Point(sweep="zoo", prior=prior_text(record), **shape), []).append(one.name)
     return [*found, *(replace(point, checkpoints=tuple(names)) for point, names in groups.items())]
-
-
-def asked_about(options: Options) -> list[Subject]:
-    """The trained models of the table."""
-    found = find_subjects(options.zoo, unfinished=options.unfinished)
-    return [one for one in found if options.models == "all" or one.model_config["length"] in options.lengths]
 
 
 def together(options: Options, piece: Point) -> str:
@@ -112,86 +101,64 @@ def together(options: Options, piece: Point) -> str:
 
 def study_piece(options: Options, piece: Point, cache: Cache) -> Table:
     """The optimum with and without BOS, or a row per trained model."""
-    from interp.chains.descriptions import parse_prior
-    from interp.results import provenance
-
-    prior = parse_prior(piece.prior, order=piece.order, vocab=piece.vocab)
-    rows, failures = [], []
     if piece.sweep == "zoo":
-        models = [one for one in asked_about(options) if one.name in piece.checkpoints]
-        rows = [trained_row(one, piece, options, cache) for one in models]
-    else:
-        for bos in (True, False):
-            best = optimum(prior, length=piece.length, bos=bos, draws=options.draws, seed=options.seed, cache=cache)
-            beta, kappa = best.usable()
-            predictor = soft("optimum", vocab=best.vocab, beta=beta, kappa=kappa)
-            row = {**place(piece, prior, bos), **numbers(best, prior)}
-            rows.append(row | bayes_columns(prior, piece.length, predictor, options, cache))
-            if not best.success:
-                failures.append(f"{piece}, {'BOS' if bos else 'no BOS'}: {best.message}")
-    return Table(rows=rows, provenance=provenance(seed=options.seed), failures=failures)
+        found = find_subjects(options.zoo, unfinished=options.unfinished)
+        return Table(rows=[trained_row(one, piece, options, cache) for one in found if one.name in piece.checkpoints])
+    prior = ip.parse_prior(piece.prior, order=piece.order, vocab=piece.vocab)
+    rows, failures = [], []
+    for bos in (True, False):
+        best = optimum(prior, length=piece.length, bos=bos, draws=options.draws, seed=options.seed, cache=cache)
+        beta, kappa = best.usable()
+        predictor = soft("optimum", vocab=best.vocab, beta=beta, kappa=kappa)
+        rows.append(setting_columns(piece, prior, best) | bayes_columns(prior, piece.length, predictor, options, cache))
+        failures += [] if best.success else [f"{piece}, {'BOS' if bos else 'no BOS'}: {best.message}"]
+    return Table(rows=rows, failures=failures)
 
 
 def join(options: Options, studies: Sequence[Table]) -> Table:
     """All sweeps, then the trained models in the order of the zoo; one set of columns for both."""
-    rows = [row for study in studies for row in study.rows]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    subjects = asked_about(options)
+    subjects = find_subjects(options.zoo, unfinished=options.unfinished)
+    whole = gathered(studies, origin={"checkpoints": {one.name: one.digest[:16] for one in subjects}}, shown=SHOWN)
+    names = list(dict.fromkeys(name for row in whole.rows for name in row))
     order = {one.name: place for place, one in enumerate(subjects)}
-    rows = sorted(rows, key=lambda row: order.get(row.get("checkpoint", ""), -1))
-    return Table(
-        rows=[{name: row.get(name) for name in names} for row in rows],
-        provenance={**studies[0].provenance, "checkpoints": {one.name: one.digest[:16] for one in subjects}},
-        shown=SHOWN,
-        notes=[
-            "beta, kappa -: infinite; then combination, kappa - sum(beta) over those lags, is what is identified",
-            *([] if subjects else ["no trained checkpoint was found; `python -m models sweep zoo` trains them"]),
-        ],
-        failures=[failure for study in studies for failure in study.failures],
-    )
+    rows = sorted(whole.rows, key=lambda row: order.get(row.get("checkpoint", ""), -1))
+    notes = ["beta, kappa -: infinite; then combination, kappa - sum(beta) over those lags, is what is identified"]
+    notes += [] if subjects else ["no trained checkpoint was found; `python -m models sweep zoo` trains them"]
+    return replace(whole, rows=[{name: row.get(name) for name in names} for row in rows], notes=notes)
 
 
-def place(point: Point, prior: Prior, bos: bool) -> dict[str, Any]:
-    """Which point of which sweep. `concentration` is alpha of independent contexts, eta_1 of a hierarchy."""
+def setting_columns(point: Point, prior: ip.Prior, best: Any) -> dict[str, Any]:
+    """Which point of which sweep, and its optimum beside what the paper has in closed form.
+
+    `concentration` is alpha of independent contexts, eta_1 of a hierarchy.
+    """
+    alpha, order = alpha_of(prior), prior.order
+    lemma = None
+    if best.length >= order + 2:
+        lemma = ip.beta_for_add_alpha(length=best.length, order=order, vocab=prior.vocab, alpha=alpha)
     return {
         "source": "trained" if point.sweep == "zoo" else "optimum",
         "sweep": point.sweep,
         "prior": prior_text(prior.to_dict()),
         "kind": prior.kind,
-        "concentration": alpha_of(prior) if prior.independent else float(prior.concentrations()[1]),
-        "order": prior.order,
+        "concentration": alpha if prior.independent else float(prior.concentrations()[1]),
+        "order": order,
         "vocab": prior.vocab,
         "length": point.length,
-        "bos": bos,
-    }
-
-
-def numbers(best: OptimalParameters, prior: Prior) -> dict[str, Any]:
-    """The optimum, beside what the paper has in closed form."""
-    from interp.estimators.soft_matching import beta_for_add_alpha
-
-    alpha = alpha_of(prior)
-    lemma = None
-    if best.length >= prior.order + 2:
-        lemma = beta_for_add_alpha(length=best.length, order=prior.order, vocab=prior.vocab, alpha=alpha)
-    return {
+        "bos": best.bos,
         "beta": list(best.beta),
         "kappa": best.kappa,
         "stderr": list(best.stderr),
-        "combination": best.combination,
-        "combination_stderr": best.combination_stderr,
+        **{name: getattr(best, name) for name in ("combination", "combination_stderr")},
         "log_alpha_vocab": math.log(alpha * prior.vocab) if prior.independent else None,
         "lemma_beta": lemma,
         "kl_population": best.kl,
         "kl_population_stderr": best.kl_stderr,
-        "floored": best.floored,
-        "n": best.n,
-        "success": best.success,
-        "message": best.message,
+        **{name: getattr(best, name) for name in ("floored", "n", "success", "message")},
     }
 
 
-def bayes_columns(prior: Prior, length: int, predictor: Predictor, options: Options, cache: Cache) -> dict[str, Any]:
+def bayes_columns(prior: ip.Prior, length: int, predictor: Predictor, options: Options, cache: Cache) -> dict[str, Any]:
     """KL on the common sequences, Bayes' KL, and the excess."""
     sequences = Sequences(prior=prior, batch=options.batch, length=length, seed=options.seed + 1)
     bayes = measure_bayes(sequences, cache, draws=BAYES_DRAWS).values
@@ -202,18 +169,13 @@ def bayes_columns(prior: Prior, length: int, predictor: Predictor, options: Opti
 
 def trained_row(checkpoint: Subject, point: Point, options: Options, cache: Cache) -> dict[str, Any]:
     """The beta and kappa of a trained model, beside the optimum of its setting."""
-    from interp.chains.descriptions import prior_from_dict
-
-    prior, bos = prior_from_dict(checkpoint.training["prior"]), checkpoint.model_config["bos"]
+    prior, bos = checkpoint.prior, checkpoint.model_config["bos"]
     best = optimum(prior, length=point.length, bos=bos, draws=options.draws, seed=options.seed, cache=cache)
-    fit = cache.value(
-        {"what": "fit", "digest": checkpoint.digest, "keys": FITTED_KEYS, "covariance": True},
-        lambda: fitted(checkpoint, prior),
-    )
+    key = {"what": "fit", "digest": checkpoint.digest, "keys": FITTED_KEYS, "covariance": True}
+    fit = cache.value(key, lambda: fitted(checkpoint))
     learned, learned_stderr = learned_combination(fit, [lag for lag, is_flat in enumerate(best.flat) if is_flat])
     return {
-        **place(point, prior, bos),
-        **numbers(best, prior),
+        **setting_columns(point, prior, best),
         **bayes_columns(prior, point.length, predictor_of(checkpoint), options, cache),
         **{name: fit[name] for name in ("beta", "kappa", "stderr", "success", "message")},
         "combination": learned,
@@ -223,15 +185,17 @@ def trained_row(checkpoint: Subject, point: Point, options: Options, cache: Cach
         "family": checkpoint.model_config["family"],
         "seed": checkpoint.training.get("seed"),
         "gap_beta": [value - other for value, other in zip(fit["beta"], best.beta, strict=True)],
-        "gap_kappa": fit["kappa"] - best.kappa if None not in (fit["kappa"], best.kappa) else None,
-        "gap_combination": learned - best.combination if learned is not None and best.combination is not None else None,
+        "gap_kappa": difference(fit["kappa"], best.kappa),
+        "gap_combination": difference(learned, best.combination),
     }
+
+
+def difference(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one - other
 
 
 def learned_combination(fit: dict[str, Any], flat: list[int]) -> tuple[float | None, float | None]:
     """kappa less the betas of the flat lags, with the error that their joint covariance gives; None without BOS."""
-    import numpy as np
-
     if not flat or fit["kappa"] is None:
         return None, None
     signs = np.zeros(len(fit["beta"]) + 1)
@@ -240,15 +204,12 @@ def learned_combination(fit: dict[str, Any], flat: list[int]) -> tuple[float | N
     return float(signs @ [*fit["beta"], fit["kappa"]]), float(np.sqrt(np.maximum(variance, 0.0)))  # keeps NaN
 
 
-def fitted(checkpoint: Subject, prior: Prior) -> dict[str, Any]:
+def fitted(checkpoint: Subject) -> dict[str, Any]:
     """beta and kappa as the match head's scores show them."""
-    from interp.circuit.capture import capture
-    from interp.hooked.checkpoint import load
-    from interp.instruments.beta_kappa import fit_scores
-
     length = checkpoint.model_config["length"]
-    tokens = prior.sample(batch=max(32, FITTED_KEYS // length), length=length, seed=0, method="collapsed").tokens
-    fit = fit_scores(capture(load(checkpoint.path), tokens, copies=False))
+    batch = max(32, FITTED_KEYS // length)
+    tokens = checkpoint.prior.sample(batch=batch, length=length, seed=0, method="collapsed").tokens
+    fit = ip.fit_scores(ip.capture(checkpoint.model, tokens, copies=False))
     return {
         "beta": fit.beta.tolist(),
         "kappa": fit.kappa,

@@ -16,21 +16,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+import interp as ip
 from analyses.running.ask import Ask
+from analyses.running.cache import Cache
 from analyses.running.options import ChainOptions, option
 from analyses.running.subject import DEFAULT_ETA
 from analyses.running.table import Table
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from analyses.running.cache import Cache
-    from interp.chains.priors import Prior
-
-
-COLUMNS = ("prior", "what", "name", "parent", "law", "correlation", "stderr", "exact")
+COLUMNS = (
+    "prior", "parameters", "what", "name", "context", "depth", "parent", "law", "correlation", "stderr", "exact", "n",
+)  # fmt: skip
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,49 +46,35 @@ ASK = Ask()
 
 def study(options: Options, cache: Cache) -> Table:
     """The nodes of one tree of each prior, and the correlations over many."""
-    import numpy as np
-
-    from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
-    from interp.results import provenance
-
-    order, vocab = options.order, options.vocab
-    priors: dict[str, Prior] = {
-        "independent": IndependentDirichlet(order=order, vocab=vocab, alpha=options.alpha),
-        "hierarchical": HierarchicalDirichlet(order=order, vocab=vocab, eta=(options.eta,) * order),
+    shape = {"order": options.order, "vocab": options.vocab}
+    priors: dict[str, ip.Prior] = {
+        "independent": ip.IndependentDirichlet(**shape, alpha=options.alpha),
+        "hierarchical": ip.HierarchicalDirichlet(**shape, eta=(options.eta,) * options.order),
     }
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for name, prior in priors.items():
         tree = prior.draw_tree(options.draws, np.random.default_rng(options.seed))
-        common = {"prior": name, "parameters": prior.to_dict()}
-        rows += [{**common, "what": "node", **fields} for fields in nodes(tree, prior)]
-        rows += [{**common, "what": "pair", **fields} for fields in pairs(tree, prior)]
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    shown = [column for name in COLUMNS for column in (_places("law", vocab) if name == "law" else [name])]
+        found = [{"what": "node", **row} for row in nodes(tree, prior)]
+        found += [{"what": "pair", **row} for row in pairs(tree, prior)]
+        rows += [{"prior": name, "parameters": prior.to_dict(), **row} for row in found]
+    laws = [f"law_{symbol}" for symbol in range(1, options.vocab + 1)]
     return Table(
-        rows=[{column: row.get(column) for column in columns} for row in rows],
-        provenance=provenance(seed=options.seed, priors={name: prior.to_dict() for name, prior in priors.items()}),
-        shown=shown,
+        rows=[{column: row.get(column) for column in COLUMNS} for row in rows],
+        provenance={"priors": {name: prior.to_dict() for name, prior in priors.items()}},
+        shown=("prior", "what", "name", "parent", *laws, "correlation", "stderr", "exact"),
         notes=["A context is written older to recent, (x_{t-2}, x_{t-1}); its parent is its suffix."],
     )
 
 
-def nodes(tree: dict[int, np.ndarray], prior: Prior) -> list[dict[str, Any]]:
+def nodes(tree: dict[int, np.ndarray], prior: ip.Prior) -> list[Row]:
     """The first draw, a row for each node; siblings, which share a suffix, stand together."""
     found = []
     for depth, laws in tree.items():
-        contexts = [context_of(code, depth=depth, vocab=prior.vocab) for code in range(laws.shape[1])]
-        for code in sorted(range(len(contexts)), key=lambda code: contexts[code][::-1]):
-            context = contexts[code]
-            parent = context[1:] if depth - 1 in tree else None
-            found.append(
-                {
-                    "name": written(context),
-                    "context": context,
-                    "depth": depth,
-                    "parent": None if parent is None else written(parent),
-                    "law": laws[0, code].tolist(),
-                }
-            )
+        contexts = {code: context_of(code, depth=depth, vocab=prior.vocab) for code in range(laws.shape[1])}
+        for code, context in sorted(contexts.items(), key=lambda one: one[1][::-1]):
+            parent = written(context[1:]) if depth - 1 in tree else None
+            place = {"name": written(context), "context": context, "depth": depth, "parent": parent}
+            found.append({**place, "law": laws[0, code].tolist()})
     return found
 
 
@@ -106,50 +92,32 @@ def written(context: list[int]) -> str:
     return f"({','.join(map(str, context))})"
 
 
-def pairs(tree: dict[int, np.ndarray], prior: Prior) -> list[dict[str, Any]]:
+def pairs(tree: dict[int, np.ndarray], prior: ip.Prior) -> list[Row]:
     """Correlations of the laws of pairs of nodes, over the draws."""
-    import numpy as np
-
     order, vocab = prior.order, prior.vocab
     leaves = tree[order] - 1.0 / vocab
-    shared = shared_suffixes(order=order, vocab=vocab)
+    codes = np.arange(vocab**order)
+    shared = sum((codes[:, None] - codes) % vocab**length == 0 for length in range(1, order + 1))  # recent tokens
     moments = exact_moments(prior)
     products = np.einsum("dam,dbm->dab", leaves, leaves)
-    own = products[:, shared == order].mean(-1)
-    siblings = products[:, shared == order - 1].mean(-1)
-    exact_own = moments[order]
-    exact_siblings = moments[order - 1] / exact_own
-    found = [_pair("siblings", *_correlation(siblings, own, own), exact=exact_siblings)]
+    own, siblings = (products[:, shared == length].mean(-1) for length in (order, order - 1))
+    exact = moments[order - 1] / moments[order]
+    found = [correlation("siblings", siblings, own, own, exact=exact)]
     if order > 1:  # at order 1 all contexts are siblings: the empty suffix is theirs
-        others = products[:, shared < order - 1].mean(-1)
-        exact_others = float(np.mean([moments[length] for length in shared[shared < order - 1]])) / exact_own
-        found.append(_pair("others", *_correlation(others, own, own), exact=exact_others))
-        found.append(
-            _pair(
-                "siblings less others", *_correlation(siblings - others, own, own), exact=exact_siblings - exact_others
-            )
-        )
+        far = shared < order - 1
+        others = products[:, far].mean(-1)
+        exact_others = float(np.mean([moments[length] for length in shared[far]])) / moments[order]
+        found.append(correlation("others", others, own, own, exact=exact_others))
+        found.append(correlation("siblings less others", siblings - others, own, own, exact=exact - exact_others))
     if order - 1 in tree:
         parents = tree[order - 1] - 1.0 / vocab
         theirs = np.tile(parents, (1, vocab, 1))  # code c has suffix code c mod |V|^(k-1)
-        across = np.einsum("dam,dam->da", leaves, theirs).mean(-1)
-        above = np.einsum("dam,dam->da", parents, parents).mean(-1)
-        found.append(
-            _pair("parent", *_correlation(across, own, above), exact=math.sqrt(moments[order - 1] / moments[order]))
-        )
-    return [{**fields, "n": leaves.shape[0]} for fields in found]
+        across, above = ((one * other).sum(-1).mean(-1) for one, other in ((leaves, theirs), (parents, parents)))
+        found.append(correlation("parent", across, own, above, exact=math.sqrt(exact)))
+    return found
 
 
-def shared_suffixes(*, order: int, vocab: int) -> np.ndarray:
-    """[context, context]: how many most recent tokens two contexts share."""
-    import numpy as np
-
-    codes = np.arange(vocab**order)
-    lengths = [codes[:, None] % vocab**length == codes[None, :] % vocab**length for length in range(1, order + 1)]
-    return np.sum(lengths, axis=0)
-
-
-def exact_moments(prior: Prior) -> list[float]:
+def exact_moments(prior: ip.Prior) -> list[float]:
     """E[(p - 1/|V|).(q - 1/|V|)] of two contexts of length k that share exactly 0, 1, ..., k most recent tokens.
 
     Given the law p of their longest common suffix both have mean p, so it is E|p|^2 - 1/|V|; and a Dirichlet of
@@ -164,21 +132,10 @@ def exact_moments(prior: Prior) -> list[float]:
     return squares
 
 
-def _correlation(product: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+def correlation(name: str, product: np.ndarray, first: np.ndarray, second: np.ndarray, *, exact: float) -> Row:
     """mean(product) / root(mean(first) mean(second)) over draws, and its standard error to first order."""
-    import numpy as np
-
-    from interp.results import mean_stderr
-
     scale = math.sqrt(first.mean() * second.mean())
-    correlation = float(product.mean()) / scale
-    pull = np.asarray(product / scale - correlation / 2 * (first / first.mean() + second / second.mean()))
-    return correlation, mean_stderr(pull)[1]
-
-
-def _pair(name: str, correlation: float, stderr: float, *, exact: float) -> dict[str, Any]:
-    return {"name": name, "correlation": correlation, "stderr": stderr, "exact": exact}
-
-
-def _places(name: str, count: int) -> list[str]:
-    return [f"{name}_{place}" for place in range(1, count + 1)]
+    found = float(product.mean()) / scale
+    pull = np.asarray(product / scale - found / 2 * (first / first.mean() + second / second.mean()))
+    stderr = ip.mean_stderr(pull)[1]
+    return {"name": name, "correlation": found, "stderr": stderr, "exact": exact, "n": len(product)}

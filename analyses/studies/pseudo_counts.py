@@ -17,16 +17,18 @@ well each assumption holds, on sequences from the independent prior, at the lemm
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
+
+import interp as ip
 from analyses.running.ask import Ask
+from analyses.running.cache import Cache
 from analyses.running.options import CachedOptions, option
-from analyses.running.table import Table
-
-if TYPE_CHECKING:
-    from analyses.running.cache import Cache
+from analyses.running.table import Table, gathered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +57,8 @@ class Setting:
 
 def pieces(options: Options) -> list[Setting]:
     """One for each order, vocabulary and length."""
-    settings = [
-        Setting(order=order, vocab=vocab, length=length)
-        for order in sorted(set(options.orders))
-        for vocab in sorted(set(options.vocabs))
-        for length in sorted(set(options.lengths))
-    ]
+    values = (sorted(set(one)) for one in (options.orders, options.vocabs, options.lengths))
+    settings = [Setting(order=order, vocab=vocab, length=length) for order, vocab, length in itertools.product(*values)]
     for one in settings:
         if one.length < one.order + 2:
             raise ValueError(f"length must be at least order + 2 = {one.order + 2} for the lemma, got {one.length}")
@@ -73,60 +71,24 @@ def together(options: Options, piece: Setting) -> str:
 
 
 def study_piece(options: Options, piece: Setting, cache: Cache) -> Table:
-    """One row."""
-    from interp.results import provenance
-
-    row = measure_setting(
-        piece.order, piece.vocab, piece.length, alpha=options.alpha, batch=options.batch, seed=options.seed
-    )
-    return Table(rows=[row], provenance=provenance(seed=options.seed))
-
-
-def join(options: Options, studies: Sequence[Table]) -> Table:
-    """The whole table."""
-    rows = [row for study in studies for row in study.rows]
-    far = [row for row in rows if abs(row["ratio"] - 1) > 0.25]
-    spread = [row for row in rows if row["variation"] > 0.5]
-    return Table(
-        rows=rows,
-        provenance=studies[0].provenance,
-        shown=("order", "vocab", "length", "beta", "mean", "stderr", "ratio", "variation", "within_two", "correlation"),
-        notes=[
-            f"The mean is more than 25% from alpha in {len(far)} of {len(rows)} settings: {places(far)}.",
-            f"The spread is more than half the mean in {len(spread)} of {len(rows)} settings: {places(spread)}.",
-        ],
-    )
-
-
-def measure_setting(order: int, vocab: int, length: int, *, alpha: float, batch: int, seed: int) -> dict[str, Any]:
     """The pseudo-counts of one setting."""
-    import numpy as np
-
-    from interp.chains.priors import IndependentDirichlet
-    from interp.estimators.counts import cumulative_counts
-    from interp.estimators.pseudo_counts import expected_cumulative_count, pseudo_counts
-    from interp.estimators.soft_matching import beta_for_add_alpha
+    from interp.estimators.pseudo_counts import expected_cumulative_count
     from interp.notation import overlap
-    from interp.results import mean_stderr
 
-    prior = IndependentDirichlet(order=order, vocab=vocab, alpha=alpha)
-    tokens = prior.sample(batch=batch, length=length, seed=seed, method="collapsed").tokens
-    beta = beta_for_add_alpha(length=length, order=order, vocab=vocab, alpha=alpha)
-    pseudo = pseudo_counts(tokens, order=order, vocab=vocab, beta=beta).numpy()
-    counts = cumulative_counts(tokens, order=order, vocab=vocab)
-    sizes = np.array([overlap(mask) for mask in range(1 << order)])
-    totals = counts.sum(-1).numpy().astype(float)
-    by_size = [mean_stderr(totals[:, sizes == size].mean(1)) for size in range(order + 1)]
-    expected = [
-        expected_cumulative_count(length=length, order=order, vocab=vocab, overlap=size) for size in range(order + 1)
-    ]
-    mean, stderr = mean_stderr(pseudo.mean(1))  # symbols of one sequence are not independent
+    shape, alpha = {"order": piece.order, "vocab": piece.vocab}, options.alpha
+    prior = ip.IndependentDirichlet(**shape, alpha=alpha)
+    tokens = prior.sample(batch=options.batch, length=piece.length, seed=options.seed, method="collapsed").tokens
+    beta = ip.beta_for_add_alpha(**shape, length=piece.length, alpha=alpha)
+    pseudo = ip.pseudo_counts(tokens, **shape, beta=beta).numpy()
+    counts = ip.cumulative_counts(tokens, **shape)
+    totals, exact = counts.sum(-1).numpy().astype(float), counts[:, -1].numpy()
+    sizes = np.array([overlap(mask) for mask in range(1 << piece.order)])
+    by_size = [ip.mean_stderr(totals[:, sizes == size].mean(1)) for size in range(piece.order + 1)]
+    expected = [expected_cumulative_count(**vars(piece), overlap=size) for size in range(piece.order + 1)]
+    mean, stderr = ip.mean_stderr(pseudo.mean(1))  # symbols of one sequence are not independent
     low, high = np.quantile(pseudo, [0.05, 0.95])
-    exact = counts[:, -1].numpy()
-    return {
-        "order": order,
-        "vocab": vocab,
-        "length": length,
+    row: dict[str, Any] = {
+        **vars(piece),
         "alpha": alpha,
         "beta": beta,
         "mean": mean,
@@ -142,13 +104,19 @@ def measure_setting(order: int, vocab: int, length: int, *, alpha: float, batch:
         "measured_stderr": [error for _, error in by_size],
         "approximation": expected,
         "measured_over_approximation": [value / other for (value, _), other in zip(by_size, expected, strict=True)],
-        "n": batch,
+        "n": options.batch,
     }
+    return Table(rows=[row])
 
 
-def places(rows: list[dict[str, Any]], most: int = 6) -> str:
-    """The settings, shortened."""
-    names = [f"k={row['order']} |V|={row['vocab']} T={row['length']}" for row in rows]
-    return (
-        ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "") if names else "none"
+def join(options: Options, studies: Sequence[Table]) -> Table:
+    """The whole table."""
+    whole = gathered(
+        studies,
+        shown=("order", "vocab", "length", "beta", "mean", "stderr", "ratio", "variation", "within_two", "correlation"),
     )
+    far = sum(abs(row["ratio"] - 1) > 0.25 for row in whole.rows)
+    spread = sum(row["variation"] > 0.5 for row in whole.rows)
+    notes = [f"Of {len(whole.rows)} settings the mean is more than 25% from alpha in {far},",
+             f"and the spread is more than half the mean in {spread}."]  # fmt: skip
+    return replace(whole, notes=notes)

@@ -359,7 +359,7 @@ def test_two_scalars_are_judged_by_the_rule_of_kappa() -> None:
     absent = judge.judge(two, {"kl_curves": [*curves, made[0]], "open_choices": readings})
     assert "holds for the best betas where kappa is free or fixed(0)" in absent.says
     assert "no run with kappa tied" in absent.says
-    assert absent.number == "0.20, else 3.00 (<= 0.5*) excess, of add-alpha's gap"
+    assert absent.number == "0.20, else 3.00 (<= 0.5*) KL over trained / add-alpha's gap"
     told = judge.judge(two, {"kl_curves": [*curves, *made], "open_choices": readings})
     assert told.says == (
         "holds for trained betas where kappa is free or fixed; holds for the best betas where kappa is free or fixed(0)"

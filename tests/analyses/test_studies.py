@@ -158,9 +158,6 @@ def test_optimal_reports_combinations_and_what_was_learned(run, monkeypatch):
     assert (rows.excess > -4 * rows.excess_stderr - 1e-9).all()
     assert learned.subject["family"] == "construction"
     assert set(rows[rows.source == "trained"].length) == {9, LENGTH}
-    few = ("--sweeps", "length", "--lengths", 16, LENGTH, "--draws", 8000, "--batch", 200)
-    swept = pd.DataFrame(run("optimal", *few, "--models", "swept")["rows"])
-    assert list(swept[swept.source == "trained"].checkpoint) == ["planted"]
 
 
 def test_learned_combination_has_the_error_of_a_difference():

@@ -13,6 +13,7 @@ import pytest
 from analyses.parts.world_grid import (
     EXCESS,
     GRIDS,
+    NAMES,
     TUNING,
     VISITS,
     World,
@@ -23,6 +24,7 @@ from analyses.parts.world_grid import (
     read_table,
     search_world,
     seen_before,
+    sequences_of,
     shipped_table,
     write_table,
 )
@@ -165,17 +167,27 @@ def test_the_excess_is_the_difference_of_two_divergences():
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     out = tmp_path_factory.mktemp("worlds")
-    asked = ["--questions", "optimum", "excess", "--again", "1", "--draws", "20000", "--cache", str(out / "cache")]
+    asked = ["--questions", "optimum", "excess", "--cache", str(out / "cache")]
     assert main(["worlds", *asked, "--out", str(out)]) == 0
     return json.loads((out / "worlds.json").read_text())["rows"]
 
 
-def test_a_changed_number_is_a_failure(rows):
-    law, excess = ([row for row in rows if row["question"] == name] for name in ("optimum", "excess"))
-    changed = [{**row, "predicted_1": (row["predicted_1"] or 0.0) + 0.5} for row in law]
-    assert worlds.optima_again(changed, worlds.Options(again=1, draws=4000))
-    changed = [{**row, "excess": 2 * row["excess"] + 0.01} for row in excess]
-    assert worlds.excess_again(changed, worlds.Options(again=1))
+def test_a_world_of_the_law_measured_again_agrees():
+    number, old = next((place, row) for place, row in enumerate(shipped_table(worlds.GRID)) if row["length"] <= 100)
+    new = measure_world(draw_worlds(worlds.GRID)[number], steps=(4000,), seed=1)
+    for name in [name for name in NAMES if old[f"predicted_{name}"] is not None]:
+        assert new[f"predicted_{name}"] == pytest.approx(old[f"predicted_{name}"], abs=2e-3)  # the table has six digits
+        error = math.hypot(old[f"stderr_{name}"], new[f"stderr_{name}"])
+        assert new[f"searched_{name}"] == pytest.approx(old[f"searched_{name}"], abs=5 * error)
+
+
+def test_a_world_of_the_map_measured_again_agrees():
+    old, world = shipped_table(EXCESS)[0], draw_worlds(EXCESS)[0]
+    new = measure_excess(world, sequences=sequences_of(world), seed=100)
+    for name in ("kl_bayes", "excess"):
+        error = math.hypot(old[f"{name}_stderr"], new[f"{name}_stderr"])
+        assert new[name] == pytest.approx(old[name], abs=5 * error)
+        assert 5 * error < old[name]  # so that none at all would be seen
 
 
 def test_the_errors_of_shares_come_from_both_parts(rows):
