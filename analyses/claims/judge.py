@@ -44,7 +44,7 @@ def judge(claim: Claim, tables: Tables) -> Verdict:
         word=word,
         says=says,
         number=wording.deciding_number(findings),
-        start="/".join(dict.fromkeys(group.start for group in trained)),
+        start="/".join(dict.fromkeys(group.start for group in trained if group.start)),
         runs=wording.runs_in_words(trained),
         others=wording.others_in_words(findings),
         findings=findings,

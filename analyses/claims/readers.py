@@ -11,7 +11,6 @@ from typing import Any
 
 from analyses.claims.records import Reader, Row, Tables, Value
 from analyses.running.subject import place_of_start
-from models.families.registry import FAMILIES
 from models.training.protocols import CHANGED
 
 FIXED_ALPHAS = ("add-0.1", "add-0.5", "add-1")  # the same alpha at every length
@@ -83,27 +82,12 @@ def value(found: Any, error: Any = None) -> Value:
 
 
 def word_of(row: Row, name: str) -> Any:
-    """A word of the row's subject, else its column; a prior by its kind, a start by `start_of`."""
-    if name in ("start", "rule"):  # the start of a construction is its rule of kappa
-        return start_of(row)
-    found = (row.get("subject") or {}).get(name, row.get(name))
+    """A word of the row's subject, else its column; a prior by its kind. The start of a construction is its rule."""
+    subject = row.get("subject") or {}
+    if name in ("start", "rule"):
+        return str(subject.get("start") or "unknown") if subject else ""
+    found = subject.get(name, row.get(name))
     return str(found).split(":")[0] if name == "prior" and found is not None else found
-
-
-def start_of(row: Row) -> str:
-    """The start of a run as its row says it; of an older row, as its `init` says it; empty where it had no training."""
-    subject = row.get("subject")
-    if subject is None:
-        return ""
-    if subject.get("start"):
-        return str(subject["start"])
-    family = FAMILIES.get(str(subject.get("family")))
-    if family is not None and family.analytic:
-        return "free"
-    kind, _, strength = str(subject.get("init")).rstrip(")").partition("(")
-    if kind != "copy":
-        return "soft" if kind == "random" else "unknown"
-    return "hard" if float(strength) >= 40 else "copy8" if float(strength) == 8 else "soft"
 
 
 # --- copies and attention -----------------------------------------------------------------------------------------
@@ -239,7 +223,7 @@ def apart(row: Row, tables: Tables) -> Value:
         and word_of(other, "bos") == word_of(row, "bos")
         and word_of(other, "family") != word_of(row, "family")
         and word_of(other, "protocol") not in TO_COMPARE
-        and start_of(other) in (start_of(row), "free")
+        and word_of(other, "start") in (word_of(row, "start"), "free")
     ]
     if best is None or not others:
         return None
@@ -277,8 +261,8 @@ def over_trained(row: Row, tables: Tables) -> Value:
         return None
     ratios = []
     for mine in runs.values():
-        first = min((start_of(one) for one in mine), key=place_of_start)
-        theirs = fmean(one["kl"] for one in mine if start_of(one) == first)
+        first = min((word_of(one, "start") for one in mine), key=place_of_start)
+        theirs = fmean(one["kl"] for one in mine if word_of(one, "start") == first)
         ratios.append(_ratio(kl - theirs, best - theirs))
     return value(max(ratios))
 

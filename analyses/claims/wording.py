@@ -83,7 +83,8 @@ def clauses(outcomes: Outcomes) -> str:
     >>> clauses({("", "a"): ("holds", ""), ("", "b"): ("holds", ""), ("", "c"): ("cannot tell", "no run")})
     'holds for a and b models; cannot tell for c models: no run'
     """
-    told = sorted({one for one in outcomes.values() if one[0] in ORDER}, key=lambda one: ORDER.index(one[0]))
+    known = dict.fromkeys(one for one in outcomes.values() if one[0] in ORDER)
+    told = sorted(known, key=lambda one: ORDER.index(one[0]))
     lines = []
     for word, why in told:
         names = labels([key for key, one in outcomes.items() if one == (word, why)], outcomes) if told[1:] else ""
@@ -136,7 +137,7 @@ def deciding_number(findings: Sequence[Finding]) -> str:
 def trained_groups(findings: Iterable[Finding]) -> list[Group]:
     """The groups of trained runs; of constructions where there are no others."""
     groups = [group for finding in findings if finding.need.by == "start" for group in finding.groups]
-    known = [group for group in groups if group.value and group.start]
+    known = [group for group in groups if group.value]
     return [group for group in known if group.start not in RULES] or known
 
 

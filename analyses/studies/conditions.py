@@ -34,8 +34,9 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import interp as ip
 from analyses.claims.document import CLAIMS
 from analyses.claims.judge import compare
 from analyses.claims.quantities import QUANTITIES as JUDGED
@@ -43,14 +44,12 @@ from analyses.parts.condition_runs import QUANTITIES, run_row
 from analyses.parts.estimators import optimum, soft
 from analyses.parts.heldout import Sequences, measure
 from analyses.running.ask import Ask
+from analyses.running.cache import Cache
 from analyses.running.options import ROOT, ZooOptions, option, place
 from analyses.running.subject import Subject, find_subjects, prior_text
 from analyses.running.table import Table
 from models.families.registry import find_family
 from models.training.protocols import PROTOCOLS
-
-if TYPE_CHECKING:
-    from analyses.running.cache import Cache
 
 SHIPPED = "CONDITIONS"
 SHOWN = (
@@ -149,42 +148,32 @@ def together(options: Options, piece: Setting) -> str:
 
 def study_piece(options: Options, piece: Setting, cache: Cache, *, known: Container[str] = ()) -> Table:
     """Every cell of one setting, without the runs whose weights are known."""
-    from interp.chains.descriptions import parse_prior
-    from interp.results import provenance
-
-    origin = provenance(seed=options.seed)
     groups = groups_of(options, piece)
     if all(weights_of(run) in known for runs in groups.values() for run in runs):
-        return Table(rows=[], provenance=origin)
-    prior, length = parse_prior(piece.prior, order=piece.order, vocab=piece.vocab), piece.length
+        return Table()
+    prior, length = ip.parse_prior(piece.prior, order=piece.order, vocab=piece.vocab), piece.length
     best = optimum(prior, length=length, bos=piece.bos, draws=options.draws, seed=options.seed, cache=cache)
     beta, kappa = best.usable()
     sequences = Sequences(prior=prior, batch=options.batch, length=length, seed=options.seed + 1)
     ideal = measure(sequences, soft("optimum", vocab=piece.vocab, beta=beta, kappa=kappa), cache).values
     what: dict[str, Any] = {"best": best, "ideal": ideal, "sequences": sequences, "keys": options.keys, "cache": cache}
     rows = []
-    for (cell, readout, protocol, init), runs in groups.items():
+    for words, runs in groups.items():
         measured = [
             run_row(run, edits=number < options.edited, **what) | {"weights": weights_of(run)}
             for number, run in enumerate(runs)
             if weights_of(run) not in known
         ]
         row = {
-            "cell": cell,
-            "readout": readout,
-            "protocol": protocol,
-            "init": init,
+            **dict(zip(("cell", "readout", "protocol", "init"), words, strict=True)),
             "freeze": runs[0].training.get("freeze") or "",
+            **vars(piece),
             "prior": prior.kind,
-            "bos": piece.bos,
-            "length": length,
-            "order": piece.order,
-            "vocab": piece.vocab,
             "best_beta": [None if flat else value for value, flat in zip(best.beta, best.flat, strict=True)],
             "best_kl": float(ideal.mean()),
         }
         rows += [with_runs(row, measured)] if measured else []
-    return Table(rows=rows, provenance=origin)
+    return Table(rows=rows)
 
 
 def groups_of(options: Options, piece: Setting) -> dict[tuple[str, str, str, str], list[Subject]]:
@@ -230,13 +219,11 @@ def spread(values: Sequence[float | None]) -> dict[str, float | None]:
 
 def join(options: Options, studies: Sequence[Table]) -> Table:
     """All settings, cell by cell, with what they answer."""
-    from interp.results import provenance
-
     rows = sorted(
         ({**row, "met": met_counts(row)} for study in studies for row in study.rows),
         key=lambda row: (CELLS.index(row["cell"]), row["readout"] != "probability", row["prior"], not row["bos"]),
     )
-    origin = dict(studies[0].provenance) if studies else provenance(seed=options.seed)
+    origin = dict(studies[0].provenance) if studies else {}
     digests = {run["run"]: run["weights"] for row in rows for run in row["runs"]}
     notes = answers(rows) if rows else [f"no finished run below {options.runs}: python -m models sweep conditions"]
     return Table(rows=rows, provenance={**origin, "checkpoints": digests}, shown=SHOWN, notes=notes)
@@ -277,34 +264,24 @@ def answers(rows: list[Row]) -> list[str]:
 
 def protocol_answer(rows: list[Row]) -> list[str]:
     """What the paper's protocol changes: each run with all of its steps beside the annealed twin of cell and seed."""
-    twins = {
-        (*(row[name] for name in TWIN), run["seed"]): run
-        for row in rows
-        if row["protocol"] == "annealed"
-        for run in row["runs"]
-    }
-    pairs = [
-        (row, run, twin)
-        for row in rows
-        if row["protocol"] == PAPER
-        for run in row["runs"]
-        if (run["steps"] or 0) >= PROTOCOLS[PAPER].steps
-        and (twin := twins.get((*(row[name] for name in TWIN), run["seed"]))) is not None
-    ]
+
+    def runs_by(protocol: str) -> dict[tuple[Any, ...], tuple[Row, Row]]:
+        mine = [(row, run) for row in rows if row["protocol"] == protocol for run in row["runs"]]
+        return {(*(row[name] for name in TWIN), run["seed"]): (row, run) for row, run in mine}
+
+    annealed = runs_by("annealed")
+    whole = {twin: one for twin, one in runs_by(PAPER).items() if (one[1]["steps"] or 0) >= PROTOCOLS[PAPER].steps}
+    pairs = [(*one, annealed[twin][1]) for twin, one in whole.items() if twin in annealed]
     asked, moved = 0, []
     for row, run, twin in pairs:
         for name, quantity in ASKED.items():
             before, after = is_met(name, row, twin), is_met(name, row, run)
-            if before is None or after is None:
-                continue
-            asked += 1
-            if before != after:
+            asked += before is not None and after is not None
+            if before is not None and after is not None and before != after:
                 where = f"{row['cell']}, {row['readout']}, T = {row['length']}"
                 moved.append(f"{quantity.words} ({where}: {'gained' if after else 'lost'})")
-    if not pairs:
-        return []
     differing = f"; different: {'; '.join(moved)}" if moved else ""
     return [
         f"The paper's protocol (a constant rate, sampled tokens) beside the annealed one, {len(pairs)} pairs of runs: "
         f"{asked - len(moved)} of {asked} answers are the same{differing}."
-    ]
+    ] * bool(pairs)

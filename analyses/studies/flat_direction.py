@@ -24,21 +24,19 @@ beta, kappa, r2   soft matching fitted to the scores of the last query
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+
+import interp as ip
 from analyses.running.ask import Ask
+from analyses.running.cache import Cache
 from analyses.running.options import ZooOptions, option
 from analyses.running.subject import Subject, find_subjects
-from analyses.running.table import Table
+from analyses.running.table import Table, gathered
 from models.families.registry import find_family
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from analyses.running.cache import Cache
-    from interp.chains.batch import ChainBatch
 
 HARD, RANDOM = "copy(40)", "random(0.3)"  # the ends of a line
 POINTS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
@@ -127,8 +125,6 @@ def pieces(options: Options) -> list[Size]:
 
 def study_piece(options: Options, piece: Size, cache: Cache) -> Table:
     """All models of one size, and the points between them, on the same sequences."""
-    from interp.results import provenance
-
     subjects = {run: subject for run, subject in runs_of(options).items() if run[:3] == astuple(piece)}
     prior = next(iter(subjects.values())).prior
     chains = prior.sample(batch=options.batch, length=piece.length, seed=options.seed, method="collapsed")
@@ -136,14 +132,15 @@ def study_piece(options: Options, piece: Size, cache: Cache) -> Table:
     rows = []
     for run, found in seen.items():
         start = run._replace(init=RANDOM, freeze="")
-        hard, random = seen.get(run._replace(init=HARD, freeze="")), seen.get(start)
+        ends = {"over_hard": seen.get(run._replace(init=HARD, freeze="")), "over_random": seen.get(start)}
         place = {"question": "frozen" if run.freeze else "start", **run._asdict(), "way": None, "point": None}
-        rows.append({**place, **found.columns(hard, random)})
+        rows.append({**place, **found.columns(ends)})
+        hard, random = ends.values()
         if found is hard and random is not None and find_family(run.family).blocks:
             for way, point, model in between(subjects[start].model, subjects[run].model, lags=(random.lags, hard.lags)):
                 place = {**place, "question": "line", "init": None, "way": way, "point": point}
-                rows.append({**place, **look(model, chains, options).columns(hard, random)})
-    return Table(rows=rows, provenance=provenance(seed=options.seed, priors=[prior.to_dict()]))
+                rows.append({**place, **look(model, chains, options).columns(ends)})
+    return Table(rows=rows, provenance={"priors": [prior.to_dict()]})
 
 
 def between(start: Any, end: Any, *, lags: Sequence[Sequence[int]]) -> Iterator[tuple[str, float, Any]]:
@@ -169,42 +166,29 @@ class Look:
     lags: tuple[int, ...]
     looks: dict[str, Any]
 
-    def columns(self, hard: Look | None, random: Look | None) -> dict[str, Any]:
-        """The columns of its row."""
-        from interp.results import mean_stderr
-
-        kl, stderr = mean_stderr(self.losses)
-        over = self.over("over_hard", hard) | self.over("over_random", random)
-        return {"kl": kl, "kl_stderr": stderr, **over, **self.looks, "n": len(self.losses)}
-
-    def over(self, name: str, end: Look | None) -> dict[str, float | None]:
-        """KL less that of an end, on the same sequences; None where there is no such end."""
-        from interp.results import mean_stderr
-
-        mean, stderr = (None, None) if end is None else mean_stderr(self.losses - end.losses)
-        return {name: mean, f"{name}_stderr": stderr}
+    def columns(self, ends: Mapping[str, Look | None]) -> dict[str, Any]:
+        """The columns of its row: KL, and KL less that of each end there is, on the same sequences."""
+        found: dict[str, Any] = {}
+        found["kl"], found["kl_stderr"] = ip.mean_stderr(self.losses)
+        for name, end in ends.items():
+            over = (None, None) if end is None else ip.mean_stderr(self.losses - end.losses)
+            found[name], found[f"{name}_stderr"] = over
+        return {**found, **self.looks, "n": len(self.losses)}
 
 
-def look(model: Any, chains: ChainBatch, options: Options) -> Look:
+def look(model: Any, chains: ip.ChainBatch, options: Options) -> Look:
     """KL on all sequences; copy heads, blocks and betas on the first of them."""
-    import numpy as np
-
-    from interp.circuit.capture import capture
-    from interp.divergence import kl_divergence
-    from interp.instruments.beta_kappa import fit_scores
-    from interp.instruments.copy_heads import copy_heads
-    from interp.instruments.identity_blocks import identity_blocks
     from models.training.trainers import fast_predict
 
     tokens = chains.tokens[: options.fitted]
-    cap = capture(model, tokens, copies=True)
-    heads, fit = copy_heads(cap), fit_scores(cap)
+    cap = ip.capture(model, tokens, copies=True)
+    heads, fit = ip.copy_heads(cap), ip.fit_scores(cap)
     by_lag = np.argsort(heads.lag)
     sink = cap.copy_pattern[:, :, -1, 0].double().numpy()[:, by_lag]
     equal = (tokens[:, -1] == tokens[:, -2]).numpy()[: len(sink)]
-    blocks = identity_blocks(model, tokens, routes=["weights"]).maps[0] if model.config.one_hot else None
+    blocks = ip.identity_blocks(model, tokens, routes=["weights"]).maps[0] if model.config.one_hot else None
     return Look(
-        losses=kl_divergence(chains.next_law, fast_predict(model, chains.tokens)).values.numpy(),
+        losses=ip.kl_divergence(chains.next_law, fast_predict(model, chains.tokens)).values.numpy(),
         lags=tuple(heads.lag.tolist()),
         looks={
             "copy": heads.mass[by_lag],
@@ -214,36 +198,26 @@ def look(model: Any, chains: ChainBatch, options: Options) -> Look:
             "bos_other": sink[~equal].mean(axis=0) if not equal.all() else None,
             "block": None if blocks is None else blocks.beta,
             "aligned": None if blocks is None else blocks.aligned_share,
-            "beta": fit.beta,
-            "kappa": fit.kappa,
-            "r2": fit.r2,
+            **{name: getattr(fit, name) for name in ("beta", "kappa", "r2")},
         },
     )
 
 
 def join(options: Options, studies: Sequence[Table]) -> Table:
-    """All sizes in one table, with what the lines and the starts say."""
-    from interp.results import provenance
-
-    rows = [row for study in studies for row in study.rows]
-    origin = studies[0].provenance if studies else provenance(seed=options.seed)
-    return Table(rows=rows, provenance=origin, shown=SHOWN, notes=notes(rows))
-
-
-def notes(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """The largest rise along each way, and the range over the starts."""
-    if not rows:
-        return ["no run of the task was found; `python -m models sweep disentangled_starts` trains some"]
-    found = []
-    for length in sorted({row["length"] for row in rows}):
-        here = [row for row in rows if row["length"] == length]
+    """All sizes in one table, with the largest rise along each way, and the range over the starts."""
+    whole = gathered(studies, shown=SHOWN)
+    notes = (
+        [] if whole.rows else ["no run of the task was found; `python -m models sweep disentangled_starts` trains some"]
+    )
+    for length in sorted({row["length"] for row in whole.rows}):
+        here = [row for row in whole.rows if row["length"] == length]
         for way in sorted({row["way"] for row in here if row["way"]}):
             top = max((row for row in here if row["way"] == way), key=lambda row: row["over_hard"])
-            found.append(
+            notes.append(
                 f"T = {length}, straight in {way}: KL rises by at most {top['over_hard']:.4f} ± "
                 f"{top['over_hard_stderr']:.4f} nats over the hard end, at {top['point']:g}"
             )
         over = [row["over_hard"] for row in here if row["question"] == "start" and row["over_hard"] is not None]
         if over:
-            found.append(f"T = {length}, starts: KL {min(over):+.4f} to {max(over):+.4f} nats over the hard start")
-    return found
+            notes.append(f"T = {length}, starts: KL {min(over):+.4f} to {max(over):+.4f} nats over the hard start")
+    return gathered([whole], shown=SHOWN, notes=notes)

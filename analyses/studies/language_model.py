@@ -20,16 +20,14 @@ The parts, each kept on its own in the cache:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from analyses.running.ask import Ask
+from analyses.running.cache import Cache
 from analyses.running.options import CachedOptions, option, subject
-from analyses.running.table import Table
-
-if TYPE_CHECKING:
-    from analyses.running.cache import Cache
+from analyses.running.table import Table, gathered
 
 ASK = Ask(cost=60.0)
 SHIPPED = "LANGUAGE"
@@ -98,18 +96,16 @@ def rows_of(part: str) -> Callable[[Options, Cache], list[dict[str, Any]]]:
 
 def study_piece(options: Options, piece: Piece, cache: Cache) -> Table:
     """One part; its rows are kept beside the answer, because parts use each other's."""
-    from interp.results import jsonable, provenance
-
     digests = weights(options)
     key = {"what": f"language-{piece.part}", "options": options.shaping(), "weights": digests}
-    found = cache.value(key, partial(rows_of(piece.part), options, cache))
-    origin = provenance(seed=options.seed, weights=digests)
-    return Table(rows=[jsonable(row) for row in found], provenance=jsonable(origin))
+    return Table(
+        rows=cache.value(key, partial(rows_of(piece.part), options, cache)), provenance={"weights": digests}
+    ).plain()
 
 
 def join(options: Options, studies: Sequence[Table]) -> Table:
     """All parts, with a page for the terminal."""
     from analyses.studies.language.page import page
 
-    found = [dict(row) for study in studies for row in study.rows]
-    return Table(rows=found, provenance=studies[0].provenance, text=page(found))
+    whole = gathered(studies)
+    return replace(whole, text=page([dict(row) for row in whole.rows]))

@@ -18,24 +18,21 @@ other heads.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import interp as ip
 from analyses.running.ask import Ask
+from analyses.running.cache import Cache
 from analyses.running.options import ROOT, CachedOptions, option, place
 from analyses.running.table import Table
-
-if TYPE_CHECKING:
-    import torch
-
-    from analyses.running.cache import Cache
-    from models.text.source import Source
+from interp.results import jsonable
 
 ASK = Ask(cost=30.0)
 COPY = 64  # tokens that are repeated
 WINDOW = 192  # tokens of a plain window
-ORDER = 2
 QUERY_STEP = 3
 
 
@@ -68,48 +65,33 @@ def weights(options: Options) -> dict[str, str]:
 
 def study(options: Options, cache: Cache) -> Table:
     """One row per run and snapshot."""
-    from interp.results import jsonable, provenance
+    from models.text.source import source
 
-    found = snapshots(options)
-    texts = {run: text_of(paths) for run, paths in found.items()}
+    rows, texts = [], {}
+    for run, paths in snapshots(options).items():
+        text = source((ip.read_info(paths[-1]).training or {}).get("source", "alice"))
+        texts[text.name] = text.digest
+        rows += history(run, paths, text, batch=options.batch)
     shown = ("run", "step", "held_out_loss", "first_copy", "second_copy", "induction", "beta_1", "kappa")
     return Table(
-        rows=[row for run, paths in found.items() for row in history(run, paths, texts[run], batch=options.batch)],
-        provenance=jsonable(
-            provenance(
-                seed=options.seed,
-                weights=weights(options),
-                texts={text.name: text.digest for text in texts.values()},
-            )
-        ),
+        rows=rows,
+        provenance={"weights": weights(options), "texts": texts},
         shown=(*shown, "nats_explained", "control_explained"),
     )
 
 
-def text_of(paths: list[Path]) -> Source:
-    """What a run was trained on."""
-    from interp.hooked.checkpoint import read_info
-    from models.text.source import source
-
-    return source((read_info(paths[-1]).training or {}).get("source", "alice"))
-
-
-def history(run: str, paths: list[Path], text: Source, *, batch: int) -> list[dict[str, Any]]:
+def history(run: str, paths: list[Path], text: Any, *, batch: int) -> list[dict[str, Any]]:
     """The rows of one run; the head is the one that ends with the highest score."""
-    from interp.circuit.checkpoint import load
-    from interp.hooked.checkpoint import read_info
-    from interp.results import jsonable
-
     tokens = text.held_out(batch=batch, length=COPY).repeat(1, 2)
-    circuits = [load(path) for path in paths]
-    seen: Any = circuits[-1].model.cfg  # type: ignore[union-attr]
-    windows = text.held_out(batch=2 * batch, length=min(WINDOW, int(seen.n_ctx) - 1) // 2 * 2)
-    scans = [_scores(circuit, tokens) for circuit in circuits]
-    last = scans[-1]
-    best = max(last, key=lambda at: last[at][0])
+    circuits = [ip.load(path) for path in paths]
+    context = int(circuits[-1].model.cfg.n_ctx)  # type: ignore[union-attr]
+    windows = text.held_out(batch=2 * batch, length=min(WINDOW, context - 1) // 2 * 2)
+    queries = range(COPY, 2 * COPY - 1, QUERY_STEP)  # of the second copy
+    scans = [ip.scan_heads(circuit, tokens, query=queries) for circuit in circuits]
+    best = max(scans[-1].heads, key=lambda at: float(scans[-1].induction[at]))
     rows = []
-    for path, circuit, scores in zip(paths, circuits, scans, strict=True):
-        record = read_info(path).training or {}
+    for path, circuit, scan in zip(paths, circuits, scans, strict=True):
+        record = ip.read_info(path).training or {}
         if missing := [name for name in ("step", "held_out_loss") if record.get(name) is None]:
             raise ValueError(f"{path}: the training record has no {missing[0]}")
         row = {
@@ -121,86 +103,56 @@ def history(run: str, paths: list[Path], text: Source, *, batch: int) -> list[di
             **_losses(circuit, tokens),
             **_natural_gains(circuit, windows),
             "name": f"{best[0]}.{best[1]}",
-            "induction": scores[best][0],
-            "induction_stderr": scores[best][1],
-            "others": max(score for at, (score, _) in scores.items() if at != best),
-            "induction_even": _even(tokens),
-            **_law(circuit, tokens, best),
+            "induction": scan.induction[best],
+            "induction_stderr": scan.induction_stderr[best],
+            "others": max(scan.induction[at] for at in scan.heads if at != best),
+            "induction_even": scan.induction_even,
+            **_law(circuit, tokens, best, queries),
             "n": len(tokens),
         }
         rows.append(jsonable(row))
     return rows
 
 
-def _scores(circuit: Any, tokens: torch.Tensor) -> dict[tuple[int, int], tuple[float, float]]:
-    """Attention of every head on keys that follow the query's token, at the second copy: mean and error."""
-    from interp.instruments.scan_heads import scan_heads
-
-    scan = scan_heads(circuit, tokens, query=range(COPY, 2 * COPY - 1, QUERY_STEP))
-    return {at: (float(scan.induction[at]), float(scan.induction_stderr[at])) for at in scan.heads}
-
-
-def _even(tokens: torch.Tensor) -> float:
-    """The induction score of even attention over all keys, BOS among them."""
-    import torch
-
-    from interp.circuit.law import key_masks_at
-
-    queries = torch.arange(COPY, 2 * COPY - 1, QUERY_STEP)
-    masks = key_masks_at(tokens, order=1, bos=False, queries=queries)
-    return float(((masks == 1).sum(-1) / (queries + 2)).mean())
-
-
-def _losses(circuit: Any, tokens: torch.Tensor) -> dict[str, float]:
+def _losses(circuit: Any, tokens: Any) -> dict[str, float]:
     """Losses of both copies; the first token of each is left out."""
     from interp.circuit.runner import next_losses
-    from interp.results import mean_stderr
 
     losses = next_losses(circuit, tokens)
     first, second = losses[:, : COPY - 1].mean(dim=1), losses[:, COPY:].mean(dim=1)
     found = {}
     for name, values in (("first_copy", first), ("second_copy", second), ("gain", first - second)):
-        found[name], found[f"{name}_stderr"] = mean_stderr(values)
+        found[name], found[f"{name}_stderr"] = ip.mean_stderr(values)
     return found
 
 
-def _natural_gains(circuit: Any, windows: torch.Tensor) -> dict[str, Any]:
+def _natural_gains(circuit: Any, windows: Any) -> dict[str, Any]:
     """The in-context gain of plain windows, at repeated contexts and at new ones."""
-    import numpy as np
-
-    from analyses.studies.language.natural import repeated_contexts, with_other_beginning
+    from analyses.studies.language.natural import gains, repeated_contexts, with_other_beginning
     from interp.circuit.runner import next_losses
-    from interp.results import mean_stderr
 
-    half, repeated = windows.shape[1] // 2, repeated_contexts(windows).numpy()
+    half = windows.shape[1] // 2
     own, other = (next_losses(circuit, some)[:, half:].numpy() for some in (windows, with_other_beginning(windows)))
-    window = np.broadcast_to(np.arange(len(windows))[:, None], repeated.shape)
     found: dict[str, Any] = {"windows": len(windows)}
-    for name, chosen in (("repeated_gain", repeated), ("new_gain", ~repeated)):
-        found[name], found[f"{name}_stderr"] = mean_stderr((other - own)[chosen], clusters=window[chosen])
-        found[f"{name}_tokens"] = int(chosen.sum())
+    for kind, (values, window) in gains(own, other, repeated_contexts(windows).numpy()).items():
+        found[f"{kind}_gain"], found[f"{kind}_gain_stderr"] = ip.mean_stderr(values, clusters=window)
+        found[f"{kind}_gain_tokens"] = len(values)
     return found
 
 
-def _law(circuit: Any, tokens: torch.Tensor, head: tuple[int, int]) -> dict[str, Any]:
+def _law(circuit: Any, tokens: Any, head: tuple[int, int], queries: range) -> dict[str, Any]:
     """The additive law of the head's attention; parameters are NaN where the attention does not determine them."""
-    import dataclasses
+    from analyses.studies.language.task import fitted
 
-    from interp.circuit.capture import capture
-    from interp.fitting.attention_fit import fit_attention
-
-    cap = capture(circuit.with_match_heads(head), tokens, query=range(COPY, 2 * COPY - 1, QUERY_STEP))
-    fit = fit_attention(cap, position=False, min_explained=0.0)
-    other = dataclasses.replace(cap, tokens=tokens.roll(1, dims=0))
-    control = fit_attention(other, position=False, min_explained=0.0)
+    cap = ip.capture(circuit.with_match_heads(head), tokens, query=queries)
+    fit = fitted(cap, position=False)
+    control = fitted(dataclasses.replace(cap, tokens=tokens.roll(1, dims=0)), position=False)
     return {
         "beta": fit.beta.tolist(),
         "beta_stderr": fit.stderr.tolist(),
-        "kappa": fit.kappa,
-        "kappa_stderr": fit.kappa_stderr,
-        "nats": fit.nats,
-        "nats_explained": fit.nats_explained,
-        "nats_explained_stderr": fit.nats_explained_stderr,
+        **{
+            name: getattr(fit, name)
+            for name in ("kappa", "kappa_stderr", "nats", "nats_explained", "nats_explained_stderr", "message")
+        },
         "control_explained": control.nats_explained,
-        "message": fit.message,
     }

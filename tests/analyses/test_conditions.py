@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import fields, replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-import torch
 
 import interp as ip
 from analyses.parts.condition_runs import QUANTITIES
@@ -21,7 +19,6 @@ from analyses.studies import conditions
 from figures.beyond import conditions as figure
 from figures.parts.panels import MissingPanel
 from figures.running import drawing
-from interp.instruments.identity_blocks import identity_blocks
 from models.families import disentangled
 from models.training.spec import RunSpec
 from tests.figures.artists import assert_readable
@@ -71,12 +68,6 @@ def test_the_logit_readout_leaves_the_law_under_the_hierarchical_prior(study):
     assert row["own_token"]["most"] < -0.5
     assert row["readout_share"]["median"] is None  # a logit readout cannot be taken apart
     assert any("random_start (logit) 0/3" in note for note in study.notes if note.startswith("R2 of the law"))
-
-
-def test_only_as_many_seeds_are_edited_as_asked(study):
-    runs = cell(study, "frozen")["runs"]
-    assert [run["law"] is not None for run in runs] == [True] + [False] * (len(runs) - 1)
-    assert all(run["r2"] is not None for run in runs)
 
 
 @pytest.fixture(scope="module")
@@ -129,44 +120,39 @@ def test_cutting_the_direct_path_alone_does_not_bring_the_law_back(table):
 
 
 def test_the_papers_protocol_is_compared_with_the_annealed_twin(table):
-    """A copy under the other name agrees in all; a changed number is said, with both values; the counts stay apart."""
     wanted = {"cell": "frozen", "readout": "probability", "prior": "hierarchical", "length": 64, "protocol": "annealed"}
     (row,) = [one for one in table if wanted.items() <= one.items()]
     ours = [one for one in table if one["protocol"] != "paper"]
-    paper = {**copy.deepcopy(row), "protocol": "paper", "runs": [copy.deepcopy(row["runs"][0])]}
-    paper["runs"][0]["steps"] = 1_000_000
-    (same,) = conditions.protocol_answer([*ours, paper])
+
+    def told(**changes):
+        paper = {**row, "protocol": "paper", "runs": [{**row["runs"][0], "steps": 1_000_000, **changes}]}
+        return conditions.protocol_answer([*ours, paper])
+
+    (same,) = told()
     assert "1 pairs of runs" in same
     assert same.endswith("answers are the same.")
-    paper["runs"][0]["r2"] = 0.5
-    (other,) = conditions.protocol_answer([*ours, paper])
+    (other,) = told(r2=0.5)
     assert f"R2 of the law in the scores (frozen, probability, T = {row['length']}: lost)" in other
-    assert conditions.protocol_answer(ours) == []
-    paper["runs"][0]["steps"] = 50_000  # not the protocol's
-    assert conditions.protocol_answer([*ours, paper]) == []
-    paper["runs"][0] |= {"steps": 1_000_000, "seed": 17}  # a seed that has no annealed run
-    assert conditions.protocol_answer([*ours, paper]) == []
-    told = [{**one, "met": conditions.met_counts(one)} for one in (*ours, paper)]
-    assert conditions.answers(told) == conditions.answers(told[:-1])
+    assert told(steps=50_000) == []  # not the protocol's
+    assert told(seed=17) == []  # a seed that has no annealed run
 
 
-def test_only_what_is_known_and_asked_is_counted():
-    row = {"prior": "independent", "bos": True, "freeze": "", "runs": [{name: None for name in QUANTITIES}]}
-    assert not any(asked for _, asked in conditions.met_counts(row).values())
-    row["runs"] += [{**row["runs"][0], "r2": 0.5, "block_1": 3.0, "block_2": 1.0}]
-    counts = conditions.met_counts(row)
-    assert counts["r2"] == [0, 1]
-    assert counts["block_lead"] == [0, 0]  # no claim asks it of this prior
-    assert conditions.met_counts({**row, "prior": "hierarchical"})["block_lead"] == [1, 1]
+UNKNOWN = dict.fromkeys(QUANTITIES)
+RUNS_OF = [UNKNOWN, {**UNKNOWN, "r2": 0.5, "block_1": 3.0, "block_2": 1.0, "partial_alone": 0.2, "readout_alone": 0.0}]
 
 
-def test_partial_matches_are_compared_with_the_readout_without_bos():
-    unknown = dict.fromkeys(QUANTITIES)
-    runs = [{**unknown, "partial_alone": 0.2, "readout_alone": cost} for cost in (0.0, 0.3, None)]
-    row = {"prior": "independent", "bos": False, "freeze": "copies", "runs": runs}
-    assert conditions.met_counts(row)["partial_cost"] == [1, 2]
-    assert conditions.met_counts({**row, "prior": "hierarchical", "bos": True})["partial_cost"] == [0, 0]
-    assert conditions.met_counts({**row, "freeze": "copies,readout"})["partial_cost"] == [0, 0]
+@pytest.mark.parametrize(
+    ("prior", "bos", "freeze", "counts"),
+    [
+        ("independent", True, "", {"r2": [0, 1], "block_lead": [0, 0], "partial_cost": [0, 0]}),
+        ("hierarchical", True, "", {"r2": [0, 1], "block_lead": [1, 1], "partial_cost": [0, 0]}),
+        ("independent", False, "copies", {"partial_cost": [1, 1]}),
+        ("independent", False, "copies,readout", {"partial_cost": [0, 0]}),
+    ],
+)
+def test_only_what_is_known_and_asked_is_counted(prior, bos, freeze, counts):
+    found = conditions.met_counts({"prior": prior, "bos": bos, "freeze": freeze, "runs": RUNS_OF})
+    assert {name: found[name] for name in counts} == counts
 
 
 def test_a_changed_run_changes_the_key(tmp_path):
@@ -201,23 +187,6 @@ def test_the_frozen_parts_of_every_shipped_run_are_bit_equal_to_their_start(name
         assert frozen.any()
         np.testing.assert_array_equal(start[frozen], end[frozen])
         assert not np.array_equal(start[~frozen], end[~frozen])
-
-
-def test_the_largest_residual_does_not_see_the_gauge():
-    model = ip.construct(order=2, vocab=3, length=12, beta=(2.0, 1.0), kappa=1.0)
-    assert identity_blocks(model)["weights"].largest_residual == pytest.approx(0.0, abs=1e-6)
-    tokens = torch.randint(3, (16, 12), generator=torch.Generator().manual_seed(0))
-    laws = ip.predict(model, tokens)
-    weight = model.match_attention.W_Q.data[0]
-    key = np.array([0.5, -0.2, -0.3], dtype=np.float32)
-    for sign, block in ((1, 0), (-1, 1)):  # key parts that cancel in every score
-        weight[3 * block : 3 * block + 3, 3:6] += sign * torch.from_numpy(key)
-    moved = identity_blocks(model)["weights"]
-    assert moved.largest_residual == pytest.approx(0.0, abs=1e-6)
-    assert moved.worst_residual == pytest.approx(0.0, abs=1e-6)
-    torch.testing.assert_close(ip.predict(model, tokens), laws)
-    weight[0, 3] += 0.9  # one entry, which the scores do see
-    assert identity_blocks(model)["weights"].largest_residual > 0.2
 
 
 def test_the_figure_fills_each_square_by_the_share_of_runs(study):

@@ -67,13 +67,6 @@ def test_the_order_of_the_heads_changes_no_prediction() -> None:
 
 
 @WAYS
-def test_the_way_between_equal_models_is_flat(way: Way) -> None:
-    flat = planted(sink=4.0, noise=0.2)
-    for point in flat_direction.POINTS:
-        np.testing.assert_allclose(laws(way(CONFIG, flat, swapped(swapped(flat)), point)), laws(flat), atol=1e-5)
-
-
-@WAYS
 def test_the_way_through_other_heads_or_weights_is_not_flat(way: Way) -> None:
     flat = planted()
     for other in (swapped(flat), planted(noise=2.0)):

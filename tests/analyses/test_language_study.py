@@ -18,7 +18,7 @@ from analyses.running.cache import Cache
 from analyses.running.command import BadInput
 from analyses.studies.language import causal, laws, natural, prediction, scanning, task
 from analyses.studies.language.causal import HeadMeans, heads_beside
-from analyses.studies.language.page import page, pick
+from analyses.studies.language.page import page
 from analyses.studies.language_model import PARTS, Options, Piece, join, study_piece
 from interp.circuit.runner import next_losses
 from tests import tiny_language
@@ -162,27 +162,6 @@ def test_the_shipped_result_is_read_unless_it_is_to_be_computed(
     monkeypatch.setenv("LANGUAGE", "1")
     assert shipped.shipped_table("language_model") is None
     assert questions.load_module("language_model").SHIPPED == "LANGUAGE"
-
-
-def test_the_shipped_result_says_what_the_page_says() -> None:
-    document = shipped.shipped_table("language_model")
-    assert document is not None
-    rows = document.rows
-    assert [len(digest) for digest in document.provenance["weights"].values()] == [64]
-    scanned = sorted(pick(rows, part="heads", kind="head"), key=lambda row: -(row["r2_match"] or 0.0))
-    assert len(scanned) == 270
-    first = [(row["layer"], row["head"]) for row in scanned[:6]]
-    assert len(set(first) & set(FIVE)) >= 4
-    assert all((row["control_r2_match"] or 0.0) < 0.01 for row in scanned)
-    found = pick(rows, part="heads", kind="law")
-    assert max(apart for row in found for apart in row["halves_apart"]) < 3
-    edits = {row["edit"]: row for row in pick(rows, part="causal", on="repeats")}
-    assert edits["ablated"]["change"] >= 5
-    assert edits["ablated"]["worst_control"] <= 1
-    assert edits["law"]["recovered"] >= 0.9
-    assert edits["law"]["control_recovered"] <= 0.2
-    assert pick(rows, part="random")[0]["matching"] == 0
-    assert {row["part"] for row in rows} == {"heads", "prediction", "random", "layers", "causal", "sink", "text"}
 
 
 # ---- SmolLM2

@@ -217,14 +217,3 @@ def test_bad_input_is_one_line(arguments, message, tmp_path, capsys, monkeypatch
     assert output.out == ""
     assert message in output.err
     assert len(output.err.strip().splitlines()) == 1
-
-
-def test_writes_a_table_with_its_origin(run, tmp_path):
-    run(
-        "pseudo_counts", "--lengths", 16, "--vocabs", 3, "--orders", 1, "--batch", 50, "--out", tmp_path, with_zoo=False
-    )
-    table = pd.read_csv(tmp_path / "pseudo_counts.csv")
-    assert table.analysis.tolist() == ["pseudo_counts"]
-    document = json.loads((tmp_path / "pseudo_counts.json").read_text())
-    assert document["provenance"]["versions"]["torch"]
-    assert document["provenance"]["options"]["batch"] == 50

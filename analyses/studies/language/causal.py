@@ -19,11 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
+from analyses.running.cache import Cache
 from analyses.studies.language.scanning import best_heads, chain_scan
 from analyses.studies.language.task import COPY, FIRST_QUERY, Row, chains, circuit_of, part_of, repeats
 from analyses.studies.language_model import Options
@@ -35,9 +36,6 @@ from interp.fitting.attention_fit import fit_attention
 from interp.instruments.replacement import replace_heads
 from interp.language.prompts import Prompts
 from interp.results import jsonable, mean_stderr
-
-if TYPE_CHECKING:
-    from analyses.running.cache import Cache
 
 CHAIN_LENGTH = 64
 FIT = 4  # times the batch: sequences of repeated tokens that the law is fitted on; other sequences are edited

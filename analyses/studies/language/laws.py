@@ -12,11 +12,12 @@ without   shorter chains with and without BOS: the attention on the very first k
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
+from analyses.running.cache import Cache
 from analyses.studies.language.scanning import best_heads, chain_scan
 from analyses.studies.language.task import (
     FIRST_QUERY,
@@ -41,9 +42,6 @@ from interp.fitting.laws import law_design
 from interp.fitting.likelihood import Likelihood
 from interp.instruments.compare_laws import compare_laws
 from interp.results import mean_stderr
-
-if TYPE_CHECKING:
-    from analyses.running.cache import Cache
 
 STEP = 4  # of the queries, every fourth is fitted
 LONG = 320

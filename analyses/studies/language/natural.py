@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from analyses.running.cache import Cache
 from analyses.studies.language.causal import HeadMeans, heads_beside
 from analyses.studies.language.scanning import best_heads
 from analyses.studies.language.task import Row, circuit_of, fitted, law_columns, opened, part_of
@@ -30,9 +30,6 @@ from interp.circuit.circuit import Head, head_name
 from interp.circuit.runner import next_losses
 from interp.language.prompts import Prompts, natural_text
 from interp.results import mean_stderr
-
-if TYPE_CHECKING:
-    from analyses.running.cache import Cache
 
 HALF = 96  # tokens of half a window
 ORDERS = (1, 2, 3, 4)

@@ -14,12 +14,13 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from scipy.optimize import minimize
 
+from analyses.running.cache import Cache
 from analyses.studies.language.task import LENGTH, ORDER, PRIOR, VOCAB, Row, chains, circuit_of, rounded
 from analyses.studies.language_model import Options
 from interp.circuit.runner import every_law
@@ -28,9 +29,6 @@ from interp.estimators.bayes import bayes_predictive
 from interp.estimators.soft_matching import add_alpha, soft_matching
 from interp.instruments.layers import law_by_layer
 from interp.results import mean_stderr
-
-if TYPE_CHECKING:
-    from analyses.running.cache import Cache
 
 # From parameters and tokens to the law after every token, and where a search for the parameters starts.
 Family: TypeAlias = tuple[Callable[[Sequence[float], torch.Tensor], torch.Tensor], list[float]]

@@ -8,11 +8,11 @@ of positions alone shows in both.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from analyses.running.cache import Cache
 from analyses.studies.language.task import FIRST_QUERY, LENGTH, ORDER, Row, chains, opened, repeats
 from analyses.studies.language_model import Options, weights
 from interp.circuit.circuit import Circuit, Head
@@ -22,9 +22,6 @@ from interp.instruments.scan_heads import COPY_LAGS, HeadScan, judged, scan_head
 from interp.language.load import LanguageModel, load_language_model
 from interp.language.prompts import Prompts
 from interp.results import jsonable
-
-if TYPE_CHECKING:
-    from analyses.running.cache import Cache
 
 QUERY_STEP = 2  # every second query is read
 COLUMNS = ("r2_match", "nats", "nats_explained", "nats_explained_stderr", "mass_gap", "induction", "induction_stderr",

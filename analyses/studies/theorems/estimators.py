@@ -43,7 +43,7 @@ Example: TypeAlias = tuple[tuple[int, ...], list[float], list[float]]  # tokens,
 
 
 def transformer_estimator(seed: int, batch: int) -> Found:
-    """The hooked construction, the estimator on counts, and a loop over positions give one law."""
+    """HookedTransformer = estimator = loop over positions; random betas and beta = 100, with and without BOS"""
     rng = np.random.default_rng([seed, 1])
     of_model, of_counts = [], []
     for (order, vocab), bos, hard in itertools.product(SHAPES, (False, True), (False, True)):
@@ -59,7 +59,7 @@ def transformer_estimator(seed: int, batch: int) -> Found:
 
 
 def add_constant(seed: int, batch: int) -> Found:
-    """prop:add_constant: with kappa = k beta + ln(alpha |V|) the error falls with beta, to add-alpha."""
+    """construction with kappa = k beta + ln(alpha |V|) against add-alpha at beta = 32"""
     rng = np.random.default_rng([seed, 2])
     betas = (2.0, 4.0, 8.0, 16.0, 32.0)
     errors: dict[float, list[float]] = {beta: [] for beta in betas}
@@ -85,7 +85,7 @@ def add_constant(seed: int, batch: int) -> Found:
 
 
 def sub_ngrams(seed: int, batch: int) -> Found:
-    """lemma:transformer_estimator: the same law from the cumulative counts with gamma = e^beta - 1."""
+    """estimator on N_M = sum of gamma^|M| K_M(m), normalised, beta from -1 to 5"""
     rng = np.random.default_rng([seed, 3])
     errors = []
     for order, vocab in SHAPES:
@@ -99,7 +99,7 @@ def sub_ngrams(seed: int, batch: int) -> Found:
 
 
 def mixture(seed: int, batch: int) -> Found:
-    """corollary:mixture: the weights sum to one, the models are laws, and the mixture is the estimator."""
+    """order, then pattern of that size, then its model: the mixture is the estimator, weights sum to 1"""
     rng = np.random.default_rng([seed, 4])
     errors, cases, lowest = [], 0, {True: 1.0, False: 1.0}
     for order, vocab in SHAPES:
@@ -133,7 +133,7 @@ def mixture(seed: int, batch: int) -> Found:
 
 
 def jelinek_mercer(seed: int, batch: int) -> Found:
-    """eq:jelinek_mercer at k = 1: the bigram-unigram interpolation, with weights of each sequence's own."""
+    """k = 1: estimator = lambda_0 unigram + lambda_1 bigram, lambda of eq:transformer_mixture"""
     rng = np.random.default_rng([seed, 5])
     errors: dict[int, list[float]] = {1: [], 2: []}
     for order, vocab, beta in itertools.product((1, 2), (2, 3, 5, 8), (0.3, 1.5, 4.0)):
@@ -155,7 +155,7 @@ def jelinek_mercer(seed: int, batch: int) -> Found:
 
 
 def katz_where_covered(seed: int, batch: int) -> Found:
-    """Hard attention is Katz's selection at k = 1 always, and at k = 2, 3 where the full context was seen."""
+    """Katz = limit of equal betas, at k = 1 and wherever the full context was seen"""
     errors, backed_off = [], 0
     for row, law, matches, vocab in hard_cases(seed, 6, orders=(1, 2, 3), batch=batch):
         order = len(matches)
@@ -168,7 +168,7 @@ def katz_where_covered(seed: int, batch: int) -> Found:
 
 
 def hard_limit(seed: int, batch: int) -> Found:
-    """In general the limit of equal betas is the average over the matches of largest overlap: not always Katz."""
+    """limit of equal betas = average over the matches of largest overlap, contiguous or not"""
     errors, differ = [], 0
     for row, law, matches, vocab in hard_cases(seed, 7, orders=(1, 2, 3), batch=batch):
         order = len(matches)
@@ -184,7 +184,7 @@ def hard_limit(seed: int, batch: int) -> Found:
 
 
 def lexicographic_limit(seed: int, batch: int) -> Found:
-    """With beta_1 growing faster than beta_2, k = 2 is Katz wherever the last token was seen before."""
+    """k = 2, limit of beta_1 = 2 beta_2: Katz wherever the last token was seen before"""
     errors, backed_off = [], 0
     for row, law, matches, vocab in hard_cases(seed, 8, orders=(2,), batch=batch, first=2.0):
         if not matches[0]:

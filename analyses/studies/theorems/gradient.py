@@ -37,7 +37,7 @@ DRAWS = 4000
 
 
 def first_order(seed: int, batch: int) -> Found:
-    """lemma:first_order: E[X / (c + Y)] = mean(X) / (c + mean(Y)) up to second order, which is what Taylor says."""
+    """E[X / (c + Y)] = mean(X) / (c + mean(Y)) to first order; what is left out is Taylor's second order"""
     rng = np.random.default_rng(seed)
     errors, off_centre = [], []
     for _ in range(20 * batch):
@@ -95,7 +95,7 @@ def terms_of(counts: np.ndarray, *, gamma: float) -> Terms:
 
 
 def transformer_gradient(seed: int, batch: int) -> Found:
-    """eq:transformer_gradient is autograd's gradient through the HookedTransformer, zero where the loss is least."""
+    """its terms are the gradient in gamma of the loss of the HookedTransformer"""
     rng = np.random.default_rng(seed)
     errors = []
     for order, vocab in SHAPES:
@@ -161,7 +161,7 @@ def zero_and_minimum(*, order: int, vocab: int, length: int, seed: int) -> tuple
 
 
 def approx_condition(seed: int, batch: int) -> Found:
-    """Where E[B(m)] = alpha, eq:approx_gradient_condition holds: exact, over all sequences of short lengths."""
+    """it holds where E[B(m)] = alpha for every symbol (eq:sufficient_conditions), exact over all sequences"""
     errors, elsewhere, uneven, searched, cases, found = [], [], [], [], 0, []
     for order, vocab, length, alpha in ENUMERATED:
         task = EverySequence(IndependentDirichlet(order=order, vocab=vocab, alpha=alpha), length)
@@ -230,7 +230,7 @@ class EverySequence:
 
 
 def closed_form(seed: int, batch: int) -> Found:
-    """The closed form solves eq:sufficient_condition_higher once eq:approx_expectation is put in."""
+    """the closed form solves its own approximate equation (relative error), and is the k = 1 formula there"""
     errors = []
     settings = list(itertools.product((1, 2, 3), (2, 3, 5, 9), (8, 64, 1024), (0.1, 1.0, 5.0)))
     for order, vocab, length, alpha in settings:
@@ -244,7 +244,7 @@ def closed_form(seed: int, batch: int) -> Found:
 
 
 def three_methods(seed: int, batch: int) -> Found:
-    """Line search and polynomial root agree, and their beta makes the mean pseudo-count alpha on fresh data."""
+    """line search = polynomial root (difference in beta); E[pseudo-count] = alpha on fresh sequences"""
     errors, apart, gaps, at_closed = [], [], [], []
     for order, vocab, length, alpha in SETTINGS:
         shape: dict[str, Any] = {"order": order, "vocab": vocab}

@@ -28,14 +28,14 @@ SAMPLED = 20_000
 
 
 def independent_prior(seed: int, batch: int) -> Found:
-    """eq:label_symmetry for the independent Dirichlet prior."""
+    """independent prior: P(x) = P(sigma x), exact by summing the urn's seatings (relative error)"""
     return prior_symmetry(
         [IndependentDirichlet(order=order, vocab=vocab, alpha=0.7) for order, vocab, _ in ENUMERATED], seed=seed
     )
 
 
 def hierarchical_prior(seed: int, batch: int) -> Found:
-    """eq:label_symmetry for the hierarchical Dirichlet prior."""
+    """hierarchical prior: P(x) = P(sigma x), exact by summing the urn's seatings (relative error)"""
     priors = [
         HierarchicalDirichlet(order=order, vocab=vocab, eta=(2.0,) * order, eta0=0.8) for order, vocab, _ in ENUMERATED
     ]
@@ -114,7 +114,7 @@ def chi_square(drawn: Sequence[Sequence[int]], law: dict[tuple[int, ...], float]
 
 
 def gradient_equivariance(seed: int, batch: int) -> Found:
-    """On a symmetrised batch, relabeling the parameters relabels the predictor and its gradient."""
+    """gradient at relabeled parameters = relabeled gradient (symmetrised batch); eq:parameter_relabeling"""
     rng = np.random.default_rng([seed, 11])
     of_predictor, of_gradient, broken = [], [], []
     for model in small_models():
@@ -141,7 +141,7 @@ def gradient_equivariance(seed: int, batch: int) -> Found:
 
 
 def invariant_descent(seed: int, batch: int) -> Found:
-    """Full-batch descent from a symmetric start stays among symmetric parameters; other starts, other data do not."""
+    """30 steps of full-batch descent from a symmetric start: parameters and predictor stay symmetric"""
     rng = np.random.default_rng([seed, 12])
     stays, moved, leaves, loses, outside = [], [], [], [], []
     for model in small_models():
@@ -308,7 +308,7 @@ def largest_outside_context(model: InductionTransformer) -> float:
 
 
 def invariant_matrix(seed: int, batch: int) -> Found:
-    """lemma:permutation_invariant_matrix: averaging over all permutations projects onto span{I, J}."""
+    """the average over all relabelings is a I + b J, with a and b from the means on and off the diagonal"""
     rng = np.random.default_rng([seed, 13])
     errors, ranks, cyclic = [], [], []
     for vocab in (2, 3, 4, 5):
@@ -342,7 +342,7 @@ def averaging(permutations: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def inductive(seed: int, batch: int) -> Found:
-    """corollary:inductive: blocks a I + b J predict like the estimator over pairs of lags; b is invisible."""
+    """HookedTransformer with blocks a I + b J = estimator over pairs of lags with beta = a, for any b"""
     rng = np.random.default_rng([seed, 14])
     errors, control = [], []
     for (order, vocab), bos in itertools.product(SHAPES, (False, True)):
