@@ -15,9 +15,9 @@ START_WORDS = {
 }
 RULES = {"free": "kappa free", "kappa_fixed": "kappa fixed", "kappa_tied": "kappa tied"}  # starts of a construction
 PROTOCOL_WORDS = {
-    "paper": "the paper's protocol",
+    "paper": "paper's protocol",
     "annealed": "annealed",
-    "paper_changed": "the paper's protocol with fewer steps or another rate",
+    "paper_changed": "paper's protocol with fewer steps or another rate",
     "long": "annealed with five times the steps",
 }
 AFTER_DATA = "*"
@@ -188,7 +188,7 @@ def lengths_in_words(groups: Iterable[Group]) -> str:
 def some_lengths(lengths: Sequence[int]) -> str:
     if len(lengths) <= MOST_LENGTHS:
         return f"T = {commas(lengths)}"
-    return f"{len(lengths)} lengths from T = {lengths[0]} to {lengths[-1]}"
+    return f"{len(lengths)} lengths, T = {lengths[0]} to {lengths[-1]}"
 
 
 def commas(numbers: Iterable[object]) -> str:

@@ -228,7 +228,7 @@ def judged(rows: list[Row], *, claim: Claim | None = None, **others: list[Row]) 
 def test_a_verdict_names_the_start() -> None:
     found = judged([run(1.0), run(-1.0, start="soft")])
     assert (found.word, found.says, found.start) == ("holds", "holds", "hard")
-    assert found.runs == "hard copies, the paper's protocol, T = 64"
+    assert found.runs == "hard copies, paper's protocol, T = 64"
     assert found.others == "random or soft starts: not"
     other = judged([run(-1.0), run(1.0, start="soft")])
     assert other.says == "holds from random or soft starts"
