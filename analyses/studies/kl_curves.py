@@ -21,7 +21,7 @@ from typing import Any
 
 import interp as ip
 from analyses.parts.estimators import TUNED_ALPHA, estimators
-from analyses.parts.heldout import Sequences, excess_columns, measure, measure_bayes, predictor_of
+from analyses.parts.heldout import Measured, Sequences, excess_columns, measure, measure_bayes, predictor_of
 from analyses.running.ask import Ask
 from analyses.running.cache import Cache
 from analyses.running.options import PAPER_LENGTHS, PRIOR_FORMS, ChainOptions, ZooOptions, option
@@ -76,10 +76,12 @@ def study_piece(options: Options, piece: Place, cache: Cache) -> Table:
     prior = ip.parse_prior(piece.prior, order=options.order, vocab=options.vocab)
     sequences = Sequences(prior=prior, batch=options.batch, length=piece.length, seed=options.seed)
     bayes = measure_bayes(sequences, cache, draws=options.draws)
-    tuning = {"draws": TUNING_DRAWS, "seed": options.seed, "cache": cache}
+    tuning: dict[str, Any] = {"draws": TUNING_DRAWS, "seed": options.seed, "cache": cache}
     zoo = find_subjects(options.zoo, unfinished=options.unfinished)
     models = [one for one in zoo if one.trained_on(prior, length=piece.length)]
-    found = [({"predictor": "bayes", "group": "bayes", "subject": None, "alpha": None}, bayes)]
+    found: list[tuple[dict[str, Any], Measured]] = [
+        ({"predictor": "bayes", "group": "bayes", "subject": None, "alpha": None}, bayes)
+    ]
     for one in itertools.chain(
         estimators(prior, length=piece.length, alphas=options.alphas, **tuning), map(predictor_of, models)
     ):

@@ -75,7 +75,8 @@ def study_piece(options: Options, piece: Setting, cache: Cache) -> Table:
     from interp.estimators.pseudo_counts import expected_cumulative_count
     from interp.notation import overlap
 
-    shape, alpha = {"order": piece.order, "vocab": piece.vocab}, options.alpha
+    shape: dict[str, Any] = {"order": piece.order, "vocab": piece.vocab}
+    alpha = options.alpha
     prior = ip.IndependentDirichlet(**shape, alpha=alpha)
     tokens = prior.sample(batch=options.batch, length=piece.length, seed=options.seed, method="collapsed").tokens
     beta = ip.beta_for_add_alpha(**shape, length=piece.length, alpha=alpha)

@@ -84,8 +84,8 @@ def history(run: str, paths: list[Path], text: Any, *, batch: int) -> list[dict[
     """The rows of one run; the head is the one that ends with the highest score."""
     tokens = text.held_out(batch=batch, length=COPY).repeat(1, 2)
     circuits = [ip.load(path) for path in paths]
-    context = int(circuits[-1].model.cfg.n_ctx)  # type: ignore[union-attr]
-    windows = text.held_out(batch=2 * batch, length=min(WINDOW, context - 1) // 2 * 2)
+    config: Any = circuits[-1].model.cfg  # type: ignore[union-attr]
+    windows = text.held_out(batch=2 * batch, length=min(WINDOW, int(config.n_ctx) - 1) // 2 * 2)
     queries = range(COPY, 2 * COPY - 1, QUERY_STEP)  # of the second copy
     scans = [ip.scan_heads(circuit, tokens, query=queries) for circuit in circuits]
     best = max(scans[-1].heads, key=lambda at: float(scans[-1].induction[at]))
