@@ -9,10 +9,11 @@ from typing import Any
 
 from analyses.claims import ours, paper
 from analyses.claims.judge import judge
-from analyses.claims.quantities import LEAST_WITH, MOST_WITHOUT, QUANTITIES
+from analyses.claims.quantities import QUANTITIES
 from analyses.claims.readers import word_of
 from analyses.claims.records import SET_AFTER_DATA, Finding, Group, Verdict
-from analyses.claims.wording import LEGEND, runs_in_words
+from analyses.claims.wording import LEGEND as LEGEND
+from analyses.claims.wording import runs_in_words
 from analyses.running.command import BadInput, one_line
 from analyses.running.subject import place_of_start
 from analyses.running.table import Table
@@ -22,8 +23,6 @@ NAME = "claims"
 ZOO = "copy_heads"  # the analysis of every model of the suite
 CLAIMS = (*paper.CLAIMS, *ours.CLAIMS)
 WIDTH = 100
-SHARES = (LEAST_WITH, MOST_WITHOUT)  # of runs with a condition, and without
-__all__ = ["CLAIMS", "LEGEND", "NAME", "SHARES", "document", "read", "zoo_lines"]
 
 
 def document(documents: Mapping[str, Table]) -> Table:
@@ -55,22 +54,17 @@ def zoo_lines(documents: Mapping[str, Table]) -> list[str]:
 
 def read(folder: Path) -> Table:
     """The claims judged on the tables that analyses left in a folder; a table that is not there is a "cannot tell"."""
-    found = {}
-    for name in dict.fromkeys([*(need.table for claim in CLAIMS for need in claim.needs), "conditions"]):
-        file = folder / f"{name}.json"
-        if not file.is_file():
-            continue
-        try:
-            content = read_object(file)
-            rows, origin = content["rows"], content.get("provenance", {})
-            if content.get("analysis") != name or not all(isinstance(row, dict) for row in rows):
-                raise ValueError
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadInput(f"{file} is not a result of the analysis {name}") from error
-        found[name] = Table(analysis=name, rows=rows, provenance=origin)
-    if not found:
+    names = dict.fromkeys([*(need.table for claim in CLAIMS for need in claim.needs), "conditions"])
+    files = {name: folder / f"{name}.json" for name in names if (folder / f"{name}.json").is_file()}
+    if not files:
         raise BadInput(f"no table in {folder}; python -m figures reproduce makes them")
+    found = {}
     try:
+        for name, file in files.items():
+            content = read_object(file)
+            if content.get("analysis") != name:
+                raise ValueError(f"{file} is not a result of the analysis {name}")
+            found[name] = Table(analysis=name, rows=content["rows"], provenance=content.get("provenance", {}))
         return document(found)
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(f"a table in {folder} does not hold what the claims ask for ({one_line(error)})") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analyses.claims import readers
-from analyses.claims.readers import Column, Extreme, Is
+from analyses.claims.readers import Column, Extreme, has
 from analyses.claims.records import YES, Quantity, Reader
 
 SHARP = 0.8  # of a copy head's attention, on its lag
@@ -44,9 +44,9 @@ QUANTITIES = {
     "d_model": equal(64, "d_model", "the paper's", explorer=Column("config.d_model"), form=".0f"),
     "seeds": at_least(3, "seeds", "the paper's", copy_heads=readers.seeds, form=".0f"),
     "paper_protocol": at_least(1, "by the paper's protocol", "1e6 steps of Adam at 1e-3, batch 32",
-        copy_heads=Is("protocol", "paper"), form=YES),
+        copy_heads=has("protocol", "paper"), form=YES),
     "hard_start": at_least(1, "from hard copies", "no BOS: layer 1 starts at hard copies",
-        copy_heads=Is("start", "hard"), form=YES),
+        copy_heads=has("start", "hard"), form=YES),
     # theory
     "theory_error": at_most(1, "error over tolerance", "rounding of float64, on random cases with controls",
         theory=readers.theory_error, form=".1g"),

@@ -51,17 +51,6 @@ class Extreme:
         return value((max if self.most else min)(known)) if known else None
 
 
-@dataclass(frozen=True)
-class Is:
-    """1 where a word of the subject, or a column, has this value; else 0."""
-
-    word: str
-    wanted: Any
-
-    def __call__(self, row: Row, tables: Tables) -> Value:
-        return float(word_of(row, self.word) == self.wanted), 0.0
-
-
 def at(row: Any, path: str) -> Any:
     """What lies at a path of keys and places; None where there is nothing."""
     for step in path.split(".") if path else ():
@@ -88,9 +77,6 @@ def word_of(row: Row, name: str) -> Any:
         return str(subject.get("start") or "unknown") if subject else ""
     found = subject.get(name, row.get(name))
     return str(found).split(":")[0] if name == "prior" and found is not None else found
-
-
-# --- copies and attention -----------------------------------------------------------------------------------------
 
 
 def copy_mass(row: Row, tables: Tables) -> Value:
@@ -155,9 +141,6 @@ def on_full(row: Row, tables: Tables) -> Value:
     return value(hits / total) if total else None
 
 
-# --- theory -------------------------------------------------------------------------------------------------------
-
-
 def theory_error(row: Row, tables: Tables) -> Value:
     """The largest error over the tolerance; above 1 where a control failed."""
     share = row["error"] / row["tolerance"]
@@ -172,9 +155,6 @@ def log_ratio(row: Row, tables: Tables) -> Value:
 def off_alpha(row: Row, tables: Tables) -> Value:
     """How far the mean pseudo-count is from alpha, as a share."""
     return value(abs(row["ratio"] - 1.0), row["stderr"] / row["alpha"])
-
-
-# --- predictions --------------------------------------------------------------------------------------------------
 
 
 def curves(row: Row, tables: Tables) -> list[Row]:
@@ -267,14 +247,16 @@ def over_trained(row: Row, tables: Tables) -> Value:
     return value(max(ratios))
 
 
+def has(word: str, wanted: str) -> Reader:
+    """The reader of 1 where a word has this value, else 0."""
+    return lambda row, tables: (float(word_of(row, word) == wanted), 0.0)
+
+
 def seeds(row: Row, tables: Tables) -> Value:
     """How many seeds of the row's model there are in the table."""
     words = ("family", "prior", "bos", "length", "protocol", "start")
-    mine = [word_of(row, word) for word in words]
-    return value(sum([word_of(other, word) for word in words] == mine for other in tables["copy_heads"]))
-
-
-# --- causes -------------------------------------------------------------------------------------------------------
+    models = [[word_of(other, word) for word in words] for other in tables["copy_heads"]]
+    return value(models.count([word_of(row, word) for word in words]))
 
 
 def source_lead(wanted: str) -> Reader:

@@ -17,7 +17,7 @@ from analyses.checkpoint.attention import readings
 from analyses.claims import document, judge, paper, wording
 from analyses.claims.judge import find
 from analyses.claims.quantities import QUANTITIES
-from analyses.claims.readers import Column, Extreme, Is
+from analyses.claims.readers import Column, Extreme
 from analyses.claims.records import Claim, Need, Tables
 from analyses.running.command import read_entries
 from analyses.running.questions import load_module, options_of
@@ -45,6 +45,8 @@ def predictor(row: Row, name: str, kl: float) -> Row:
 
 # What reads several columns, or several rows: a row, and the rows beside it, that give it a value.
 PLANTED: dict[str, Any] = {
+    "paper_protocol": lambda row, to: {"subject": {**row["subject"], "protocol": "paper" if to >= 1 else "other"}},
+    "hard_start": lambda row, to: {"subject": {**row["subject"], "start": "hard" if to >= 1 else "soft"}},
     "copy_mass": lambda row, to: {"mass": [to, 1.0], "stderr": [0.0, 0.0], "success": True},
     "copy_mass_last": lambda row, to: {"lag": [2, 1], "last_mass": [0.0, to], "success": True},
     "partial": lambda row, to: kinds(partial=to),
@@ -115,9 +117,6 @@ def set_value(row: Row, need: Need, to: float) -> Row:
     if isinstance(reader, Extreme):
         for path in reader.paths:
             put(row, path, to)
-        return row
-    if isinstance(reader, Is):
-        row["subject"][reader.word] = reader.wanted if to >= 1 else "another"
         return row
     return row | (PLANTED[need.quantity](row, to) if need.quantity != "seeds" else {}) | by_overlap(row, need, to)
 
