@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from interp.chains.priors import ChainBatch, HierarchicalDirichlet
 from interp.hooked.construction import COPY_STRENGTH, write_construction
 from interp.hooked.transformer import InductionConfig, InductionTransformer
 from interp.lens import HookedTransformer, HookedTransformerConfig
+from tests.planted_heads import Plant, plant
 
 
 def chains(*, order: int = 2, vocab: int = 4, length: int = 24, batch: int = 96, seed: int = 0) -> ChainBatch:
@@ -168,7 +170,6 @@ def planted_foreign(*, beta: float = 2.0, vocab: int = 5, length: int = 16, bos:
 FOREIGN = {"order": 1, "copy_heads": ((1, 0),), "match_heads": ((2, 2),)}
 
 
-@torch.no_grad()
 def planted_deep(
     *,
     betas: Sequence[Sequence[float]] = ((2.7, 1.2), (2.7, 1.2)),
@@ -180,61 +181,12 @@ def planted_deep(
     """Four layers of three heads, of order 2 and with BOS: copy heads in layers 0 and 1, two match heads in layer 3.
 
     Head 0.1 copies lag 1 and head 1.2 lag 2; heads 3.0 and 3.2 match, each with its own betas and kappa, and vote for
-    half of the prediction each. The other heads do nothing. The stream holds, in blocks of |V|: the token, its copies
-    at lags 1 and 2, the votes of the two match heads; then "is BOS" and one-hot positions. `names` are the ids of the
-    symbols in a vocabulary of twice the size; BOS has the last id.
+    half of the prediction each. The other heads do nothing. `names` are the ids of the symbols in a vocabulary of twice
+    the size; BOS has the last id.
     """
-    keys, double = length + 1, torch.float64
-    larger = vocab if names is None else 2 * vocab
-    width = 5 * vocab + 1 + keys
-    config = HookedTransformerConfig(
-        n_layers=4,
-        d_model=width,
-        n_ctx=keys,
-        n_heads=3,
-        d_head=width,
-        d_vocab=larger + 1,
-        d_vocab_out=larger,
-        attn_only=True,
-        normalization_type=None,
-        use_attn_scale=False,
-        init_weights=False,
-        default_prepend_bos=False,
-        dtype=double,
-        device="cpu",
-    )
-    model = HookedTransformer(config)
-    for parameter in model.parameters():
-        parameter.zero_()
-    eye = torch.eye(vocab, dtype=double)
-    token, first, second, *votes = (slice(start * vocab, (start + 1) * vocab) for start in range(5))
-    bos, places = 5 * vocab, slice(5 * vocab + 1, width)
-    ids = list(range(vocab)) if names is None else list(names)
-    model.embed.W_E[ids, token] = eye
-    model.embed.W_E[larger, bos] = 1.0
-    model.pos_embed.W_pos[:, places] = torch.eye(keys, dtype=double)
-    for (layer, head), lag, block in (((0, 1), 1, first), ((1, 2), 2, second)):
-        copy = model.blocks[layer].attn
-        copy.W_Q[head, places, :keys] = 1e4 * torch.diag(torch.ones(keys - lag, dtype=double), diagonal=-lag)
-        copy.W_K[head, places, :keys] = torch.eye(keys, dtype=double)
-        copy.W_V[head, token, :vocab] = eye
-        copy.W_O[head, :vocab, block] = eye
-    match = model.blocks[3].attn
-    for head, beta, kappa, block in zip((0, 2), betas, kappas, votes, strict=True):
-        # Query blocks (x_t, x_{t-1}) meet key blocks (x_{s-1}, x_{s-2}); a constant of the query meets "is BOS". Early
-        # tokens, which have no full context, are shut out by their position.
-        match.W_Q[head, token, :vocab] = beta[0] * eye
-        match.W_K[head, first, :vocab] = eye
-        match.W_Q[head, first, vocab : 2 * vocab] = beta[1] * eye
-        match.W_K[head, second, vocab : 2 * vocab] = eye
-        match.b_Q[head, 2 * vocab] = 1.0
-        match.W_K[head, bos, 2 * vocab] = kappa
-        match.W_K[head, places.start + 1 : places.start + 3, 2 * vocab] = -1e4
-        match.W_V[head, token, :vocab] = eye
-        match.W_V[head, bos, :vocab] = 1 / vocab
-        match.W_O[head, :vocab, block] = eye
-        model.unembed.W_U[block, ids] = 6.0 * eye
-    return model
+    matches = {(3, head): (tuple(beta), kappa) for head, beta, kappa in zip((0, 2), betas, kappas, strict=True)}
+    spec = Plant(order=2, copies={1: ((0, 1),), 2: ((1, 2),)}, matches=matches, layers=4, heads=3, room=0, gain=12.0)
+    return plant(replace(spec, vocab=vocab, length=length, names=None if names is None else tuple(names)))
 
 
 # Where the circuit of `planted_deep` sits.

@@ -28,6 +28,8 @@ class Plant:
     wrong      the lag w
     rotary     positions by rotation instead of one-hot vectors; then no head can be shut out of early keys
     kv_heads   keys and values shared by groups of heads
+    room       positions of the context beyond BOS and the tokens
+    gain       of the logits over the mean votes
     """
 
     order: int
@@ -43,6 +45,8 @@ class Plant:
     rotary: bool = False
     kv_heads: int | None = None
     names: tuple[int, ...] | None = None
+    room: int = 1
+    gain: float = 8.0
 
     @property
     def task(self) -> dict[str, Any]:
@@ -69,7 +73,7 @@ def plant(spec: Plant, *, noise: float = 0.0, seed: int = 0) -> HookedTransforme
         n_heads=spec.heads,
         d_model=width,
         d_head=content + max(width, (max(lags) + 1) * vocab + 2),
-        n_ctx=keys + 1,
+        n_ctx=keys + spec.room,
         d_vocab=larger + spec.bos,
         d_vocab_out=larger,
         attn_only=True,
@@ -98,7 +102,7 @@ def plant(spec: Plant, *, noise: float = 0.0, seed: int = 0) -> HookedTransforme
         model.pos_embed.W_pos.zero_()
         model.pos_embed.W_pos[:keys, places] = torch.eye(keys, dtype=double)
     model.unembed.W_U.zero_()
-    model.unembed.W_U[blocks["votes"], ids] = 8.0 * eye
+    model.unembed.W_U[blocks["votes"], ids] = spec.gain * eye
     model.unembed.b_U.zero_()
     for head in [*(at for heads in spec.copies.values() for at in heads), *spec.matches, *spec.decoys]:
         _Attention(model, head, spec).clear()

@@ -168,7 +168,11 @@ class Capture:
         """
         from interp.plotting import heading, induction_bars, legend_beside, overlap_handles, panel, visible_masses
 
-        heads, last, bos = int(self.match_pattern.shape[1]), int(self.queries[query]), int(self.bos)
+        batch, heads, queries, _ = self.match_pattern.shape
+        for name, index, size in (("sequence", sequence, batch), ("query", query, queries), ("head", head or 0, heads)):
+            if not -size <= index < size:
+                raise ValueError(f"{name}={index}, but the capture has {size}")
+        last, bos = int(self.queries[query]), int(self.bos)
         seen = self.tokens[sequence, : last + 1 - bos]
         drawn = slice(None) if head is None else [head]
         weights = self.match_pattern[sequence, drawn, query, : last + 1].detach().cpu().double().mean(0).numpy()

@@ -13,7 +13,6 @@ over these symbols. A table with one row per sequence gives every sequence its o
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -191,7 +190,8 @@ class Circuit:
 
     def with_match_heads(self, *heads: Head) -> Circuit:
         """The same circuit with these match heads alone."""
-        other = copy.copy(self)
+        other = Circuit.__new__(Circuit)  # of a circuit that was found, the reasons belong to the heads found
+        other.__dict__.update(self.__dict__)
         other.match_heads = _match_heads(self.model, heads)
         return other
 

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int64
@@ -17,11 +18,7 @@ from interp.digits import plus_minus
 from interp.fitting.candidates import Source
 from interp.fitting.laws import Law
 from interp.notation import mask_name
-from interp.results import Result, half_width, interval
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+from interp.results import Axes, DataFrame, Result, counted, frame, half_width, interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,17 +74,6 @@ class Fit(Result):
         del record["heads"]
         return record | ({"heads": [one.record() for one in self.heads]} if self.heads else {})
 
-    def rows(self, columns: dict[str, Any]) -> pd.DataFrame:
-        """A table of these columns and, where there is one, the warning."""
-        import pandas as pd
-
-        return pd.DataFrame(columns | ({"warning": self.warning} if self.warning else {}))
-
-    @property
-    def explained(self) -> str:
-        """What the fit explains, for the title of its plot."""
-        raise NotImplementedError
-
     def plot(self, ax: Axes | None = None) -> Axes:
         """Every parameter with its 95% interval; those of each head alone, where there are several, are dashes.
 
@@ -104,14 +90,30 @@ class Fit(Result):
         if self.heads:
             ax.legend(frameon=False)
         ax.set_ylabel(f"score above an empty match\n(nats, {INTERVAL_NAME})")
-        return heading(ax, self.explained, doubt=self.doubt)
+        return heading(ax, f"{self.title}, {self.explained}" if self.success else self.title, doubt=self.doubt)
 
-    def opening(self, subject: str, kappa: str = "") -> list[str]:
-        """The first lines of the text: what was fitted and whether it can be trusted, beta, kappa."""
-        outcome = "FAILED" if not self.success else "ok, with a warning" if self.warning else "ok"
+    def table(self) -> DataFrame:
+        """One row per parameter: parameter, estimate, stderr; and, where there is one, the warning."""
+        return frame(self.columns() | ({"warning": self.warning} if self.warning else {}))
+
+    @abstractmethod
+    def columns(self) -> dict[str, Any]:
+        """The columns of the table."""
+
+    @property
+    @abstractmethod
+    def explained(self) -> str:
+        """What the fit explains, in the title of its picture."""
+
+    def told(self, subject: str) -> str:
+        """The first line of the text: what was fitted, and whether it can be trusted."""
+        return f"{subject}: {'FAILED' if not self.success else 'ok, with a warning' if self.warning else 'ok'}"
+
+    def lines(self) -> list[str]:
+        """beta, and kappa with BOS."""
         beta = ", ".join(map(plus_minus, self.beta.tolist(), self.stderr.tolist()))
-        with_bos = [] if self.kappa is None else [f"  kappa      {plus_minus(self.kappa, self.kappa_stderr)}{kappa}"]
-        return [f"{subject}: {outcome}", f"  beta       {beta}", *with_bos]
+        kappa = [] if self.kappa is None else [f"kappa      {plus_minus(self.kappa, self.kappa_stderr)}"]
+        return [f"beta       {beta}", *kappa]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,47 +153,49 @@ class MatchFit(Fit):
     attention_kappa: float | None
     source: Source
 
-    def table(self) -> pd.DataFrame:
-        """One row per parameter: parameter, lag (missing for kappa), estimate, stderr, no_position (kappa: missing)
-        attention (from the fit of the attention itself); and, where there is one, the warning.
+    def columns(self) -> dict[str, Any]:
+        """With the lag (missing for kappa), the estimate without the positional term (kappa: missing), and that from
+        the fit of the attention itself.
         """
         import pandas as pd
 
         lags, kappa = list(range(1, len(self.beta) + 1)), self.kappa is not None
         estimates, errors = self.estimates_and_errors
-        return self.rows(
-            {
-                "parameter": [*(f"beta_{lag}" for lag in lags), *["kappa"] * kappa],
-                "lag": pd.array([*lags, *[None] * kappa], dtype="Int64"),
-                "estimate": estimates,
-                "stderr": errors,
-                "no_position": [*self.beta_no_position, *[math.nan] * kappa],
-                "attention": [*self.attention_beta, *[self.attention_kappa] * kappa],
-            }
-        )
+        return {
+            "parameter": [*(f"beta_{lag}" for lag in lags), *["kappa"] * kappa],
+            "lag": pd.array([*lags, *[None] * kappa], dtype="Int64"),
+            "estimate": estimates,
+            "stderr": errors,
+            "no_position": [*self.beta_no_position, *[math.nan] * kappa],
+            "attention": [*self.attention_beta, *[self.attention_kappa] * kappa],
+        }
 
     @property
     def explained(self) -> str:
-        """What the fit explains, for the title of its plot."""
-        share = f": matches explain {self.r2_match:.1%} of the scores" if self.success else ""
-        return f"match weights of {self.sequences} sequences{share}"
+        """What the fit explains, in the title of its picture."""
+        return f"matches explain {self.r2_match:.1%} of the scores"
 
-    def __str__(self) -> str:
-        queries = "1 query" if self.queries == 1 else f"{self.queries} queries"
-        spread = f" (over queries: sd {self.kappa_spread:.2g})" if self.kappa is not None else ""
+    @property
+    def title(self) -> str:
+        """What was fitted, and whether it can be trusted."""
+        queries = counted(self.queries, "query", "queries")
+        return self.told(f"match fit of {self.n} keys, {self.sequences} sequences, {queries}")
+
+    def lines(self) -> list[str]:
+        """The estimates, and what the fit explains."""
+        lines = super().lines()
+        lines[-1] += f" (over queries: sd {self.kappa_spread:.2g})" if self.kappa is not None else ""
         tokens = "" if math.isnan(self.token_share) else f"; the key's own tokens then add {self.token_share:.2%}"
-        lines = [
-            *self.opening(f"match fit of {self.n} keys, {self.sequences} sequences, {queries}", spread),
-            f"  R2         {self.r2:.4f}; of what position leaves {self.r2_match:.4f}; "
+        lines += [
+            f"R2         {self.r2:.4f}; of what position leaves {self.r2_match:.4f}; "
             f"keys weighted by attention {self.r2_attended:.4f}",
-            f"  position   adds {self.position_share:.2%} of the variance{tokens}",
+            f"position   adds {self.position_share:.2%} of the variance{tokens}",
         ]
-        if self.additivity_terms:
-            tested = f"p = {self.additivity_p:.2g}"
-            if math.isnan(self.additivity_p):
-                tested = f"cannot tell with {self.sequences} sequences for {self.additivity_terms} interactions"
-            lines.append(f"  additive   {tested}; free masks add {self.additivity_gain:.2%} of the variance")
-        return "\n".join([*lines, *self.remarks()])
+        tested = f"p = {self.additivity_p:.2g}"
+        if math.isnan(self.additivity_p):
+            tested = f"cannot tell with {self.sequences} sequences for {self.additivity_terms} interactions"
+        gain = f"additive   {tested}; free masks add {self.additivity_gain:.2%} of the variance"
+        return [*lines, gain] if self.additivity_terms else lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,32 +228,35 @@ class AttentionFit(Fit):
     early: float
     left_out: int
 
-    def table(self) -> pd.DataFrame:
-        """One row per parameter: parameter, estimate, stderr; and, where there is one, the warning."""
+    def columns(self) -> dict[str, Any]:
+        """Every parameter of the law."""
         errors = np.sqrt(np.diag(self.covariance))
-        return self.rows({"parameter": self.parameters, "estimate": self.estimates, "stderr": errors})
+        return {"parameter": self.parameters, "estimate": self.estimates, "stderr": errors}
 
-    def masses(self) -> pd.DataFrame:
+    def masses(self) -> DataFrame:
         """One row per group of keys: group, observed, predicted."""
-        import pandas as pd
-
-        return pd.DataFrame({"group": self.groups, "observed": self.observed, "predicted": self.predicted})
+        return frame({"group": self.groups, "observed": self.observed, "predicted": self.predicted})
 
     @property
     def explained(self) -> str:
-        """What the fit explains, for the title of its plot."""
-        share = f": it explains {self.nats_explained:.1%} of {self.nats:.2f} nats" if self.success else ""
-        return f"{self.law} law of the attention of {self.sequences} sequences{share}"
+        """What the fit explains, in the title of its picture."""
+        return f"it explains {self.nats_explained:.1%} of {self.nats:.2f} nats"
 
-    def __str__(self) -> str:
+    @property
+    def title(self) -> str:
+        """What was fitted, and whether it can be trusted."""
+        return self.told(f"{self.law} law of the attention of {self.n} queries, {self.sequences} sequences")
+
+    def lines(self) -> list[str]:
+        """The estimates, what the law explains, and where the attention is."""
         groups = zip(self.groups, self.observed, self.predicted, strict=True)
         masses = ", ".join(f"{name} {seen:.3f} ({law:.3f})" for name, seen, law in groups)
-        lines = self.opening(f"{self.law} law of the attention of {self.n} queries, {self.sequences} sequences")
-        lines[1] += "" if self.own is None else f"; lag 0: {plus_minus(self.own, self.own_stderr)}"
-        lines += [
-            f"  nats       {plus_minus(self.nats, self.nats_stderr)} beyond the baseline; the law explains "
+        lines = super().lines()
+        lines[0] += "" if self.own is None else f"; lag 0: {plus_minus(self.own, self.own_stderr)}"
+        return [
+            *lines,
+            f"nats       {plus_minus(self.nats, self.nats_stderr)} beyond the baseline; the law explains "
             f"{self.nats_explained:.1%} ± {self.nats_explained_stderr:.1%}",
-            f"  mass (law) {masses}; gap {self.mass_gap:.3f}",
-            f"  early keys {self.early:.3f} of the attention, not in the law",
+            f"mass (law) {masses}; gap {self.mass_gap:.3f}",
+            f"early keys {self.early:.3f} of the attention, not in the law",
         ]
-        return "\n".join([*lines, *self.remarks()])
