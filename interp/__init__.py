@@ -8,6 +8,7 @@ names, such as those of results and errors, are imported from their modules. `in
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import re
 from pathlib import Path
@@ -36,7 +37,9 @@ def __dir__() -> list[str]:
 
 
 def _where(name: str) -> str:
-    """Where a name that is not public is defined, for the message."""
+    """Which public name is nearly this one, or where a name that is not public is defined, for the message."""
+    if near := difflib.get_close_matches(name, _HOME_OF, n=1, cutoff=0.8):
+        return f"; did you mean {near[0]}?"
     for file in () if name.startswith("_") else sorted(_FOLDER.rglob("*.py")):
         if re.search(rf"^(class |def )?{re.escape(name)}\b( = |: |\()", file.read_text(), re.MULTILINE):
             module = ".".join(["interp", *file.relative_to(_FOLDER).with_suffix("").parts])

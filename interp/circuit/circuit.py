@@ -272,7 +272,9 @@ def as_circuit(model: Model | Circuit) -> Circuit:
         return Circuit(model)
     kind = type(model).__name__
     if not hasattr(model, "run_with_hooks"):
-        raise ValueError(f"expected a HookedTransformer or a Circuit, got {kind}")
+        hint = f": ip.load({model!r}) reads a checkpoint" if isinstance(model, str) else ""
+        hint = ": the model comes first, then the tokens" if hasattr(model, "ndim") else hint
+        raise ValueError(f"expected a HookedTransformer or a Circuit, got {kind}{hint}")
     raise ValueError(
         f"this {kind} does not say where its circuit sits: give "
         "ip.Circuit(model, order=..., match_heads=((layer, head), ...), ...)"

@@ -51,6 +51,7 @@ from interp.fitting.fits import AttentionFit
 from interp.fitting.fits import MatchFit as MatchFit
 from interp.fitting.laws import Law
 from interp.fitting.score_fit import ScoreFitter
+from interp.instruments.given import Captured, check_capture
 
 Fit = TypeVar("Fit", MatchFit, AttentionFit)
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def fit_scores(
 
 @keywords()
 def fit_scores(
-    cap: Capture,
+    cap: Captured,
     *,
     source: AnySource = "scores",
     law: AnyLaw = "additive",
@@ -122,6 +123,7 @@ def fit_scores(
     of its mask at that query are left out, so that no key is selected by its own value; they are counted. Where no
     data are left for a beta, the fit fails and gives the bounds that the underflow implies.
     """
+    check_capture(cap)
     own, position = switch(own, name="own"), switch(position, name="position")
     limits: dict[str, Any] = {
         "min_r2": finite_number(min_r2, name="min_r2"),

@@ -25,6 +25,7 @@ from interp.fitting.candidates import attention_rows
 from interp.fitting.laws import Law, law_design
 from interp.fitting.likelihood import AttentionRows, Likelihood, maximise
 from interp.fitting.regression import Array
+from interp.instruments.given import Captured, check_capture
 from interp.results import Axes, DataFrame, Result, frame, half_width, mean_stderr, provenance
 
 ERRORS = 2  # standard errors by which a law must be behind to count as worse
@@ -80,7 +81,7 @@ class LawComparison(Result):
 
 
 @keywords()
-def compare_laws(cap: Capture, *, position: Switch = True, own: Switch = False) -> LawComparison:
+def compare_laws(cap: Captured, *, position: Switch = True, own: Switch = False) -> LawComparison:
     """Fit the three laws to one half of the sequences and test them on the other, then the reverse.
 
     Several match heads are taken together, as one law for all. At order 1 the three laws are one.
@@ -100,6 +101,7 @@ def compare_laws(cap: Capture, *, position: Switch = True, own: Switch = False) 
         found = compare_laws(cap)
         found.best, found.table()
     """
+    check_capture(cap)
     position, own = switch(position, name="position"), switch(own, name="own")
     sequences = int(cap.tokens.shape[0])
     if sequences < 2 * MIN_SEQUENCES:

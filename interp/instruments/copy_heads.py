@@ -38,6 +38,7 @@ from scipy.special import xlogy
 from interp.arguments import Number, finite_number, keywords
 from interp.circuit.capture import Capture, check_attention
 from interp.circuit.circuit import Head, head_name
+from interp.instruments.given import Captured, check_capture
 from interp.results import Axes, DataFrame, Result, frame, half_width, mean_stderr, provenance
 
 MIN_MASS = 0.5  # mass on one lag that makes a head a copy head
@@ -145,7 +146,7 @@ class CopyHeads(Result):
 
 @keywords(copies="min_mass", pure="min_purity", some="min_mixed")
 def copy_heads(
-    cap: Capture, *, min_mass: Number = MIN_MASS, min_purity: Number = MIN_PURITY, min_mixed: Number = MIN_MIXED
+    cap: Captured, *, min_mass: Number = MIN_MASS, min_purity: Number = MIN_PURITY, min_mixed: Number = MIN_MIXED
 ) -> CopyHeads:
     """Attention of every copy head by lag, the matching of heads to lags, and a verdict on each head.
 
@@ -165,6 +166,7 @@ def copy_heads(
         heads = copy_heads(capture(model, tokens))
         heads.lag, heads.mass, heads.verdict        # e.g. [1 2], [0.998 0.931], ('copies lag 1', 'copies lag 2')
     """
+    check_capture(cap)
     copies, pure, some = (
         finite_number(value, name=name, above=0, most=1.0)
         for name, value in (("min_mass", min_mass), ("min_purity", min_purity), ("min_mixed", min_mixed))

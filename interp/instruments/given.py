@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.arguments import Numbers, real_array, shown
+from interp.circuit.capture import Capture
 from interp.notation import as_kappa, mask_bits
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from interp.circuit.circuit import Model as PlainModel
     from interp.instruments.lag_pairs import PairFit
 
+    Captured: TypeAlias = Capture
     Model: TypeAlias = PlainModel | Circuit
 
     class WithLaw(Protocol):
@@ -40,7 +42,9 @@ if TYPE_CHECKING:
     Models: TypeAlias = Sequence[Model]
     NextLaw: TypeAlias = Numbers
 else:
-    Model = Models = Law = Laws = PairLaw = NextLaw = Any  # checked below, which says more than a type checker would
+    Captured = Model = Models = Law = Laws = PairLaw = NextLaw = (
+        Any  # checked below, which says more than a type checker would
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,12 @@ class HeadLaws:
     note: str = ""
 
 
+def check_capture(cap: Any) -> None:
+    """Refuse what is no capture, such as a model."""
+    if not isinstance(cap, Capture):
+        raise ValueError(f"expected what ip.capture(model, tokens) returns, got {type(cap).__name__}")
+
+
 def laws_of_heads(law: Law, *, order: int, bos: bool, heads: int = 1) -> HeadLaws:
     """The law of each match head, or one for all, of this order, with kappa exactly where there is BOS."""
     if isinstance(law, tuple) and len(law) == 2:
@@ -73,6 +83,10 @@ def laws_of_heads(law: Law, *, order: int, bos: bool, heads: int = 1) -> HeadLaw
         raise ValueError(f"law must be a fit, such as fit_scores(cap), or a pair (beta, kappa), got {shown(law)}")
     if not getattr(law, "success", True):
         return HeadLaws(note=str(getattr(law, "message", "")))
+    lags = np.shape(law.beta)
+    if lags != (order,):
+        of = "weights for pairs of lags" if len(lags) == 2 else f"order {lags[0] if lags else 0}"
+        raise ValueError(f"law must be of order {order}, got a fit of {of}")
     own: Sequence[Any] = getattr(law, "heads", ()) if heads > 1 else ()
     if own and len(own) != heads:
         raise ValueError(f"the fit has {len(own)} match heads, the circuit {heads}")

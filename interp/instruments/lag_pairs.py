@@ -28,12 +28,12 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.arguments import Number, Switch, Whole, finite_number, keywords, switch, whole_number
-from interp.circuit.capture import Capture
 from interp.digits import plus_minus
 from interp.fitting.candidates import QueryView, count_distances
 from interp.fitting.regression import SPLINE_TERMS, Array, clustered, distance_basis
 from interp.fitting.score_fit import Residuals, ScoreRegression
 from interp.instruments.beta_kappa import MIN_R2, MIN_SEQUENCES
+from interp.instruments.given import Captured, check_capture
 from interp.results import MOST_LINES, Axes, DataFrame, Result, frame, interval, provenance
 
 
@@ -106,7 +106,7 @@ class PairFit(Result):
 
 @keywords()
 def fit_score_pairs(
-    cap: Capture,
+    cap: Captured,
     *,
     position: Switch = True,
     min_r2: Number = MIN_R2,
@@ -131,6 +131,7 @@ def fit_score_pairs(
         pairs.beta                      # [k+1, k+1]: row a is the query's x_{t-a}, column b the key's x_{s-b}
         pairs.aligned_share             # how much of the explained score the aligned pairs explain on their own
     """
+    check_capture(cap)
     position, min_r2 = switch(position, name="position"), finite_number(min_r2, name="min_r2")
     min_sequences = whole_number(min_sequences, name="min_sequences")
     blocks, sequences = cap.order + 1, len(cap.tokens)

@@ -39,6 +39,7 @@ from interp.fitting.fits import AttentionFit, Fit
 from interp.fitting.likelihood import sum_by_group
 from interp.fitting.regression import Array
 from interp.instruments.beta_kappa import fit_scores
+from interp.instruments.given import Captured, check_capture
 from interp.notation import is_contiguous, mask_bits, mask_name, overlap
 from interp.results import Axes, DataFrame, Result, counted, frame, half_width, jsonable, mean_stderr, provenance
 
@@ -194,7 +195,7 @@ class OverlapMass(Result):
 
 
 @keywords(fit="law=fit")
-def overlap_mass(cap: Capture, law: Fit | None = None) -> OverlapMass:
+def overlap_mass(cap: Captured, law: Fit | None = None) -> OverlapMass:
     """Observed and predicted attention mass at the capture's queries.
 
     Queries before the first candidate have nothing to match and are left out. Several match heads are taken together:
@@ -216,6 +217,7 @@ def overlap_mass(cap: Capture, law: Fit | None = None) -> OverlapMass:
         mass.by_overlap, mass.predicted_by_overlap, mass.distance
         mass.order_weights                       # lambda_i per sequence: the weight of each order in the mixture
     """
+    check_capture(cap)
     used = fit_scores(cap) if law is None else law
     if not isinstance(used, Fit):
         raise ValueError(f"law must be a fit, what fit_scores returns, got {shown(used)}")

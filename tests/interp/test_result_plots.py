@@ -6,7 +6,7 @@ import importlib
 import inspect
 import math
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -260,222 +260,169 @@ def test_a_capture_draws_any_query_and_head() -> None:
     mean, second = two.plot(), two.plot(head=1)
     assert heights(next(iter(bars(mean).values()))) == pytest.approx(two.match_pattern[0, :, -1].mean(0).tolist())
     assert heights(next(iter(bars(second).values()))) == pytest.approx(two.match_pattern[0, 1, -1].tolist())
-    for wrong in ({"sequence": 4}, {"query": 99}, {"head": 1}):
-        with pytest.raises(ValueError, match=f"{next(iter(wrong))}=.*, but the capture has"):
-            cap.plot(**wrong)
 
 
 # Each result: its numbers are the artists, and a failed one draws what it observed.
 
 
-def test_match_fit(good: dict[str, Any], bad: dict[str, Any]) -> None:
+def points(ax: Axes, axis: int = 1) -> list[float]:
+    """The markers of estimates, in their order."""
+    return [float(one.lines[0].get_xydata()[0, axis]) for one in ax.containers if isinstance(one, ErrorbarContainer)]
+
+
+def lines(ax: Axes, marker: str) -> list[list[float]]:
+    return [line.get_ydata().tolist() for line in ax.lines if line.get_marker() == marker]
+
+
+def law_of(result: Any) -> list[float]:
+    return [*result.beta, *([] if result.kappa is None else [result.kappa])]
+
+
+def known(values: Iterable[float | None]) -> list[float]:
+    return [one for one in values if one is not None and not math.isnan(one)]
+
+
+# What is drawn, and the numbers that it stands for.
+Drawn = Callable[[Any, Axes], list[tuple[Any, Any]]]
+DRAWN: dict[str, Drawn] = {
+    "MatchFit": lambda r, ax: [
+        (points(ax), law_of(r)),
+        (reaches(ax, 1), np.subtract(*r.interval()[::-1])),
+        (ticks(ax), [r"$\beta_{1}$", r"$\beta_{2}$", r"$\kappa$"]),
+    ],
+    "AttentionFit": lambda r, ax: [(points(ax), law_of(r)), (reaches(ax, 1), np.subtract(*r.interval()[::-1]))],
+    "LawComparison": lambda r, ax: [(points(ax), r.nats_explained), (ticks(ax), ["additive", "suffix", "free"])],
+    "CopyingScores": lambda r, ax: [
+        (heights(bars(ax)["own token"]), [one.vote for one in r.votes]),
+        (heights(bars(ax)["another key's token"]), [one.control_vote for one in r.votes]),
+        (ticks(ax), list(r)),
+    ],
+    "PairFit": lambda r, ax: [(ax.images[0].get_array(), r.beta), (len(ax.texts), 9)],
+    "LabelSymmetry": lambda r, ax: [
+        (heights(*bars(ax).values()), sorted(r.by_relabeling, reverse=True)),
+        ([float(line.get_ydata()[0]) for line in ax.lines], [r.kl, r.seeds_kl]),
+    ],
+    "NearestEstimator": lambda r, ax: [
+        (points(ax, 0), [row.kl for row in r.estimators]),
+        ([one.lines[0].get_markerfacecolor() == "white" for one in ax.containers], [row.tuned for row in r.estimators]),
+        ([name.split()[0] for name in ticks(ax, "y")], list(r)),
+    ],
+    "SmoothingSource": lambda r, ax: [
+        (widths(bars(ax)["alone"]), [r[part.source].change for part in r.shares]),
+        (widths(bars(ax)["part"]), [part.contribution for part in r.shares]),
+        (colours(bars(ax)["alone"]), [plotting.SOURCE_COLOURS[part.source] for part in r.shares]),
+    ],
+    "DirectPath": lambda r, ax: [(widths(*bars(ax).values()), [r.kl_uniform, r.kl, r.kl_model])],
+    "VoteWeight": lambda r, ax: [
+        (known(ax.lines[0].get_ydata()), known(row.weight for row in r.weights)),
+        (known(ax.lines[1].get_ydata()), known(row.counted for row in r.weights)),
+    ],
+    "ReplacedHeads": lambda r, ax: [
+        (heights(bars(ax)["edit"]), [row.change for row in r.edits]),
+        (heights(bars(ax)["control"]), known(row.control_change for row in r.edits)),
+        (ticks(ax), list(r)),
+    ],
+    "LawByLayer": lambda r, ax: [(one, two) for one, two in zip(lines(ax, "o"), (r.from_final, r.kl), strict=True)],
+    "PredictedParameters": lambda r, ax: [(points(ax), law_of(r))],
+    "OptimalParameters": lambda r, ax: [(points(ax), law_of(r))],
+    "JelinekMercerFit": lambda r, ax: [
+        (heights(*bars(ax).values()), r.weights),
+        (colours(*bars(ax).values()), [plotting.OVERLAP_COLOURS[kind] for kind in ("none", "partial", "full")]),
+    ],
+    "AddAlphaFit": lambda r, ax: [(points(ax), [r.alpha])],
+    "BayesPredictive": lambda r, ax: [
+        (heights(*bars(ax).values()), r.mean[0]),
+        (reaches(ax, 1), np.subtract(*r.interval()[::-1])[0]),
+    ],
+    "Divergence": lambda r, ax: [
+        (sum(bar.get_height() for bar in ax.containers[0]), len(r.values)),
+        (float(ax.lines[0].get_xdata()[0]), r.mean),
+    ],
+}
+ALSO_FAILED: dict[str, Drawn] = {
+    "OverlapMass": lambda r, ax: [
+        (heights(bars(ax)["observed"]), [*r.by_overlap, r.bos, r.early]),
+        (colours(bars(ax)["observed"]), [plotting.OVERLAP_COLOURS[kind] for kind in OVERLAPS]),
+        (reaches(ax, 1), 2 * half_width(r.stderr_by_group, n=r.n)),
+        (
+            [one for ring in lines(ax, "o") for one in ring],
+            [*r.predicted_by_overlap, r.predicted_bos, 0.0] if r.success else [],
+        ),
+    ],
+    "CopyHeads": lambda r, ax: [
+        *((heights(bars(ax)[f"lag {lag}"]), r.masses[:, lag - 1]) for lag in (1, 2)),
+        *((set(colours(bars(ax)[f"lag {lag}"])), {plotting.lag_colour(lag)}) for lag in (1, 2)),
+        (heights(bars(ax)["itself"]), r.self_mass),
+        (heights(bars(ax)["BOS"]), r.bos_mass),
+        (lines(ax, "D")[0], r.last_mass),
+        ([name.splitlines()[1] for name in ticks(ax)], list(r.verdict)),
+    ],
+    "CausalTests": lambda r, ax: [
+        (widths(bars(ax)["edit"]), [row.loss_change for row in r.edits]),
+        (widths(bars(ax)["control"]), known(row.control_loss_change for row in r.edits)),
+        (ticks(ax, "y"), list(r)),
+        (set(colours(bars(ax)["control"])), {plotting.CONTROL_COLOUR}),
+    ],
+    "IdentityBlocks": lambda r, ax: [(np.nan_to_num(ax.images[0].get_array()), np.nan_to_num(r.maps[0].weight_share))],
+}
+OVERLAPS = ("none", "partial", "full", "bos", "early")
+
+
+@pytest.mark.parametrize("name", [*DRAWN, *ALSO_FAILED])
+def test_the_numbers_are_the_artists(name: str, good: dict[str, Any], bad: dict[str, Any]) -> None:
+    for result in (good[name], bad[name])[: 1 + (name in ALSO_FAILED)]:
+        for drawn, numbers in {**DRAWN, **ALSO_FAILED}[name](result, result.plot()):
+            if isinstance(numbers, set) or np.asarray(numbers).dtype.kind == "U":
+                assert drawn == numbers
+            else:
+                np.testing.assert_allclose(drawn, numbers)
+
+
+@pytest.mark.parametrize("name", ["MatchFit", "AttentionFit"])
+def test_a_failed_fit_draws_no_estimate(name: str, bad: dict[str, Any]) -> None:
+    assert not bad[name].plot().containers
+
+
+def test_the_fits_of_each_head_are_dashes(good: dict[str, Any]) -> None:
     fit = good["MatchFit"]
-    ax = fit.plot()
-    points = [float(one.lines[0].get_ydata()[0]) for one in ax.containers]
-    assert points == pytest.approx([*fit.beta, fit.kappa])
-    assert reaches(ax, 1) == pytest.approx(np.subtract(*fit.interval()[::-1]))
-    assert ticks(ax) == [r"$\beta_{1}$", r"$\beta_{2}$", r"$\kappa$"]
-    failed = bad["MatchFit"].plot()
-    assert not failed.containers
-    assert ticks(failed) == ticks(ax)
     several = replace(fit, heads=(replace(fit, beta=fit.beta + 1), fit)).plot()
-    dashes = [line for line in several.lines if line.get_marker() == "_" and len(line.get_ydata()) == 3]
-    assert [line.get_ydata().tolist() for line in dashes] == [[*(fit.beta + 1), fit.kappa], [*fit.beta, fit.kappa]]
+    dashes = [one for one in lines(several, "_") if len(one) == 3]
+    assert dashes == [[*(fit.beta + 1), fit.kappa], [*fit.beta, fit.kappa]]
 
 
-def test_attention_fit(good: dict[str, Any], bad: dict[str, Any]) -> None:
-    fit = good["AttentionFit"]
-    ax = fit.plot()
-    points = [float(one.lines[0].get_ydata()[0]) for one in ax.containers]
-    assert points == pytest.approx([*fit.beta, fit.kappa])
-    assert reaches(ax, 1) == pytest.approx(np.subtract(*fit.interval()[::-1]))
-    assert f"it explains {fit.nats_explained:.1%} of" in title(ax)
-    assert not bad["AttentionFit"].plot().containers
-
-
-def test_law_comparison(good: dict[str, Any]) -> None:
-    result = good["LawComparison"]
-    ax = result.plot()
-    points = [float(one.lines[0].get_ydata()[0]) for one in ax.containers]
-    assert points == pytest.approx(result.nats_explained.tolist())
-    assert ticks(ax) == ["additive", "suffix", "free"]
-    assert title(ax).startswith("additive law predicts")
-
-
-def test_head_scan(good: dict[str, Any], bad: dict[str, Any]) -> None:
+def test_a_scan_frames_the_heads_with_a_role(good: dict[str, Any], bad: dict[str, Any]) -> None:
     scan = good["HeadScan"]
     ax = scan.plot()
     image = ax.images[0].get_array()
-    assert image.shape == (2, 2)
     assert image[1, 0] == pytest.approx(scan.nats_explained[1, 0])
     assert image.mask[1, 1]  # there is no such head
     framed = {(round(patch.get_y() + 0.5), round(patch.get_x() + 0.5)): patch for patch in ax.patches}
     assert set(framed) == {(0, 0), (0, 1), (1, 0)}
     assert to_hex(framed[0, 1].get_edgecolor()) == plotting.lag_colour(2)
     assert to_hex(framed[1, 0].get_edgecolor()) == plotting.OVERLAP_COLOURS["full"]
-    assert [text.get_text() for text in ax.texts if text.get_text()] == ["1", "2"]
     assert "match heads: 1.0; copy heads: 0.0 (lag 1), 0.1 (lag 2)" in title(ax)
-    empty = bad["HeadScan"].plot()
-    assert not empty.patches
-    assert "match heads: none; copy heads: none" in title(empty)
+    assert not bad["HeadScan"].plot().patches
 
 
-def test_copying_scores(good: dict[str, Any]) -> None:
-    result = good["CopyingScores"]
-    ax = result.plot()
-    found = bars(ax)
-    assert heights(found["own token"]) == pytest.approx([one.vote for one in result.votes])
-    assert heights(found["another key's token"]) == pytest.approx([one.control_vote for one in result.votes])
-    assert ticks(ax) == ["1.0"]
-
-
-def test_pair_fit(good: dict[str, Any], bad: dict[str, Any]) -> None:
-    ax = good["PairFit"].plot()
-    assert np.array_equal(ax.images[0].get_array(), good["PairFit"].beta)
-    assert len(ax.texts) == 9
-    failed = bad["PairFit"].plot()
-    assert failed.images[0].get_array().mask.all()
-    assert not failed.texts
-
-
-def test_overlap_mass(good: dict[str, Any], bad: dict[str, Any]) -> None:
-    kinds = ("none", "partial", "full", "bos", "early")
-    for result in (good["OverlapMass"], bad["OverlapMass"]):
-        ax = result.plot()
-        observed = [*result.by_overlap, result.bos, result.early]
-        assert heights(bars(ax)["observed"]) == pytest.approx(observed)
-        assert colours(bars(ax)["observed"]) == [plotting.OVERLAP_COLOURS[kind] for kind in kinds]
-        assert reaches(ax, 1) == pytest.approx(2 * half_width(result.stderr_by_group, n=result.n))
-        rings = [line for line in ax.lines if line.get_marker() == "o"]
-        if result.success:
-            predicted = [*result.predicted_by_overlap, result.predicted_bos, 0.0]
-            assert rings[0].get_ydata().tolist() == pytest.approx(predicted)
-        else:
-            assert rings == []
-    bare = ip.overlap_mass(ip.capture(planted.trained_like(kappa=None), CHAINS.tokens)).plot()
-    assert "BOS" not in ticks(bare)
-
-
-def test_copy_heads(good: dict[str, Any], bad: dict[str, Any]) -> None:
-    for result in (good["CopyHeads"], bad["CopyHeads"]):
-        ax = result.plot()
-        found = bars(ax)
-        for lag in (1, 2):
-            assert heights(found[f"lag {lag}"]) == pytest.approx(result.masses[:, lag - 1].tolist())
-            assert set(colours(found[f"lag {lag}"])) == {plotting.lag_colour(lag)}
-        assert heights(found["itself"]) == pytest.approx(result.self_mass.tolist())
-        assert heights(found["BOS"]) == pytest.approx(result.bos_mass.tolist())
-        (diamonds,) = [line for line in ax.lines if line.get_marker() == "D"]
-        assert diamonds.get_ydata().tolist() == pytest.approx(result.last_mass.tolist())
-        for head, x in enumerate(diamonds.get_xdata()):  # on the bar of the assigned lag
-            bar = found[f"lag {result.lag[head]}"][head]
-            assert bar.get_x() < x < bar.get_x() + bar.get_width()
-        assert [name.splitlines()[1] for name in ticks(ax)] == list(result.verdict)
-
-
-def test_identity_blocks(good: dict[str, Any], bad: dict[str, Any]) -> None:
-    for result in (good["IdentityBlocks"], bad["IdentityBlocks"]):
-        for route in result:
-            ax = result.plot(route=route)
-            assert np.array_equal(ax.images[0].get_array(), result[route].weight_share)
-            assert f"from the {route}" in title(ax)
-            assert ("not to be trusted" in title(ax)) == (not result[route].success)
-        assert np.array_equal(result.plot().images[0].get_array(), result.maps[0].weight_share)
+def test_blocks_of_a_route_are_drawn(good: dict[str, Any]) -> None:
+    result = good["IdentityBlocks"]
+    for route in result:
+        assert np.array_equal(result.plot(route=route).images[0].get_array(), result[route].weight_share)
     with pytest.raises(KeyError, match="no route 'circuit'"):
-        good["IdentityBlocks"].plot(route="circuit")
+        result.plot(route="circuit")
 
 
-def test_label_symmetry(good: dict[str, Any]) -> None:
-    result = good["LabelSymmetry"]
-    ax = result.plot()
-    (container,) = bars(ax).values()
-    assert heights(container) == pytest.approx(sorted(result.by_relabeling, reverse=True))
-    assert [float(line.get_ydata()[0]) for line in ax.lines] == pytest.approx([result.kl, result.seeds_kl])
-    alone = replace(result, other_models=0).plot()
-    assert len(alone.lines) == 1
-
-
-def test_nearest_estimator(good: dict[str, Any]) -> None:
-    result = good["NearestEstimator"]
-    ax = result.plot()
-    points = [one.lines[0] for one in ax.containers]
-    assert [float(point.get_xdata()[0]) for point in points] == pytest.approx([row.kl for row in result.estimators])
-    assert [point.get_markerfacecolor() == "white" for point in points] == [row.tuned for row in result.estimators]
-    assert [name.split()[0] for name in ticks(ax, "y")] == list(result)
-    assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the nearest on top
-
-
-def test_causal_tests(good: dict[str, Any], bad: dict[str, Any]) -> None:
-    for result in (good["CausalTests"], bad["CausalTests"]):
-        ax = result.plot()
-        found = bars(ax)
-        assert widths(found["edit"]) == pytest.approx([row.loss_change for row in result.edits])
-        controls = [row.control_loss_change for row in result.edits]
-        assert widths(found["control"]) == pytest.approx([one for one in controls if one is not None])
-        assert ticks(ax, "y") == list(result)
-        assert set(colours(found["control"])) == {plotting.CONTROL_COLOUR}
-    assert "law" in good["CausalTests"]
-    assert "law" not in bad["CausalTests"]
-
-
-def test_smoothing_source(good: dict[str, Any]) -> None:
-    result = good["SmoothingSource"]
-    ax = result.plot()
-    found = bars(ax)
-    assert widths(found["alone"]) == pytest.approx([result[part.source].change for part in result.shares])
-    assert widths(found["part"]) == pytest.approx([part.contribution for part in result.shares])
-    assert colours(found["alone"]) == [plotting.SOURCE_COLOURS[part.source] for part in result.shares]
+def test_a_source_that_does_not_apply_is_said() -> None:
     bare = ip.smoothing_source(planted.planted_standard(), CHAINS.tokens, **TRUTH)
     ax = bare.plot()
     assert_readable(ax)
-    applied = [part for part in bare.shares if part.applies]
-    assert len(applied) == 1
-    assert widths(bars(ax)["part"]) == pytest.approx([part.contribution for part in applied])
+    assert widths(bars(ax)["part"]) == pytest.approx([part.contribution for part in bare.shares if part.applies])
     assert sum("does not apply" in text.get_text() for text in ax.texts) == 2
 
 
-def test_direct_path(good: dict[str, Any]) -> None:
-    result = good["DirectPath"]
-    (container,) = bars(result.plot()).values()
-    assert widths(container) == pytest.approx([result.kl_uniform, result.kl, result.kl_model])
-
-
-def test_vote_weight(good: dict[str, Any], bad: dict[str, Any]) -> None:
-    result = good["VoteWeight"]
-    ax = result.plot()
-    weights, counted = (line.get_ydata() for line in ax.lines[:2])
-    assert list(weights) == pytest.approx([row.weight for row in result.weights], nan_ok=True)
-    assert list(counted) == pytest.approx([row.counted for row in result.weights], nan_ok=True)
-    assert not bad["VoteWeight"].plot().lines
-
-
-def test_replaced_heads(good: dict[str, Any]) -> None:
-    result = good["ReplacedHeads"]
-    ax = result.plot()
-    found = bars(ax)
-    assert heights(found["edit"]) == pytest.approx([row.change for row in result.edits])
-    controls = [row.control_change for row in result.edits]
-    assert heights(found["control"]) == pytest.approx([one for one in controls if one is not None])
-    assert None in controls
-    assert ticks(ax) == list(result)
-
-
-def test_predicted_parameters(good: dict[str, Any]) -> None:
-    result = good["PredictedParameters"]
-    ax = result.plot()
-    points = [float(one.lines[0].get_ydata()[0]) for one in ax.containers]
-    assert points == pytest.approx([*result.beta, result.kappa])
-    exact = ip.predicted_parameters(ip.IndependentDirichlet(order=2, vocab=3, alpha=1.0), length=24, bos=True)
-    assert ticks(exact.plot())[-1] == r"$\kappa-\sum\beta$"
-
-
-def test_optimal_parameters(good: dict[str, Any]) -> None:
-    result = good["OptimalParameters"]
-    ax = result.plot()
-    points = [float(one.lines[0].get_ydata()[0]) for one in ax.containers]
-    assert points == pytest.approx([*result.beta, result.kappa])
+def test_an_optimum_at_infinity_is_written_at_the_edge(good: dict[str, Any]) -> None:
     flat = replace(
-        result,
+        good["OptimalParameters"],
         beta=(math.inf, math.inf),
         kappa=math.inf,
         stderr=(math.nan,) * 3,
@@ -484,44 +431,14 @@ def test_optimal_parameters(good: dict[str, Any]) -> None:
         combination_stderr=0.1,
     )
     ax = flat.plot()
-    assert_readable(ax)
-    assert [float(one.lines[0].get_ydata()[0]) for one in ax.containers] == [1.5]
+    assert points(ax) == [1.5]
     assert [text.get_text() for text in ax.texts].count("\N{INFINITY}") == 3
-    assert ticks(ax)[-1] == r"$\kappa-\beta_1-\beta_2$"
 
 
-def test_jelinek_mercer_and_the_order_mixture(good: dict[str, Any]) -> None:
-    result = good["JelinekMercerFit"]
-    (container,) = bars(result.plot()).values()
-    assert heights(container) == pytest.approx(result.weights)
-    assert colours(container) == [plotting.OVERLAP_COLOURS[kind] for kind in ("none", "partial", "full")]
+def test_the_order_mixture_draws_its_medians() -> None:
     mixture = ip.order_mixture(CHAINS.tokens, order=2, vocab=4, beta=1.5)
     ax = mixture.plot()
     assert_readable(ax)
-    assert mixture.plot(ax) is ax
     medians = np.median(mixture.order_weights.numpy(), axis=0)
     drawn = [line.get_ydata()[0] for line in ax.lines if len(set(line.get_ydata())) == 1 and len(line.get_ydata()) == 2]
     assert all(np.isclose(drawn, median).any() for median in medians)
-
-
-def test_add_alpha_fit(good: dict[str, Any]) -> None:
-    result = good["AddAlphaFit"]
-    ax = result.plot()
-    assert_readable(ax)
-    assert [float(one.lines[0].get_ydata()[0]) for one in ax.containers] == pytest.approx([result.alpha])
-
-
-def test_bayes_predictive(good: dict[str, Any]) -> None:
-    result = good["BayesPredictive"]
-    for sequence in (0, 3):
-        ax = result.plot(sequence=sequence)
-        (container,) = bars(ax).values()
-        assert heights(container) == pytest.approx(result.mean[sequence].tolist())
-        assert reaches(ax, 1) == pytest.approx(np.subtract(*result.interval()[::-1])[sequence])
-
-
-def test_divergence(good: dict[str, Any]) -> None:
-    result = good["Divergence"]
-    ax = result.plot()
-    assert sum(bar.get_height() for bar in ax.containers[0]) == len(result.values)
-    assert float(ax.lines[0].get_xdata()[0]) == pytest.approx(result.mean)

@@ -19,6 +19,7 @@ from interp.hooked.checkpoint import save
 from interp.hooked.construction import construct
 from interp.instruments.block_routes import doubly_centred
 from interp.instruments.identity_blocks import decompose, identity_blocks, permutation_test
+from tests.known_captures import random_model
 from tests.planted import FOREIGN, chains, planted_foreign, planted_standard, trained_like, without_mechanism
 
 
@@ -316,3 +317,19 @@ def test_a_large_vocabulary_is_refused_in_one_line() -> None:
     model = planted_foreign(vocab=300, length=8)
     with pytest.raises(ValueError, match=r"\|V\| is 300: give a Circuit with symbols=, at most 256"):
         identity_blocks(Circuit(model, order=1, match_heads=((2, 2),)))
+
+
+def test_blocks_of_nothing_are_json() -> None:
+    silent = random_model(order=1, vocab=3, length=8, bos=False, family="standard", scale=0.0, seed=0)
+    tokens = torch.randint(3, (12, 8), generator=torch.Generator().manual_seed(0))
+    json.dumps(identity_blocks(silent, tokens).record(), allow_nan=False)
+    found = identity_blocks(planted_standard(length=8), chains(length=8).tokens).record()
+    assert all(value is not None for value in found["scores"]["beta"])
+
+
+def test_blocks_need_a_query_with_two_candidates() -> None:
+    plain = random_model(order=1, vocab=3, length=8, bos=False, family="standard", scale=0.5, seed=0)
+    tokens = torch.randint(3, (24, 8), generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match="no query has two candidate keys"):
+        identity_blocks(plain, tokens, query=[1])
+    assert identity_blocks(plain, tokens, query=[2, 7]).n
