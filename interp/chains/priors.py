@@ -4,9 +4,9 @@
     chains = prior.sample(batch=512, length=64, seed=0)
     chains.tokens, chains.next_law, chains.laws()
 
-Two exact samplers of the same joint law. `explicit` draws the whole kernel, so that the true law after every position
-is known. `collapsed` draws tokens from the urn (see `urn`) and never builds the |V|^k table. It then draws one law,
-that of the last context, from its posterior given the urn.
+Two exact samplers of the same joint law. `collapsed` draws tokens from the urn (see `urn`) and never builds the |V|^k
+table. It then draws the law of the last context from its posterior given the urn; `laws()` draws those of the other
+contexts that occur. `explicit` draws the whole kernel first. Priors without an urn have this one alone.
 
 A prior has a `kind`, a text form, `hierarchical:5,5`, which every command takes, and a description, a dict, which
 checkpoints keep (`descriptions` reads both). `register_prior` makes a new kind known to all of them.
@@ -29,7 +29,7 @@ from interp.arguments import NumberField, NumbersField, Whole, WholeField, count
 from interp.chains.batch import ChainBatch as ChainBatch
 from interp.chains.batch import Method, context_codes
 from interp.chains.trie import trie_bytes
-from interp.chains.urn import base_law, draw_batch
+from interp.chains.urn import base_law, draw_batch, draw_visited_laws
 from interp.digits import shortest
 from interp.notation import as_alpha, check_concentration, check_order, check_vocab
 
@@ -128,9 +128,28 @@ class Prior(ABC):
             name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
         }
 
-    def sample(self, *, batch: Whole, length: Whole, seed: Whole, method: Method = "explicit") -> ChainBatch:
-        """`batch` sequences of `length` tokens; the same seed gives the same tokens on every run.
+    def sample(self, *, batch: Whole, length: Whole, seed: Whole, method: Method | None = None) -> ChainBatch:
+        """Sequences of the prior; the same seed and method give the same tokens on every run.
 
+        Parameters
+        ----------
+        batch
+            How many sequences; each has a kernel of its own.
+        length
+            Tokens of a sequence, more than the order.
+        seed
+            Of the random numbers.
+        method
+            "collapsed", the urn, which is the default where the prior has one, or "explicit", which draws all |V|^k
+            laws of a kernel and keeps them.
+
+        Returns
+        -------
+        ChainBatch
+            The tokens, and the true distribution of the next token.
+
+        Examples
+        --------
         >>> prior = IndependentDirichlet(order=2, vocab=3, alpha=1.0)
         >>> prior.sample(batch=4, length=8, seed=0).tokens.shape
         torch.Size([4, 8])
@@ -138,23 +157,44 @@ class Prior(ABC):
         batch, seed = count(batch, name="batch"), seed_number(seed)
         length = count(length, name="length", least=self.order + 1)
         fits_memory(8 * batch * length, what=f"{batch} sequences of {length} tokens")
-        rng = np.random.default_rng(seed)
+        if method is None:
+            method = "collapsed" if self._has_urn() else "explicit"
+        kernel = None
         if method == "explicit":
-            tokens, next_law, kernel = self._sample_explicit(batch, length, rng)
+            tokens, next_law, kernel = self._sample_explicit(batch, length, np.random.default_rng(seed))
         elif method == "collapsed":
-            tokens, next_law = self._sample_collapsed(batch, length, rng)
-            kernel = None
+            tokens, laws, *_ = self._sample_collapsed(batch, length, seed)
+            next_law = laws[-1]
         else:
             raise ValueError(f"method must be 'explicit' or 'collapsed', got {shown(method)}")
         return ChainBatch(
             tokens=torch.from_numpy(tokens),
             next_law=torch.from_numpy(next_law),
             kernel=None if kernel is None else torch.from_numpy(kernel),
-            order=self.order,
-            vocab=self.vocab,
+            prior=self,
             seed=seed,
             method=method,
         )
+
+    def draw_laws(self, chains: ChainBatch) -> Float[torch.Tensor, "batch length vocab"]:
+        """What `ChainBatch.laws` gives for collapsed chains: the urn is run again, and its contexts get their laws."""
+        batch, length = chains.tokens.shape
+        fits_memory(8 * batch * length * self.vocab, what="the laws after each position")
+        tokens, last, uniforms, rng = self._sample_collapsed(batch, length, chains.seed)
+        if not np.array_equal(tokens, chains.tokens.numpy()):
+            raise ValueError(
+                f"the tokens are not those that the prior draws at seed {chains.seed}: their laws are unknown"
+            )
+        laws = np.full((batch, length, self.vocab), 1.0 / self.vocab)
+        draw_visited_laws(uniforms, last, self.order, self.vocab, self.seating(), self.independent, rng, laws)
+        return torch.from_numpy(laws)
+
+    def _has_urn(self) -> bool:
+        try:
+            self.seating()
+        except ValueError:
+            return False
+        return True
 
     def _sample_explicit(self, batch: int, length: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
         numbers = self.vocab ** (self.order + 1)
@@ -177,8 +217,9 @@ class Prior(ABC):
             code = (code * self.vocab + tokens[:, t]) % self.vocab**self.order
         return tokens, kernel[rows, code], kernel
 
-    def _sample_collapsed(self, batch: int, length: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        concentrations = self.seating()
+    def _sample_collapsed(self, batch: int, length: int, seed: int) -> tuple[Array, Array, Array, np.random.Generator]:
+        """Tokens; the laws along each last context's path, the context's own last; then what they were drawn with."""
+        concentrations, rng = self.seating(), np.random.default_rng(seed)
         fits_memory(trie_bytes(length, self.order, self.vocab), what="the contexts of one sequence")
         fits_memory(8 * batch * (self.order + 1) * self.vocab, what="the customers of the last contexts")
         uniforms = rng.random((batch, length))
@@ -188,10 +229,10 @@ class Prior(ABC):
         # Given the seating, the laws along the path are Dirichlet around their parent plus the customers.
         base = np.empty(self.vocab)
         base_law(base, self.order, self.vocab, concentrations)
-        law = np.tile(base, (batch, 1))
+        laws = [np.tile(base, (batch, 1))]
         for depth in range(self.order if self.independent else 0, self.order + 1):
-            law = draw_dirichlet(concentrations[depth] * law + customers[:, depth], rng)
-        return tokens, law
+            laws.append(draw_dirichlet(concentrations[depth] * laws[-1] + customers[:, depth], rng))
+        return tokens, np.stack(laws[1:]), uniforms, rng
 
 
 PRIORS: dict[str, type[Prior]] = {}

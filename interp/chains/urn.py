@@ -176,3 +176,72 @@ def draw_batch(
         for depth in range(order + 1):
             for m in range(vocab):
                 path_customers[b, depth, m] = customers[path[depth], m]
+
+
+@njit()
+def draw_visited_laws(
+    uniforms: NDArray[Any],
+    last: NDArray[Any],
+    order: int,
+    vocab: int,
+    concentrations: NDArray[Any],
+    independent: bool,
+    rng: np.random.Generator,
+    laws: NDArray[Any],
+) -> None:
+    """Fill `laws` [batch, length, vocab] at all positions of a full context, for the chains that the uniforms give.
+
+    Given the seating, the law of a node is Dirichlet around its parent's law plus the node's customers. The laws along
+    the path of the last context are known: `last` [depth, batch, vocab].
+    """
+    batch, length = uniforms.shape
+    top = order if independent else 0
+    urn = new_urn(length, order, vocab)
+    _, customers, totals, path = urn
+    tokens = np.empty(length, dtype=np.int64)
+    drawn = np.empty(totals.shape[0], dtype=np.int64)  # the last sequence in which the node has got its law
+    found = np.empty(customers.shape)
+    base = np.empty(vocab)
+    shapes = np.empty(vocab)
+    base_law(base, order, vocab, concentrations)
+    for node in range(drawn.shape[0]):
+        drawn[node] = -1
+    for b in range(batch):  # entry by entry: an assignment to a slice takes seconds to compile
+        draw_chain(uniforms[b], tokens, order, vocab, concentrations, independent, urn)
+        for depth in range(top, order + 1):
+            drawn[path[depth]] = b
+            for m in range(vocab):
+                found[path[depth], m] = last[depth - top, b, m]
+        for t in range(order - 1, length):
+            walk_to_context(tokens, t + 1, order, vocab, urn)
+            for depth in range(top, order + 1):
+                node = path[depth]
+                if drawn[node] < b:
+                    drawn[node] = b
+                    for m in range(vocab):
+                        parent = base[m] if depth == top else found[path[depth - 1], m]
+                        shapes[m] = concentrations[depth] * parent + customers[node, m]
+                    draw_dirichlet_row(shapes, found[node], rng)
+            for m in range(vocab):
+                laws[b, t, m] = found[path[order], m]
+
+
+@njit()
+def draw_dirichlet_row(shapes: NDArray[Any], law: NDArray[Any], rng: np.random.Generator) -> None:
+    """One Dirichlet draw into `law`."""
+    vocab = len(shapes)
+    if shapes.max() >= 0.5:  # the sum cannot underflow; a single entry may underflow to zero, which is harmless
+        for m in range(vocab):
+            law[m] = rng.standard_gamma(shapes[m]) if shapes[m] > 0.0 else 0.0
+    else:
+        top = -np.inf
+        for m in range(vocab):
+            law[m] = -np.inf
+            if shapes[m] > 0.0:
+                law[m] = np.log(rng.standard_gamma(shapes[m] + 1.0)) + np.log(rng.random()) / shapes[m]
+            top = max(top, law[m])
+        for m in range(vocab):
+            law[m] = np.exp(law[m] - top)
+    total = law.sum()
+    for m in range(vocab):
+        law[m] /= total

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from interp.arguments import MAX_COUNT, Number, Whole, count, finite_number, fits_memory, seed_number, whole_number
 from interp.chains.priors import Prior, check_prior
 from interp.chains.trie import new_trie, plant, trie_bytes, walk
-from interp.chains.urn import base_law
+from interp.chains.urn import base_law, draw_dirichlet_row
 from interp.estimators.soft_matching import add_alpha
 from interp.notation import Tokens, as_tokens
 from interp.results import Result, half_width, interval, provenance
@@ -327,33 +327,12 @@ def _draw_laws(
         depth = depths[node]
         if depth == order:
             continue
-        largest = 0.0
         if node == 0:
             base_law(scratch, order, vocab, concentrations)
         for m in range(vocab):
             base = scratch[m] if node == 0 else laws[parents[node], m]
             scratch[m] = concentrations[depth] * base + customers[node, m]
-            largest = max(largest, scratch[m])
-        draw_dirichlet_row(scratch, largest, laws[node], rng)
-
-
-@njit()
-def draw_dirichlet_row(shapes: Array, largest: float, law: Array, rng: np.random.Generator) -> None:
-    """One Dirichlet draw into `law`; `largest` is the largest of the shapes. Other compiled loops call it too."""
-    vocab = len(shapes)
-    if largest >= 0.5:  # the sum cannot underflow; a single entry may underflow to zero, which is harmless
-        for m in range(vocab):
-            law[m] = rng.standard_gamma(shapes[m]) if shapes[m] > 0.0 else 0.0
-    else:
-        top = -np.inf
-        for m in range(vocab):
-            law[m] = -np.inf
-            if shapes[m] > 0.0:
-                law[m] = np.log(rng.standard_gamma(shapes[m] + 1.0)) + np.log(rng.random()) / shapes[m]
-            top = max(top, law[m])
-        for m in range(vocab):
-            law[m] = np.exp(law[m] - top)
-    law /= law.sum()
+        draw_dirichlet_row(scratch, laws[node], rng)
 
 
 @njit()

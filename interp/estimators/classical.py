@@ -13,13 +13,14 @@ candidate. Tokens are [batch, length]; the law of the token after the last one i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from jaxtyping import Float
 
 from interp.arguments import Number, Numbers, Switch, Whole, finite_number, real_array, shown
-from interp.estimators.counts import Queries, queries
+from interp.estimators.counts import queries
 from interp.estimators.soft_matching import Law
 from interp.estimators.suffixes import MAX_TALLY, SuffixCounts, count_suffixes
 from interp.notation import Tokens
@@ -190,11 +191,11 @@ def _from_suffixes(
 ) -> Law:
     """Apply a function of the suffix counts at the last or at every position, in chunks of bounded memory."""
 
-    def counted(part: Queries) -> torch.Tensor:
-        return estimate(count_suffixes(part))
-
     asked = queries(tokens, order=order, vocab=vocab, every_position=every_position)
-    return asked.in_chunks(counted, numbers=(asked.order + 1) * (asked.vocab + MAX_TALLY))
+    laws = asked.empty_laws()
+    for rows in asked.rows(numbers=(asked.order + 1) * (asked.vocab + MAX_TALLY)):
+        laws[rows] = estimate(count_suffixes(replace(asked, tokens=asked.tokens[rows]))).reshape(laws[rows].shape)
+    return asked.result(laws)
 
 
 def _orders(counts: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:

@@ -39,8 +39,8 @@ def context_tree_weighting(
     alpha = check_concentration(alpha, name="alpha")
     asked = queries(tokens, order=order, vocab=vocab, every_position=every_position)
     fits_memory(trie_bytes(asked.tokens.shape[1], asked.order, asked.vocab), what="the contexts of one sequence")
-    fits_memory(8 * asked.shape[0] * asked.shape[1] * asked.vocab, what="the laws")
-    laws = np.full((*asked.shape, asked.vocab), 1.0 / asked.vocab)
+    laws = asked.empty_laws()
+    laws[:] = 1.0 / asked.vocab
     _fill_tree_laws(asked.tokens, asked.order, asked.vocab, alpha, asked.first, laws)
     return asked.result(laws)
 

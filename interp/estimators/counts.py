@@ -4,31 +4,32 @@ N_M(m) says how often symbol m followed a context that agrees with the query's o
 counts are a sufficient statistic of the soft-matching family: whatever beta and kappa, the prediction reads the
 sequence only through them. So they are computed once, by compiled code, and the estimators are small functions of them.
 
-Counts at every position do not cost T^2. For a small number of contexts a table holds, for each possible query context
-u, the counts N_M(m) as seen from u; a new token updates one entry for each u, and a query reads its row. That is O(T
-|V|^k). Where the table would cost more, pairs of positions are compared instead, in O(T^2 k).
+Counts at every position do not cost T^2. N_M follows by inclusion-exclusion from K_M, how often m followed a context
+that agrees on at least the lags M. A hash table holds, for each mask M and each content of its lags that occurs, the
+symbols that followed it. A new token adds one to 2^k of these entries, and a query reads 2^k of them: O(T 2^k) steps
+besides the numbers that are written, for any alphabet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from jaxtyping import Int64, Shaped
+from jaxtyping import Float, Int64, Shaped
 from numpy.typing import NDArray
 
 from interp.arguments import Switch, Whole, fits_memory, plain_array, switch
-from interp.notation import Tokens, as_tokens, check_order, check_vocab
+from interp.notation import Tokens, as_tokens, check_order, check_vocab, mask_bits
 from interp.source import njit
 
 Array: TypeAlias = NDArray[Any]
 
 NOT_A_CANDIDATE = -1
-MAX_TABLE_CONTEXTS = 2048  # the mask table has |V|^2k entries
 CHUNK_BYTES = 64 << 20  # working memory of the every-position forms
+GOLDEN = -7046029254386353131  # 2^64 over the golden ratio, as a signed number: multiplied by it, close keys lie apart
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,16 @@ class Queries:
         found = torch.from_numpy(filled)
         return found if self.every_position else found[:, 0]
 
-    def in_chunks(self, estimate: Callable[[Queries], torch.Tensor], *, numbers: int) -> torch.Tensor:
-        """Apply the estimate to a few sequences at a time; a position takes about four arrays of `numbers`."""
-        batch, positions = self.shape
-        fits_memory(8 * batch * positions * self.vocab, what="the laws")
-        step = max(1, CHUNK_BYTES // (32 * positions * numbers))
-        parts = (self.tokens[start : start + step] for start in range(0, batch, step))
-        return torch.cat([estimate(replace(self, tokens=part)) for part in parts])
+    def empty_laws(self) -> Float[np.ndarray, "batch position vocab"]:
+        """Room for the answer."""
+        fits_memory(8 * self.shape[0] * self.shape[1] * self.vocab, what="the laws")
+        return np.empty((*self.shape, self.vocab))
+
+    def rows(self, *, numbers: int) -> Iterator[slice]:
+        """A few sequences at a time; a position takes about four arrays of `numbers`."""
+        step = max(1, CHUNK_BYTES // (32 * self.shape[1] * numbers))
+        for start in range(0, len(self.tokens), step):
+            yield slice(start, start + step)
 
 
 def queries(tokens: Tokens, *, order: Whole, vocab: Whole, every_position: Switch) -> Queries:
@@ -103,14 +107,34 @@ def mask_counts(
 
 def count_masks(asked: Queries) -> Int64[torch.Tensor, "*rows mask vocab"]:
     """N_M(m) for checked arguments."""
-    tokens, order, vocab = asked.tokens, asked.order, asked.vocab
-    fits_memory(8 * asked.shape[0] * asked.shape[1] * (vocab << order), what="counts for every mask")
-    counts = np.zeros((*asked.shape, 1 << order, vocab), dtype=np.int64)
-    if asked.every_position and _table_is_cheaper(tokens.shape[1], order, vocab):
-        _count_by_table(tokens, order, vocab, context_masks(order=order, vocab=vocab), counts)
+    fits_memory(8 * asked.shape[0] * asked.shape[1] * (asked.vocab << asked.order), what="counts for every mask")
+    counts = np.zeros((*asked.shape, 1 << asked.order, asked.vocab), dtype=np.int64)
+    if asked.every_position:
+        _count_prefixes(asked.tokens, asked.order, 0, new_memory(asked), counts)
     else:
-        _count_by_pairs(tokens, order, asked.first, counts)
+        _count_last(asked.tokens, asked.order, counts[:, 0])
     return asked.result(counts)
+
+
+def laws_from_counts(
+    estimate: Callable[[torch.Tensor], torch.Tensor], asked: Queries
+) -> Float[torch.Tensor, "*rows vocab"]:
+    """Apply a function of N_M(m) at the last or at every position, in chunks of bounded memory."""
+    laws, numbers = asked.empty_laws(), asked.vocab << asked.order
+    if not asked.every_position:
+        for rows in asked.rows(numbers=numbers):
+            laws[rows, 0] = estimate(count_masks(replace(asked, tokens=asked.tokens[rows])))
+        return asked.result(laws)
+    length, memory = asked.shape[1], new_memory(asked)
+    step = max(1, CHUNK_BYTES // (32 * numbers))
+    for rows in asked.rows(numbers=numbers):
+        tokens = asked.tokens[rows]
+        for start in range(0, length, step):
+            stop = min(start + step, length)
+            counts = np.zeros((len(tokens), stop - start, 1 << asked.order, asked.vocab), dtype=np.int64)
+            _count_prefixes(tokens, asked.order, start, memory, counts)
+            laws[rows, start:stop] = estimate(torch.from_numpy(counts))
+    return asked.result(laws)
 
 
 def cumulative_counts(
@@ -168,19 +192,25 @@ def _superset_transform(counts: Any, *, sign: int) -> torch.Tensor:
     return result
 
 
-def context_masks(*, order: int, vocab: int) -> Int64[np.ndarray, "context context"]:
-    """The mask between any two contexts, by their codes (lag 1 in the lowest digit)."""
-    codes = np.arange(vocab**order)
-    masks = np.zeros((codes.size, codes.size), dtype=np.int64)
-    for lag in range(order):
-        digit = codes // vocab**lag % vocab
-        masks |= (digit[:, None] == digit[None, :]).astype(np.int64) << lag
-    return masks
+Memory: TypeAlias = tuple[Array, Array, Array]
 
 
-def _table_is_cheaper(length: int, order: int, vocab: int) -> bool:
-    contexts: int = vocab**order
-    return contexts <= MAX_TABLE_CONTEXTS and contexts < length * order / 2
+def new_memory(asked: Queries) -> Memory:
+    """Room for what one sequence's contexts were followed by.
+
+    A table of contexts: key, or -1, and the latest of its entries. Entries: symbol, count and the context's next entry.
+    Then the context of each mask at the position that was read last, and how many entries are in use.
+    """
+    length, order, vocab = asked.tokens.shape[1], asked.order, asked.vocab
+    sizes = np.minimum(float(vocab) ** mask_bits(order).sum(1), length)
+    entries = int(np.minimum(sizes * vocab, length).sum())
+    slots = 1 << int(1.5 * sizes.sum()).bit_length()
+    fits_memory(16 * slots + 12 * entries, what="the contexts of one sequence")
+    return (
+        np.empty((slots + 1, 2), dtype=np.int64),
+        np.empty((entries, 3), dtype=np.int32),
+        np.empty((1 << order) + 1, dtype=np.int64),
+    )
 
 
 @njit()
@@ -202,25 +232,85 @@ def _fill_masks(tokens: Array, order: int, first: int, masks: Array) -> None:
 
 
 @njit()
-def _count_by_pairs(tokens: Array, order: int, first: int, counts: Array) -> None:
+def _count_last(tokens: Array, order: int, counts: Array) -> None:
+    last = tokens.shape[1] - 1
     for b in range(tokens.shape[0]):
-        for query in range(max(order, first), tokens.shape[1]):
-            for key in range(order, query + 1):
-                counts[b, query - first, mask_between(tokens[b], order, query, key), tokens[b, key]] += 1
+        for key in range(order, last + 1):
+            counts[b, mask_between(tokens[b], order, last, key), tokens[b, key]] += 1
 
 
-@njit()
-def _count_by_table(tokens: Array, order: int, vocab: int, masks_between: Array, counts: Array) -> None:
-    contexts = vocab**order
-    table = np.empty((contexts, 1 << order, vocab), dtype=np.int64)
+@njit(error_model="numpy")
+def _count_prefixes(tokens: Array, order: int, start: int, memory: Memory, counts: Array) -> None:
+    """Fill counts [batch, position, mask, vocab] for the positions from `start` on.
+
+    Unless it starts at 0, the memory holds what came before, in the only sequence.
+    """
+    positions, masks, vocab = counts.shape[1:]
+    _, entries, seen = memory
     for b in range(tokens.shape[0]):
-        table[:] = 0
-        context = 0
-        for t in range(tokens.shape[1]):
-            token = tokens[b, t]
-            if t >= order:  # the token succeeds `context`: every query context sees one more (mask, token)
-                for seen_from in range(contexts):
-                    table[seen_from, masks_between[context, seen_from], token] += 1
-            context = (context * vocab + token) % contexts
+        if start == 0:
+            _forget(memory)
+        for t in range(max(start, order - 1), start + positions):
             if t >= order:
-                counts[b, t] = table[context]
+                _follow(tokens[b, t], memory)
+            _read_contexts(tokens[b], t, order, vocab, memory)
+            if t < order:
+                continue
+            for mask in range(masks):
+                entry = memory[0][seen[mask], 1]
+                while entry >= 0:
+                    counts[b, t - start, mask, entries[entry, 0]] = entries[entry, 1]
+                    entry = entries[entry, 2]
+            for lag in range(order):  # from K_M to N_M
+                bit = 1 << lag
+                for mask in range(masks):
+                    if not mask & bit:
+                        for m in range(vocab):
+                            counts[b, t - start, mask, m] -= counts[b, t - start, mask | bit, m]
+
+
+@njit(error_model="numpy")
+def _forget(memory: Memory) -> None:
+    table, _, seen = memory
+    for slot in range(table.shape[0]):
+        table[slot, 0] = table[slot, 1] = -1
+    seen[-1] = 0
+
+
+@njit(error_model="numpy")
+def _read_contexts(row: Array, t: int, order: int, vocab: int, memory: Memory) -> None:
+    """Find the context of each mask that ends at t, and make room for it where it is new.
+
+    Its key is the context without the mask's largest lag, that lag, and the token there: no two contexts share a key.
+    """
+    table, _, seen = memory
+    last = table.shape[0] - 1
+    seen[0] = last  # the empty context has the row behind the table
+    for lag in range(order):
+        for mask in range(1 << lag):
+            key = (seen[mask] * order + lag) * vocab + row[t - lag]
+            slot = (key * GOLDEN >> 32) & (last - 1)
+            while table[slot, 0] != key and table[slot, 0] >= 0:
+                slot = (slot + 1) & (last - 1)
+            table[slot, 0] = key
+            seen[mask | 1 << lag] = slot
+
+
+@njit(error_model="numpy")
+def _follow(token: int, memory: Memory) -> None:
+    """Count the token as a successor of each context that was read last."""
+    table, entries, seen = memory
+    for mask in range(seen.shape[0] - 1):
+        slot = seen[mask]
+        entry = table[slot, 1]
+        while entry >= 0 and entries[entry, 0] != token:
+            entry = entries[entry, 2]
+        if entry >= 0:
+            entries[entry, 1] += 1
+        else:
+            entry = seen[-1]
+            seen[-1] += 1
+            entries[entry, 0] = token
+            entries[entry, 1] = 1
+            entries[entry, 2] = table[slot, 1]
+            table[slot, 1] = entry

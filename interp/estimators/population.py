@@ -26,8 +26,7 @@ from scipy.special import digamma
 from interp.arguments import fits_memory
 from interp.chains.priors import Prior
 from interp.chains.trie import trie_bytes
-from interp.chains.urn import Urn, base_law, draw_chain, draw_token, new_urn, walk_to_context
-from interp.estimators.bayes import draw_dirichlet_row
+from interp.chains.urn import Urn, base_law, draw_chain, draw_dirichlet_row, draw_token, new_urn, walk_to_context
 from interp.estimators.counts import mask_between
 from interp.notation import mask_bits
 from interp.source import njit
@@ -141,13 +140,11 @@ def _seat_laws(
         targets[b] = law
         for depth in range(order if independent else 0, order + 1):
             total = concentrations[depth] + customers[b, depth].sum()
-            largest = 0.0
             for m in range(vocab):
                 targets[b, m] = (concentrations[depth] * targets[b, m] + customers[b, depth, m]) / total
                 shapes[b, m] = concentrations[depth] * law[m] + customers[b, depth, m]
-                largest = max(largest, shapes[b, m])
             if depth < order:
-                draw_dirichlet_row(shapes[b], largest, law, rng)
+                draw_dirichlet_row(shapes[b], law, rng)
 
 
 @njit(error_model="numpy")

@@ -31,13 +31,12 @@ from interp.arguments import (
     Whole,
     count,
     finite_number,
-    fits_memory,
     real_array,
     seed_number,
     shown,
 )
 from interp.chains.priors import IndependentDirichlet
-from interp.estimators.counts import Queries, as_counts, count_masks, mask_counts, queries, superset_sum
+from interp.estimators.counts import as_counts, laws_from_counts, mask_counts, queries, superset_sum
 from interp.notation import (
     Tokens,
     as_alpha,
@@ -152,8 +151,7 @@ def soft_matching_pairs(
     check_sum(matrix)
     pseudo = as_kappa(kappa)
     asked = queries(tokens, order=len(matrix), vocab=vocab, every_position=every_position)
-    fits_memory(8 * asked.shape[0] * asked.shape[1] * asked.vocab, what="the laws")
-    laws = np.empty((*asked.shape, asked.vocab))
+    laws = asked.empty_laws()
     _pair_laws(asked.tokens, matrix, -np.inf if pseudo is None else pseudo, asked.first, laws)
     return asked.result(laws)
 
@@ -324,13 +322,8 @@ def from_counts(
     vocab: Whole,
     every_position: Switch,
 ) -> Law:
-    """Apply a function of the mask counts at the last or at every position, in chunks of bounded memory."""
-
-    def counted(part: Queries) -> torch.Tensor:
-        return estimate(count_masks(part))
-
-    asked = queries(tokens, order=order, vocab=vocab, every_position=every_position)
-    return asked.in_chunks(counted, numbers=asked.vocab << asked.order)
+    """Apply a function of the mask counts at the last or at every position."""
+    return laws_from_counts(estimate, queries(tokens, order=order, vocab=vocab, every_position=every_position))
 
 
 def _normalised(votes: torch.Tensor) -> torch.Tensor:

@@ -68,7 +68,9 @@ def train(run: NextTokenRun, *, say: Any = None) -> tuple[Any, dict[str, Any]]:
     optimiser = torch.optim.AdamW(model.parameters(), lr=run.learning_rate, weight_decay=run.weight_decay)
     start = time.process_time()
     for step in range(run.steps):
-        tokens = prior.sample(batch=run.batch, length=run.length, seed=SEEDS * run.seed + step).tokens
+        tokens = prior.sample(
+            batch=run.batch, length=run.length, seed=SEEDS * run.seed + step, method="explicit"
+        ).tokens
         loss = model(tokens, return_type="loss", prepend_bos=False)
         descend(optimiser, model, loss, rate=run.learning_rate * run.rate(step))
         if say is not None and step % REPORT == 0:
@@ -88,7 +90,7 @@ def _tested(model: Any, prior: Any, run: NextTokenRun) -> dict[str, float]:
 
     from interp.estimators.soft_matching import add_alpha
 
-    chains = prior.sample(batch=TESTED, length=run.length, seed=SEEDS * (run.seed + 1) - 1)
+    chains = prior.sample(batch=TESTED, length=run.length, seed=SEEDS * (run.seed + 1) - 1, method="explicit")
     tokens, found = chains.tokens, {}
     with torch.no_grad():
         found["held_out_loss"] = float(model(tokens, return_type="loss", prepend_bos=False))
@@ -117,7 +119,11 @@ def main(argv: list[str] | None = None) -> int:
         import interp as ip
 
         model, record = train(run, say=lambda line: print(line, file=sys.stderr, flush=True))
-        tokens = ip.prior_from_dict(run.prior).sample(batch=100, length=run.length, seed=SEEDS * run.seed + 2).tokens
+        tokens = (
+            ip.prior_from_dict(run.prior)
+            .sample(batch=100, length=run.length, seed=SEEDS * run.seed + 2, method="explicit")
+            .tokens
+        )
         circuit = ip.find_circuit(model, tokens, order=run.prior["order"], **run.circuit, query="trained")
         ip.save(circuit, options.out, training=record)
     except (ValueError, OSError) as error:

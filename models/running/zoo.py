@@ -259,7 +259,9 @@ def measure(path: Path, name: str) -> Row:
 def _held_out(prior: str, length: int) -> Any:
     from interp.chains.descriptions import prior_from_dict
 
-    return prior_from_dict(json.loads(prior)).sample(batch=HELD_OUT_SEQUENCES, length=length, seed=HELD_OUT_SEED)
+    return prior_from_dict(json.loads(prior)).sample(
+        batch=HELD_OUT_SEQUENCES, length=length, seed=HELD_OUT_SEED, method="explicit"
+    )
 
 
 @cache

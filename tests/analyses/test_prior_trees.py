@@ -37,7 +37,7 @@ def run(capsys):
 def test_the_deepest_level_of_a_tree_is_the_kernel_that_sequences_are_drawn_from(prior):
     tree = prior.draw_tree(7, np.random.default_rng(3))
     assert np.array_equal(tree[prior.order], prior.draw_kernel(7, np.random.default_rng(3)))
-    sampled = prior.sample(batch=7, length=9, seed=3).kernel
+    sampled = prior.sample(batch=7, length=9, seed=3, method="explicit").kernel
     assert np.array_equal(tree[prior.order], sampled.numpy())
     assert list(tree) == ([prior.order] if prior.independent else list(range(prior.order + 1)))
     for depth, laws in tree.items():
@@ -133,7 +133,9 @@ def test_the_circuit_agrees_with_the_closed_form(run):
     np.testing.assert_allclose(row["aggregated"], law, atol=1e-12)
     np.testing.assert_allclose(row["estimator"], law, atol=0)
     np.testing.assert_allclose(np.sum(list(row["votes"].values()), axis=0), law, atol=1e-12)
-    drawn = HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0)).sample(batch=512, length=12, seed=0)
+    drawn = HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0)).sample(
+        batch=512, length=12, seed=0, method="explicit"
+    )
     assert tokens == drawn.tokens[row["sequence"]].tolist()
     assert row["truth"] == drawn.next_law[row["sequence"]].tolist()
     assert row["least_copy"] > 0.999

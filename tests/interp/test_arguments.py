@@ -270,8 +270,8 @@ def test_tokens_of_odd_kinds_are_named(tokens: Any) -> None:
     "call",
     [
         lambda: PRIOR.sample(batch=2**31 - 1, length=2**31 - 1, seed=0),
-        lambda: ip.IndependentDirichlet(order=12, vocab=2**20).sample(batch=2, length=20, seed=0),
-        lambda: ip.IndependentDirichlet(order=12, vocab=2**20).sample(batch=2, length=400, seed=0, method="collapsed"),
+        lambda: ip.IndependentDirichlet(order=12, vocab=2**20).sample(batch=2, length=20, seed=0, method="explicit"),
+        lambda: ip.IndependentDirichlet(order=12, vocab=2**20).sample(batch=2, length=400, seed=0),
         lambda: ip.mask_counts(np.zeros((4, 20), dtype=int), order=8, vocab=2**20),
         lambda: ip.match_masks(np.zeros((100, 3000), dtype=int), order=2, every_position=True),
         lambda: ip.context_tree_weighting(np.zeros((1, 1000), dtype=int), order=2, vocab=2**20),

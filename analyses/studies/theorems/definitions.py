@@ -106,9 +106,9 @@ def samples(rng: np.random.Generator, *, order: int, vocab: int, batch: int, len
     length = int(rng.integers(order + 3, 24)) if length is None else length
     if rng.random() < 0.5:
         prior = IndependentDirichlet(order=order, vocab=vocab, alpha=0.5)
-        return prior.sample(batch=batch, length=length, seed=seed).tokens
+        return prior.sample(batch=batch, length=length, seed=seed, method="explicit").tokens
     hierarchy = HierarchicalDirichlet(order=order, vocab=vocab, eta=(3.0,) * order)
-    return hierarchy.sample(batch=batch, length=length, seed=seed).tokens
+    return hierarchy.sample(batch=batch, length=length, seed=seed, method="explicit").tokens
 
 
 def patterns(*, length: int, vocab: int) -> Iterator[tuple[int, ...]]:

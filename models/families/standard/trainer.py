@@ -50,7 +50,9 @@ class StandardTrainer:
             copy=starts["copies"].size or 0.0,
             bos_vector=spec.bos_vector,
         )
-        self._reading_tokens = self.prior.sample(batch=READING_SEQUENCES, length=spec.length, seed=1).tokens
+        self._reading_tokens = self.prior.sample(
+            batch=READING_SEQUENCES, length=spec.length, seed=1, method="explicit"
+        ).tokens
 
     @property
     def step(self) -> int:

@@ -7,6 +7,7 @@ it must reject.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import math
@@ -262,7 +263,7 @@ def test_laws_of_other_sequences_are_miscalibrated() -> None:
 
 def test_laws_are_the_kernel_after_each_position() -> None:
     prior = HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0))
-    chains = prior.sample(batch=6, length=12, seed=7)
+    chains = prior.sample(batch=6, length=12, seed=7, method="explicit")
     laws = chains.laws()
     assert laws.shape == (6, 12, 3)
     assert laws.dtype == torch.float64
@@ -273,21 +274,51 @@ def test_laws_are_the_kernel_after_each_position() -> None:
             assert torch.equal(laws[b, t], chains.kernel[b, row[t] + 3 * row[t - 1]])
 
 
-def test_tokens_follow_their_laws() -> None:
-    """Each token, pushed through the law that was reported before it, is uniform."""
-    prior = HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0))
-    chains = prior.sample(batch=2000, length=12, seed=8)
-    laws, tokens = chains.laws()[:, 1:-1], chains.tokens[:, 2:]
+@every_method
+@pytest.mark.parametrize("prior", [LARGER[1], UNEQUAL[0][0]], ids=["hierarchical", "vector-alpha"])
+def test_tokens_follow_their_laws(prior: Prior, method: str) -> None:
+    """Each token has the mean probability, under the law that was reported before it, that the law says."""
+    chains = prior.sample(batch=2000, length=12, seed=8, method=method)
+    laws, tokens = chains.laws()[:, prior.order - 1 : -1], chains.tokens[:, prior.order :]
     chosen = laws.gather(-1, tokens[..., None])[..., 0]
     assert_mean((chosen - (laws**2).sum(-1)).numpy() + 1.0, 1.0)  # E[pi(x)] = sum pi^2
-    assert abs(float((chosen - 1 / 4).mean())) > 0.05  # and it is not the uniform law's
+    assert abs(float((chosen - 1 / prior.vocab).mean())) > 0.05  # and it is not the uniform law's
 
 
-def test_collapsed_chains_keep_no_kernel() -> None:
-    chains = IndependentDirichlet(order=2, vocab=3).sample(batch=2, length=9, seed=0, method="collapsed")
+@pytest.mark.parametrize("prior", [*LARGER, *(case[0] for case in UNEQUAL)])
+def test_both_samplers_have_one_law_of_laws(prior: Prior) -> None:
+    """Means, squares and products over positions, given what the tokens are."""
+    moments = []
+    for method in METHODS:
+        chains = prior.sample(batch=8000, length=12, seed=9, method=method)
+        laws, tokens = chains.laws().numpy()[:, prior.order - 1 :], chains.tokens.numpy()[:, prior.order - 1 :]
+        follower = np.take_along_axis(laws[:, 2:], tokens[:, 1:-1, None], axis=2)[..., 0]
+        sums = [laws[:, 5], laws[:, 5] ** 2, laws[:, 5] * laws[:, 8], laws[:, 0] * laws[:, -1], follower, follower**2]
+        values = np.concatenate(sums, axis=1)
+        moments.append((values.mean(0), values.std(0) / len(values) ** 0.5))
+    (one, error), (other, other_error) = moments
+    assert (np.abs(one - other) < 4.5 * np.hypot(error, other_error)).all()
+
+
+@pytest.mark.parametrize("prior", LARGER[:2], ids=["independent", "hierarchical"])
+def test_collapsed_laws_belong_to_contexts(prior: Prior) -> None:
+    chains = prior.sample(batch=5, length=60, seed=7)
+    laws = chains.laws()
     assert chains.kernel is None
-    with pytest.raises(ValueError, match="sample with method='explicit'"):
-        chains.laws()
+    assert torch.equal(laws, chains.laws())
+    assert torch.equal(laws[:, -1], chains.next_law)
+    assert torch.allclose(laws[:, : prior.order - 1], torch.full((), 1 / prior.vocab, dtype=torch.float64))
+    codes = context_codes(chains.tokens.numpy(), order=prior.order, vocab=prior.vocab)
+    for sequence, of in zip(laws[:, prior.order - 1 :], codes, strict=True):
+        _, first, again = np.unique(of, return_index=True, return_inverse=True)
+        assert torch.equal(sequence, sequence[first[again]])
+        assert len(torch.unique(sequence, dim=0)) == len(first)
+
+
+def test_laws_of_other_tokens_are_refused() -> None:
+    chains = LARGER[0].sample(batch=5, length=9, seed=7)
+    with pytest.raises(ValueError, match="their laws are unknown"):
+        dataclasses.replace(chains, tokens=chains.tokens.flip(0)).laws()
 
 
 def test_collapsed_chains_never_build_the_table() -> None:
@@ -300,7 +331,7 @@ def test_collapsed_chains_never_build_the_table() -> None:
         assert chains.tokens.shape == (3, 200)
         assert torch.allclose(chains.next_law.sum(-1), torch.ones(3, dtype=torch.float64))
         with pytest.raises(ValueError, match="use method='collapsed'"):
-            prior.sample(batch=3, length=200, seed=0)
+            prior.sample(batch=3, length=200, seed=0, method="explicit")
 
 
 # ---- the urn itself
@@ -503,9 +534,9 @@ def test_an_unknown_method_is_named() -> None:
 
 def test_a_kernel_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arguments, "MAX_BYTES", 8 * 10 * 4**3)
-    LARGER[0].sample(batch=10, length=9, seed=0)
+    LARGER[0].sample(batch=10, length=9, seed=0, method="explicit")
     with pytest.raises(ValueError, match=r"11 kernels .* use method='collapsed'"):
-        LARGER[0].sample(batch=11, length=9, seed=0)
+        LARGER[0].sample(batch=11, length=9, seed=0, method="explicit")
 
 
 def test_a_vector_alpha_round_trips_and_has_its_moments() -> None:
@@ -514,7 +545,7 @@ def test_a_vector_alpha_round_trips_and_has_its_moments() -> None:
     assert prior.text == "independent:0.5,1,2.5"
     assert parse_prior(prior.text, order=1, vocab=3) == prior == prior_from_dict(prior.to_dict())
     assert prior.pseudo_counts().tolist() == [0.5, 1.0, 2.5]
-    kernel = prior.sample(batch=20_000, length=4, seed=0).kernel
+    kernel = prior.sample(batch=20_000, length=4, seed=0, method="explicit").kernel
     assert kernel is not None
     expected = np.array([0.5, 1.0, 2.5]) / 4.0
     assert np.abs(kernel.numpy().mean((0, 1)) - expected).max() < 0.005

@@ -8,16 +8,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interp.estimators import counts as module
+from interp.estimators import counts
 from interp.estimators.counts import (
     NOT_A_CANDIDATE,
-    context_masks,
     cumulative_counts,
     mask_counts,
     match_masks,
     superset_difference,
     superset_sum,
 )
+from interp.estimators.soft_matching import soft_matching
 from tests import reference
 from tests.cases import CASES, Case, every_case
 
@@ -77,19 +77,23 @@ def test_every_position_counts_its_own_prefix(case: Case) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "case",
-    [case for case in CASES[::2] if case.vocab**case.order <= module.MAX_TABLE_CONTEXTS],
-    ids=str,
-)
-def test_table_and_pairs_agree(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to count everywhere, whichever of the two would have been chosen."""
-    tokens = case.tokens()
-    ways = []
-    for by_table in (True, False):
-        monkeypatch.setattr(module, "_table_is_cheaper", lambda *_, by_table=by_table: by_table)
-        ways.append(mask_counts(tokens, order=case.order, vocab=case.vocab, every_position=True))
-    assert torch.equal(*ways)
+@pytest.mark.parametrize("size", [1, 10**4])
+def test_chunks_do_not_show(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Working memory is bounded by going through positions, or sequences, in parts."""
+    tokens = np.random.default_rng(5).integers(5, size=(7, 33))
+    setting = {"vocab": 5, "beta": (1.5, 0.4), "kappa": 2.0, "every_position": True}
+    whole = soft_matching(tokens, **setting)
+    monkeypatch.setattr(counts, "CHUNK_BYTES", size)
+    assert torch.equal(soft_matching(tokens, **setting), whole)
+
+
+def test_large_alphabets_are_counted_exactly() -> None:
+    rng = np.random.default_rng(0)
+    tokens = rng.choice(rng.integers(10**6, size=8), size=(1, 40))
+    small = np.unique(tokens, return_inverse=True)[1].reshape(tokens.shape)
+    laws = soft_matching(tokens, vocab=10**6, beta=(2.0, 1.0), every_position=True)
+    expected = soft_matching(small, vocab=8, beta=(2.0, 1.0), every_position=True)
+    torch.testing.assert_close(laws[:, 2:, np.unique(tokens)], expected[:, 2:])
 
 
 @every_case
@@ -124,11 +128,3 @@ def test_inclusion_exclusion_is_the_inverse(drawn: tuple[int, tuple[int, list[in
             if larger >= mask:
                 total += (-1) ** (len(larger) - len(mask)) * cumulative[0, reference.mask_index(larger)]
         assert torch.equal(total, exact[0, reference.mask_index(mask)])
-
-
-def test_masks_between_contexts_compare_their_digits() -> None:
-    masks = context_masks(order=2, vocab=3)
-    for a in range(9):
-        for b in range(9):
-            # Lag 1 is the lowest digit.
-            assert masks[a, b] == (a % 3 == b % 3) + 2 * (a // 3 == b // 3)

@@ -12,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interp.chains.priors import IndependentDirichlet
-from interp.estimators import counts
-from interp.estimators import soft_matching as module
 from interp.estimators.counts import cumulative_counts, mask_counts
 from interp.estimators.soft_matching import (
     add_alpha,
@@ -180,23 +178,6 @@ def test_estimators_give_laws_and_leave_the_tokens_alone(estimate: Callable[...,
     assert torch.equal(tensor, torch.from_numpy(tokens))
     assert largest_error(everywhere[:, -1], law) < TOLERANCE
     assert largest_error(everywhere[:, 0], 0.25) < TOLERANCE  # one token, no candidate: uniform
-
-
-def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Working memory is bounded by going through the batch in parts; the parts agree with the whole."""
-    tokens = np.random.default_rng(5).integers(5, size=(7, 33))
-    setting = {"vocab": 5, "beta": (1.5, 0.4), "kappa": 2.0, "every_position": True}
-    whole = soft_matching(tokens, **setting)
-    sizes: list[int] = []
-
-    def counting(part: counts.Queries) -> torch.Tensor:
-        sizes.append(len(part.tokens))
-        return counts.count_masks(part)
-
-    monkeypatch.setattr(module, "count_masks", counting)
-    monkeypatch.setattr(counts, "CHUNK_BYTES", 4 * 3 * 8 * 33 * 4 * 5)
-    assert torch.equal(soft_matching(tokens, **setting), whole)
-    assert sizes == [3, 3, 1]
 
 
 # ---- identities, as properties
