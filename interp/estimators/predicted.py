@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from scipy.optimize import minimize
@@ -36,7 +37,8 @@ Array: TypeAlias = NDArray[Any]
 SLOPE = 5e-7  # of the closed-form loss at which the descent stops; the loss is flat where the KL is small
 LARGEST_SLOPE = 1e-5  # of a descent that is accepted as converged
 STEPS = 200
-FAR = 5.0  # nats from the leading order: so far away the loss is flat, so a second descent starts from there again
+FAR = 5.0  # nats from the leading order: so far away the loss may be flat
+PROBES = 16  # points at which the loss is read then
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,19 +145,24 @@ def predicted_parameters(
 def _descend(prior: Prior, start: Array, *, length: int, bos: bool) -> tuple[Array, Array, str]:
     """First the minimum of the loss with all queries alike, which is cheap; from there the minimum of the loss itself.
 
-    Where the loss is flat, the first minimum can be so far away that the second descent ends on the plateau. Then
-    another descent starts from the beginning, and the lower minimum is taken. Returns the parameters, the gradient
-    there and how the descent ended.
+    Where the loss is flat, the first minimum can be so far away that the second descent ends on the plateau. Then the
+    loss is read along its flattest direction, back towards the start; from a lower point there is one more descent.
+    Returns the parameters, the gradient there and how the descent ended.
     """
     options: Any = {"gtol": SLOPE, "maxiter": STEPS}
     alike: Any = TreeRisk(prior, length=length, bos=bos, spread=False)
     rough: Any = minimize(alike, start, jac=True, method="BFGS", options=options)
-    options["hess_inv0"] = 0.5 * (rough.hess_inv + rough.hess_inv.T)
     risk: Any = TreeRisk(prior, length=length, bos=bos)
-    found: Any = minimize(risk, rough.x, jac=True, method="BFGS", options=options)
-    if np.abs(found.x - start).max() > FAR:
-        other: Any = minimize(risk, start, jac=True, method="BFGS", options={"gtol": SLOPE, "maxiter": STEPS})
-        found = other if other.fun < found.fun and np.abs(other.jac).max() < LARGEST_SLOPE else found
+    known = {"hess_inv0": 0.5 * (rough.hess_inv + rough.hess_inv.T)}
+    found: Any = minimize(risk, rough.x, jac=True, method="BFGS", options=options | known)
+    far = np.abs(found.x - start).max()
+    if far > FAR:
+        flattest = np.linalg.eigh(found.hess_inv)[1][:, -1]
+        back = flattest / np.abs(flattest).max() * np.sign(flattest @ (start - found.x))
+        probes = found.x + np.linspace(0.0, far, PROBES)[:, None] * back
+        lowest = int(np.argmin([float(risk.value(torch.from_numpy(probe))) for probe in probes]))
+        if lowest > 0:
+            found = minimize(risk, probes[lowest], jac=True, method="BFGS", options=options)
     return found.x, found.jac, str(found.message)
 
 
