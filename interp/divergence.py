@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from jaxtyping import Float
 
-from interp.arguments import Number, finite_number, real_array
+from interp.arguments import Number, Numbers, finite_number, real_array
 from interp.results import Result, half_width, mean_stderr
 
 if TYPE_CHECKING:
@@ -76,13 +76,29 @@ class Divergence(Result):
 
 
 def kl_divergence(
-    truth: Any,
-    prediction: Any,
+    truth: Numbers,
+    prediction: Numbers,
     *,
     floor: Number = KL_FLOOR,
 ) -> Divergence:
     """KL(truth || prediction) per law, its mean and standard error, and how often the floor was needed.
 
+    Parameters
+    ----------
+    truth
+        Probabilities [batch, ..., vocab].
+    prediction
+        Probabilities of the same shape.
+    floor
+        What a prediction is raised to where it gives less to a possible symbol.
+
+    Returns
+    -------
+    Divergence
+        KL of each row in nats, the mean with its standard error, and how often the floor was needed.
+
+    Examples
+    --------
     >>> truth = torch.tensor([[0.5, 0.5], [0.5, 0.5]], dtype=torch.float64)
     >>> print(kl_divergence(truth, torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)))
     KL 3.1073 ± 3.1073 nats over 2 sequences, floor 1e-06 needed in 50.0%

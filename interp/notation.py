@@ -27,18 +27,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int64
 from numpy.typing import NDArray
 
-from interp.arguments import Number, Whole, finite_number, plain_array, real_array, shown, whole_number
+from interp.arguments import Number, Numbers, Whole, finite_number, plain_array, real_array, shown, whole_number
 
 if TYPE_CHECKING:
     import torch
 
-    Tokens: TypeAlias = torch.Tensor | NDArray[Any] | Sequence[Sequence[int]]
+    class Chains(Protocol):
+        """Sequences with their tokens, such as a `ChainBatch`."""
+
+        @property
+        def tokens(self) -> torch.Tensor: ...
+
+    Tokens: TypeAlias = torch.Tensor | NDArray[Any] | Sequence[Sequence[int]] | Chains
 else:
     Tokens = Any
 
@@ -54,12 +60,12 @@ LEAST_CONCENTRATION, MOST_CONCENTRATION = 1e-100, 1e100
 def as_tokens(
     tokens: Tokens, *, vocab: int | None = None, order: int | None = None
 ) -> Int64[np.ndarray, "batch length"]:
-    """The tokens as a checked int64 array, or a `ValueError` that names what is wrong.
+    """The tokens, also those of chains, as a checked int64 array, or a `ValueError` that names what is wrong.
 
     >>> as_tokens([[0, 1, 2, 0]], vocab=3, order=2).shape
     (1, 4)
     """
-    array = plain_array(tokens, name="tokens")
+    array = plain_array(getattr(tokens, "tokens", tokens), name="tokens")
     if array.ndim != 2:
         raise ValueError(f"tokens must have shape [batch, length], got {array.ndim} dimensions {array.shape}")
     if array.shape[0] == 0:
@@ -115,7 +121,7 @@ def as_alpha(alpha: Any, *, vocab: int, name: str = "alpha") -> Float[np.ndarray
     return np.broadcast_to(array, (vocab,)).copy()
 
 
-def as_beta(beta: Any, *, order: int | None = None) -> Float[np.ndarray, " lag"]:
+def as_beta(beta: Numbers, *, order: int | None = None) -> Float[np.ndarray, " lag"]:
     """One finite match weight per lag, lag 1 first."""
     array = real_array(beta, name="beta")
     if array.ndim != 1 or array.size == 0:
@@ -156,6 +162,18 @@ def overlap(mask: Whole) -> int:
 def mask_name(mask: Whole) -> str:
     """The mask as the paper writes it.
 
+    Parameters
+    ----------
+    mask
+        Bit r-1 is set where lag r matches.
+
+    Returns
+    -------
+    str
+        The lags in braces.
+
+    Examples
+    --------
     >>> mask_name(0b101), mask_name(0)
     ('{1,3}', '{}')
     """

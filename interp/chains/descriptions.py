@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -16,9 +17,21 @@ from interp.chains.priors import PRIORS, Prior
 from interp.notation import check_order, check_vocab
 
 
-def prior_from_dict(values: Any) -> Prior:
+def prior_from_dict(values: Mapping[str, Any]) -> Prior:
     """The prior that `to_dict` described; unknown or missing keys are refused.
 
+    Parameters
+    ----------
+    values
+        The kind and every field.
+
+    Returns
+    -------
+    Prior
+        Of the class that is registered for the kind.
+
+    Examples
+    --------
     >>> prior_from_dict({"kind": "independent", "order": 1, "vocab": 2, "alpha": 1.0})
     IndependentDirichlet(order=1, vocab=2, alpha=1.0)
     """
@@ -41,6 +54,22 @@ def prior_from_dict(values: Any) -> Prior:
 def parse_prior(text: str, *, order: Whole, vocab: Whole) -> Prior:
     """The prior that a text names, as every command takes it: KIND, or KIND with numbers behind colons.
 
+    Parameters
+    ----------
+    text
+        KIND or KIND:NUMBERS, such as "hierarchical:5,5".
+    order
+        k, the number of tokens of a context.
+    vocab
+        |V|, the number of symbols.
+
+    Returns
+    -------
+    Prior
+        Of the class that is registered for the kind.
+
+    Examples
+    --------
     >>> parse_prior("hierarchical:5,5", order=2, vocab=5)
     HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0), eta0=1.0)
     >>> parse_prior("independent:0.5", order=2, vocab=5).alpha

@@ -36,6 +36,24 @@ def jelinek_mercer(tokens: Tokens, *, vocab: Whole, weights: Numbers, every_posi
     of the order-i suffix, K_[i](m) / K_[i]. Where that suffix is new, its share goes to the next shorter one
     (p_i = p_{i-1}), and where nothing has been seen p_0 is uniform; so the mixture always sums to one.
 
+    Parameters
+    ----------
+    tokens
+        Sequences [batch, length] without BOS, or chains of a prior.
+    vocab
+        |V|, the number of symbols.
+    weights
+        lambda_0..lambda_k, not negative, with sum one.
+    every_position
+        Answer after every token, from the tokens so far, rather than after the last one.
+
+    Returns
+    -------
+    Law
+        Probabilities of the next token, [batch, vocab]; with `every_position` [batch, length, vocab].
+
+    Examples
+    --------
     >>> jelinek_mercer([[0, 1, 0, 1]], vocab=2, weights=(0.2, 0.3, 0.5))[0].tolist()
     [0.9, 0.1]
     """
@@ -79,6 +97,26 @@ def katz(
     good_turing   r becomes r* by Katz's formula, for r <= 5; where that gives no share between 0 and 1,
                   as on short sequences it often does, the absolute discount is used for that r
 
+    Parameters
+    ----------
+    tokens
+        Sequences [batch, length] without BOS, or chains of a prior.
+    order
+        k, the number of tokens of a context.
+    vocab
+        |V|, the number of symbols.
+    discount
+        What is taken off each count, as above; None takes nothing.
+    every_position
+        Answer after every token, from the tokens so far, rather than after the last one.
+
+    Returns
+    -------
+    Law
+        Probabilities of the next token, [batch, vocab]; with `every_position` [batch, length, vocab].
+
+    Examples
+    --------
     >>> katz([[0, 0, 1, 0, 0]], order=2, vocab=2)[0].tolist()
     [0.0, 1.0]
     """
@@ -134,6 +172,24 @@ def witten_bell(tokens: Tokens, *, order: Whole, vocab: Whole, every_position: S
     p_{-1} is uniform, so that every symbol has some probability once the unigram has seen anything new; a
     suffix that is new leaves p_{i-1} as it is.
 
+    Parameters
+    ----------
+    tokens
+        Sequences [batch, length] without BOS, or chains of a prior.
+    order
+        k, the number of tokens of a context.
+    vocab
+        |V|, the number of symbols.
+    every_position
+        Answer after every token, from the tokens so far, rather than after the last one.
+
+    Returns
+    -------
+    Law
+        Probabilities of the next token, [batch, vocab]; with `every_position` [batch, length, vocab].
+
+    Examples
+    --------
     >>> witten_bell([[0, 1, 1, 0, 1]], order=1, vocab=2).numpy().round(3).tolist()
     [[0.417, 0.583]]
     """
@@ -163,6 +219,26 @@ def kneser_ney(
     counts in the sequence; on small alphabets these often vanish (every n-gram has been seen many times), and
     then D = 0.5. `discount` fixes D instead.
 
+    Parameters
+    ----------
+    tokens
+        Sequences [batch, length] without BOS, or chains of a prior.
+    order
+        k, the number of tokens of a context.
+    vocab
+        |V|, the number of symbols.
+    discount
+        D of all orders, above 0 and at most 1; None takes it from the sequence.
+    every_position
+        Answer after every token, from the tokens so far, rather than after the last one.
+
+    Returns
+    -------
+    Law
+        Probabilities of the next token, [batch, vocab]; with `every_position` [batch, length, vocab].
+
+    Examples
+    --------
     >>> kneser_ney([[0, 1, 1, 0, 1]], order=1, vocab=2).numpy().round(3).tolist()
     [[0.417, 0.583]]
     """

@@ -33,6 +33,26 @@ def context_tree_weighting(
     (n(m) + alpha) / (n + alpha |V|) with alpha = 1/2. The prediction is the ratio of the root's block
     probabilities with and without the next symbol, computed along the path of the context only.
 
+    Parameters
+    ----------
+    tokens
+        Sequences [batch, length] without BOS, or chains of a prior.
+    order
+        k, the depth of the trees.
+    vocab
+        |V|, the number of symbols.
+    alpha
+        The pseudo-count of each symbol at a leaf.
+    every_position
+        Answer after every token, from the tokens so far, rather than after the last one.
+
+    Returns
+    -------
+    Law
+        Probabilities of the next token, [batch, vocab]; with `every_position` [batch, length, vocab].
+
+    Examples
+    --------
     >>> context_tree_weighting([[0, 1, 1, 0, 1]], order=1, vocab=2).numpy().round(3).tolist()
     [[0.409, 0.591]]
     """

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float, Int64, Shaped
 from numpy.typing import NDArray
 
-from interp.arguments import Switch, Whole, fits_memory, plain_array, switch
+from interp.arguments import Numbers, Switch, Whole, fits_memory, plain_array, switch
 from interp.notation import Tokens, as_tokens, check_order, check_vocab, mask_bits
 from interp.source import njit
 
@@ -82,6 +82,22 @@ def match_masks(
 
     Keys before the (k+1)-th token have no full context and keys after the query are not visible: both are -1.
 
+    Parameters
+    ----------
+    tokens
+        Sequences [batch, length] without BOS, or chains of a prior.
+    order
+        k, the number of tokens of a context.
+    every_position
+        Ask from every position rather than from the last one.
+
+    Returns
+    -------
+    Tensor
+        Masks [batch, key]; with `every_position` [batch, query, key].
+
+    Examples
+    --------
     >>> match_masks([[0, 1, 0, 1]], order=2).tolist()  # the last token follows (1, 0); the query's context is (0, 1)
     [[-1, -1, 3, 0]]
     """
@@ -99,6 +115,24 @@ def mask_counts(
 ) -> Int64[torch.Tensor, "batch mask vocab"] | Int64[torch.Tensor, "batch length mask vocab"]:
     """N_M(m): successors m of contexts that match the query's on exactly the lags in M. Sum over vocab for N_M.
 
+    Parameters
+    ----------
+    tokens
+        Sequences [batch, length] without BOS, or chains of a prior.
+    order
+        k, the number of tokens of a context.
+    vocab
+        |V|, the number of symbols.
+    every_position
+        Count at every position rather than at the last one.
+
+    Returns
+    -------
+    Tensor
+        Counts [batch, mask, vocab]; with `every_position` [batch, length, mask, vocab].
+
+    Examples
+    --------
     >>> mask_counts([[0, 1, 0, 1]], order=2, vocab=2)[0].tolist()
     [[0, 1], [0, 0], [0, 0], [1, 0]]
     """
@@ -142,31 +176,45 @@ def cumulative_counts(
 ) -> Int64[torch.Tensor, "batch mask vocab"] | Int64[torch.Tensor, "batch length mask vocab"]:
     """K_M(m): successors of contexts that match on at least the lags in M; the sum of N_S(m) over S containing M.
 
+    Parameters
+    ----------
+    tokens
+        Sequences [batch, length] without BOS, or chains of a prior.
+    order
+        k, the number of tokens of a context.
+    vocab
+        |V|, the number of symbols.
+    every_position
+        Count at every position rather than at the last one.
+
+    Returns
+    -------
+    Tensor
+        Counts as `mask_counts` arranges them.
+
+    Examples
+    --------
     >>> cumulative_counts([[0, 1, 1, 0, 1]], order=1, vocab=2).tolist()  # masks {} and {1}, symbols 0 and 1
     [[[1, 3], [1, 1]]]
     """
     return superset_sum(mask_counts(tokens, order=order, vocab=vocab, every_position=every_position))
 
 
-def superset_sum(counts: Any) -> Shaped[torch.Tensor, "*rows mask vocab"]:
+def superset_sum(counts: Numbers) -> Shaped[torch.Tensor, "*rows mask vocab"]:
     """From N_M to K_M: sum over all S that contain M, one lag at a time.
 
     >>> superset_sum(torch.tensor([[[0, 2], [1, 1]]])).tolist()
     [[[1, 3], [1, 1]]]
     """
-    return _superset_transform(counts, sign=1)
+    result = as_counts(counts).clone()
+    masks = torch.arange(result.shape[-2])
+    for lag in range(result.shape[-2].bit_length() - 1):
+        without = masks[masks >> lag & 1 == 0]
+        result[..., without, :] += result[..., without | 1 << lag, :]
+    return result
 
 
-def superset_difference(counts: Any) -> Shaped[torch.Tensor, "*rows mask vocab"]:
-    """From K_M back to N_M: inclusion-exclusion, the exact inverse of `superset_sum`.
-
-    >>> superset_difference(torch.tensor([[[1, 3], [1, 1]]])).tolist()
-    [[[0, 2], [1, 1]]]
-    """
-    return _superset_transform(counts, sign=-1)
-
-
-def as_counts(counts: Any) -> Shaped[torch.Tensor, "*rows mask vocab"]:
+def as_counts(counts: Numbers) -> Shaped[torch.Tensor, "*rows mask vocab"]:
     """Counts by mask and symbol as a tensor of int64, or of floats where they are floats; or a `ValueError`.
 
     Small integer types become int64: their sums would wrap around.
@@ -180,16 +228,6 @@ def as_counts(counts: Any) -> Shaped[torch.Tensor, "*rows mask vocab"]:
         raise ValueError(f"the mask axis must have 2**order entries, got {masks}")
     given = torch.as_tensor(array)
     return given if given.is_floating_point() else given.to(torch.int64)
-
-
-def _superset_transform(counts: Any, *, sign: int) -> torch.Tensor:
-    result = as_counts(counts).clone()
-    masks = result.shape[-2]
-    for lag in range(masks.bit_length() - 1):
-        without = [mask for mask in range(masks) if not mask >> lag & 1]
-        having = [mask | 1 << lag for mask in without]
-        result[..., without, :] += sign * result[..., having, :]
-    return result
 
 
 Memory: TypeAlias = tuple[Array, Array, Array]

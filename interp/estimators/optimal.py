@@ -185,6 +185,33 @@ def optimal_parameters(
     Without BOS a symbol that has not occurred yet gets probability 0 at any beta. It adds the same amount to the loss
     at all parameters, so that it does not move the optimum. But `kl` then depends on the floor of `divergence`; see
     `floored`.
+
+    Parameters
+    ----------
+    prior
+        What the sequences are drawn from.
+    length
+        Tokens of a sequence, more than the order.
+    bos
+        Whether there is a BOS, and so a kappa.
+    order
+        k of the estimator; by default the prior's.
+    draws
+        Sequences of the sample, at least 100; errors shrink with the root.
+    seed
+        Of the random numbers; one seed gives one result.
+
+    Returns
+    -------
+    OptimalParameters
+        beta, kappa and the KL with their standard errors.
+
+    Examples
+    --------
+    >>> from interp.chains.priors import HierarchicalDirichlet
+    >>> prior = HierarchicalDirichlet(order=1, vocab=3, eta=(5.0,))
+    >>> optimal_parameters(prior, length=32, draws=1000).success
+    True
     """
     prior, bos = check_prior(prior), switch(bos, name="bos")
     order = check_order(prior.order if order is None else order)

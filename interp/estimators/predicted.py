@@ -95,6 +95,24 @@ def predicted_parameters(
     `fitted` adds the fitted term under the hierarchical prior, inside the range of the worlds it was fitted on
     (`fitted_correction`); `fitted=False` gives the derivation alone, as do `derived_beta` and `derived_kappa`.
 
+    Parameters
+    ----------
+    prior
+        What the sequences are drawn from.
+    length
+        Tokens of a sequence, more than the order.
+    bos
+        Whether there is a BOS, and so a kappa.
+    fitted
+        Whether the fitted term is added where it applies.
+
+    Returns
+    -------
+    PredictedParameters
+        beta and kappa: predicted, by the derivation alone, and to leading order.
+
+    Examples
+    --------
     >>> from interp.chains.priors import HierarchicalDirichlet
     >>> prior = HierarchicalDirichlet(order=1, vocab=5, eta=(5.0,))
     >>> predicted_parameters(prior, length=64).beta[0] > predicted_parameters(prior, length=16).beta[0]

@@ -24,6 +24,26 @@ def pseudo_counts(tokens: Tokens, *, order: Whole, vocab: Whole, beta: Number, e
 
     beta must be positive: at 0 gamma vanishes and the pseudo-count is infinite, below 0 it changes sign with |M|.
 
+    Parameters
+    ----------
+    tokens
+        Sequences [batch, length] without BOS, or chains of a prior.
+    order
+        k, the number of tokens of a context.
+    vocab
+        |V|, the number of symbols.
+    beta
+        The match weight of all lags.
+    every_position
+        Answer after every token, from the tokens so far, rather than after the last one.
+
+    Returns
+    -------
+    Tensor
+        Pseudo-counts, [batch, vocab]; with `every_position` [batch, length, vocab].
+
+    Examples
+    --------
     >>> pseudo_counts([[0, 1, 0, 1]], order=2, vocab=2, beta=math.log(2.0))[0].tolist()  # gamma = 1
     [3.0, 1.0]
     """

@@ -72,6 +72,26 @@ def soft_matching(
     Each candidate votes for its token with weight exp(|beta|_M); BOS adds exp(kappa) / |V| to every symbol. Weights
     are taken relative to the largest one present, so any finite beta, of either sign, is safe.
 
+    Parameters
+    ----------
+    tokens
+        Sequences [batch, length] without BOS, or chains of a prior.
+    vocab
+        |V|, the number of symbols.
+    beta
+        The match weight of each lag, lag 1 first.
+    kappa
+        The score of BOS above an empty match; None where there is no BOS.
+    every_position
+        Answer after every token, from the tokens so far, rather than after the last one.
+
+    Returns
+    -------
+    Law
+        Probabilities of the next token, [batch, vocab]; with `every_position` [batch, length, vocab].
+
+    Examples
+    --------
     >>> soft_matching([[0, 1, 0, 1]], vocab=2, beta=(100.0, 100.0))[0].tolist()
     [1.0, 0.0]
     """
@@ -84,13 +104,29 @@ def soft_matching(
 
 
 def soft_matching_from_counts(
-    counts: Any,
+    counts: Numbers,
     *,
     beta: Numbers,
     kappa: Number | None = None,
 ) -> Float[torch.Tensor, "*rows vocab"]:
     """eq:transformer_estimator on counts N_M(m), [..., mask, vocab]; differentiable in beta and kappa.
 
+    Parameters
+    ----------
+    counts
+        N_M(m) as `mask_counts` gives it.
+    beta
+        The match weight of each lag, lag 1 first; a tensor keeps its gradient.
+    kappa
+        The score of BOS above an empty match; None where there is no BOS. A tensor keeps its gradient.
+
+    Returns
+    -------
+    Tensor
+        Probabilities of the next token, [..., vocab].
+
+    Examples
+    --------
     >>> soft_matching_from_counts([[0, 1], [3, 0]], beta=[0.0]).tolist()
     [0.75, 0.25]
     """
@@ -144,6 +180,29 @@ def soft_matching_pairs(
 
     beta[r1-1][r2-1] weighs x_{t-r1+1} = x_{s-r2}, the alignment of def:match_mask, so that a diagonal beta is
     `soft_matching`. (The corollary writes x_{t-r1}: there t is the position to be predicted.)
+
+    Parameters
+    ----------
+    tokens
+        Sequences [batch, length] without BOS, or chains of a prior.
+    vocab
+        |V|, the number of symbols.
+    beta
+        The match weights [query lag, key lag], a square matrix.
+    kappa
+        The score of BOS above an empty match; None where there is no BOS.
+    every_position
+        Answer after every token, from the tokens so far, rather than after the last one.
+
+    Returns
+    -------
+    Law
+        Probabilities of the next token, [batch, vocab]; with `every_position` [batch, length, vocab].
+
+    Examples
+    --------
+    >>> soft_matching_pairs([[0, 1, 0, 1]], vocab=2, beta=[[0.0]])[0].numpy().round(3).tolist()
+    [0.333, 0.667]
     """
     matrix = np.ascontiguousarray(real_array(beta, name="beta"))
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
@@ -161,6 +220,27 @@ def maximum_likelihood(tokens: Tokens, *, order: Whole, vocab: Whole, every_posi
 
     It is the limit of hard attention wherever the context has been seen. Elsewhere that limit is the average over the
     keys with the largest overlap.
+
+    Parameters
+    ----------
+    tokens
+        Sequences [batch, length] without BOS, or chains of a prior.
+    order
+        k, the number of tokens of a context.
+    vocab
+        |V|, the number of symbols.
+    every_position
+        Answer after every token, from the tokens so far, rather than after the last one.
+
+    Returns
+    -------
+    Law
+        Probabilities of the next token, [batch, vocab]; with `every_position` [batch, length, vocab].
+
+    Examples
+    --------
+    >>> maximum_likelihood([[0, 1, 0, 1, 0]], order=1, vocab=2)[0].tolist()
+    [0.0, 1.0]
     """
 
     def estimate(counts: torch.Tensor) -> torch.Tensor:
@@ -176,6 +256,26 @@ def add_alpha(
 
     `alpha` is one number for all symbols, or one per symbol.
 
+    Parameters
+    ----------
+    tokens
+        Sequences [batch, length] without BOS, or chains of a prior.
+    order
+        k, the number of tokens of a context.
+    vocab
+        |V|, the number of symbols.
+    alpha
+        What is added to each count: one number, or one for each symbol.
+    every_position
+        Answer after every token, from the tokens so far, rather than after the last one.
+
+    Returns
+    -------
+    Law
+        Probabilities of the next token, [batch, vocab]; with `every_position` [batch, length, vocab].
+
+    Examples
+    --------
     >>> add_alpha([[0, 1, 0, 1, 0]], order=1, vocab=2, alpha=(1.0, 3.0)).tolist()
     [[0.16666666666666666, 0.8333333333333334]]
     """
@@ -236,6 +336,27 @@ def order_mixture(tokens: Tokens, *, order: Whole, vocab: Whole, beta: Number) -
 
     The weights sum to one. For beta < 0 (gamma < 0) they alternate in sign: the identity still holds, but it is not a
     mixture, and for very negative beta its terms are large and cancel.
+
+    Parameters
+    ----------
+    tokens
+        Sequences [batch, length] without BOS, or chains of a prior.
+    order
+        k, the number of tokens of a context.
+    vocab
+        |V|, the number of symbols.
+    beta
+        The match weight of all lags.
+
+    Returns
+    -------
+    OrderMixture
+        Weights and models of the orders, and of the patterns within an order.
+
+    Examples
+    --------
+    >>> order_mixture([[0, 1, 0, 1]], order=2, vocab=2, beta=0.7).order_weights.sum().round(decimals=6).item()
+    1.0
     """
     vocab, order = check_vocab(vocab), check_order(order)
     scale = float(as_beta([finite_number(beta, name="beta")] * order)[0])
@@ -281,6 +402,33 @@ def beta_for_add_alpha(
     polynomial    the positive root of the same condition with E[K_M] measured on the same sequences
 
     The last two agree up to rounding for one seed; their distance from the first is the approximation's error.
+
+    Parameters
+    ----------
+    length
+        Tokens of a sequence.
+    order
+        k, the number of tokens of a context.
+    vocab
+        |V|, the number of symbols.
+    alpha
+        The pseudo-count.
+    method
+        How the condition is solved, as above.
+    draws
+        Sequences that are sampled, except for the closed form.
+    seed
+        Of the random numbers; one seed gives one result.
+
+    Returns
+    -------
+    float
+        The match weight of every lag.
+
+    Examples
+    --------
+    >>> round(beta_for_add_alpha(length=64, order=2, vocab=5, alpha=1.0), 3)
+    2.041
     """
     order, vocab, alpha = check_order(order), check_vocab(vocab), check_concentration(alpha, name="alpha")
     length, draws, seed = count(length, name="length"), count(draws, name="draws"), seed_number(seed)

@@ -32,18 +32,8 @@ TINY = 1e-300
 class TreeRisk:
     """The loss at (beta, kappa) under a prior at one length, up to a constant, with its gradient."""
 
-    def __init__(
-        self, prior: Prior, *, length: int, bos: bool, spread: bool = True, nodes: int = NODES, step: float = STEP
-    ) -> None:
-        if length <= prior.order:
-            raise ValueError(f"length must exceed the order: length {length}, order {prior.order}")
-        self.order, self.vocab, self.keys, self.bos, self.step = (
-            prior.order,
-            prior.vocab,
-            length - prior.order,
-            bos,
-            step,
-        )
+    def __init__(self, prior: Prior, *, length: int, bos: bool, spread: bool = True, nodes: int = NODES) -> None:
+        self.order, self.vocab, self.keys, self.bos = prior.order, prior.vocab, length - prior.order, bos
         fits_memory(8 * 60 * nodes << (2 * prior.order), what="the closed-form loss of this order")
         grid = probability_grid(prior.vocab, nodes=nodes)
         scenarios = visit_scenarios(prior, spread=spread)
@@ -88,16 +78,16 @@ class TreeRisk:
             never = self.vocab * self.laplace(torch.ones_like(hit[:1]))
             integrand = self.weights @ (mine - never - every + unseen)
         # Below the first point the integrand is proportional to s: the rest of the sum is a geometric series.
-        rest = integrand[0] / math.expm1(self.step)
-        return (integrand.sum() + rest) * self.step
+        rest = integrand[0] / math.expm1(STEP)
+        return (integrand.sum() + rest) * STEP
 
     def _points(self, weights: torch.Tensor, bos: float) -> Float[torch.Tensor, " point"]:
         largest = self.keys * float(weights.max()) + bos
         smallest = min(float(weights.min()), bos / self.vocab if self.bos else math.inf)
         # Multiples of the step: the rule does not move with the parameters, so that the gradient is that of the value.
-        first = math.floor((-math.log(largest) - BELOW) / self.step)
-        last = math.ceil((-math.log(smallest) + ABOVE) / self.step)
-        return torch.exp(self.step * torch.arange(first, last + 1, dtype=torch.float64))
+        first = math.floor((-math.log(largest) - BELOW) / STEP)
+        last = math.ceil((-math.log(smallest) + ABOVE) / STEP)
+        return torch.exp(STEP * torch.arange(first, last + 1, dtype=torch.float64))
 
     def laplace(self, hit: Float[torch.Tensor, "point mask"]) -> Float[torch.Tensor, "scenario point"]:
         """E[pi(m) prod over keys that vote for m of (1 - hit of the key's mask)].

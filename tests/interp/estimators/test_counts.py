@@ -14,7 +14,6 @@ from interp.estimators.counts import (
     cumulative_counts,
     mask_counts,
     match_masks,
-    superset_difference,
     superset_sum,
 )
 from interp.estimators.soft_matching import soft_matching
@@ -117,11 +116,10 @@ sequences = st.integers(1, 4).flatmap(
 
 @settings(max_examples=40)
 @given(sequences)
-def test_inclusion_exclusion_is_the_inverse(drawn: tuple[int, tuple[int, list[int]]]) -> None:
+def test_inclusion_exclusion_gives_the_exact_counts(drawn: tuple[int, tuple[int, list[int]]]) -> None:
     order, (vocab, row) = drawn
     exact = mask_counts([row], order=order, vocab=vocab)
     cumulative = superset_sum(exact)
-    assert torch.equal(superset_difference(cumulative), exact)
     for mask in reference.all_masks(order):  # the paper's alternating sum, term by term
         total = torch.zeros(vocab, dtype=torch.int64)
         for larger in reference.all_masks(order):
