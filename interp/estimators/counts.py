@@ -28,7 +28,7 @@ from interp.source import njit
 Array: TypeAlias = NDArray[Any]
 
 NOT_A_CANDIDATE = -1
-CHUNK_BYTES = 64 << 20  # working memory of the every-position forms
+CHUNK_BYTES = 16 << 20  # working memory of the every-position forms
 GOLDEN = -7046029254386353131  # 2^64 over the golden ratio, as a signed number: multiplied by it, close keys lie apart
 
 
