@@ -162,12 +162,14 @@ def grow(case: Case, budget: float, pipe: Any) -> None:
     while size <= case.last:
         work = case.at(size)
         Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
-        before, start = memory("VmRSS"), time.process_time()
-        found = work()
-        seconds = time.process_time() - start
+        before, seconds = memory("VmRSS"), math.inf
+        for _ in range(2):
+            found, start = None, time.process_time()
+            found = work()
+            seconds = min(seconds, time.process_time() - start)
         peak = memory("VmHWM") - before
         rows.append((size, seconds))
-        if time.process_time() - began + 4 * seconds > budget:
+        if time.process_time() - began + 8 * seconds > budget:
             break
         size = size + 1 if case.axis == "k" else 2 * size
     sizes, times = np.array(rows)[-4:].T

@@ -132,16 +132,6 @@ def test_equals_importance_sampling_from_the_prior():
         assert (apart < 5 * np.hypot(error, result.mcse[row].numpy())).all()
 
 
-def test_independent_prior_is_closed_form():
-    prior = IndependentDirichlet(order=2, vocab=4, alpha=0.3)
-    tokens = prior.sample(batch=20, length=30, seed=0).tokens
-    result = bayes_predictive(tokens, prior=prior)
-    torch.testing.assert_close(result.mean, add_alpha(tokens, order=2, vocab=4, alpha=0.3))
-    assert not result.mcse.any()
-    assert result.success
-    assert "closed form" in str(result)
-
-
 # ---- properties
 
 

@@ -50,17 +50,3 @@ def test_the_lemma_makes_their_mean_alpha_where_its_approximation_holds():
 def test_expected_cumulative_count():
     assert expected_cumulative_count(length=64, order=2, vocab=5, overlap=0) == 61
     assert expected_cumulative_count(length=64, order=2, vocab=5, overlap=2) == pytest.approx(61 / 25)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: pseudo_counts([[0, 1, 0]], order=2, vocab=2, beta=0.0), "beta must be a finite number > 0"),
-        (lambda: pseudo_counts([[0, 1, 0]], order=2, vocab=2, beta=1e-300), "too small"),
-        (lambda: expected_cumulative_count(length=9, order=2, vocab=2, overlap=3), "overlap"),
-        (lambda: expected_cumulative_count(length=2, order=2, vocab=2, overlap=1), "length"),
-    ],
-)
-def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -32,10 +31,6 @@ every_shape = pytest.mark.parametrize("case", CASES[::2], ids=str)  # for what k
 
 def largest_error(found: torch.Tensor, expected: object) -> float:
     return float(np.abs(found.numpy() - np.asarray(expected)).max())
-
-
-def is_law(law: torch.Tensor) -> bool:
-    return bool((law >= 0).all()) and float((law.sum(-1) - 1).abs().max()) < 1e-12
 
 
 # ---- against the double loops
@@ -137,49 +132,6 @@ def test_order_mixture_is_its_definition(case: Case) -> None:
                 assert mixture.pattern_weights[b, index] == 0
 
 
-# ---- no estimator sees the future
-
-
-ESTIMATORS: dict[str, Callable[..., torch.Tensor]] = {
-    "soft_matching": lambda tokens, **more: soft_matching(tokens, vocab=4, beta=(2.0, 0.7), **more),
-    "soft_matching_bos": lambda tokens, **more: soft_matching(tokens, vocab=4, beta=(2.0, 0.7), kappa=1.0, **more),
-    "soft_matching_pairs": lambda tokens, **more: soft_matching_pairs(
-        tokens, vocab=4, beta=[[2.0, 0.3], [-0.4, 0.7]], **more
-    ),
-    "maximum_likelihood": lambda tokens, **more: maximum_likelihood(tokens, order=2, vocab=4, **more),
-    "add_alpha": lambda tokens, **more: add_alpha(tokens, order=2, vocab=4, alpha=0.5, **more),
-}
-every_estimator = pytest.mark.parametrize("estimate", ESTIMATORS.values(), ids=ESTIMATORS)
-
-
-@every_estimator
-def test_the_future_changes_nothing(estimate: Callable[..., torch.Tensor]) -> None:
-    rng = np.random.default_rng(3)
-    tokens = rng.integers(4, size=(5, 40))
-    before = estimate(tokens, every_position=True)
-    for t in (2, 3, 17, 39):
-        changed = tokens.copy()
-        changed[:, t:] = (changed[:, t:] + rng.integers(1, 4, size=(5, 40 - t))) % 4
-        after = estimate(changed, every_position=True)
-        assert torch.equal(after[:, :t], before[:, :t])
-        assert not torch.equal(after[:, t:], before[:, t:])  # the change itself was seen
-
-
-@every_estimator
-def test_estimators_give_laws_and_leave_the_tokens_alone(estimate: Callable[..., torch.Tensor]) -> None:
-    tokens = np.random.default_rng(4).integers(4, size=(5, 30))
-    tensor = torch.from_numpy(tokens.copy())
-    law, everywhere = estimate(tokens), estimate(tensor, every_position=True)
-    assert law.shape == (5, 4)
-    assert everywhere.shape == (5, 30, 4)
-    assert law.dtype == everywhere.dtype == torch.float64
-    assert is_law(law)
-    assert is_law(everywhere)
-    assert torch.equal(tensor, torch.from_numpy(tokens))
-    assert largest_error(everywhere[:, -1], law) < TOLERANCE
-    assert largest_error(everywhere[:, 0], 0.25) < TOLERANCE  # one token, no candidate: uniform
-
-
 # ---- identities, as properties
 
 
@@ -192,20 +144,6 @@ def situations(draw: st.DrawFn, *, lowest: float = -3.0, highest: float = 20.0) 
     tokens = np.array([draw(symbols), draw(symbols)])
     beta = tuple(draw(st.floats(lowest, highest)) for _ in range(order))
     return order, vocab, tokens, beta
-
-
-kappas = st.none() | st.floats(-20.0, 40.0)
-
-
-@settings(max_examples=40)
-@given(situations(highest=100.0), kappas)
-def test_it_is_always_a_law_and_always_the_double_loop(setting: tuple, kappa: float | None) -> None:
-    _, vocab, tokens, beta = setting
-    law = soft_matching(tokens, vocab=vocab, beta=beta, kappa=kappa)
-    assert is_law(law)
-    for b, row in enumerate(tokens.tolist()):
-        expected = reference.soft_matching(row, vocab=vocab, beta=beta, kappa=kappa)
-        assert largest_error(law[b], expected) < TOLERANCE
 
 
 @settings(max_examples=40)
@@ -241,34 +179,6 @@ def test_the_mixture_puts_the_estimator_together(setting: tuple) -> None:
             models = torch.nan_to_num(mixture.pattern_models[present][:, ours])
             together = torch.einsum("bm,bmv->bv", weights, models)
             assert largest_error(together, mixture.order_models[present, i]) < TOLERANCE
-
-
-def test_at_order_one_the_mixture_is_jelinek_mercer() -> None:
-    """Bigram and unigram models, weighted per sequence (sec:interpretation)."""
-    tokens = np.random.default_rng(0).integers(4, size=(6, 30))
-    mixture = order_mixture(tokens, order=1, vocab=4, beta=1.3)
-    bigram = maximum_likelihood(tokens, order=1, vocab=4)
-    unigram = np.stack([np.bincount(row[1:], minlength=4) / 29 for row in tokens])
-    assert largest_error(mixture.order_models[:, 0], unigram) < TOLERANCE
-    assert largest_error(mixture.order_models[:, 1], bigram) < TOLERANCE
-
-
-@settings(max_examples=20)
-@given(situations(highest=100.0), kappas, st.randoms(use_true_random=False))
-def test_labels_do_not_matter(setting: tuple, kappa: float | None, random: object) -> None:
-    """Relabelling the tokens relabels the law (eq:permuted_transformer)."""
-    order, vocab, tokens, beta = setting
-    names = list(range(vocab))
-    random.shuffle(names)
-    sigma = np.array(names)
-    pair_beta = np.outer(beta, np.linspace(1, -1, order))
-    for estimate in (
-        lambda x: soft_matching(x, vocab=vocab, beta=beta, kappa=kappa),
-        lambda x: soft_matching_pairs(x, vocab=vocab, beta=pair_beta, kappa=kappa),
-        lambda x: maximum_likelihood(x, order=order, vocab=vocab),
-        lambda x: add_alpha(x, order=order, vocab=vocab, alpha=0.3),
-    ):
-        assert largest_error(estimate(sigma[tokens])[:, sigma], estimate(tokens)) < TOLERANCE
 
 
 @settings(max_examples=40)
@@ -311,8 +221,9 @@ def test_any_finite_beta_is_safe(scale: float) -> None:
             law = soft_matching(tokens, vocab=3, beta=beta, kappa=kappa)
             everywhere = soft_matching(tokens, vocab=3, beta=beta, kappa=kappa, every_position=True)
             pairs = soft_matching_pairs(tokens, vocab=3, beta=np.diag(beta), kappa=kappa)
-            assert is_law(law)
-            assert is_law(everywhere)
+            assert everywhere.isfinite().all()
+            assert largest_error(everywhere[:, -1], law) < TOLERANCE
+            assert largest_error(law.sum(-1), 1.0) < TOLERANCE
             assert largest_error(pairs, law) < TOLERANCE
             if scale == 1e4:
                 expected = [reference.soft_matching(row, vocab=3, beta=beta, kappa=kappa) for row in tokens.tolist()]
@@ -348,11 +259,6 @@ def test_the_closed_form_solves_its_own_equation(length: int, order: int, vocab:
     assert pseudo == pytest.approx(alpha * vocab, rel=1e-10)
 
 
-def test_the_closed_form_at_order_one_is_the_papers() -> None:
-    beta = beta_for_add_alpha(length=64, order=1, vocab=5, alpha=0.7)
-    assert beta == pytest.approx(math.log(1 + (64 - 2) / (0.7 * 5)), rel=1e-12)
-
-
 @pytest.mark.parametrize(("order", "vocab", "alpha"), [(1, 4, 1.0), (2, 3, 0.5), (3, 2, 1.5)])
 def test_line_search_and_polynomial_find_the_same_root(order: int, vocab: int, alpha: float) -> None:
     setting = {"length": 40, "order": order, "vocab": vocab, "alpha": alpha, "draws": 500, "seed": 3}
@@ -366,26 +272,3 @@ def test_line_search_and_polynomial_find_the_same_root(order: int, vocab: int, a
     # At k = 1 only the candidate s = T separates them from the closed form: T - k against T - k - 1.
     if order == 1:
         assert root == pytest.approx(math.log(1 + 39 / (alpha * vocab)), rel=1e-8)
-
-
-# ---- bad input
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: soft_matching([[0, 1, 5]], vocab=5, beta=(1.0,)), r"token 5 is outside the vocabulary 0\.\.4"),
-        (lambda: soft_matching([[0, 1]], vocab=5, beta=(1.0, 1.0)), "longer than the order: length 2, order 2"),
-        (lambda: soft_matching([[0, 1, 1]], vocab=5, beta=()), "one number per lag"),
-        (lambda: soft_matching_pairs([[0, 1, 1]], vocab=5, beta=[[1.0, 2.0]]), "square matrix"),
-        (lambda: add_alpha([[0, 1]], order=1, vocab=5, alpha=0.0), "alpha must be a finite number > 0"),
-        (lambda: add_alpha([[0, 1]], order=1, vocab=5, alpha=(1.0, 2.0)), r"one per symbol \(5 of them\)"),
-        (lambda: add_alpha([[0, 1]], order=1, vocab=2, alpha=(1.0, 0.0)), "alpha must be a finite number > 0"),
-        (lambda: beta_for_add_alpha(length=3, order=2, vocab=5, alpha=1.0), "at least order . 2 = 4"),
-        (lambda: beta_for_add_alpha(length=2, order=2, vocab=5, alpha=1.0, method="line_search"), "length must"),
-    ],
-)
-def test_bad_input_is_named_in_one_line(call: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=message) as caught:
-        call()
-    assert "\n" not in str(caught.value)

@@ -39,7 +39,9 @@ def test_the_planted_circuit_is_found(name: str) -> None:
 
 def test_a_found_circuit_goes_into_every_instrument() -> None:
     spec = PLANTS["two match heads"]
-    chains = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(3.0, 3.0)).sample(batch=60, length=40, seed=3)
+    chains = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(3.0, 3.0)).sample(
+        batch=60, length=40, seed=3, method="explicit"
+    )
     circuit = ip.find_circuit(plant(spec), chains.tokens, **spec.task)
     fit = ip.fit_scores(ip.capture(circuit, chains.tokens))
     assert [one.beta.round(6).tolist() for one in fit.heads] == [[2.4, 1.3], [1.5, 2.0]]

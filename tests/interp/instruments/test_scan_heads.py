@@ -29,7 +29,7 @@ def tokens_for(spec: Plant, *, batch: int = 80, seed: int = 0) -> torch.Tensor:
     """Sequences of a chain. A first token that stands in for BOS is a symbol of its own, so that it matches nothing."""
     first = spec.task["bos"] == "first"
     prior = ip.HierarchicalDirichlet(order=spec.order, vocab=spec.vocab - first, eta=(3.0,) * spec.order)
-    tokens = prior.sample(batch=batch, length=spec.length, seed=seed).tokens
+    tokens = prior.sample(batch=batch, length=spec.length, seed=seed, method="explicit").tokens
     if first:
         tokens[:, 0] = spec.vocab - 1
     return tokens
