@@ -50,7 +50,7 @@ def study(options: Options, cache: Cache) -> Table:
     """One row: the sequence, the attention, and how far both are from the closed form."""
     order, vocab, length = options.order, options.vocab, options.length
     prior = ip.HierarchicalDirichlet(order=order, vocab=vocab, eta=(options.eta,) * order)
-    chains = prior.sample(batch=options.batch, length=length, seed=options.seed)
+    chains = prior.sample(batch=options.batch, length=length, seed=options.seed, method="explicit")
     masks = ip.match_masks(chains.tokens, order=order)
     kinds = [key_kinds(row.numpy(), order=order, bos=True) for row in masks]
     place, shown = first_to_show(chains.tokens.tolist(), kinds, order=order)

@@ -39,7 +39,7 @@ def study(options: Options, cache: Cache) -> Table:
 
     order, vocab, length, alpha = options.order, options.vocab, options.length, options.alpha
     prior = ip.IndependentDirichlet(order=order, vocab=vocab, alpha=alpha)
-    drawn = prior.sample(batch=options.batch, length=length, seed=options.seed).tokens
+    drawn = prior.sample(batch=options.batch, length=length, seed=options.seed, method="explicit").tokens
     chosen = first_with_matches(drawn, order=order)
     tokens = drawn[chosen : chosen + 1]
     counted = ip.maximum_likelihood(tokens, order=order, vocab=vocab)
