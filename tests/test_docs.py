@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import html
+import importlib
 import importlib.util
 import io
 import json
@@ -32,10 +33,10 @@ import pytest
 
 import interp
 from analyses.claims.document import CLAIMS
-from analyses.running.command import read_entries
 from interp.chains import priors
 from interp.outside import one_line
 from models.families import registry as families
+from models.running.command_line import read_entries
 from models.training import trainers
 from tests.figures.chromium import SCHEMES, WIDTHS, Tab
 from tests.hostile import NAMES, RAN
@@ -605,16 +606,8 @@ def check_command(line: str) -> None:
         parse(models, arguments)
         return
 
-    if program == "analyses":
-        from analyses.running.cli import ALL, entries, make_parser
-
-        if arguments:
-            make_parser({**entries(), ALL.name: ALL}[arguments[0]]).parse_args(arguments[1:])
-        return
-    assert program == "figures", line
-    from figures.running.cli import door
-
-    parse(door(), arguments)
+    assert program in ("analyses", "figures"), line
+    parse(importlib.import_module(f"{program}.running.cli").door(), arguments)
 
 
 @pytest.mark.parametrize(("page", "line"), commands(), ids=[f"{page}: {line}" for page, line in commands()])

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,9 @@ SMALL: dict[str, dict[str, Any]] = {
 _shipped_asks = plan.shipped_asks
 
 
-def tiny_asks() -> dict[str, Ask]:
+def tiny_asks(names: Iterable[str] | None = None) -> dict[str, Ask]:
     """What the analyses want to be asked, on few sequences: 64 where `SMALL` says nothing."""
-    return {name: replace(ask, options=_small(name, ask)) for name, ask in _shipped_asks().items()}
+    return {name: replace(ask, options=_small(name, ask)) for name, ask in _shipped_asks(names).items()}
 
 
 def _small(name: str, ask: Ask) -> Any:

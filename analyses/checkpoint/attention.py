@@ -11,23 +11,18 @@ are matches to see. Checkpoints of the same prior and length get the same sequen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import interp as ip
 from analyses.running.ask import Ask, near, not_long
 from analyses.running.options import CheckpointOptions
-from interp.results import Result
+from analyses.running.subject import Subject
+from analyses.running.table import Table
 
 if TYPE_CHECKING:
-    import pandas as pd
     import torch
-
-    from analyses.running.subject import Subject
-    from interp.circuit.capture import Capture
-    from interp.hooked.checkpoint import CheckpointInfo
-    from interp.hooked.transformer import InductionTransformer
 
 COLUMNS = ("mass.full", "mass.partial", "mass.none", "mass.bos", "mass.early", "sequence")
 LEGEND = {
@@ -41,8 +36,11 @@ SPREAD_SEQUENCES = 64  # for the standard deviation of a copy head's share
 DIGITS = 6  # more than the pictures can show
 
 
-@dataclass(frozen=True, kw_only=True)
-class Attention(Result):
+def applies(subject: Subject) -> str | None:
+    return "it draws the layout of the suite's own models" if subject.is_foreign else None
+
+
+def analyse(subject: Subject, options: CheckpointOptions) -> Table:
     """One sequence through one model. Positions count BOS, where there is one, as position 0.
 
     tokens         [length] without BOS
@@ -71,92 +69,65 @@ class Attention(Result):
     over_batch     kind -> mean and standard deviation of its share over all sequences of the batch: how representative
                    the shown sequence is
     """
-
-    tokens: list[int]
-    kinds: list[str]
-    weights: list[float]
-    mass: dict[str, float]
-    law: list[float]
-    copy_scores: list[list[list[float | None]]]
-    copy_pattern: list[list[list[float]]]
-    match_scores: list[list[float | None]]
-    match_pattern: list[list[float]]
-    copy_bias: list[list[float]]
-    match_bias: list[float]
-    match_weight: list[list[float]] | None
-    copies: list[dict[str, Any]]
-    per_key: dict[str, float]
-    on_full: list[int]
-    readout_moves: float
-    raw_beta: list[float] | None
-    aligned_share: float | None
-    sequence: int
-    over_batch: dict[str, list[float]]
-
-    def table(self) -> pd.DataFrame:
-        """One row per key of the last query."""
-        import pandas as pd
-
-        first = 0 if self.kinds[0] == "bos" else 1
-        return pd.DataFrame(
-            {
-                "position": range(first, first + len(self.kinds)),
-                "token": [*(["BOS"] if first == 0 else []), *map(str, self.tokens)],
-                "kind": self.kinds,
-                "weight": self.weights,
-                "score": self.match_scores[-1],
-            }
-        )
-
-    def record(self) -> dict[str, Any]:
-        """The fields, without `success`: attention is an observation."""
-        return {name: value for name, value in super().record().items() if name not in ("success", "message")}
-
-    def __str__(self) -> str:
-        shares = ", ".join(f"{kind} {share:.3f}" for kind, share in self.mass.items() if share > 0)
-        law = " ".join(f"{value:.3f}" for value in self.law)
-        return f"sequence {self.sequence}: the last query's attention is {shares}\n  predicted law {law}"
-
-
-def applies(info: CheckpointInfo) -> str | None:
-    return "it draws the layout of the suite's own models" if info.model["family"] == "foreign" else None
-
-
-def analyse(subject: Subject, options: CheckpointOptions) -> Attention:
     from interp.results import provenance
 
-    place = first_with_matches(subject.chains.tokens, order=subject.info.model["order"])
-    seen = one_sequence(subject.model, subject.chains.tokens[place : place + 1])
-    add_copy_spread(seen["copies"], subject.model, subject.chains.tokens[:SPREAD_SEQUENCES])
-    return Attention(
+    tokens = subject.chains.tokens
+    place = first_with_matches(tokens, order=subject.model_config["order"])
+    seen = one_sequence(subject.model, tokens[place : place + 1])
+    add_copy_spread(seen["copies"], subject.model, tokens[:SPREAD_SEQUENCES])
+    row = {
         **seen,
-        sequence=place,
-        over_batch=mass_spread(subject.capture()),
-        provenance=provenance(seed=options.seed, checkpoint=str(subject.path)),
-    )
+        "sequence": place,
+        "over_batch": {kind: mean_and_spread(each) for kind, each in masses_of_each(subject.capture()).items()},
+        "provenance": provenance(seed=options.seed, checkpoint=str(subject.path)),
+    }
+    shares = ", ".join(f"{kind} {share:.3f}" for kind, share in seen["mass"].items() if share > 0)
+    law = " ".join(f"{value:.3f}" for value in seen["law"])
+    text = f"sequence {place}: the last query's attention is {shares}\n  predicted law {law}"
+    return Table(rows=[row], tidy=keys_of_last_query(seen), text=text)
 
 
-def add_copy_spread(copies: list[dict[str, Any]], model: InductionTransformer, tokens: torch.Tensor) -> None:
+def keys_of_last_query(seen: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row per key of the last query."""
+    bos = seen["kinds"][0] == "bos"
+    tokens = [*(["BOS"] if bos else []), *map(str, seen["tokens"])]
+    columns = zip(tokens, seen["kinds"], seen["weights"], seen["match_scores"][-1], strict=True)
+    names = ("token", "kind", "weight", "score")
+    return [
+        {"position": place, **dict(zip(names, one, strict=True))} for place, one in enumerate(columns, int(not bos))
+    ]
+
+
+def add_copy_spread(copies: list[dict[str, Any]], model: ip.InductionTransformer, tokens: torch.Tensor) -> None:
     """Give each copy head means and standard deviations over sequences: of all queries, and at the last query."""
-    from interp.circuit.capture import capture
-
-    cap = capture(model, tokens)
+    cap = ip.capture(model, tokens)
     for copy in copies:
-        on_lag = np.diagonal(cap.copy_pattern[:, copy["head"]].double().numpy(), -copy["lag"], axis1=1, axis2=2)
-        shares = on_lag[:, int(cap.bos) :].mean(-1)  # without the query whose token at that lag would be BOS
         last = cap.copy_pattern[:, copy["head"], -1].double().numpy()
-        found = {"over_batch": shares, "last_over_batch": last[:, -1 - copy["lag"]]}
-        found["bos_over_batch"] = last[:, 0] if cap.bos else np.zeros(len(last))
-        copy |= {name: [float(values.mean()), float(values.std())] for name, values in found.items()}
+        found = {
+            "over_batch": copies_of_each(cap, head=copy["head"], lag=copy["lag"]),
+            "last_over_batch": last[:, -1 - copy["lag"]],
+            "bos_over_batch": last[:, 0] if cap.bos else np.zeros(len(last)),
+        }
+        copy |= {name: mean_and_spread(values) for name, values in found.items()}
 
 
-def mass_spread(cap: Capture) -> dict[str, list[float]]:
-    """kind -> mean and standard deviation over sequences of the last query's attention on keys of that kind."""
-    from interp.estimators.counts import match_masks
+def copies_of_each(cap: ip.Capture, *, head: int, lag: int) -> np.ndarray:
+    """[sequence]: the attention of a copy head on its lag, mean over the queries that have a token there, not BOS."""
+    on_lag = np.diagonal(cap.copy_pattern[:, head].double().numpy(), -lag, axis1=1, axis2=2)
+    return on_lag[:, int(cap.bos) :].mean(-1)
+
+
+def mean_and_spread(values: np.ndarray) -> list[float]:
+    """Mean and standard deviation over sequences."""
+    return [float(values.mean()), float(values.std())]
+
+
+def masses_of_each(cap: ip.Capture) -> dict[str, np.ndarray]:
+    """kind -> [sequence]: the last query's attention on keys of that kind, mean over the match heads."""
     from interp.notation import OVERLAP_KINDS, overlap
 
-    masks = match_masks(cap.tokens, order=cap.order).numpy()
-    weights = cap.match_pattern[:, 0, -1].double().numpy()
+    masks = ip.match_masks(cap.tokens, order=cap.order).numpy()
+    weights = cap.match_pattern[:, :, -1].double().mean(1).numpy()
     own = weights[:, int(cap.bos) :]
     overlaps = np.array([overlap(mask) for mask in range(1 << cap.order)])[np.maximum(masks, 0)]
     candidate = masks >= 0
@@ -167,15 +138,12 @@ def mass_spread(cap: Capture) -> dict[str, list[float]]:
         "bos": weights[:, : int(cap.bos)],
         "early": own * ~candidate,
     }
-    found = {kind: shares[kind].sum(-1) for kind in OVERLAP_KINDS}
-    return {kind: [float(values.mean()), float(values.std())] for kind, values in found.items()}
+    return {kind: shares[kind].sum(-1) for kind in OVERLAP_KINDS}
 
 
 def first_with_matches(tokens: torch.Tensor, *, order: int) -> int:
     """The first sequence whose last context has occurred often enough before."""
-    from interp.estimators.counts import match_masks
-
-    exact = (match_masks(tokens, order=order) == (1 << order) - 1).sum(-1)
+    exact = (ip.match_masks(tokens, order=order) == (1 << order) - 1).sum(-1)
     if not (exact >= LEAST_MATCHES).any():
         raise ValueError(
             f"none of {len(tokens)} sequences of length {tokens.shape[1]} has met its last context {LEAST_MATCHES} "
@@ -184,16 +152,13 @@ def first_with_matches(tokens: torch.Tensor, *, order: int) -> int:
     return int((exact >= LEAST_MATCHES).nonzero()[0])
 
 
-def one_sequence(model: InductionTransformer, tokens: torch.Tensor) -> dict[str, Any]:
+def one_sequence(model: ip.InductionTransformer, tokens: torch.Tensor) -> dict[str, Any]:
     """The fields of `Attention` that come from one sequence [1, length] and the model's weights."""
-    from interp.circuit.capture import capture
-    from interp.circuit.runner import predict
-    from interp.estimators.counts import match_masks
     from interp.notation import key_kinds, kind_masses
 
     config = model.config
-    cap = capture(model, tokens, query="all")
-    kinds = key_kinds(match_masks(tokens, order=config.order)[0].numpy(), order=config.order, bos=config.bos)
+    cap = ip.capture(model, tokens, query="all")
+    kinds = key_kinds(ip.match_masks(tokens, order=config.order)[0].numpy(), order=config.order, bos=config.bos)
     weights = cap.match_pattern[0, 0, -1].numpy()
     half = config.blocks * config.vocab
     match_weight = None if not config.one_hot else shortened(model.match_attention.W_Q[0, :half])
@@ -202,7 +167,7 @@ def one_sequence(model: InductionTransformer, tokens: torch.Tensor) -> dict[str,
         "kinds": kinds,
         "weights": shortened(weights),
         "mass": kind_masses(weights, kinds),
-        "law": predict(model, tokens)[0].tolist(),
+        "law": ip.predict(model, tokens)[0].tolist(),
         "copy_scores": shortened(copy_scores(model, tokens)),
         "copy_pattern": shortened(cap.copy_pattern[0]),
         "match_scores": shortened(cap.match_scores[0, 0]),
@@ -214,7 +179,7 @@ def one_sequence(model: InductionTransformer, tokens: torch.Tensor) -> dict[str,
     return {**seen, **readings(seen, order=config.order, vocab=config.vocab)}
 
 
-def copy_scores(model: InductionTransformer, tokens: torch.Tensor) -> torch.Tensor:
+def copy_scores(model: ip.InductionTransformer, tokens: torch.Tensor) -> torch.Tensor:
     """[head, query, key]: the copy heads' scores before the softmax, on the first of the sequences."""
     import torch
     from torch.nn import functional
@@ -235,14 +200,10 @@ def readings(seen: dict[str, Any], *, order: int, vocab: int) -> dict[str, Any]:
     """The fields of `Attention` that are computed from the others."""
     import torch
 
-    from interp.circuit.capture import Capture
-    from interp.estimators.counts import match_masks
-    from interp.instruments.copy_heads import copy_heads
-
     offset = int(seen["kinds"][0] == "bos")
     tokens = torch.tensor([seen["tokens"]])
     pattern = torch.tensor(seen["match_pattern"])[None, None]
-    cap = Capture(
+    cap = ip.Capture(
         tokens=tokens,
         copy_pattern=torch.tensor(seen["copy_pattern"])[None],
         match_scores=pattern.log(),
@@ -252,19 +213,20 @@ def readings(seen: dict[str, Any], *, order: int, vocab: int) -> dict[str, Any]:
         vocab=vocab,
         bos=bool(offset),
     )
-    heads = copy_heads(cap)
+    heads = ip.copy_heads(cap)
+    read = zip(heads.lag, heads.mass, heads.last_mass, heads.last_bos, heads.verdict, strict=True)
     copies = [
         {
             "head": head,
-            "lag": int(heads.lag[head]),
-            "share": float(heads.mass[head]),
-            "last": float(heads.last_mass[head]),
-            "bos": float(heads.last_bos[head]),
-            "verdict": heads.verdict[head],
+            "lag": int(lag),
+            "share": float(mass),
+            "last": float(last),
+            "bos": float(bos),
+            "verdict": verdict,
         }
-        for head in range(len(heads.lag))
+        for head, (lag, mass, last, bos, verdict) in enumerate(read)
     ]
-    masks = match_masks(tokens, order=order, every_position=True)[0]
+    masks = ip.match_masks(tokens, order=order, every_position=True)[0]
     full = masks == (1 << order) - 1
     candidates = pattern[0, 0, offset:, offset:].masked_fill(masks < 0, -1.0)
     with_full = full.any(-1)

@@ -15,15 +15,13 @@ beta cannot be determined or the law does not describe the scores.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import interp as ip
 from analyses.running.ask import Ask
 from analyses.running.options import CheckpointOptions, option
-
-if TYPE_CHECKING:
-    from analyses.running.subject import Subject
-    from interp.fitting.fits import AttentionFit
-    from interp.instruments.beta_kappa import MatchFit
+from analyses.running.subject import Subject
+from interp.results import Result
 
 COLUMNS = (
     "success",
@@ -61,17 +59,15 @@ class Options(CheckpointOptions):
 ASK = Ask(options=Options(batch=256), cost=0.1)
 
 
-def analyse(subject: Subject, options: Options) -> MatchFit | AttentionFit:
-    from interp.instruments.beta_kappa import fit_scores
-
+def analyse(subject: Subject, options: Options) -> Result:
     cap, position = subject.capture(query=options.query), not options.no_position
     if options.source == "attention":
-        return fit_scores(cap, source="attention", law=options.law, position=position)
+        return ip.fit_scores(cap, source="attention", law=options.law, position=position)
     if options.law != "additive":
         raise ValueError("--law is for --source attention")
     found = subject.fit(cap, source=options.source, position=position)
     if found.success or not subject.is_foreign:
         return found
-    seen = fit_scores(cap, source="attention", position=position)
+    seen = ip.fit_scores(cap, source="attention", position=position)
     hint = f"--source attention: the attention follows the law, which explains {seen.nats_explained:.0%} of its nats"
     return replace(found, message=f"{found.message}; {hint}") if seen.success else found

@@ -11,15 +11,12 @@ for the law that also compares tokens of unequal lags (corollary:inductive).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import interp as ip
 from analyses.running.ask import Ask, near, not_long
 from analyses.running.options import CheckpointOptions
+from analyses.running.subject import Subject
+from interp.results import Result
 from models.families.registry import find_family
-
-if TYPE_CHECKING:
-    from analyses.running.subject import Subject
-    from interp.instruments.causal import CausalTests
 
 COLUMNS = (
     "loss",
@@ -57,16 +54,13 @@ def analytic(one: Subject) -> bool:
 ASK = Ask(select=not_long(every_seed), options=CheckpointOptions(batch=2048), cost=1.8)
 
 
-def analyse(subject: Subject, options: CheckpointOptions) -> CausalTests:
-    from interp.instruments.causal import causal_tests
-    from interp.instruments.lag_pairs import fit_score_pairs
-
+def analyse(subject: Subject, options: CheckpointOptions) -> Result:
     seen = subject.capture()
-    return causal_tests(
+    return ip.causal_tests(
         subject.model,
         subject.chains.tokens,
         next_law=subject.chains.next_law,
         law=subject.law(seen),
-        pair_law=fit_score_pairs(seen),
+        pair_law=ip.fit_score_pairs(seen),
         seed=options.seed,
     )

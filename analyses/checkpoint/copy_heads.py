@@ -11,15 +11,14 @@ r", "mixed" or "none"; `success` means that every lag has a head that copies it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import interp as ip
 from analyses.running.ask import Ask
 from analyses.running.options import CheckpointOptions, option
 from analyses.running.report import decimals
-
-if TYPE_CHECKING:
-    from analyses.running.subject import Subject
-    from interp.instruments.copy_heads import CopyHeads
+from analyses.running.subject import Subject
+from interp.results import Result
 
 COLUMNS = ("success", "mass_lag_1", "last_mass_lag_1", "mass_lag_2", "last_mass_lag_2")
 LEGEND = {
@@ -41,10 +40,10 @@ class Options(CheckpointOptions):
 ASK = Ask(options=Options(batch=64), cost=0.05)
 
 
-def analyse(subject: Subject, options: Options) -> CopyHeads:
-    from interp.instruments.copy_heads import MIN_MASS, copy_heads
+def analyse(subject: Subject, options: Options) -> Result:
+    from interp.instruments.copy_heads import MIN_MASS
 
-    return copy_heads(subject.capture(copies=True), min_mass=MIN_MASS if options.copies is None else options.copies)
+    return ip.copy_heads(subject.capture(copies=True), min_mass=MIN_MASS if options.copies is None else options.copies)
 
 
 def compared(row: dict[str, Any]) -> dict[str, Any]:

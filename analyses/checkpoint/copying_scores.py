@@ -10,13 +10,10 @@ another key. `direct` is the part through the head's OV circuit and the readout 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import interp as ip
 from analyses.running.options import CheckpointOptions
-
-if TYPE_CHECKING:
-    from analyses.running.subject import Subject
-    from interp.instruments.copying_scores import CopyingScores
+from analyses.running.subject import Subject
+from interp.results import Result
 
 COLUMNS = ("success", "votes.0.vote", "votes.0.stderr", "votes.0.copying", "votes.0.control_vote", "votes.0.direct")
 LEGEND = {
@@ -28,7 +25,5 @@ LEGEND = {
 }
 
 
-def analyse(subject: Subject, options: CheckpointOptions) -> CopyingScores:
-    from interp.instruments.copying_scores import copying_scores
-
-    return copying_scores(subject.model, subject.chains.tokens, seed=options.seed)
+def analyse(subject: Subject, options: CheckpointOptions) -> Result:
+    return ip.copying_scores(subject.model, subject.chains.tokens, seed=options.seed)

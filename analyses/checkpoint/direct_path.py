@@ -8,14 +8,11 @@ head that spreads its attention can leave a count of tokens there, an estimate o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import interp as ip
 from analyses.running.ask import Ask, near, not_long
 from analyses.running.options import CheckpointOptions
-
-if TYPE_CHECKING:
-    from analyses.running.subject import Subject
-    from interp.instruments.direct_path import DirectPath
+from analyses.running.subject import Subject
+from interp.results import Result
 
 COLUMNS = ("verdict", "gain", "gain_stderr", "r2", "r2_frequency", "r2_recent", "r2_control")
 LEGEND = {
@@ -31,10 +28,8 @@ LEGEND = {
 ASK = Ask(select=not_long(near(64)), options=CheckpointOptions(batch=2048), cost=0.35)
 
 
-def analyse(subject: Subject, options: CheckpointOptions) -> DirectPath:
-    from interp.instruments.direct_path import direct_path
-
-    return direct_path(
+def analyse(subject: Subject, options: CheckpointOptions) -> Result:
+    return ip.direct_path(
         subject.model,
         subject.chains.tokens,
         next_law=subject.chains.next_law,

@@ -15,16 +15,14 @@ import base64
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import interp as ip
 from analyses.running.ask import Ask, near
 from analyses.running.options import CheckpointOptions, option
-from interp.results import Result
+from analyses.running.subject import Subject
+from analyses.running.table import Table, flat_rows
 
 if TYPE_CHECKING:
-    import pandas as pd
     import torch
-
-    from analyses.running.subject import Subject
-    from interp.hooked.checkpoint import CheckpointInfo
 
 COLUMNS = ("beta_1", "beta_2", "kappa", "fit_success", "bayes_error", "weight_bytes")
 LEGEND = {
@@ -51,8 +49,11 @@ def shown(zoo: list[Subject]) -> list[Subject]:
 ASK = Ask(select=shown, options=Options(batch=256), cost=0.1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LiveModel(Result):
+def applies(subject: Subject) -> str | None:
+    return "the page runs the suite's own models" if subject.is_foreign else None
+
+
+def analyse(subject: Subject, options: Options) -> Table:
     """A model that can be run elsewhere, and sequences to run it on.
 
     config        its description, as `config.json` has it
@@ -68,82 +69,42 @@ class LiveModel(Result):
     fit_success, fit_message   whether it is, and why not
     weight_bytes  what the weights take
     """
-
-    config: dict[str, Any]
-    tensors: list[dict[str, Any]]
-    prior: dict[str, Any]
-    sequences: list[dict[str, Any]]
-    bayes_error: float
-    copy_lag: list[int]
-    copy_mass: list[float]
-    beta: list[float] | None
-    kappa: float | None
-    fit_success: bool
-    fit_message: str
-    weight_bytes: int
-
-    def __str__(self) -> str:
-        start = "no law to start from" if self.beta is None else f"beta {', '.join(f'{b:.3f}' for b in self.beta)}"
-        start += "" if self.kappa is None else f", kappa {self.kappa:.3f}"
-        lines = [
-            f"for the explorer: {len(self.sequences)} sequences, weights of {self.weight_bytes / 1024:.0f} kB; {start}"
-        ]
-        return "\n".join([*lines, *self.remarks()])
-
-    def table(self) -> pd.DataFrame:
-        """One row per sequence: its tokens, and the Bayes predictor after the last one."""
-        import pandas as pd
-
-        return pd.DataFrame(
-            {
-                "sequence": range(len(self.sequences)),
-                "tokens": ["".join(map(str, one["tokens"])) for one in self.sequences],
-                **{
-                    f"bayes_{symbol}": [one["bayes"][symbol] for one in self.sequences]
-                    for symbol in range(self.config["vocab"])
-                },
-            }
-        )
-
-
-def applies(info: CheckpointInfo) -> str | None:
-    return "the page runs the suite's own models" if info.model["family"] == "foreign" else None
-
-
-def analyse(subject: Subject, options: Options) -> LiveModel:
-    from interp.estimators.bayes import bayes_predictive
-    from interp.instruments.copy_heads import copy_heads
     from interp.results import provenance
 
-    chains = subject.chains
+    chains, prior = subject.chains, subject.prior
     tokens = chains.tokens[: options.sequences]
     laws = chains.laws()[: options.sequences]
-    bayes = bayes_predictive(tokens, prior=subject.prior, draws=options.draws, seed=options.seed)
+    bayes = ip.bayes_predictive(tokens, prior=prior, draws=options.draws, seed=options.seed)
     fit = subject.fit(subject.capture())
-    copies = copy_heads(subject.capture(copies=True))
-    tensors = [
-        packed(name, value) for name, value in subject.model.named_parameters() if not name.startswith("pos_embed")
+    copies = ip.copy_heads(subject.capture(copies=True))
+    weights = [(name, value) for name, value in subject.model.named_parameters() if not name.startswith("pos_embed")]
+    tensors = [packed(name, value) for name, value in weights]
+    sequences = [
+        {"tokens": row.tolist(), "laws": rounded(law), "bayes": rounded(mean)}
+        for row, law, mean in zip(tokens, laws, bayes.mean, strict=True)
     ]
-    return LiveModel(
-        config=dict(subject.model_config),
-        tensors=tensors,
-        prior=subject.prior.to_dict(),
-        sequences=[
-            {"tokens": row.tolist(), "laws": rounded(law), "bayes": rounded(mean)}
-            for row, law, mean in zip(tokens, laws, bayes.mean, strict=True)
-        ],
-        bayes_error=bayes.error,
-        copy_lag=copies.lag.tolist(),
-        copy_mass=copies.last_mass.tolist(),
-        beta=fit.beta.tolist() if fit.success else None,
-        kappa=fit.kappa if fit.success else None,
-        fit_success=fit.success,
-        fit_message=fit.message,
-        weight_bytes=sum(len(one["data"]) for one in tensors),
-        success=bayes.success,
-        message="" if bayes.success else f"Bayes predictor: {bayes.message}",
-        provenance=provenance(seed=options.seed, checkpoint=str(subject.path), prior=subject.prior.to_dict()),
-    )
+    row = {
+        "config": dict(subject.model_config),
+        "tensors": tensors,
+        "prior": prior.to_dict(),
+        "sequences": sequences,
+        "bayes_error": bayes.error,
+        "copy_lag": copies.lag.tolist(),
+        "copy_mass": copies.last_mass.tolist(),
+        "beta": fit.beta.tolist() if fit.success else None,
+        "kappa": fit.kappa if fit.success else None,
+        "fit_success": fit.success,
+        "fit_message": fit.message,
+        "weight_bytes": sum(len(one["data"]) for one in tensors),
+        "success": bayes.success,
+        "message": "" if bayes.success else f"Bayes predictor: {bayes.message}",
+        "provenance": provenance(seed=options.seed, checkpoint=str(subject.path), prior=prior.to_dict()),
+    }
+    law = f"{len(sequences)} sequences, weights of {row['weight_bytes'] / 1024:.0f} kB; "
+    law += f"beta {', '.join(f'{beta:.3f}' for beta in fit.beta)}" if fit.success else "no law to start from"
+    law += f", kappa {fit.kappa:.3f}" if row["kappa"] is not None else ""
+    tidy = [{"sequence": place, **one} for place, one in enumerate(flat_rows(sequences))]
+    return Table(rows=[row], tidy=tidy, text=f"for the explorer: {law}")
 
 
 def packed(name: str, value: torch.Tensor) -> dict[str, Any]:

@@ -12,15 +12,13 @@ standard ones from their scores and from their embedding and OV circuits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import interp as ip
 from analyses.running.ask import Ask, near, not_long
 from analyses.running.options import CheckpointOptions, option
-from analyses.running.subject import DoesNotApply
-
-if TYPE_CHECKING:
-    from analyses.running.subject import Subject
-    from interp.instruments.identity_blocks import IdentityBlocks
+from analyses.running.subject import DoesNotApply, Subject
+from interp.results import Result
 
 COLUMNS = ("weights.aligned", "weights.residual", "scores.aligned", "scores.residual", "scores.r2", "agreement")
 LEGEND = {
@@ -45,9 +43,8 @@ class Options(CheckpointOptions):
 ASK = Ask(select=not_long(near(64)), cost=0.1)
 
 
-def analyse(subject: Subject, options: Options) -> IdentityBlocks:
+def analyse(subject: Subject, options: Options) -> Result:
     from interp.circuit.circuit import as_circuit
-    from interp.instruments.identity_blocks import identity_blocks
 
     heads = as_circuit(subject.model).match_heads
     if len(heads) > 1:
@@ -55,7 +52,7 @@ def analyse(subject: Subject, options: Options) -> IdentityBlocks:
             f"it reads one match head, the circuit has {len(heads)}; in Python circuit.with_match_heads({heads[0]}) "
             "picks one"
         )
-    return identity_blocks(
+    return ip.identity_blocks(
         subject.model,
         subject.chains.tokens,
         routes=options.routes,

@@ -14,14 +14,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import interp as ip
 from analyses.running.ask import Ask, near, not_long
 from analyses.running.options import CheckpointOptions, option
-
-if TYPE_CHECKING:
-    from analyses.running.subject import Subject
-    from interp.instruments.label_symmetry import LabelSymmetry
+from analyses.running.subject import Subject
+from interp.results import Result
 
 COLUMNS = ("kl", "stderr", "max", "worst_kl", "seeds_kl", "ratio", "exhaustive", "n")
 LEGEND = {
@@ -47,13 +45,13 @@ ASK = Ask(select=not_long(near(64, seeds=1)), options=Options(siblings=True, bat
 
 def siblings_of(path: Path, *, unfinished: bool = False) -> list[Path]:
     """The finished checkpoints beside this one whose names differ in the seed alone, or also the `unfinished` ones."""
-    from interp.hooked.checkpoint import read_info, unfinished_at
+    from interp.hooked.checkpoint import unfinished_at
 
     whole = path.resolve()
     alike = re.compile(r"_seed\d+".join(map(re.escape, re.split(r"_seed\d+", whole.name))))
     beside = [other for other in whole.parent.iterdir() if other != whole and alike.fullmatch(other.name)]
     found = sorted(other for other in beside if (other / "config.json").is_file())
-    return [other for other in found if unfinished or not unfinished_at(read_info(other))]
+    return [other for other in found if unfinished or not unfinished_at(ip.read_info(other))]
 
 
 def reads(path: Path, options: Options) -> list[Path]:
@@ -62,11 +60,8 @@ def reads(path: Path, options: Options) -> list[Path]:
     return [*map(Path, options.against), *siblings]
 
 
-def analyse(subject: Subject, options: Options) -> LabelSymmetry:
-    from analyses.running.subject import Subject
-    from interp.instruments.label_symmetry import label_symmetry
-
-    return label_symmetry(
+def analyse(subject: Subject, options: Options) -> Result:
+    return ip.label_symmetry(
         subject.model,
         subject.chains.tokens,
         draws=options.draws,

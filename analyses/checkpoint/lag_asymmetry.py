@@ -12,15 +12,12 @@ under the independent prior the lags are exchangeable.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analyses.running.ask import Ask, not_long, up_to
 from analyses.running.options import CheckpointOptions
+from analyses.running.subject import Subject
 from analyses.running.table import Table
-
-if TYPE_CHECKING:
-    from analyses.running.subject import Subject
-    from interp.hooked.checkpoint import CheckpointInfo
 
 ASK = Ask(select=not_long(up_to(256)), cost=0.1)
 SHOWN = ("checkpoint", "prior", "length", "beta_1", "beta_2", "difference", "stderr", "raw_1", "raw_2", "asymmetric")
@@ -33,8 +30,8 @@ DEFINITIONS = (
 ROUNDING = 1e-6  # a construction has no noise: equal betas differ by rounding only
 
 
-def applies(info: CheckpointInfo) -> str | None:
-    return "order 1 has one lag, so there is nothing to compare" if info.model["order"] < 2 else None
+def applies(subject: Subject) -> str | None:
+    return "order 1 has one lag, so there is nothing to compare" if subject.model_config["order"] < 2 else None
 
 
 def survey(rows: list[dict[str, Any]], options: CheckpointOptions) -> Table:
@@ -60,9 +57,8 @@ def survey(rows: list[dict[str, Any]], options: CheckpointOptions) -> Table:
     return Table(rows=rows, provenance=provenance(seed=options.seed), shown=SHOWN, notes=notes)
 
 
-def row(subject: Subject, options: CheckpointOptions) -> dict[str, Any]:
+def analyse(subject: Subject, options: CheckpointOptions) -> Table:
     """One checkpoint: its betas from the scores, and from its weight blocks."""
-
     fit = subject.fit(subject.capture())
     difference = stderr = math.nan
     asymmetric = None
@@ -73,12 +69,10 @@ def row(subject: Subject, options: CheckpointOptions) -> dict[str, Any]:
         if abs(difference) > max(SIGMAS * stderr, ROUNDING):
             asymmetric = "beta_1" if difference > 0 else "beta_2"
     raw = _raw_blocks(subject)
-    return {
-        "checkpoint": str(subject.path),
-        "subject": subject.summary(),
-        "family": subject.info.model["family"],
+    row = {
+        "family": subject.model_config["family"],
         "prior": subject.prior.kind,
-        "length": subject.info.model["length"],
+        "length": subject.model_config["length"],
         "fit": fit.success,
         "beta_1": fit.beta[0],
         "beta_2": fit.beta[1],
@@ -89,6 +83,7 @@ def row(subject: Subject, options: CheckpointOptions) -> dict[str, Any]:
         "raw_2": raw[1],
         "r2": fit.r2,
     }
+    return Table(rows=[row])
 
 
 def _raw_blocks(subject: Subject) -> tuple[float, float]:

@@ -9,14 +9,11 @@ The full matrix of weights beta_{a,b}, query block a (x_{t-a}) against key block
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import interp as ip
 from analyses.running.ask import Ask, near, not_long
 from analyses.running.options import CheckpointOptions
-
-if TYPE_CHECKING:
-    from analyses.running.subject import Subject
-    from interp.instruments.lag_pairs import PairFit
+from analyses.running.subject import Subject
+from interp.results import Result
 
 COLUMNS = ("success", "aligned_share", "aligned_share_stderr", "r2")
 LEGEND = {
@@ -31,7 +28,5 @@ LEGEND = {
 ASK = Ask(select=not_long(near(64)), cost=0.05)
 
 
-def analyse(subject: Subject, options: CheckpointOptions) -> PairFit:
-    from interp.instruments.lag_pairs import fit_score_pairs
-
-    return fit_score_pairs(subject.capture())
+def analyse(subject: Subject, options: CheckpointOptions) -> Result:
+    return ip.fit_score_pairs(subject.capture())

@@ -8,14 +8,11 @@ scores and at its own best ones, add-alpha, maximum likelihood, Jelinek-Mercer, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import interp as ip
 from analyses.running.ask import Ask, near, not_long
 from analyses.running.options import CheckpointOptions
-
-if TYPE_CHECKING:
-    from analyses.running.subject import Subject
-    from interp.instruments.nearest_estimator import NearestEstimator
+from analyses.running.subject import Subject
+from interp.results import Result
 
 COLUMNS = (
     "nearest",
@@ -34,7 +31,5 @@ LEGEND = {
 ASK = Ask(select=not_long(near(64)), cost=0.2)
 
 
-def analyse(subject: Subject, options: CheckpointOptions) -> NearestEstimator:
-    from interp.instruments.nearest_estimator import nearest_estimator
-
-    return nearest_estimator(subject.model, subject.chains.tokens, law=subject.law(subject.capture()))
+def analyse(subject: Subject, options: CheckpointOptions) -> Result:
+    return ip.nearest_estimator(subject.model, subject.chains.tokens, law=subject.law(subject.capture()))

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import interp as ip
 from analyses.running.ask import Ask
 from analyses.running.options import CheckpointOptions, option
 from analyses.running.report import decimals
-
-if TYPE_CHECKING:
-    from analyses.running.subject import Subject
-    from interp.instruments.overlap_mass import OverlapMass
+from analyses.running.subject import Subject
+from interp.results import Result
 
 COLUMNS = ("success", "|M|=0", "|M|=1", "|M|=2", "bos", "early", "distance", "largest_gap")
 LEGEND = {
@@ -42,12 +41,10 @@ class Options(CheckpointOptions):
 ASK = Ask(options=Options(batch=256), cost=0.03)
 
 
-def analyse(subject: Subject, options: Options) -> OverlapMass:
-    from interp.instruments.overlap_mass import overlap_mass
-
+def analyse(subject: Subject, options: Options) -> Result:
     seen = subject.capture(query=options.query)
     law = subject.law(seen)
-    found = overlap_mass(seen, law)
+    found = ip.overlap_mass(seen, law)
     return dataclasses.replace(found, message=law.message) if found.success else found
 
 

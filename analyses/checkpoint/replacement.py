@@ -16,12 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import interp as ip
 from analyses.running.options import CheckpointOptions, option
 from analyses.running.report import PAGE, decimals, render_table
+from analyses.running.subject import Subject
+from interp.results import Result
 
 if TYPE_CHECKING:
-    from analyses.running.subject import Subject
-    from interp.hooked.checkpoint import CheckpointInfo
     from interp.instruments.replacement import ReplacedHeads
 
 COLUMNS = ("success", "loss", "lost", "recovered.law", "control.law", "recovered.hard", "alone", "message")
@@ -40,19 +41,15 @@ class Options(CheckpointOptions):
     draws: int = option(3, "draws of other heads, for the control (default: %(default)s)", metavar="N", least=1)
 
 
-def applies(info: CheckpointInfo) -> str | None:
+def applies(subject: Subject) -> str | None:
     """Only models that predict at every position."""
-    from interp.hooked.checkpoint import FOREIGN
-
-    if info.model["family"] == FOREIGN:
+    if subject.is_foreign:
         return None
     return "models of this suite predict at their last position alone; causal is the question for them"
 
 
-def analyse(subject: Subject, options: Options) -> ReplacedHeads:
-    from interp.instruments.replacement import replace_heads
-
-    return replace_heads(
+def analyse(subject: Subject, options: Options) -> Result:
+    return ip.replace_heads(
         subject.model,
         subject.chains.tokens,
         query="trained",

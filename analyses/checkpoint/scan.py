@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import interp as ip
 from analyses.running.options import CheckpointOptions, option, place
 from analyses.running.report import PAGE, decimals, render_table
+from analyses.running.subject import Subject
+from interp.results import Result
 
 if TYPE_CHECKING:
-    from analyses.running.subject import Subject
     from interp.instruments.scan_heads import HeadScan
 
 COLUMNS = ("success", "message")
@@ -48,11 +50,9 @@ class Options(CheckpointOptions):
     )
 
 
-def analyse(subject: Subject, options: Options) -> HeadScan:
-    from interp.instruments.scan_heads import scan_heads
-
+def analyse(subject: Subject, options: Options) -> Result:
     tokens = subject.chains.tokens
-    scan = scan_heads(subject.scanned, tokens, query=options.query)
+    scan = ip.scan_heads(subject.scanned, tokens, query=options.query)
     if options.save is not None:
         from interp.circuit.checkpoint import save
         from interp.instruments.find_circuit import find_circuit

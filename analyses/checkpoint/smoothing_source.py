@@ -9,14 +9,11 @@ final stream sums to one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import interp as ip
 from analyses.running.ask import Ask, near, not_long
 from analyses.running.options import CheckpointOptions
-
-if TYPE_CHECKING:
-    from analyses.running.subject import Subject
-    from interp.instruments.smoothing_source import SmoothingSource
+from analyses.running.subject import Subject
+from interp.results import Result
 
 COLUMNS = ("change.partial", "change.bos", "change.readout", "readout_uniform", "contribution.readout")
 LEGEND = {
@@ -29,10 +26,8 @@ LEGEND = {
 ASK = Ask(select=not_long(near(64)), cost=0.2)
 
 
-def analyse(subject: Subject, options: CheckpointOptions) -> SmoothingSource:
-    from interp.instruments.smoothing_source import smoothing_source
-
-    return smoothing_source(
+def analyse(subject: Subject, options: CheckpointOptions) -> Result:
+    return ip.smoothing_source(
         subject.model,
         subject.chains.tokens,
         next_law=subject.chains.next_law,

@@ -10,15 +10,11 @@ at its harmonic mean.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import interp as ip
 from analyses.running.ask import Ask, near
 from analyses.running.options import CheckpointOptions
-
-if TYPE_CHECKING:
-    from analyses.running.subject import Subject
-    from interp.hooked.checkpoint import CheckpointInfo
-    from interp.instruments.vote_weight import VoteWeight
+from analyses.running.subject import Subject
+from interp.results import Result
 
 COLUMNS = ("verdict", "level_spread", "level_full", "compared", "held", "held_stderr", "shuffled")
 LEGEND = {
@@ -35,16 +31,14 @@ LEGEND = {
 ASK = Ask(select=near(32, 64), options=CheckpointOptions(batch=2048), cost=0.5)
 
 
-def applies(info: CheckpointInfo) -> str | None:
-    if not info.one_hot:
-        return f"the final stream of the {info.model['family']} family has no block that holds the votes"
-    return "a logit readout is not linear in the votes" if info.model["readout"] != "probability" else None
+def applies(subject: Subject) -> str | None:
+    if not subject.info.one_hot:
+        return f"the final stream of the {subject.model_config['family']} family has no block that holds the votes"
+    return "a logit readout is not linear in the votes" if subject.model_config["readout"] != "probability" else None
 
 
-def analyse(subject: Subject, options: CheckpointOptions) -> VoteWeight:
-    from interp.instruments.vote_weight import vote_weight
-
-    return vote_weight(
+def analyse(subject: Subject, options: CheckpointOptions) -> Result:
+    return ip.vote_weight(
         subject.model,
         subject.chains.tokens,
         next_law=subject.chains.next_law,

@@ -14,10 +14,10 @@ from analyses.claims.readers import word_of
 from analyses.claims.records import SET_AFTER_DATA, Finding, Group, Verdict
 from analyses.claims.wording import LEGEND as LEGEND
 from analyses.claims.wording import runs_in_words
-from analyses.running.command import BadInput, one_line
 from analyses.running.subject import place_of_start
 from analyses.running.table import Table
-from interp.outside import read_object
+from interp.outside import one_line, read_object
+from models.running.command_line import BadInput
 
 NAME = "claims"
 ZOO = "copy_heads"  # the analysis of every model of the suite

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import interp as ip
 from analyses.parts.heldout import Sequences, excess_columns, measure, predictor_of
 from analyses.running.options import CheckpointOptions
 
@@ -65,14 +66,9 @@ def run_row(
 
 def read(subject: Subject, best: OptimalParameters) -> dict[str, Any]:
     """The law fitted to the scores and what else they depend on, the blocks, and the copy heads at the last query."""
-    from interp.instruments.beta_kappa import fit_scores
-    from interp.instruments.copy_heads import copy_heads
-    from interp.instruments.identity_blocks import identity_blocks
-    from interp.instruments.lag_pairs import fit_score_pairs
-
     seen = subject.capture(copies=True)
-    fit, pairs, heads = fit_scores(seen), fit_score_pairs(seen), copy_heads(seen)
-    blocks = identity_blocks(subject.model, subject.chains.tokens)
+    fit, pairs, heads = ip.fit_scores(seen), ip.fit_score_pairs(seen), ip.copy_heads(seen)
+    blocks = ip.identity_blocks(subject.model, subject.chains.tokens)
     scores = blocks["scores"]
     found: dict[str, Any] = {
         "r2": fit.r2,
@@ -102,11 +98,8 @@ def read(subject: Subject, best: OptimalParameters) -> dict[str, Any]:
 
 def edited(subject: Subject) -> dict[str, Any]:
     """The rise of KL with a source of smoothing switched off, and the KL to the relabeled model."""
-    from interp.instruments.label_symmetry import label_symmetry
-    from interp.instruments.smoothing_source import smoothing_source
-
     tokens = subject.chains.tokens
-    source = smoothing_source(subject.model, tokens, next_law=subject.chains.next_law)
+    source = ip.smoothing_source(subject.model, tokens, next_law=subject.chains.next_law)
     parts = {part.source: part.share for part in source.shares if part.applies}
     return {
         "partial": parts["partial"],
@@ -114,20 +107,15 @@ def edited(subject: Subject) -> dict[str, Any]:
         "readout_share": parts.get("readout"),
         "partial_alone": source["partial"].change,
         "readout_alone": source["readout"].change if "readout" in parts else None,
-        "dependence": label_symmetry(subject.model, tokens, draws=RELABELINGS).kl,
+        "dependence": ip.label_symmetry(subject.model, tokens, draws=RELABELINGS).kl,
     }
 
 
 def recovered(subject: Subject) -> dict[str, Any]:
     """The shares of loss that the law and the law of all pairs recover, and the gain without the match head."""
-    from interp.instruments.beta_kappa import fit_scores
-    from interp.instruments.causal import causal_tests
-    from interp.instruments.direct_path import direct_path
-    from interp.instruments.lag_pairs import fit_score_pairs
-
     seen, tokens, law = subject.capture(), subject.chains.tokens, subject.chains.next_law
-    fit, pairs = fit_scores(seen), fit_score_pairs(seen)
-    tests = causal_tests(
+    fit, pairs = ip.fit_scores(seen), ip.fit_score_pairs(seen)
+    tests = ip.causal_tests(
         subject.model,
         tokens,
         next_law=law,
@@ -135,7 +123,7 @@ def recovered(subject: Subject) -> dict[str, Any]:
         pair_law=pairs,
         only_laws=True,
     )
-    path = direct_path(subject.model, tokens, next_law=law)
+    path = ip.direct_path(subject.model, tokens, next_law=law)
     return {
         "law": tests.loss_recovered,
         "law_stderr": tests.loss_recovered_stderr,

@@ -11,20 +11,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+import interp as ip
+
 if TYPE_CHECKING:
-    import numpy as np
     import torch
 
     from analyses.running.cache import Cache
     from analyses.running.subject import Subject
-    from interp.chains.priors import ChainBatch, Prior
+    from interp.chains.priors import ChainBatch
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sequences:
     """A held-out set; it is sampled when it is first used."""
 
-    prior: Prior
+    prior: ip.Prior
     batch: int
     length: int
     seed: int
@@ -76,55 +79,43 @@ class Measured:
 
 def measure(sequences: Sequences, predictor: Predictor, cache: Cache) -> Measured:
     """KL(truth || prediction) of every sequence."""
-    import numpy as np
 
     def compute() -> dict[str, np.ndarray]:
-        from interp.divergence import kl_divergence
-
-        divergence = kl_divergence(sequences.chains.next_law, predictor.law(sequences.tokens))
+        divergence = ip.kl_divergence(sequences.chains.next_law, predictor.law(sequences.tokens))
         return {"values": divergence.values.numpy(), "floored": np.array(divergence.floored)}
 
-    key = {"what": "kl", "predictor": predictor.key, "sequences": sequences.key()}
-    stored = cache.arrays(key, compute)
-    return Measured(values=stored["values"], floored=float(stored["floored"]))
+    return _measured(cache.arrays({"what": "kl", "predictor": predictor.key, "sequences": sequences.key()}, compute))
 
 
 def measure_bayes(sequences: Sequences, cache: Cache, *, draws: int) -> Measured:
     """The Bayes predictor's KL, with the Monte Carlo error of its law."""
-    import numpy as np
 
     def compute() -> dict[str, np.ndarray]:
-        from interp.divergence import kl_divergence
-        from interp.estimators.bayes import bayes_predictive
+        bayes = ip.bayes_predictive(sequences.tokens, prior=sequences.prior, draws=draws, seed=sequences.seed)
+        divergence = ip.kl_divergence(sequences.chains.next_law, bayes.mean)
+        found = {"floored": divergence.floored, "error": bayes.error, "success": bayes.success}
+        return {"values": divergence.values.numpy(), **{name: np.array(value) for name, value in found.items()}}
 
-        bayes = bayes_predictive(sequences.tokens, prior=sequences.prior, draws=draws, seed=sequences.seed)
-        divergence = kl_divergence(sequences.chains.next_law, bayes.mean)
-        return {
-            "values": divergence.values.numpy(),
-            "floored": np.array(divergence.floored),
-            "error": np.array(bayes.error),
-            "success": np.array(bayes.success),
-        }
+    return _measured(cache.arrays({"what": "bayes", "draws": draws, "sequences": sequences.key()}, compute))
 
-    stored = cache.arrays({"what": "bayes", "draws": draws, "sequences": sequences.key()}, compute)
+
+def _measured(stored: dict[str, np.ndarray]) -> Measured:
     return Measured(
         values=stored["values"],
         floored=float(stored["floored"]),
-        monte_carlo=float(stored["error"]),
-        converged=bool(stored["success"]),
+        monte_carlo=float(stored.get("error", 0.0)),
+        converged=bool(stored.get("success", True)),
     )
 
 
 def excess_columns(values: np.ndarray, bayes: np.ndarray) -> dict[str, float]:
     """KL with its error, and the excess over Bayes on the same sequences: in nats (paired error) and as a share."""
-    from interp.results import mean_stderr
-
-    kl, stderr = mean_stderr(values)
-    best, _ = mean_stderr(bayes)
-    excess, excess_stderr = mean_stderr(values - bayes)
+    kl, stderr = ip.mean_stderr(values)
+    best, _ = ip.mean_stderr(bayes)
+    excess, excess_stderr = ip.mean_stderr(values - bayes)
     share = excess / best if best > 0 else float("nan")
     # A ratio of means over the same sequences: its error comes from the paired residuals.
-    _, share_stderr = mean_stderr((values - (1 + share) * bayes) / best) if best > 0 else (0.0, float("nan"))
+    _, share_stderr = ip.mean_stderr((values - (1 + share) * bayes) / best) if best > 0 else (0.0, float("nan"))
     return {
         "kl": kl,
         "stderr": stderr,

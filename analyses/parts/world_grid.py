@@ -25,10 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
-    from interp.chains.priors import Prior
+import interp as ip
+
+if TYPE_CHECKING:
     from interp.estimators.optimal import OptimalParameters
     from interp.estimators.population import Population
 
@@ -91,15 +92,13 @@ VISITS = {"0": 0, "1": 1, "2-3": 2, "4-7": 4, "8+": 8}  # of the query's full co
 class World:
     """One task: what the optimum depends on."""
 
-    prior: Prior
+    prior: ip.Prior
     length: int
     bos: bool
 
 
 def draw_worlds(grid: str) -> list[World]:
     """The worlds of a grid, always the same."""
-    import numpy as np
-
     if grid == EXCESS:
         return _excess_worlds()
     rng = np.random.default_rng(GRIDS[grid].seed)
@@ -108,9 +107,6 @@ def draw_worlds(grid: str) -> list[World]:
 
 def _draw_world(rng: np.random.Generator) -> World:
     """Orders 1..4, |V| 2..32, T 16..4096, eta 1..50 (equal in half of them), alpha and eta0 0.1..5, in logarithms."""
-    import numpy as np
-
-    from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
 
     def between(low: float, high: float) -> float:
         return round(float(np.exp(rng.uniform(np.log(low), np.log(high)))), 2)
@@ -123,36 +119,34 @@ def _draw_world(rng: np.random.Generator) -> World:
     if not hierarchical:
         kept = rng.random() >= 0.6  # with BOS the optimum is known: a few are enough
         alpha = between(0.1, 5.0)
-        return World(prior=IndependentDirichlet(order=order, vocab=vocab, alpha=alpha), length=length, bos=bos and kept)
+        return World(
+            prior=ip.IndependentDirichlet(order=order, vocab=vocab, alpha=alpha), length=length, bos=bos and kept
+        )
     equal = rng.random() < 0.5
     eta = (between(1.0, 50.0),) * order if equal else tuple(between(1.0, 50.0) for _ in range(order))
     eta0 = 1.0 if rng.random() < 0.6 else between(0.1, 5.0)
-    prior = HierarchicalDirichlet(order=order, vocab=vocab, eta=eta, eta0=eta0)
+    prior = ip.HierarchicalDirichlet(order=order, vocab=vocab, eta=eta, eta0=eta0)
     return World(prior=prior, length=length, bos=bos)
 
 
 def _excess_worlds() -> list[World]:
     """The worlds of the map, short sequences first."""
-    from interp.chains.priors import HierarchicalDirichlet
-
     orders, vocabs, etas = (1, 2, 3), (3, 10), (1.0, 7.0, 50.0)
     shapes = [
         *itertools.product((16, 64, 256), orders, vocabs, etas),
         *itertools.product((LONG,), orders, vocabs, (LONG_ETA,)),
     ]
     return [
-        World(prior=HierarchicalDirichlet(order=order, vocab=vocab, eta=(eta,) * order), length=length, bos=True)
+        World(prior=ip.HierarchicalDirichlet(order=order, vocab=vocab, eta=(eta,) * order), length=length, bos=True)
         for length, order, vocab, eta in shapes
     ]
 
 
 def search_world(world: World, *, steps: Sequence[int], sure: float, seed: int = 0) -> tuple[OptimalParameters, int]:
     """The searched optimum, and the sequences it took: the next of `steps` while it is not sure enough."""
-    from interp.estimators.optimal import optimal_parameters
-
     prior = world.prior
     for draws in steps:
-        best = optimal_parameters(prior, length=world.length, bos=world.bos, draws=draws, seed=seed)
+        best = ip.optimal_parameters(prior, length=world.length, bos=world.bos, draws=draws, seed=seed)
         known = [error for error in best.stderr if math.isfinite(error)]
         if max(known, default=0.0) <= sure and (prior.independent or not any(best.flat)):
             break
@@ -177,13 +171,10 @@ def world_row(world: World, best: OptimalParameters, sample: Population) -> dict
     derived_*, predicted_* by the closed form alone, and with the fitted term; leading_* to leading order
     kl, kl_*               at the searched, derived, predicted and leading parameters
     """
-    import numpy as np
-
     from interp.estimators.optimal import population_divergence
-    from interp.estimators.predicted import predicted_parameters
 
     prior, length, bos = world.prior, world.length, world.bos
-    found = predicted_parameters(prior, length=length, bos=bos)
+    found = ip.predicted_parameters(prior, length=length, bos=bos)
     predictions = {
         "derived": (found.derived_beta, found.derived_kappa),
         "predicted": (found.beta, found.kappa),
@@ -223,21 +214,15 @@ def measure_excess(world: World, *, sequences: int, seed: int = 0) -> dict[str, 
     queries_*, excess_*       by visits of the full context: share of the queries, and of the excess
     suffix_*, at_suffix_*     the same by the length of the longest suffix of the context that occurred before
     """
-    import numpy as np
-
-    from interp.divergence import kl_divergence
-    from interp.estimators.bayes import bayes_predictive
-    from interp.estimators.optimal import optimal_parameters
-    from interp.results import mean_stderr
 
     prior, length = world.prior, world.length
-    best = optimal_parameters(prior, length=length, bos=True, draws=SEARCH_DRAWS, seed=seed + 1)
+    best = ip.optimal_parameters(prior, length=length, bos=True, draws=SEARCH_DRAWS, seed=seed + 1)
     chains = prior.sample(batch=sequences, length=length, seed=seed, method="collapsed")
-    bayes = bayes_predictive(chains.tokens, prior=prior, draws=BAYES_DRAWS, seed=seed)
+    bayes = ip.bayes_predictive(chains.tokens, prior=prior, draws=BAYES_DRAWS, seed=seed)
     bias = (bayes.mcse**2 / (2.0 * bayes.mean)).sum(1).numpy()
-    excess = kl_divergence(bayes.mean, best.predict(chains.tokens)).values.numpy() - bias
-    kl, kl_stderr = mean_stderr(kl_divergence(chains.next_law, bayes.mean).values.numpy())
-    mean, stderr = mean_stderr(excess)
+    excess = ip.kl_divergence(bayes.mean, best.predict(chains.tokens)).values.numpy() - bias
+    kl, kl_stderr = ip.mean_stderr(ip.kl_divergence(chains.next_law, bayes.mean).values.numpy())
+    mean, stderr = ip.mean_stderr(excess)
     visits, suffix = seen_before(chains.tokens.numpy(), order=prior.order)
     bins = np.searchsorted(list(VISITS.values()), visits, side="right") - 1
     row: dict[str, Any] = {"order": prior.order, "vocab": prior.vocab, "eta": float(prior.concentrations()[-1])}
@@ -254,11 +239,7 @@ def measure_excess(world: World, *, sequences: int, seed: int = 0) -> dict[str, 
 
 def seen_before(tokens: np.ndarray, *, order: int) -> tuple[np.ndarray, np.ndarray]:
     """For the last query of each sequence: visits of its full context before, and its longest suffix that occurred."""
-    import numpy as np
-
-    from interp.estimators.counts import mask_counts
-
-    counts = mask_counts(tokens, order=order, vocab=max(int(tokens.max()) + 1, 2)).sum(-1).numpy()
+    counts = ip.mask_counts(tokens, order=order, vocab=max(int(tokens.max()) + 1, 2)).sum(-1).numpy()
     longest = np.zeros(len(tokens), dtype=np.int64)
     for mask in range(1 << order):
         suffix = next((lag for lag in range(order) if not mask >> lag & 1), order)
@@ -268,16 +249,12 @@ def seen_before(tokens: np.ndarray, *, order: int) -> tuple[np.ndarray, np.ndarr
 
 def fit_terms(rows: list[dict[str, Any]]) -> dict[tuple[str, bool], tuple[float, ...]]:
     """The coefficients of `fitted_correction` from a table of worlds: ridge regression, made robust by reweighting."""
-    import numpy as np
-
-    from interp.chains.descriptions import parse_prior
-    from interp.chains.priors import HierarchicalDirichlet
     from interp.estimators.fitted_correction import LARGEST, features
 
     found: dict[tuple[str, bool], list[tuple[np.ndarray, float, float]]] = {}
     for row in rows:
-        prior = parse_prior(row["prior"], order=row["order"], vocab=row["vocab"])
-        if not isinstance(prior, HierarchicalDirichlet):
+        prior = ip.parse_prior(row["prior"], order=row["order"], vocab=row["vocab"])
+        if not isinstance(prior, ip.HierarchicalDirichlet):
             continue
         names = [*NAMES[: prior.order], *(["kappa"] if row["bos"] else [])]
         derived = [row[f"derived_{name}"] for name in names]

@@ -82,6 +82,35 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
+def _read_arrays(content: bytes) -> dict[str, np.ndarray]:
+    import numpy as np
+
+    with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+        return dict(stored)
+
+
+def _written_arrays(key: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
+    import numpy as np
+
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def _read_value(content: bytes) -> Any:
+    return json.loads(content)["value"]
+
+
+def _written_value(key: dict[str, Any], value: Any) -> bytes:
+    return (json.dumps({"key": key, "value": value}) + "\n").encode()
+
+
+FORMS: dict[str, tuple[Callable[[bytes], Any], Callable[[dict[str, Any], Any], bytes]]] = {
+    "npz": (_read_arrays, _written_arrays),
+    "json": (_read_value, _written_value),
+}
+
+
 class Cache:
     """Values by the digest of what they depend on: a directory of small files without pickles, or memory alone."""
 
@@ -93,71 +122,39 @@ class Cache:
 
     def arrays(self, key: dict[str, Any], make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """The arrays kept for the key, or those that `make` gives, which are kept."""
-        import numpy as np
-
-        def read(content: bytes) -> Any:
-            with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-                return dict(stored)
-
-        def written(arrays: Any) -> bytes:
-            buffer = io.BytesIO()
-            np.savez(buffer, allow_pickle=False, **arrays)
-            return buffer.getvalue()
-
-        found: dict[str, np.ndarray] = self._find(key, make, form=("npz", read, written))
+        found: dict[str, np.ndarray] = self._find(key, "npz", make)
         return found
 
     def value(
         self, key: dict[str, Any], make: Callable[[], Any], *, keep: Callable[[Any], bool] = lambda value: True
     ) -> Any:
         """The JSON value kept for the key, or the one that `make` gives, which is kept if `keep` says so."""
+        return self._find(key, "json", lambda: json.loads(json.dumps(make())), keep)  # the same types as if read
 
-        def written(value: Any) -> bytes:
-            return (json.dumps({"key": key, "value": value}) + "\n").encode()
-
-        def made() -> Any:
-            return json.loads(json.dumps(make()))  # the same types whether it was read or computed
-
-        return self._find(key, made, form=("json", _json_value, written), keep=keep)
-
-    def known(self, key: dict[str, Any]) -> Any | None:
-        """The JSON value that is kept for the key, or None if there is none."""
-        name = _name(key, "json")
-        return self.memory[name] if name in self.memory else self._read(name, _json_value)
+    def known(self, key: dict[str, Any], suffix: str = "json") -> Any | None:
+        """The value that is kept for the key; None if there is none, or its file is damaged."""
+        name = _name(key, suffix)
+        if name not in self.memory and self.directory is not None:
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+                self.memory[name] = FORMS[suffix][0]((self.directory / name).read_bytes())
+        return self.memory.get(name)
 
     def _find(
         self,
         key: dict[str, Any],
+        suffix: str,
         make: Callable[[], Any],
-        *,
-        form: tuple[str, Callable[[bytes], Any], Callable[[Any], bytes]],
         keep: Callable[[Any], bool] = lambda value: True,
     ) -> Any:
-        suffix, read, written = form
-        name = _name(key, suffix)
-        if name in self.memory:
-            return self.memory[name]
-        found = self._read(name, read)
+        found = self.known(key, suffix)
         if found is None:
             found = make()
-            if not keep(found):
-                return found
-            if self.directory is not None and code_is_unchanged():
-                write_file(self.directory / name, written(found))
-        self.memory[name] = found
+            if keep(found):
+                self.memory[_name(key, suffix)] = found
+                if self.directory is not None and code_is_unchanged():
+                    write_file(self.directory / _name(key, suffix), FORMS[suffix][1](key, found))
         return found
-
-    def _read(self, name: str, read: Callable[[bytes], Any]) -> Any | None:
-        """The content of the file; None if it is missing or damaged."""
-        if self.directory is not None:
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
-                return read((self.directory / name).read_bytes())
-        return None
 
 
 def _name(key: dict[str, Any], suffix: str) -> str:
     return f"{key['what']}-{digest_of([key, code_key()])[:24]}.{suffix}"
-
-
-def _json_value(content: bytes) -> Any:
-    return json.loads(content)["value"]

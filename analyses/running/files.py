@@ -7,48 +7,47 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from analyses.running.command import BadInput
 from interp.outside import one_line, read_json
 from interp.staging import replace_file
+from models.running.command_line import BadInput
 
 CACHED = re.compile(r"[\w-]+-[0-9a-f]{24}\.(json|npz)")  # what `analyses.running.cache` writes
 
 
-def check_regular(file: Path) -> None:
-    """Refuse a path that is a directory or a device, or that lies below a file."""
-    if file.is_dir():
-        raise BadInput(f"{file} is a directory, expected a file name")
+def check_writable(place: Path, *, named: str) -> None:
+    """Refuse a folder that cannot be written or made, before an hour of work is lost."""
+    above = next(one for one in (place, *place.absolute().parents) if one.exists())
+    if not above.is_dir():
+        raise BadInput(f"{named}: a file is in the way, expected a directory")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise BadInput(f"{named}: {above} cannot be written")
+
+
+def check_file(file: Path, *, ours: Callable[[Path], bool], what: str, overwrite: bool) -> None:
+    """Refuse to write where something else lies: anything but a file that is `ours`, or any file with `overwrite`."""
+    check_writable(file.parent, named=str(file))
     if file.exists() and not file.is_file():
-        raise BadInput(f"{file} is not a regular file: it is not replaced")
-    if any(one.exists() and not one.is_dir() for one in file.parents):
-        raise BadInput(f"{file}: a file is in the way of its directory")
-    check_writable(file.parent, of=str(file))
-
-
-def check_writable(directory: Path, *, of: str) -> None:
-    """Refuse a directory that cannot be written or made, before an hour of work is lost."""
-    above = next((one for one in (directory, *directory.parents) if one.exists()), None)
-    if above is not None and not os.access(above, os.W_OK | os.X_OK):
-        raise BadInput(f"{of}: {above} cannot be written")
+        raise BadInput(f"{file} is no regular file: it is not replaced")
+    if file.exists() and not overwrite and not ours(file):
+        raise BadInput(f"{file} is not {what}; --overwrite replaces it")
 
 
 def check_table_target(file: Path, *, overwrite: bool) -> None:
     """Refuse to overwrite any file but an earlier table."""
-    check_regular(file)
-    if file.exists() and not overwrite and not _is_table(file):
-        raise BadInput(f"{file} is not a table of an analysis; --overwrite replaces it")
+    check_file(file, ours=is_table, what="a table of an analysis", overwrite=overwrite)
 
 
 def check_document_target(file: Path, *, key: str, name: str, overwrite: bool) -> None:
     """Refuse to overwrite any file but an earlier result, whose `key` has the value `name`."""
-    check_regular(file)
-    if file.exists() and not overwrite:
+
+    def is_document(file: Path) -> bool:
         try:
             document = read_json(file)
         except ValueError:
-            document = None
-        if not isinstance(document, dict) or document.get(key) != name:
-            raise BadInput(f"{file} is not a result of {name}; --overwrite replaces it")
+            return False
+        return isinstance(document, dict) and document.get(key) == name
+
+    check_file(file, ours=is_document, what=f"a result of {name}", overwrite=overwrite)
 
 
 def check_directory(
@@ -58,24 +57,25 @@ def check_directory(
 
     Hidden files, such as temporary ones, are ignored.
     """
-    try:
-        if directory.exists() and not directory.is_dir():
-            raise BadInput(f"{option} {directory}: a file is in the way, expected a directory")
+    if directory.is_dir():
         if option == "--out":  # a cache may be read-only if it has all the results
-            check_writable(directory, of=f"{option} {directory}")
-        if overwrite or not directory.is_dir():
-            return
+            check_writable(directory, named=f"{option} {directory}")
         other = sorted(one.name for one in directory.iterdir() if not one.name.startswith(".") and not ours(one))
-    except OSError as error:
-        raise BadInput(f"{option} {directory}: {error.strerror}") from error
-    if other:
-        more = f" and {len(other) - 1} more" if len(other) > 1 else ""
-        ways = hint or "give a fresh directory, or --overwrite to use this one"
-        raise BadInput(f"{option} {directory}: also holds {one_line(other[0])!r}{more}; {ways}")
+        if other and not overwrite:
+            more = f" and {len(other) - 1} more" if len(other) > 1 else ""
+            ways = hint or "give a fresh directory, or --overwrite to use this one"
+            raise BadInput(f"{option} {directory}: also holds {one_line(other[0])!r}{more}; {ways}")
+    else:
+        check_writable(directory, named=f"{option} {directory}")
+
+
+def check_cache(directory: Path, *, overwrite: bool = False) -> None:
+    """A directory of the cache alone, or a place where one can be made."""
+    check_directory(directory, ours=is_cached, overwrite=overwrite, option="--cache", hint="give another directory")
 
 
 def is_result(file: Path) -> bool:
-    """Whether this is a table, a result, a picture with its JSON file, the page, a folder of figures or the cache."""
+    """Whether this is a table, a result, a picture with its JSON file, a page, a folder of figures or the cache."""
     if file.is_dir():
         return file.name in ("figures", "cache")
     if file.suffix in (".pdf", ".png", ".svg"):
@@ -83,7 +83,7 @@ def is_result(file: Path) -> bool:
     if file.name in ("index.html", "explorer.html", "timing.json"):
         return True
     if file.suffix == ".csv":
-        return _is_table(file)
+        return is_table(file)
     return file.suffix == ".json" and re.match(r"\s*\{\s*\"(analysis|figure)\":", _beginning(file)) is not None
 
 
@@ -92,15 +92,9 @@ def is_cached(file: Path) -> bool:
     return CACHED.fullmatch(file.name) is not None and not file.is_dir()
 
 
-def check_cache(directory: Path, *, overwrite: bool = False) -> None:
-    """A directory of the cache alone, or a place where one can be made."""
-    hint = "" if overwrite else "give another directory"
-    check_directory(directory, ours=is_cached, overwrite=overwrite, option="--cache", hint=hint)
-
-
-def _is_table(file: Path) -> bool:
+def is_table(file: Path) -> bool:
     """Whether a CSV file is the table of an analysis, perhaps one without rows."""
-    return re.match(r"analysis(,|\s*$)", _first_line(file)) is not None
+    return re.match(r"analysis(,|\s*$)", _beginning(file).partition("\n")[0]) is not None
 
 
 def _beginning(file: Path) -> str:
@@ -108,13 +102,10 @@ def _beginning(file: Path) -> str:
         return stream.read(200)
 
 
-def _first_line(file: Path) -> str:
-    return _beginning(file).partition("\n")[0]
-
-
 def write_file(file: Path, content: str | bytes) -> None:
     """Write the file completely or not at all: after a crash or a full disk, the old file or the new one is there."""
-    check_regular(file)
+    if file.exists() and not file.is_file():
+        raise BadInput(f"{file} is no regular file: it is not replaced")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, content)

@@ -8,22 +8,18 @@
     Options(within=3)                          in Python
     python -m analyses NAME CKPT --within 3    on the command line
 
-The annotation says how an option is read: `bool` is a switch, `Literal` a choice, `tuple[X, ...]` takes several values,
-an `int` is a whole number of at least `least`. `subject` makes an option that is given without a flag: what a study is
-about. `place` makes an option that only names paths of files: numbers do not depend on it, so it is not part of a
-result's key.
+`models.running.command_line` reads the annotations. `place` makes an option that only names paths of files: numbers do
+not depend on it, so it is not part of a result's key.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar
 
-from analyses.running.command import number, path, seed, whole_number
+from models.running.command_line import option as option
 
 ROOT = Path(__file__).parents[2]
 ZOO = ROOT / "models" / "checkpoints"
@@ -36,19 +32,10 @@ PRIOR_FORMS = "independent[:ALPHA,...] or hierarchical[:ETA,...[:ETA0]]"
 Chosen = TypeVar("Chosen", bound="Options")
 
 
-def option(default: Any, text: str, *, metavar: str | None = None, least: int | None = None) -> Any:
-    """A field of an options class. `%(default)s` in the text stands for the default."""
-    return dataclasses.field(default=default, metadata={"help": text, "metavar": metavar, "least": least})
-
-
-def subject(default: Any, text: str, *, metavar: str) -> Any:
-    """A field that is given without a flag: what a study is about."""
-    return dataclasses.field(default=default, metadata={"help": text, "metavar": metavar, "positional": True})
-
-
 def place(default: Any, text: str, *, metavar: str | None = None) -> Any:
     """A field for a path of files; numbers do not depend on it."""
-    return dataclasses.field(default=default, metadata={"help": text, "metavar": metavar, "place": True})
+    metadata = option(default, text, metavar=metavar).metadata
+    return dataclasses.field(default=default, metadata={**metadata, "place": True})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +47,7 @@ class Options:
 
     def shaping(self) -> dict[str, Any]:
         """The options that the numbers depend on, as JSON, for the key of a result."""
-        return {name: value for name, value in self.described().items() if name not in places(type(self))}
-
-    def described(self) -> dict[str, Any]:
-        """Every option as JSON."""
-        return {name: _plain(value) for name, value in vars(self).items()}
+        return {name: _plain(value) for name, value in vars(self).items() if name not in places(type(self))}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,29 +106,6 @@ class ChainOptions(Options):
     vocab: int = option(5, "vocabulary size (default: %(default)s)", metavar="V", least=2)
 
 
-def add_arguments(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
-    """An argument for each option."""
-    hints = get_type_hints(kind)
-    for field in dataclasses.fields(kind):
-        words = field.metadata
-        text = words["help"].replace("%(default)s", _shown(field.default))
-        flag = f"--{field.name.replace('_', '-')}"
-        if words.get("positional"):
-            parser.add_argument(field.name, nargs="?", default=field.default, help=text, metavar=words["metavar"])
-        elif hints[field.name] is bool:
-            parser.add_argument(flag, action="store_true", help=text)
-        else:
-            reading = _reading(hints[field.name], least=words.get("least"), metavar=words["metavar"])
-            parser.add_argument(flag, default=field.default, help=text, **reading)
-
-
-def read_options(kind: type[Chosen], given: argparse.Namespace) -> Chosen:
-    """The options of this kind among what the command line gave."""
-    values = {field.name: getattr(given, field.name) for field in dataclasses.fields(kind)}
-    fixed: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    return kind(**fixed)
-
-
 def places(kind: type[Options]) -> set[str]:
     """The names of the options that are paths of files."""
     return {field.name for field in dataclasses.fields(kind) if field.metadata.get("place")}
@@ -155,25 +115,6 @@ def at(options: Chosen, **where: Path | bool) -> Chosen:
     """The options with those of these places that they have."""
     known: dict[str, Any] = {name: path for name, path in where.items() if name in places(type(options))}
     return dataclasses.replace(options, **known)
-
-
-def _reading(hint: Any, *, least: int | None, metavar: str | None) -> dict[str, Any]:
-    """How argparse reads a value of this type."""
-    if get_origin(hint) is UnionType:
-        (hint,) = (inner for inner in get_args(hint) if inner is not NoneType)
-    if get_origin(hint) is Literal:
-        return {"choices": get_args(hint)}
-    if get_origin(hint) is tuple:
-        return {**_reading(get_args(hint)[0], least=least, metavar=metavar), "nargs": "+"}
-    if hint is int:
-        return {"type": seed if metavar == "S" else whole_number(0 if least is None else least), "metavar": metavar}
-    return {"type": {float: number, Path: path}.get(hint, hint), "metavar": metavar}
-
-
-def _shown(default: Any) -> str:
-    if isinstance(default, tuple):
-        return " ".join(map(_shown, default))
-    return f"{default:g}" if isinstance(default, float) else str(default)
 
 
 def _plain(value: Any) -> Any:

@@ -22,13 +22,13 @@ from typing import Any
 from analyses.running import questions
 from analyses.running.ask import Ask
 from analyses.running.cache import Cache
-from analyses.running.command import BadInput
-from analyses.running.options import Options, at
+from analyses.running.options import at
 from analyses.running.pool import run_jobs
 from analyses.running.questions import Question
 from analyses.running.subject import Opened, Subject, find_subjects
 from analyses.running.table import Table
 from analyses.shipped import shipped_table
+from models.running.command_line import BadInput
 
 BASE_LENGTH = 64  # the length that costs are stated for
 MOST_NAMES = 4  # analyses that a line of progress names
@@ -66,19 +66,23 @@ class Run:
     made: frozenset[Question]
 
 
-def shipped_asks() -> dict[str, Ask]:
-    """The `ASK` of every analysis that has one."""
-    modules = {name: questions.load_module(name) for name in sorted(questions.analyses())}
+def shipped_asks(names: Iterable[str] | None = None) -> dict[str, Ask]:
+    """The `ASK` of every analysis that has one; or of those among these names, without importing the others."""
+    known = questions.analyses()
+    modules = {
+        name: questions.load_module(name) for name in (sorted(known) if names is None else names) if name in known
+    }
     return {name: module.ASK for name, module in modules.items() if hasattr(module, "ASK")}
 
 
 def asks_for(names: Iterable[str]) -> dict[str, Ask]:
     """The asks of the named analyses."""
-    known = shipped_asks()
+    names = list(names)
+    asks = shipped_asks(names)
     for name in names:
-        if name not in known:
-            raise BadInput(f"no analysis {name!r} that figures can run; there are {', '.join(known)}")
-    return {name: known[name] for name in names}
+        if name not in asks:
+            raise BadInput(f"no analysis {name!r} that figures can run; there are {', '.join(shipped_asks())}")
+    return {name: asks[name] for name in names}
 
 
 def check_zoo(asks: Iterable[str], zoo: Path, *, unfinished: bool = False) -> None:
@@ -95,7 +99,7 @@ def run_plan(asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int, unfi
     subjects = find_subjects(zoo, unfinished=unfinished)
     shipped = {name: table for name in asks if (table := shipped_table(name)) is not None}
     options = {
-        name: at(_options(name, ask), zoo=zoo, cache=cache, unfinished=unfinished)
+        name: at(ask.options or questions.options_of(name)(), zoo=zoo, cache=cache, unfinished=unfinished)
         for name, ask in asks.items()
         if name not in shipped
     }
@@ -117,10 +121,6 @@ def run_plan(asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int, unfi
         seconds={question: found[question].seconds for question in keys},
         made=frozenset(missing),
     )
-
-
-def _options(name: str, ask: Ask) -> Options:
-    return questions.options_of(name)() if ask.options is None else ask.options
 
 
 def chosen(name: str, ask: Ask, subjects: Iterable[Subject]) -> list[str]:
@@ -155,11 +155,8 @@ def jobs_of(
 
 def cost_of(question: Question, ask: Ask, lengths: Mapping[str, int]) -> float:
     """About how many seconds the answer takes."""
-    if question.checkpoint is not None:
-        length = lengths[question.checkpoint]
-    else:
-        length = getattr(question.piece, "length", BASE_LENGTH)
-    return ask.cost * length / BASE_LENGTH
+    length = getattr(question.piece, "length", BASE_LENGTH)
+    return ask.cost * lengths.get(question.checkpoint or "", length) / BASE_LENGTH
 
 
 def perform(job: Job) -> list[Table]:
@@ -168,7 +165,7 @@ def perform(job: Job) -> list[Table]:
     cache = _cache_of_process(job.cache)
     with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
         return [
-            questions.kept_answer(question, key, cache=cache, opened=opened)
+            questions.answer(question, key=key, cache=cache, opened=opened)
             for question, key in zip(job.questions, job.keys, strict=True)
         ]
 

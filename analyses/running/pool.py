@@ -1,11 +1,11 @@
-"""Runs jobs on several processes, the longest first, with a line of progress that says how much time is left."""
+"""Runs jobs on several processes, the longest first, and shows how far the work is."""
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
 import os
-import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -15,6 +15,10 @@ from typing import Any, Protocol, TypeVar
 from interp.outside import one_line
 from models.running.interrupt import end_with_parent
 from models.running.progress import progress_bar
+from models.running.terminal import say
+
+WIDTH = 80  # of a line of progress in a log
+SECONDS = 1.0  # between two movements of the bar on a terminal
 
 
 class Job(Protocol):
@@ -33,21 +37,27 @@ class Job(Protocol):
     def cost(self) -> float: ...
 
 
-WIDTH = 80  # of a line of progress
 Task = TypeVar("Task", bound=Job)
 Found = TypeVar("Found")
+Item = TypeVar("Item")
 
 
 def run_jobs(
     perform: Callable[[Task], Found], jobs: Sequence[Task], *, workers: int, what: str
 ) -> Iterator[tuple[Task, Found]]:
     """Each job with what `perform` returns for it, as they finish. With one worker all stays in this process."""
-    ordered = in_order(jobs, workers)
-    progress = Progress(what, ordered, workers=workers)
-    finished = _finished(perform, ordered, workers, what)
-    with contextlib.closing(progress), contextlib.closing(finished):  # also if an error keeps this frame alive
-        for job, found in finished:
-            progress.advance(job)
+    ordered, workers = in_order(jobs, workers), max(1, min(workers, len(jobs)))
+    here = ((job, perform(job)) for job in ordered)
+    finished = here if workers == 1 else _in_processes(perform, ordered, workers, what)
+    start, cost, spent = time.monotonic(), sum(job.cost for job in ordered), 0.0
+    with moving_bar(len(ordered), what) as bar, contextlib.closing(finished):  # also if an error keeps this frame alive
+        for count, (job, found) in enumerate(finished, start=1):
+            spent += job.cost
+            left = readable((cost - spent) * (time.monotonic() - start) / spent)
+            bar.set_postfix_str(f"{left} left; {one_line(job.words)}", refresh=False)
+            bar.update()
+            if bar.disable:
+                say(in_width(f"  {count}/{len(ordered)}, {left} left; {one_line(job.words)}"))
             yield job, found
 
 
@@ -58,98 +68,63 @@ def in_order(jobs: Sequence[Task], workers: int) -> list[Task]:
     same kind of job would all compile the same functions at the same time.
     """
     waiting = sorted(jobs, key=lambda job: -job.cost)
-    first: list[Task] = []
+    first: dict[str, Task] = {}
     for job in waiting:
-        if len(first) < workers and job.kind not in {one.kind for one in first}:
-            first.append(job)
-    return first + [job for job in waiting if not any(job is one for one in first)]
+        if len(first) < workers:
+            first.setdefault(job.kind, job)
+    return [*first.values(), *(job for job in waiting if first.get(job.kind) is not job)]
 
 
-def _finished(
+def _in_processes(
     perform: Callable[[Task], Found], jobs: Sequence[Task], workers: int, what: str
 ) -> Generator[tuple[Task, Found], None, None]:
-    if workers == 1 or len(jobs) <= 1:
-        for job in jobs:
-            yield job, perform(job)
-        return
-    # Threads inside the workers would only wait for each other; torch reads this when it is imported, there.
-    with _environment(OMP_NUM_THREADS="1"):
-        spawning = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(
-            max_workers=min(workers, len(jobs)),
-            mp_context=spawning,
-            initializer=end_with_parent,
-            initargs=(os.getpid(),),
-        ) as pool:
-            waiting = {pool.submit(perform, job): job for job in jobs}
-            try:
-                for future in as_completed(waiting):
-                    yield waiting[future], future.result()
-            except BrokenProcessPool:
-                why = f"a process of the {what} was killed, perhaps for lack of memory"
-                raise ChildProcessError(f"{why}; the same command goes on from what is kept") from None
-            except BaseException:  # Ctrl-C: the workers must end, because compiled code would continue
-                processes = list((pool._processes or {}).values())
-                pool.shutdown(wait=False, cancel_futures=True)
-                for process in processes:
-                    process.terminate()
-                for process in processes:
-                    process.join()
-                raise
+    with ProcessPoolExecutor(
+        workers, multiprocessing.get_context("spawn"), initializer=end_with_parent, initargs=(os.getpid(),)
+    ) as pool:
+        waiting = {pool.submit(perform, job): job for job in jobs}
+        try:
+            for future in as_completed(waiting):
+                yield waiting[future], future.result()
+        except BrokenProcessPool:
+            why = f"a process of the {what} was killed, perhaps for lack of memory"
+            raise ChildProcessError(f"{why}; the same command goes on from what is kept") from None
+        except BaseException:  # Ctrl-C: the workers must end, because compiled code would continue
+            pool.shutdown(wait=False, cancel_futures=True)
+            processes = multiprocessing.active_children()
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.join()
+            raise
+
+
+def watched(items: Sequence[Item], what: str, *, words: Callable[[Item], str]) -> Iterator[Item]:
+    """The items; on a terminal a bar names the one in work, and counts the seconds."""
+    with moving_bar(len(items), what) as bar:
+        for item in items:
+            bar.set_postfix_str(one_line(words(item)))
+            yield item
+            bar.update()
 
 
 @contextlib.contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+def moving_bar(total: int, what: str) -> Iterator[Any]:
+    """A progress bar that is drawn again every second; hidden where stderr is no terminal."""
+    ended = threading.Event()
+    form = "{desc} {n}/{total}, {elapsed}{postfix}"
+    with progress_bar(total=total, desc=one_line(what), leave=False, shown=total > 0, bar_format=form) as bar:
 
+        def move() -> None:
+            while not ended.wait(SECONDS):
+                bar.refresh()
 
-class Progress:
-    """A progress bar on a terminal; otherwise a line for each job."""
-
-    def __init__(self, what: str, jobs: Sequence[Job], *, workers: int) -> None:
-        self.total, self.done = len(jobs), 0
-        self.cost, self.spent = sum(job.cost for job in jobs), 0.0
-        self.workers = max(1, min(workers, len(jobs)))
-        self.start = time.monotonic()
-        self.bar: Any = None
-        if self.total and sys.stderr.isatty():
-            self.bar = progress_bar(
-                total=self.total,
-                desc=what,
-                leave=False,
-                bar_format="{desc} {bar:10} {n}/{total}{postfix}",  # tqdm puts a comma before the postfix
-            )
-
-    def advance(self, job: Job) -> None:
-        """One job is finished."""
-        self.done += 1
-        self.spent += job.cost
-        line = f"{readable(self.seconds_left())} left; {one_line(job.words)}"
-        if self.bar is not None:
-            self.bar.set_postfix_str(line, refresh=False)
-            self.bar.update()
-        else:
-            line = f"  {self.done}/{self.total}, {line}"
-            print(in_width(line), file=sys.stderr, flush=True)
-
-    def seconds_left(self) -> float:
-        """From the costs of the remaining jobs, at the speed so far."""
-        elapsed = time.monotonic() - self.start
-        pace = elapsed / self.spent if self.spent else 1 / self.workers
-        return (self.cost - self.spent) * pace
-
-    def close(self) -> None:
-        if self.bar is not None:
-            self.bar.close()
+        mover = threading.Thread(target=move, daemon=True)
+        mover.start()
+        try:
+            yield bar
+        finally:
+            ended.set()
+            mover.join()
 
 
 def in_width(line: str) -> str:

@@ -3,9 +3,8 @@
 Every file of `analyses/checkpoint` and `analyses/studies` is an analysis. Its docstring's first line is its line in the
 listing. A question to a checkpoint defines
 
-    analyse(subject, options) -> Result       one row per checkpoint; or, to compare several,
-    row(subject, options) -> dict             one row per checkpoint, and from these
-    survey(rows, options) -> Table            what they say together
+    analyse(subject, options)                 a Result, or a Table of one row; and, to compare several,
+    survey(rows, options) -> Table            what the rows of all checkpoints say together
 
 and a study
 
@@ -22,7 +21,7 @@ and where they need them
     LEGEND                    what its numbers are, term by term: which queries, and means over what
     compared(row)             the row as that table shows it; by default with its lists and dicts flattened
     page(result)              how a result is printed where it is the only one; by default as it prints itself
-    applies(info)             why it does not apply to a checkpoint, or None
+    applies(subject)          why it does not apply to a checkpoint, or None
     reads(path, options)      other folders of weights that it reads for a checkpoint
     weights(options)          of a study: digests by name of the weights that it reads, beside those of a zoo
     SHIPPED                   of a study: the environment variable that requests computing what is shipped
@@ -34,23 +33,23 @@ and where they need them
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import importlib
 import json
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from analyses.running.cache import Cache
-from analyses.running.command import BadInput, one_line
 from analyses.running.options import CheckpointOptions, Options
 from analyses.running.subject import ZOOS, DoesNotApply, Opened, Subject, Unfinished, find_subjects, open_subject
 from analyses.running.table import Table
+from interp.outside import one_line
+from models.running.command_line import BadInput
 
 FOLDER, PACKAGE = Path(__file__).parents[1], "analyses"
 FOLDERS = ("studies", "checkpoint")
@@ -96,7 +95,7 @@ def options_of(name: str) -> type[Options]:
 
 def why_not(module: ModuleType, subject: Subject) -> str | None:
     """Why the analysis does not apply to this checkpoint, or None."""
-    return module.applies(subject.info) if hasattr(module, "applies") else None
+    return module.applies(subject) if hasattr(module, "applies") else None
 
 
 def questions_of(name: str, options: Options, checkpoints: Iterable[str] = ()) -> list[Question]:
@@ -108,48 +107,69 @@ def questions_of(name: str, options: Options, checkpoints: Iterable[str] = ()) -
     return [Question(analysis=name, options=options, piece=piece) for piece in pieces]
 
 
-def answer(question: Question, *, cache: Cache, opened: Opened | None = None) -> Table:
-    """Compute the answer. `opened` keeps the subjects, so that questions about one checkpoint share its captures."""
+def answer(
+    question: Question, *, cache: Cache, key: Mapping[str, Any] | None = None, opened: Opened | None = None
+) -> Table:
+    """The answer: that which the cache keeps for the key, or a new one. It is kept, unless a checkpoint was bad.
+
+    `opened` keeps the subjects, so that questions about one checkpoint share its captures.
+    """
+    if key is not None:
+        kept = cache.value(
+            dict(key),
+            lambda: asdict(answer(question, cache=cache, opened=opened)),
+            keep=lambda one: not one["errors"],
+        )
+        return Table(**kept)
     start = time.process_time()
-    if question.checkpoint is None:
-        found = _of_study(question, cache)
-    else:
-        found = _of_checkpoint(question, {} if opened is None else opened)
-    return dataclasses.replace(found, seconds=time.process_time() - start)
+    try:
+        found = ask_study(question, cache) if question.checkpoint is None else ask_checkpoint(question, opened)
+    except (ValueError, OSError) as error:
+        if question.checkpoint is not None:
+            found = unread(question.checkpoint, question.analysis, error)
+        elif isinstance(error, OSError):
+            raise
+        else:  # in a study a `ValueError` means that an option was wrong
+            raise BadInput(one_line(error)) from error
+    return replace(found, seconds=time.process_time() - start)
 
 
-def kept_answer(question: Question, key: dict[str, Any], *, cache: Cache, opened: Opened | None = None) -> Table:
-    """The answer that the cache keeps for the key, or a new one, which it keeps unless a checkpoint was bad."""
-
-    def make() -> dict[str, Any]:
-        return dataclasses.asdict(answer(question, cache=cache, opened=opened))
-
-    return Table(**cache.value(key, make, keep=lambda one: not one["errors"]))
-
-
-def _of_study(question: Question, cache: Cache) -> Table:
-    """In a study a `ValueError` means that an option was wrong. Its seed and versions are added to its origin."""
+def ask_study(question: Question, cache: Cache) -> Table:
+    """What the study finds; seed and versions are added to where it comes from."""
     from interp.results import provenance
 
     module = load_module(question.analysis)
-    try:
-        if question.piece is None:
-            found: Table = module.study(question.options, cache)
-        else:
-            found = module.study_piece(question.options, question.piece, cache)
-        origin = {**provenance(seed=question.options.seed), **found.provenance}
-        return dataclasses.replace(found, provenance=origin).plain()
-    except ValueError as error:
-        raise BadInput(one_line(error)) from error
+    if question.piece is None:
+        found: Table = module.study(question.options, cache)
+    else:
+        found = module.study_piece(question.options, question.piece, cache)
+    return replace(found, provenance={**provenance(seed=question.options.seed), **found.provenance}).plain()
 
 
-def _of_checkpoint(question: Question, opened: Opened) -> Table:
-    """A `ValueError` is bad input and becomes the table's error; any other exception is a bug and is raised."""
+def ask_checkpoint(question: Question, opened: Opened | None = None) -> Table:
+    """What the analysis finds in the checkpoint; `DoesNotApply`, `Unfinished` or another ValueError if it cannot."""
+    from interp.results import Result, provenance
+
+    module, options = load_module(question.analysis), question.options
     assert question.checkpoint is not None
-    try:
-        return ask_checkpoint(question, opened)
-    except (ValueError, OSError) as error:
-        return unread(question.checkpoint, question.analysis, error)
+    assert isinstance(options, CheckpointOptions)
+    subject = open_subject(question.checkpoint, options, {} if opened is None else opened)
+    if reason := why_not(module, subject):
+        raise DoesNotApply(reason)
+    found = module.analyse(subject, options)
+    if isinstance(found, Result):
+        text = module.page(found) if hasattr(module, "page") else str(found)
+        tidy: list[dict[Any, Any]] = found.table().to_dict("records")
+        found = Table(rows=[found.record()], tidy=tidy, text=text)
+    place = {"checkpoint": str(subject.path)}
+    tested = {str(subject.path): subject.prior.to_dict()} if "prior" in vars(subject) else {}
+    return replace(
+        found,
+        rows=[{**place, "subject": subject.summary(), **row} for row in found.rows],
+        tidy=None if found.tidy is None else [{**place, **row} | place for row in found.tidy],
+        provenance=provenance(seed=options.seed, priors=tested),
+        about=subject.about,
+    ).plain()
 
 
 def unread(checkpoint: str, analysis: str, error: Exception) -> Table:
@@ -161,56 +181,21 @@ def unread(checkpoint: str, analysis: str, error: Exception) -> Table:
     return Table(errors=[{"checkpoint": checkpoint, "error": message, "unfinished": isinstance(error, Unfinished)}])
 
 
-def ask_checkpoint(question: Question, opened: Opened) -> Table:
-    """What the analysis finds in the checkpoint; `DoesNotApply`, `Unfinished` or another ValueError if it cannot."""
-    from interp.results import jsonable, provenance
-
-    module, options = load_module(question.analysis), question.options
-    assert question.checkpoint is not None
-    assert isinstance(options, CheckpointOptions)
-    subject = open_subject(question.checkpoint, options, opened)
-    if reason := why_not(module, subject):
-        raise DoesNotApply(reason)
-    tidy, text = None, ""
-    if hasattr(module, "row"):
-        row = module.row(subject, options)
-    else:
-        result = module.analyse(subject, options)
-        row = {"checkpoint": str(subject.path), "subject": subject.summary(), **result.record()}
-        table = result.table().assign(checkpoint=str(subject.path))
-        table = table[["checkpoint", *table.columns.drop("checkpoint")]]
-        tidy = [jsonable({str(name): value for name, value in one.items()}) for one in table.to_dict("records")]
-        text = module.page(result) if hasattr(module, "page") else str(result)
-    tested = {str(subject.path): subject.prior.to_dict()} if "prior" in vars(subject) else {}
-    return Table(
-        rows=[jsonable(row)],
-        provenance=jsonable(provenance(seed=options.seed, priors=tested)),
-        tidy=tidy,
-        text=text,
-        about=subject.about,
-    )
-
-
 def joined(name: str, options: Options, tables: Sequence[Table]) -> Table:
     """One table of the answers to the questions of one analysis."""
     module = load_module(name)
     good = [table for table in tables if not table.errors]
+    rows = [row for table in good for row in table.rows]
     if hasattr(module, "survey"):
-        whole = module.survey([row for table in good for row in table.rows], options).plain()
+        whole = module.survey(rows, options).plain()
     elif hasattr(module, "pieces"):
         whole = module.join(options, good).plain()
-    elif is_study(name):
+    elif len(good) == 1:
         (whole,) = good
     else:
-        alone = good[0] if len(good) == 1 else Table()
-        whole = Table(
-            rows=[row for table in good for row in table.rows],
-            provenance=joined_origin(good),
-            tidy=[row for table in good for row in table.tidy or []] if good else None,
-            text=alone.text,
-            about=alone.about,
-        )
-    return dataclasses.replace(
+        tidy = [row for table in good for row in table.tidy or []] if good else None
+        whole = Table(rows=rows, provenance=joined_origin(good), tidy=tidy)
+    return replace(
         whole,
         analysis=name,
         provenance={**whole.provenance, "options": options.shaping()} if tables else {},
@@ -232,25 +217,25 @@ def keys_of(questions: Iterable[Question]) -> dict[Question, dict[str, Any]]:
     def zoo(folder: Path, unfinished: bool) -> dict[str, str]:
         return {one.name: digest(one.path.resolve()) for one in find_subjects(folder, unfinished=unfinished)}
 
+    def weights_of(question: Question) -> dict[str, str]:
+        module, options = load_module(question.analysis), question.options
+        if question.checkpoint is not None:
+            more = module.reads(Path(question.checkpoint), options) if hasattr(module, "reads") else []
+            return {str(folder): digest(Path(folder).resolve()) for folder in [question.checkpoint, *more]}
+        read: dict[str, str] = module.weights(options) if hasattr(module, "weights") else {}
+        for place in ZOOS:
+            if hasattr(options, place):
+                found = zoo(getattr(options, place), options.unfinished)  # type: ignore[attr-defined]
+                read |= {f"{place}/{name}": digest for name, digest in found.items()}
+        return read
+
     def key_of(question: Question) -> dict[str, Any]:
-        path, options = question.checkpoint, question.options
-        module = load_module(question.analysis)
-        read: dict[str, str] = {}
-        if path is not None:
-            more = module.reads(Path(path), options) if hasattr(module, "reads") else []
-            read = {str(folder): digest(Path(folder).resolve()) for folder in [path, *more]}
-        else:
-            read |= module.weights(options) if hasattr(module, "weights") else {}
-            for place in ZOOS:
-                if hasattr(options, place):
-                    found = zoo(getattr(options, place), options.unfinished)  # type: ignore[attr-defined]
-                    read |= {f"{place}/{name}": digest for name, digest in found.items()}
         return {
             "what": f"answer-{question.analysis}",
-            "options": options.shaping(),
-            "checkpoint": path,
-            "piece": None if question.piece is None else dataclasses.asdict(question.piece),
-            "weights": read,
+            "options": question.options.shaping(),
+            "checkpoint": question.checkpoint,
+            "piece": None if question.piece is None else asdict(question.piece),
+            "weights": weights_of(question),
         }
 
     return {question: key_of(question) for question in questions}

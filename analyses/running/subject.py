@@ -10,22 +10,25 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from analyses.running.command import BadInput, one_line
+import interp as ip
 from analyses.running.options import DEFAULT_BATCH, CheckpointOptions
+from interp.outside import one_line
+from models.running.command_line import BadInput
+from models.running.terminal import say
 
 if TYPE_CHECKING:
-    from interp.chains.priors import ChainBatch, Prior
-    from interp.circuit.capture import Capture
+    from interp.chains.priors import ChainBatch
     from interp.fitting.fits import AttentionFit, MatchFit
     from interp.hooked.checkpoint import CheckpointInfo
 
 DEFAULT_ETA = 5.0  # both levels of the paper's hierarchical task
+TASK = ("order", "vocab", "bos", "length")  # options that say what a model from elsewhere is about
 STARTS = ("hard", "soft", "copy8", "free", "kappa_fixed", "kappa_tied")  # that of the paper first
 
 
@@ -54,22 +57,21 @@ class Subject:
     batch: int = DEFAULT_BATCH
     seed: int = 0
     given_prior: str | None = None
-    _captures: dict[tuple[str, bool], Capture] = field(default_factory=dict, repr=False, compare=False)
-    _fits: dict[tuple[int, str, bool], tuple[Capture, MatchFit]] = field(
+    _captures: dict[tuple[str, bool], ip.Capture] = field(default_factory=dict, repr=False, compare=False)
+    _fits: dict[tuple[int, str, bool], tuple[ip.Capture, MatchFit]] = field(
         default_factory=dict, repr=False, compare=False
     )
 
     @classmethod
     def open(cls, path: str | Path, options: CheckpointOptions | None = None, *, name: str | None = None) -> Subject:
         """Read the checkpoint's description; a `ValueError` names what is wrong with it."""
-        from interp.hooked.checkpoint import read_info
 
-        info = read_info(path)
+        info = ip.read_info(path)
         if options is not None:
-            for key in ("order", "vocab", "bos", "length"):
-                if getattr(options, key) is not None:
+            for given in TASK:
+                if getattr(options, given) is not None:
                     raise ValueError(
-                        f"{path}: --{key} is for a model from file.py:function; a checkpoint already defines it"
+                        f"{path}: --{given} is for a model from file.py:function; a checkpoint already defines it"
                     )
         subject = cls(path=Path(path), name=Path(path).resolve().name if name is None else name, info=info)
         if options is None:
@@ -78,7 +80,7 @@ class Subject:
             raise Unfinished(refusal(subject))
         return subject.asked(options)
 
-    def asked(self, options: CheckpointOptions) -> Subject:
+    def asked(self, options: CheckpointOptions) -> Self:
         """The same checkpoint on the sequences that the options ask for."""
         return replace(self, batch=options.batch, seed=options.seed, given_prior=options.prior, _captures={}, _fits={})
 
@@ -100,8 +102,22 @@ class Subject:
         return unfinished_at(self.info)
 
     def summary(self) -> dict[str, Any]:
-        """What it is, for the rows of a table: see `summary_of`; and how far its run came, where it is unfinished."""
-        found = summary_of(self.info.model, self.info.training, prior=self.prior)
+        """The properties by which figures and readers distinguish checkpoints; None where no training record has them.
+
+        An unfinished run also says how far it came.
+        """
+        from models.training.protocols import protocol_of
+
+        model, record = self.info.model, self.training
+        found = {
+            "family": model["family"],
+            "prior": self.prior.kind,
+            **{name: model[name] for name in ("bos", "length", "order", "vocab")},
+            "seed": record.get("seed"),
+            "protocol": protocol_of(record),
+            "init": record.get("init"),
+            "start": self.start,
+        }
         return {**found, "unfinished": self.unfinished_at} if self.unfinished_at else found
 
     @property
@@ -137,19 +153,18 @@ class Subject:
     @cached_property
     def model(self) -> Any:
         """The model, or the circuit of a model from elsewhere; loaded on first use."""
-        from interp.circuit.checkpoint import load
 
         with warnings.catch_warnings():  # whoever opened it knows: see `Unfinished`
             warnings.filterwarnings("ignore", message=".* of a run that is not finished")
-            found = load(self.path)
+            found = ip.load(self.path)
         self._check_unchanged()
         return found
 
     def _check_unchanged(self) -> None:
         """Refuse a checkpoint that was replaced since its description was read: its numbers would be mixed."""
-        from interp.hooked.checkpoint import CheckpointError, read_info
+        from interp.hooked.checkpoint import CheckpointError
 
-        if read_info(self.path) != self.info:
+        if ip.read_info(self.path) != self.info:
             raise CheckpointError(f"{self.path}: was replaced while it was analysed; run the analysis again")
 
     @property
@@ -158,17 +173,16 @@ class Subject:
         return self.model
 
     @cached_property
-    def prior(self) -> Prior:
+    def prior(self) -> ip.Prior:
         """The prior that was given, else that of the training record, else the paper's hierarchical one."""
-        from interp.chains.descriptions import parse_prior, prior_from_dict
 
         order, vocab = self.info.model["order"], self.info.model["vocab"]
         if self.given_prior is not None:
-            prior = parse_prior(self.given_prior, order=order, vocab=vocab)
+            prior = ip.parse_prior(self.given_prior, order=order, vocab=vocab)
         elif self.training.get("prior") is not None:
-            prior = prior_from_dict(self.training["prior"])
+            prior = ip.prior_from_dict(self.training["prior"])
         else:
-            prior = parse_prior("hierarchical", order=order, vocab=vocab)
+            prior = ip.parse_prior("hierarchical", order=order, vocab=vocab)
         if (prior.order, prior.vocab) != (order, vocab):
             raise ValueError(
                 f"{self.path}: the model has order {order} and vocabulary {vocab}, "
@@ -181,12 +195,11 @@ class Subject:
         """Held-out sequences at the model's length, with every true law known."""
         return self.prior.sample(batch=self.batch, length=self.info.model["length"], seed=self.seed, method="explicit")
 
-    def capture(self, *, query: Literal["last", "all", "trained"] = "last", copies: bool = False) -> Capture:
+    def capture(self, *, query: Literal["last", "all", "trained"] = "last", copies: bool = False) -> ip.Capture:
         """`interp.capture` of the model on `chains`, made once."""
-        from interp.circuit.capture import capture
 
         if (query, copies) not in self._captures:
-            self._captures[query, copies] = capture(self.model, self.chains.tokens, query=query, copies=copies)
+            self._captures[query, copies] = ip.capture(self.model, self.chains.tokens, query=query, copies=copies)
         return self._captures[query, copies]
 
     @property
@@ -194,32 +207,31 @@ class Subject:
         """Whether the model comes from elsewhere."""
         return bool(self.info.model["family"] == "foreign")
 
-    def fit(self, cap: Capture, *, source: Literal["scores", "pattern"] = "scores", position: bool = True) -> MatchFit:
+    def fit(
+        self, cap: ip.Capture, *, source: Literal["scores", "pattern"] = "scores", position: bool = True
+    ) -> MatchFit:
         """`interp.fit_scores` of a capture, made once."""
-        from interp.instruments.beta_kappa import fit_scores
 
         key = (id(cap), source, position)  # the capture is kept, so that its id is not reused
         if key not in self._fits:
-            self._fits[key] = (cap, fit_scores(cap, source=source, position=position))
+            self._fits[key] = (cap, ip.fit_scores(cap, source=source, position=position))
         return self._fits[key][1]
 
-    def law(self, cap: Capture) -> MatchFit | AttentionFit:
+    def law(self, cap: ip.Capture) -> MatchFit | AttentionFit:
         """The additive law of the capture's match heads, from their scores.
 
         The attention of a model from outside this suite may follow a law where its scores do not. Then the law is that
         of the attention, and its message says so.
         """
-        from interp.instruments.beta_kappa import fit_scores
-
         scored = self.fit(cap)
         if scored.success or not self.is_foreign:
             return scored
-        seen = fit_scores(cap, source="attention", position=False)
+        seen = ip.fit_scores(cap, source="attention", position=False)
         if not seen.success:
             return scored
         return replace(seen, message=f"the law is that of the attention; {seen.message}")
 
-    def trained_on(self, prior: Prior, *, length: int) -> bool:
+    def trained_on(self, prior: ip.Prior, *, length: int) -> bool:
         """Whether it was trained on this prior at this length."""
         return self.training.get("prior") == prior.to_dict() and self.info.model["length"] == length
 
@@ -229,39 +241,42 @@ Opened = dict[tuple[Any, ...], Subject]
 
 def open_subject(text: str, options: CheckpointOptions, opened: Opened) -> Subject:
     """What a CKPT argument names, on the sequences that the options ask for; opened once."""
-    from analyses.running.brought import TASK, is_brought, open_brought
-    from analyses.running.brought_language import is_language, open_language
+    from analyses.running import foreign
 
-    place = (text, options.batch, options.seed, options.prior, *(getattr(options, one) for one in TASK))
+    place = (text, options.batch, options.seed, options.prior, *(getattr(options, name) for name in TASK))
     if place not in opened:
-        opening = open_brought if is_brought(text) else open_language if is_language(text) else Subject.open
-        opened[place] = opening(text, options)
+        opened[place] = foreign.opener(text, Subject.open)(text, options)
     return opened[place]
 
 
 ZOOS = ("zoo", "runs")  # options of a study that name a directory of checkpoints
 
 
-def checkpoints_at(path: str) -> list[str]:
-    """What an argument stands for: a folder for the finished checkpoints below it, anything else for itself."""
-    from interp.hooked.checkpoint import CONFIG_FILE, read_info, unfinished_at
-    from models.running.zoo import find_checkpoints
+def checkpoints_at(paths: Sequence[str]) -> list[str]:
+    """What arguments stand for: a folder for the finished checkpoints below it, anything else for itself.
 
-    folder = Path(path)
-    if not folder.is_dir() or (folder / CONFIG_FILE).exists():
-        return [path]
-    found = find_checkpoints(folder)
-    finished = []
-    for one in found:
-        try:
-            ended = not unfinished_at(read_info(one))
-        except ValueError:  # is reported where it is opened, and does not stop the others
-            ended = True
-        if ended:
-            finished.append(str(one))
-    if found and not finished:
-        raise BadInput(f"{path}: none of the {len(found)} checkpoints below it is finished")
-    return finished or [path]
+    Of several arguments, as a shell makes them of DIR/*, those that hold no checkpoint are named and left out.
+    """
+    from interp.hooked.checkpoint import CONFIG_FILE
+    from models.running.zoo import find_checkpoints, unfinished_runs
+
+    found: list[str] = []
+    for path in paths:
+        place, why = Path(path), "no checkpoint"
+        here = [path] if len(paths) == 1 or not place.is_file() or place.suffix == ".gguf" else []
+        if place.is_dir() and not (place / CONFIG_FILE).exists():
+            below = find_checkpoints(place)
+            unfinished = unfinished_runs(below)
+            here = [str(one) for one in below if one not in unfinished]
+            why = f"none of the {len(below)} checkpoints below it is finished" if below else "no checkpoint below it"
+        if not here and len(paths) == 1:
+            raise BadInput(f"{path}: {why}")
+        if not here:
+            say(f"note: {one_line(path)} is left out: {why}")
+        found += here
+    if not found:
+        raise BadInput(f"no finished checkpoint in {', '.join(paths)}")
+    return list(dict.fromkeys(found))
 
 
 def find_subjects(zoo: Path | None, *, unfinished: bool = False) -> list[Subject]:
@@ -294,25 +309,6 @@ def refusal(subject: Subject) -> str:
     return f"{subject.path}: {subject.unfinished_at}; --unfinished to read it all the same"
 
 
-def summary_of(model: dict[str, Any], training: dict[str, Any] | None, *, prior: Prior) -> dict[str, Any]:
-    """The properties by which figures and readers distinguish checkpoints; None where there is no training record."""
-    from models.training.protocols import protocol_of
-
-    record = training or {}
-    return {
-        "family": model["family"],
-        "prior": prior.kind,
-        "bos": model["bos"],
-        "length": model["length"],
-        "order": model["order"],
-        "vocab": model["vocab"],
-        "seed": record.get("seed"),
-        "protocol": protocol_of(record),
-        "init": record.get("init"),
-        "start": start_of(model, training),
-    }
-
-
 def start_of(model: dict[str, Any], training: dict[str, Any] | None) -> str | None:
     """The start of a run in a word (`models.families.registry.start_name`); None where no record tells it."""
     from models.families.registry import start_name
@@ -335,18 +331,15 @@ def prior_text(values: dict[str, Any]) -> str:
     >>> prior_text({"kind": "hierarchical", "order": 2, "vocab": 5, "eta": [5.0, 5.0], "eta0": 1.0})
     'hierarchical:5'
     """
+
+    def listed(numbers: Any) -> str:
+        return ",".join(f"{value:g}" for value in (numbers if isinstance(numbers, (list, tuple)) else [numbers]))
+
     with contextlib.suppress(KeyError, TypeError, ValueError):  # the record comes from a file: below it is refused
         if values["kind"] == "independent":
-            return f"independent:{_listed(values['alpha'])}"
+            return f"independent:{listed(values['alpha'])}"
         if values["kind"] == "hierarchical":
             eta = values["eta"] if len(set(values["eta"])) > 1 else values["eta"][:1]
-            root = "" if values["eta0"] == 1 else f":{_listed(values['eta0'])}"
-            return f"hierarchical:{_listed(eta)}{root}"
-    from interp.chains.descriptions import prior_from_dict
-
-    return prior_from_dict(values).text
-
-
-def _listed(numbers: Any) -> str:
-    """One number or several, with commas between."""
-    return ",".join(f"{value:g}" for value in (numbers if isinstance(numbers, (list, tuple)) else [numbers]))
+            root = "" if values["eta0"] == 1 else f":{listed(values['eta0'])}"
+            return f"hierarchical:{listed(eta)}{root}"
+    return ip.prior_from_dict(values).text

@@ -50,11 +50,14 @@ class Table:
     seconds: float = 0.0
 
     def plain(self) -> Table:
-        """The same with rows and provenance as JSON has them."""
+        """The same with rows, tidy rows and provenance as JSON has them."""
         from interp.results import jsonable
 
-        rows = [jsonable(dict(row)) for row in self.rows]
-        return dataclasses.replace(self, rows=rows, provenance=jsonable(self.provenance))
+        def plain(rows: Iterable[dict[Any, Any]]) -> list[dict[str, Any]]:
+            return [jsonable({str(name): value for name, value in row.items()}) for row in rows]
+
+        tidy = None if self.tidy is None else plain(self.tidy)
+        return dataclasses.replace(self, rows=plain(self.rows), tidy=tidy, provenance=jsonable(self.provenance))
 
     def content(self) -> dict[str, Any]:
         """The JSON object."""

@@ -17,9 +17,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from analyses.running.command import BadInput
 from analyses.running.questions import load_module, options_of
 from analyses.running.table import Table
+from models.running.command_line import BadInput
 
 FOLDER = Path(__file__).parent
 

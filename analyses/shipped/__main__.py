@@ -9,20 +9,22 @@ which commit and code measured how many runs. It can be run again while a sweep 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
+import click
+
 from analyses.running import questions
 from analyses.running.cache import Cache, code_key
-from analyses.running.command import BAD_INPUT, OK, BadInput, failing_in_one_line, say
 from analyses.running.files import write_file
 from analyses.running.options import CACHE, at
 from analyses.running.table import json_text
 from analyses.shipped import FOLDER, read_shipped
 from interp.results import git_commit, jsonable
 from interp.results import provenance as origin
+from models.running.command_line import PATH, BadInput, help_text, run
+from models.running.terminal import say
 
 CODE_DIGITS = 12
 
@@ -56,24 +58,15 @@ def extend(name: str, *, anew: bool, cache: Path, folder: Path = FOLDER, options
     return count
 
 
-def main() -> int:
+@click.command("python -m analyses.shipped", help=help_text(__doc__ or ""))
+@click.argument("name", metavar="STUDY")
+@click.option("--anew", is_flag=True, help="measure every run that is here, and remove the others")
+@click.option("--cache", type=PATH, metavar="DIR", default=CACHE, help="where optima are kept")
+def command(name: str, anew: bool, cache: Path) -> None:
     """Read the command line and extend the table."""
-    code = BAD_INPUT
-    with failing_in_one_line():
-        parser = argparse.ArgumentParser(
-            prog="python -m analyses.shipped",
-            description=__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        parser.add_argument("name", metavar="STUDY", help="a study whose table is shipped run by run: conditions")
-        parser.add_argument("--anew", action="store_true", help="measure every run that is here, and remove the others")
-        parser.add_argument("--cache", metavar="DIR", type=Path, default=CACHE, help="where optima are kept")
-        given = parser.parse_args()
-        count = extend(given.name, anew=given.anew, cache=given.cache)
-        print(f"{FOLDER / given.name}.json: {count} runs measured")
-        code = OK
-    return code
+    count = extend(name, anew=anew, cache=cache)
+    print(f"{FOLDER / name}.json: {count} runs measured")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(lambda: command))

@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 from analyses.running.ask import Ask
 from analyses.running.cache import Cache
-from analyses.running.options import CachedOptions, option, subject
+from analyses.running.options import CachedOptions, option
 from analyses.running.table import Table, gathered
 
 ASK = Ask(cost=60.0)
@@ -36,10 +36,11 @@ PARTS = ("heads", "prediction", "random", "layers", "repeats", "chains", "path",
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CachedOptions):
-    model: str = subject(
+    model: str = option(
         "smollm2",
         "a directory in Hugging Face form, a GGUF file, a hub name, or smollm2 (default: smollm2)",
         metavar="MODEL",
+        positional=True,
     )
     batch: int = option(
         24, "sequences for each measurement, some take a part of it (default: %(default)s)", metavar="N", least=20

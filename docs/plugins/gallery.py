@@ -50,7 +50,7 @@ def on_files(files: Any, config: Any) -> Any:
     """Write the page, and bring its pictures and their data."""
     from mkdocs.structure.files import File
 
-    from analyses.running.command import read_entries
+    from models.running.command_line import read_entries
 
     parts = [INTRODUCTION]
     entries = read_entries(ROOT / "figures", marker="LABEL")

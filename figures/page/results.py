@@ -18,13 +18,13 @@ from PIL import Image
 
 from analyses.claims import document as claims
 from analyses.running import questions
-from analyses.running.command import BadInput
 from analyses.running.files import write_file
 from analyses.running.table import Table
 from analyses.shipped import FOLDER, shipped_table
 from figures.page.explorer import page as explorer
 from figures.page.templates import render
 from figures.running.drawing import Drawn
+from models.running.command_line import BadInput
 
 FILE = "index.html"
 MARK = '<meta name="generator" content="interp: python -m figures reproduce">'

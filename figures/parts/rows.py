@@ -1,7 +1,7 @@
 """Choosing rows of results by what their checkpoint is, and saying in captions which ones were chosen.
 
 Rows of checkpoint analyses have a `subject`: family, prior, bos, length, order, vocab, seed, protocol, init
-and start (`analyses.running.subject.summary_of`).
+and start (`analyses.running.subject.Subject.summary`).
 """
 
 from __future__ import annotations

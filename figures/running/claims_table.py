@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from analyses.claims import document
-from analyses.running.command import OK, BadInput, one_line, show
 from analyses.running.files import write_file
 from analyses.running.table import json_text
 from figures.running.order import RESULTS
-from interp.outside import read_text
-from models.running.command_line import PATH
+from interp.outside import one_line, read_text
+from models.running.command_line import OK, PATH, BadInput
+from models.running.terminal import show
 
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
 HEAD = ("| | the claim | verdict | the number | judged on | from other starts |", "|---|---|---|---|---|---|")

@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analyses.running.cache import digest_of, picture_key
-from analyses.running.command import BadInput, Entry, one_line, read_entries, say
 from analyses.running.files import check_document_target, write_file
 from analyses.running.pool import run_jobs
 from analyses.running.table import json_text
 from figures.parts.rows import MissingPanel, protocol_note, setting_fields
+from interp.outside import one_line
+from models.running.command_line import BadInput, Entry, read_entries
+from models.running.terminal import say
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,12 +14,13 @@ from typing import Any
 
 from analyses.claims import document as claims
 from analyses.running import plan
-from analyses.running.command import BAD_INPUT, FAILED, OK, Entry, say, show
 from analyses.running.files import check_document_target, write_file
 from figures.page import results as page
 from figures.page.explorer import page as explorer
 from figures.running import drawing, sources
 from figures.running.order import Order
+from models.running.command_line import BAD_INPUT, FAILED, OK, Entry
+from models.running.terminal import say, show
 
 TIMING_FILE = "timing.json"
 

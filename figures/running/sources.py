@@ -10,12 +10,13 @@ from pathlib import Path
 
 from analyses.running import plan
 from analyses.running.ask import Ask
-from analyses.running.command import FAILED, BadInput, one_line, say
 from analyses.running.subject import find_subjects, left_out
 from analyses.running.table import Table
 from figures.parts.rows import analytic, beside, only_beside, too_large, with_main
 from figures.running.order import Order
-from interp.outside import read_json
+from interp.outside import one_line, read_json
+from models.running.command_line import FAILED, BadInput
+from models.running.terminal import say
 
 Documents = Mapping[str, Table | BadInput]  # a result that is not there is what is wrong
 

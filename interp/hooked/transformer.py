@@ -196,6 +196,8 @@ class InductionTransformer(HookedTransformer):
 
     def _write_selectors(self) -> None:
         """One-hot embedding, and the K, V and O matrices that read whole blocks and write them to their places."""
+        if self.embed.W_E.is_meta:  # only the shapes are asked for; there `torch.eye` would import torch's compiler
+            return
         vocab, half = self.config.vocab, self.config.blocks * self.config.vocab
         self.embed.W_E[:vocab, :vocab] = torch.eye(vocab)
         self.embed.W_E[vocab:, vocab:] = 0.0  # BOS, too, lives in block 0 only

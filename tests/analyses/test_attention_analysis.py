@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,9 +25,14 @@ from tests.planted import planted_standard, without_mechanism
 BETA, KAPPA = (2.5, 1.2), 2.0
 
 
-def asked(path, **changed) -> attention.Attention:
+def found(path, **changed):
     given = CheckpointOptions(**{"batch": 64, **changed})
-    return attention.analyse(Subject.open(path, given), given)
+    return attention.analyse(Subject.open(path, given), given).plain()
+
+
+def asked(path, **changed) -> SimpleNamespace:
+    (row,) = found(path, **changed).rows
+    return SimpleNamespace(**row)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +104,7 @@ def test_the_same_prior_and_length_show_the_same_sequence(built, random, tmp_pat
     assert first.tokens == second.tokens
     assert first.sequence == second.sequence
     assert first.kinds == second.kinds
-    assert asked(built).record() == first.record()
+    assert asked(built) == first
     assert asked(built, seed=1).tokens != first.tokens
     ip.save(planted_standard(), tmp_path / "standard")  # no BOS: the tokens are the same all the same
     other = asked(tmp_path / "standard")
@@ -119,15 +125,14 @@ def test_the_first_sequence_with_matches_is_taken(built):
 
 
 def test_results_can_be_written_and_read(built):
-    result = asked(built)
-    record = result.record()
-    json.dumps(record, allow_nan=False)
-    assert set(attention.COLUMNS) <= set(flat_rows([record])[0])
-    table = result.table()
-    assert table["position"].tolist() == list(range(25))
-    assert table["token"].astype(str).tolist() == ["BOS", *map(str, result.tokens)]
-    assert table["weight"].sum() == pytest.approx(1.0, abs=1e-5)
-    assert f"full {result.mass['full']:.3f}" in str(result)
+    table = found(built)
+    (row,) = table.rows
+    json.dumps(row, allow_nan=False)
+    assert set(attention.COLUMNS) <= set(flat_rows([row])[0])
+    assert [key["position"] for key in table.tidy] == list(range(25))
+    assert [key["token"] for key in table.tidy] == ["BOS", *map(str, row["tokens"])]
+    assert sum(key["weight"] for key in table.tidy) == pytest.approx(1.0, abs=1e-5)
+    assert f"full {row['mass']['full']:.3f}" in table.text
 
 
 STUDY = construction_attention.Options(batch=64)
@@ -175,7 +180,7 @@ def test_readings_of_attention_without_structure_find_none(built, random):
     assert {copy["verdict"] for copy in result.copies}.isdisjoint({"copies lag 1", "copies lag 2"})
     assert result.raw_beta is None
     assert result.aligned_share is None
-    row = asked(built).record()
+    row = vars(asked(built))
     keys = len(row["kinds"])
     row["match_pattern"] = (np.tril(np.ones((keys, keys))) / np.arange(1, keys + 1)[:, None]).tolist()
     row["law"] = [0.25] * 4
@@ -185,22 +190,16 @@ def test_readings_of_attention_without_structure_find_none(built, random):
 
 
 @pytest.mark.parametrize("name", ["built", "random"])
-def test_the_spread_over_sequences_is_that_of_the_masses_of_each(name, request):
-    path = request.getfixturevalue(name)
-    model = ip.load(path)
+def test_masses_of_many_sequences_are_those_of_each(name, request):
+    model = ip.load(request.getfixturevalue(name))
     tokens = ip.HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0)).sample(batch=7, length=24, seed=5).tokens
     cap = ip.capture(model, tokens)
-    found = attention.mass_spread(cap)
-    masses = []
+    masses = attention.masses_of_each(cap)
     for row in range(len(tokens)):
-        masks = ip.match_masks(tokens[row : row + 1], order=2)[0].numpy()
-        kinds = key_kinds(masks, order=2, bos=True)
-        masses.append(kind_masses(cap.match_pattern[row, 0, -1].double().numpy(), kinds))
-    for kind, (mean, deviation) in found.items():
-        values = [mass[kind] for mass in masses]
-        assert mean == pytest.approx(np.mean(values), abs=1e-6)
-        assert deviation == pytest.approx(np.std(values), abs=1e-6)
-    assert sum(mean for mean, _ in found.values()) == pytest.approx(1.0, abs=1e-5)
+        kinds = key_kinds(ip.match_masks(tokens[row : row + 1], order=2)[0].numpy(), order=2, bos=True)
+        for kind, mass in kind_masses(cap.match_pattern[row, 0, -1].double().numpy(), kinds).items():
+            assert masses[kind][row] == pytest.approx(mass, abs=1e-6)
+    assert sum(masses.values()) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_the_spread_of_copies_is_that_of_each_sequence(built):

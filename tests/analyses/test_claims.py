@@ -19,10 +19,10 @@ from analyses.claims.judge import find
 from analyses.claims.quantities import QUANTITIES
 from analyses.claims.readers import Column, Extreme
 from analyses.claims.records import Claim, Need, Tables
-from analyses.running.command import read_entries
 from analyses.running.questions import load_module, options_of
 from analyses.running.subject import Subject
 from figures.running import claims_table, cli, drawing
+from models.running.command_line import read_entries
 from models.training.protocols import protocol_of
 from tests.planted import trained_like, without_mechanism
 

@@ -15,12 +15,12 @@ import interp as ip
 from analyses import shipped
 from analyses.running import questions
 from analyses.running.cache import Cache
-from analyses.running.command import BadInput
 from analyses.studies.language import causal, laws, natural, prediction, scanning, task
 from analyses.studies.language.causal import HeadMeans, heads_beside
 from analyses.studies.language.page import page
 from analyses.studies.language_model import PARTS, Options, Piece, join, study_piece
 from interp.circuit.runner import next_losses
+from models.running.command_line import BadInput
 from tests import tiny_language
 from tests.planted_heads import PLANTS, plant
 

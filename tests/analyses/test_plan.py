@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
-import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from analyses.running import plan, questions
 from analyses.running.ask import Ask, everything, near, not_long, up_to
-from analyses.running.brought import TASK
 from analyses.running.cache import Cache
-from analyses.running.command import BadInput
 from analyses.running.options import CheckpointOptions
 from analyses.running.plan import asks_for, chosen, jobs_of, run_plan
-from analyses.running.pool import Progress, in_order, readable, run_jobs
 from analyses.running.questions import Question, answer, keys_of, options_of, questions_of
-from analyses.running.subject import find_subjects
+from analyses.running.subject import TASK, find_subjects
 from analyses.studies import worlds
+from models.running.command_line import BadInput
 from tests import tiny_zoo
 
 
@@ -42,6 +38,7 @@ def names(checkpoints):
 def test_every_shipped_analysis_says_what_it_is_to_be_asked():
     asks = plan.shipped_asks()
     assert set(questions.analyses()) - set(asks) == {
+        "compare",
         "copying_scores",
         "replacement",
         "scan",
@@ -292,80 +289,3 @@ def test_an_empty_zoo_gives_empty_documents(tmp_path):
 def test_unknown_names_are_refused():
     with pytest.raises(BadInput, match="no analysis 'nothing' that figures can run"):
         asks_for(["nothing"])
-
-
-# The pool.
-
-
-class Timed:
-    def __init__(self, cost: float, kind: str = "one") -> None:
-        self.cost, self.words, self.kind = cost, f"job of {cost:g}", kind
-
-
-def test_the_longest_jobs_start_first_and_each_is_reported(capsys):
-    jobs = [Timed(1.0), Timed(5.0), Timed(3.0)]
-    found = [(job.cost, result) for job, result in run_jobs(lambda job: 2 * job.cost, jobs, workers=1, what="x")]
-    assert found == [(5.0, 10.0), (3.0, 6.0), (1.0, 2.0)]
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.split("; ")[1] for line in lines] == ["job of 5", "job of 3", "job of 1"]
-    assert lines[-1].startswith("  3/3, 0 s left")
-
-
-def test_processes_begin_with_different_kinds_of_jobs():
-    """So that they do not compile the same functions at the same time."""
-    jobs = [Timed(9.0), Timed(8.0), Timed(7.0, "other"), Timed(6.0, "third"), Timed(1.0)]
-
-    def order(workers: int, given: list[Timed]) -> list[float]:
-        return [job.cost for job in in_order(given, workers)]
-
-    assert order(1, jobs) == [9.0, 8.0, 7.0, 6.0, 1.0]
-    assert order(2, jobs) == [9.0, 7.0, 8.0, 6.0, 1.0]
-    assert order(4, jobs) == [9.0, 7.0, 6.0, 8.0, 1.0]
-    assert order(2, jobs[:2]) == [9.0, 8.0]
-    assert order(2, []) == []
-
-
-def test_time_left_is_what_is_left_at_the_pace_so_far(monkeypatch):
-    from analyses.running import pool
-
-    clock = [100.0]
-    monkeypatch.setattr(pool.time, "monotonic", lambda: clock[0])
-    jobs = [Timed(4.0), Timed(2.0), Timed(2.0)]
-    progress = Progress("x", jobs, workers=2)
-    assert progress.seconds_left() == 4.0  # by the costs alone, on two processes
-    clock[0] += 8.0
-    progress.advance(jobs[0])
-    assert progress.seconds_left() == 8.0  # two seconds for each second of cost
-    assert readable(400) == "7 min"
-
-
-@dataclass(frozen=True)
-class Waits:
-    """A job that is not done in a minute."""
-
-    number: int
-    kind: str = "waits"
-    cost: float = 1.0
-
-    @property
-    def words(self) -> str:
-        return str(self.number)
-
-
-def first_is_short(job: Waits) -> int:
-    if job.number:
-        time.sleep(100)
-    return job.number
-
-
-def test_ctrl_c_does_not_wait_for_the_workers() -> None:
-    """Compiled code does not hear of it: the workers are ended, and no job is begun any more."""
-    jobs = [Waits(0, cost=2.0), *(Waits(number) for number in range(1, 5))]
-    start = time.monotonic()
-    running = run_jobs(first_is_short, jobs, workers=2, what="jobs")
-    assert next(running)[1] == 0
-    with pytest.raises(KeyboardInterrupt):
-        running.throw(KeyboardInterrupt)  # type: ignore[attr-defined]
-    assert time.monotonic() - start < 90
-    # Two threads wait for a process that has ended; the one that comes second still lists it.
-    assert not [child.pid for child in multiprocessing.active_children() if Path(f"/proc/{child.pid}").exists()]

@@ -16,9 +16,9 @@ from analyses import shipped
 from analyses.parts.condition_runs import QUANTITIES
 from analyses.running import plan
 from analyses.running.cache import Cache
-from analyses.running.command import BadInput
 from analyses.shipped.__main__ import extend
 from analyses.studies import conditions
+from models.running.command_line import BadInput
 
 OPTIONS = conditions.ASK.options
 RELATIVE, ABSOLUTE = 1e-4, 1e-6  # other machines round otherwise, and fits of float32 scores pass that on

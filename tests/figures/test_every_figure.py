@@ -5,9 +5,9 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import pytest
 
-from analyses.running.command import read_entries
 from figures.parts.panels import MissingPanel
 from figures.running import cli, drawing
+from models.running.command_line import read_entries
 from tests.figures.artists import assert_readable
 
 ENTRIES = read_entries(cli.FOLDER, marker="LABEL")

@@ -13,12 +13,12 @@ from PIL import Image
 
 import interp as ip
 from analyses.checkpoint import explorer as analysis
-from analyses.running.command import BadInput
 from analyses.running.subject import Subject
 from analyses.running.table import Table
 from figures.page.explorer import page
 from figures.running import cli
 from interp.divergence import KL_FLOOR
+from models.running.command_line import BadInput
 from tests import tiny_zoo
 from tests.figures.chromium import HEIGHT, WIDTHS
 
@@ -42,7 +42,7 @@ def zoo(tmp_path_factory):
 def row_of(path):
     options = analysis.Options(batch=64, sequences=3, draws=64)
     subject = Subject.open(path, options)
-    record = json.loads(json.dumps(analysis.analyse(subject, options).record()))
+    record = json.loads(json.dumps(analysis.analyse(subject, options).plain().rows[0]))
     return {"checkpoint": str(path), "subject": subject.summary(), **record}
 
 

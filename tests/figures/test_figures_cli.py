@@ -9,11 +9,11 @@ import pytest
 from PIL import Image
 
 from analyses.running import plan
-from analyses.running.command import BadInput, read_entries
 from analyses.running.table import Table
 from figures.parts.rows import matching, of_one_start, protocol_note, with_main
 from figures.running import cli, drawing, reproduce, sources
 from figures.running.order import Order
+from models.running.command_line import BadInput, read_entries
 from tests import tiny_zoo
 
 NAME = "nobos_construction_fixed"  # it needs no checkpoint
@@ -88,7 +88,7 @@ def test_what_is_drawn_already_is_left_alone(draw, tmp_path, monkeypatch):
     assert picture.stat().st_mtime_ns == before
     ask = tiny_zoo.tiny_asks()["construction_attention"]
     other = replace(ask, options=replace(ask.options, seed=1))
-    monkeypatch.setattr(plan, "shipped_asks", lambda: {"construction_attention": other})
+    monkeypatch.setattr(plan, "shipped_asks", lambda names=None: {"construction_attention": other})
     assert draw(NAME, "--out", tmp_path, "--format", "png") == 0
     assert picture.stat().st_mtime_ns > before
 

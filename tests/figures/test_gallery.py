@@ -8,8 +8,8 @@ from pathlib import Path
 from PIL import Image
 
 from analyses.claims.document import CLAIMS
-from analyses.running.command import read_entries
 from figures.running import cli
+from models.running.command_line import read_entries
 
 KEPT = Path(__file__).parents[2] / "docs" / "images" / "figures"
 LARGEST = 80_000  # bytes

@@ -12,7 +12,7 @@ import pytest
 
 import interp as ip
 from analyses.running import cli as analyses_cli
-from analyses.running import plan, watching
+from analyses.running import plan, pool
 from analyses.running.table import Table
 from figures.page import results as page
 from figures.page.explorer import page as explorer
@@ -211,7 +211,7 @@ def test_no_name_moves_the_cursor_of_a_terminal(explored: tuple[Path, str]) -> N
 def test_a_line_of_progress_stays_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    assert list(watching.watched(list(NAMES.values()), NAMES["escape"], words=str)) == list(NAMES.values())
+    assert list(pool.watched(list(NAMES.values()), NAMES["escape"], words=str)) == list(NAMES.values())
     assert controls(OWN.sub("", screen.getvalue())) == set()
 
 

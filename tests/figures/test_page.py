@@ -11,12 +11,12 @@ import pytest
 from markupsafe import escape
 
 from analyses.running import plan
-from analyses.running.command import read_entries
 from analyses.running.table import Table
 from analyses.studies import kl_curves
 from figures.page import results as page
 from figures.page.explorer import page as explorer
 from figures.running import cli, drawing
+from models.running.command_line import read_entries
 from tests import tiny_zoo
 from tests.figures.chromium import WIDTHS
 

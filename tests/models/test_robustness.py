@@ -15,7 +15,6 @@ import pytest
 
 import interp as ip
 from analyses.running import cli, files
-from analyses.running.command import BadInput
 from analyses.running.report import cell, heading
 from analyses.running.table import csv_text
 from figures.running import cli as figures_cli
@@ -23,6 +22,7 @@ from interp import staging
 from interp.hooked import checkpoint
 from interp.outside import MAX_FOLDERS, as_path, read_json, read_object, read_toml
 from models.running.cli import main
+from models.running.command_line import BadInput
 from models.running.zoo import _cell, find_checkpoints
 from models.training import run as runs
 from models.training.spec import RunSpec, make_spec

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from analyses.running.command import BadInput, one_line, say
 from analyses.running.files import write_file
 from analyses.running.table import Table
 from figures.page.templates import render
 from figures.parts.rows import analytic, of_one_start
 from interp.notation import as_tokens, check_order, check_vocab
+from interp.outside import one_line
+from models.running.command_line import BadInput
+from models.running.terminal import say
 
 FILE = "explorer.html"
 ANALYSIS = "explorer"

@@ -7,8 +7,8 @@ from analyses.running.subject import Subject
 from analyses.running.table import Table
 
 
-def row(subject: Subject, options: CheckpointOptions) -> dict[str, Any]:
-    return {"name": subject.name, "length": subject.model.config.length}
+def analyse(subject: Subject, options: CheckpointOptions) -> Table:
+    return Table(rows=[{"name": subject.name, "length": subject.model.config.length}])
 
 
 def survey(rows: list[dict[str, Any]], options: CheckpointOptions) -> Table:

@@ -1,0 +1,115 @@
+"""Jobs on several processes, and the bar that shows how far the work is."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import re
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from analyses.running import pool
+from analyses.running.pool import in_order, run_jobs, watched
+
+
+class Timed:
+    def __init__(self, cost: float, kind: str = "one") -> None:
+        self.cost, self.words, self.kind = cost, f"job of {cost:g}", kind
+
+
+def test_the_longest_jobs_start_first_and_each_is_reported(capsys):
+    jobs = [Timed(1.0), Timed(5.0), Timed(3.0)]
+    found = [(job.cost, result) for job, result in run_jobs(lambda job: 2 * job.cost, jobs, workers=1, what="x")]
+    assert found == [(5.0, 10.0), (3.0, 6.0), (1.0, 2.0)]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("; ")[1] for line in lines] == ["job of 5", "job of 3", "job of 1"]
+    assert lines[-1].startswith("  3/3, 0 s left")
+
+
+def test_processes_begin_with_different_kinds_of_jobs():
+    """So that they do not compile the same functions at the same time."""
+    jobs = [Timed(9.0), Timed(8.0), Timed(7.0, "other"), Timed(6.0, "third"), Timed(1.0)]
+
+    def order(workers: int, given: list[Timed]) -> list[float]:
+        return [job.cost for job in in_order(given, workers)]
+
+    assert order(1, jobs) == [9.0, 8.0, 7.0, 6.0, 1.0]
+    assert order(2, jobs) == [9.0, 7.0, 8.0, 6.0, 1.0]
+    assert order(4, jobs) == [9.0, 7.0, 6.0, 8.0, 1.0]
+    assert order(2, jobs[:2]) == [9.0, 8.0]
+    assert order(2, []) == []
+
+
+@dataclass(frozen=True)
+class Waits:
+    """A job that is not done in a minute."""
+
+    number: int
+    kind: str = "waits"
+    cost: float = 1.0
+
+    @property
+    def words(self) -> str:
+        return str(self.number)
+
+
+def first_is_short(job: Waits) -> int:
+    if job.number:
+        time.sleep(100)
+    return job.number
+
+
+def test_ctrl_c_does_not_wait_for_the_workers() -> None:
+    """Compiled code does not hear of it: the workers are ended, and no job is begun any more."""
+    jobs = [Waits(0, cost=2.0), *(Waits(number) for number in range(1, 5))]
+    start = time.monotonic()
+    running = run_jobs(first_is_short, jobs, workers=2, what="jobs")
+    assert next(running)[1] == 0
+    with pytest.raises(KeyboardInterrupt):
+        running.throw(KeyboardInterrupt)  # type: ignore[attr-defined]
+    assert time.monotonic() - start < 90
+    # Two threads wait for a process that has ended; the one that comes second still lists it.
+    assert not [child.pid for child in multiprocessing.active_children() if Path(f"/proc/{child.pid}").exists()]
+
+
+# On a terminal.
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("items", [["one"], ["one", "two"]])
+def test_the_bar_names_the_work_and_moves(items: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(pool, "SECONDS", 0.01)
+    for item in watched(items, "study", words=lambda item: f"piece {item}"):
+        before = len(screen.getvalue())
+        end = time.monotonic() + 10
+        while len(screen.getvalue()) == before and time.monotonic() < end:
+            time.sleep(0.01)
+        assert len(screen.getvalue()) > before  # without a word from the worker
+        assert re.search(rf"study \d/{len(items)}, 00:0\d, piece {item}", screen.getvalue())
+    assert screen.getvalue().endswith("\r")  # and is gone at the end
+
+
+def test_nothing_is_written_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(watched([1, 2], "study", words=str)) == [1, 2]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_error_ends_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    threads = threading.active_count()
+    found = watched([1], "study", words=str)
+    next(found)
+    with pytest.raises(KeyError):
+        found.throw(KeyError("in the work"))  # type: ignore[attr-defined]
+    assert threading.active_count() == threads
