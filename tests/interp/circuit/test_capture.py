@@ -309,18 +309,18 @@ def test_an_unknown_query_is_named(model: InductionTransformer) -> None:
         inspect.unwrap(capture)(model, tokens_of(3, 9), query="first")
 
 
-def test_bad_options_for_a_foreign_model_are_named(foreign: HookedTransformer) -> None:
-    tokens = tokens_of(10, 14)
-    with pytest.raises(ValueError, match="give order=k"):
-        capture(foreign, tokens)
-    with pytest.raises(ValueError, match=r"BOS id 11 is outside the model's input vocabulary 0\.\.10"):
-        capture(foreign, tokens, order=2, bos=11)
-    with pytest.raises(ValueError, match=r"match_heads: head 4, but layer 1 has heads 0\.\.3"):
-        capture(foreign, tokens, order=2, match_head=4)
-    with pytest.raises(ValueError, match="16 tokens, but the model's context holds 15"):
-        capture(foreign, tokens_of(10, 16), order=2, bos=True)
-    with pytest.raises(ValueError, match=r"token \d is outside the vocabulary 0\.\.4"):
-        capture(foreign, tokens, order=2, vocab=5)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "give order=k"),
+        ({"order": 2, "bos": 11}, r"BOS id 11 is outside the model's input vocabulary 0\.\.10"),
+        ({"order": 2, "match_head": 4}, r"match_heads: head 4, but layer 1 has heads 0\.\.3"),
+        ({"order": 2, "vocab": 5}, r"token \d is outside the vocabulary 0\.\.4"),
+    ],
+)
+def test_bad_options_for_a_foreign_model(foreign: HookedTransformer, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        capture(foreign, tokens_of(10, 14), **options)
 
 
 def test_the_table_has_every_key_that_a_query_sees(model: InductionTransformer) -> None:

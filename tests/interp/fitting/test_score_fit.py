@@ -405,15 +405,6 @@ def test_captures_are_left_alone():
         assert all(torch.equal(getattr(cap, name), before[name]) for name in names)
 
 
-def test_tables_and_records_name_their_numbers():
-    cap = planted(beta=(2.7, 1.2, 0.3), kappa=3.3, vocab=5)
-    fit, text = fit_scores(cap), str(fit_score_pairs(cap)).splitlines()
-    assert fit.table().set_index("parameter").estimate.tolist() == pytest.approx([2.7, 1.2, 0.3, 3.3])
-    assert fit.record()["mask_count"]["{1,3}"] > 0
-    assert text[-5].split() == ["query", "\\", "key", "x_s", "x_{s-1}", "x_{s-2}", "x_{s-3}"]
-    assert float(text[-3].split()[3]) == pytest.approx(1.2)
-
-
 @pytest.mark.parametrize("options", [{"source": "logits"}, {"law": "suffix"}, {"own": True}])
 def test_bad_arguments_are_refused(options):
     message = "source must be 'scores', 'pattern'" if "source" in options else "law and own are for source='attention'"
