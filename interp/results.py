@@ -21,18 +21,20 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from html import escape
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from interp.arguments import Number, finite_number, real_array
+from interp.arguments import Number, Numbers, finite_number, real_array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from pandas import DataFrame as DataFrame
+
+    Values: TypeAlias = Numbers | Sequence[Number]
 else:
-    Axes = DataFrame = Any  # so that reading a module of results loads neither matplotlib nor pandas
+    Axes = DataFrame = Values = Any  # so that reading a module of results loads neither matplotlib nor pandas
 
 Row = TypeVar("Row")
 
@@ -205,8 +207,8 @@ def jsonable(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def mean_stderr(values: Any, *, clusters: Any | None = None) -> tuple[float, float]:
-    """The mean and its standard error; with `clusters` (a label per value), errors may correlate within a cluster.
+def mean_stderr(values: Values, *, clusters: Values | None = None) -> tuple[float, float]:
+    """The mean of `values` and its standard error; within `clusters` (a label for each value) errors may correlate.
 
     With one cluster or one value there is no spread: the error is then NaN.
 

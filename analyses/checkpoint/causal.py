@@ -35,7 +35,7 @@ LEGEND = {
     "[0, 1]; 1 where the law predicts as well as the model's own attention",
     "kl_recovered": "`of the predictions`: the same share for KL(model || edited model)",
     "pair_loss_recovered": "loss_recovered by the law of all lag pairs",
-    "worst edits": "the edits with the largest rise of the loss",
+    "loss_change": "rise of the loss by an edit, and by its random control (control_loss_change)",
 }
 
 

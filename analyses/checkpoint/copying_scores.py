@@ -20,7 +20,7 @@ LEGEND = {
     "vote": "the head attends to one key at the last query: how far the logit of that key's token then rises above "
     "the logits of the other symbols; mean over sequences and drawn keys",
     "control_vote": "the same for the token of another key",
-    "copying": "`own token explains`: share of the variance of the rises over symbols that the attended token explains",
+    "copying": "share of the variance of the rises over symbols that the attended token explains",
     "direct": "the vote through the head's OV circuit and the readout alone",
 }
 

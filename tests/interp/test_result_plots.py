@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import math
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
@@ -193,6 +194,7 @@ def test_results_can_be_read_printed_and_shown(name: str, good: dict[str, Any], 
     for result in (good[name], bad[name]):
         assert len(str(result).splitlines()) <= MOST_LINES
         assert repr(result) == str(result)
+        json.dumps(result.record(), allow_nan=False)
         html = result._repr_html_()
         assert "<table" in html
         assert (result.doubt != "") == (not result.success) == ("color" in html)

@@ -260,18 +260,6 @@ def test_someone_elses_head(chains: ChainBatch) -> None:
         causal_tests(wrong, own.tokens, next_law=own.next_law, law=((2.0,), None))
 
 
-def test_someone_elses_bos() -> None:
-    own = planted.chains(order=1, vocab=5, length=16, batch=40)
-    place = {**FOREIGN, "bos": True}
-    model = planted_foreign(bos=True)
-    circuit = Circuit(model, **place)
-    tests = causal_tests(circuit, own.tokens, next_law=own.next_law, law=((2.0,), 0.0))
-    assert tests.kl_recovered > 0.9
-    assert tests["no_bos"].change > 0
-    with pytest.raises(ValueError, match="the law has no kappa"):
-        causal_tests(circuit, own.tokens, next_law=own.next_law, law=((2.0,), None))
-
-
 def test_a_standard_model(chains: ChainBatch) -> None:
     tests = run(planted_standard(), chains)
     assert tests.loss_recovered > 0.99
@@ -324,20 +312,6 @@ def test_many_parts_of_a_batch_are_one_batch(
     parts = run(construct(order=2, vocab=4, length=24, beta=BETA, kappa=KAPPA), chains)
     for row in with_bos.edits:
         assert parts[row.edit].loss == pytest.approx(row.loss, rel=1e-9)
-
-
-def test_result(with_bos: CausalTests) -> None:
-    table = with_bos.table()
-    assert table["edit"].tolist()[0] == "law"
-    assert table["edit"].tolist()[-1] == "uniform"
-    assert (table["loss_stderr"][1:] > 0).all()
-    assert table["reached"].all()
-    assert len(str(with_bos).splitlines()) <= 8
-    record = with_bos.record()
-    assert record["change"]["beta_zero"] == with_bos["beta_zero"].loss_change
-    json.dumps(record, allow_nan=False)
-    with pytest.raises(KeyError, match="no edit 'magic'; there are law,"):
-        with_bos["magic"]
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from analyses.running.cli import main
 from interp.chains.priors import ChainBatch
 from interp.circuit.circuit import Circuit
 from interp.circuit.runner import predict
 from interp.divergence import kl_divergence
-from interp.hooked.checkpoint import save
 from interp.hooked.construction import construct
 from interp.hooked.transformer import InductionTransformer
 from interp.instruments.direct_path import DirectPath, _fit, _sums, direct_path
@@ -164,12 +162,3 @@ def test_few_sequences_cannot_tell(chains: ChainBatch) -> None:
         assert f"{count} sequences" in found.message
         json.dumps(found.record(), allow_nan=False)
     assert found.table().term.tolist() == ["frequency", "x_t", "x_{t-1}", "x_{t-2}"]
-
-
-def test_the_question_from_the_command_line(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
-    save(counting(frequency=0.4, last=0.0), tmp_path / "a")
-    assert main(["direct_path", str(tmp_path / "a"), "--batch", "64", "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["rows"]
-    assert row["verdict"] == "counts tokens"
-    assert main(["direct_path", str(tmp_path / "a"), "--batch", "64"]) == 0
-    assert "counts tokens" in capsys.readouterr().out

@@ -11,11 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyses.running.cli import main
 from interp.circuit.capture import capture
 from interp.circuit.circuit import Circuit
 from interp.circuit.runner import predict
-from interp.hooked.checkpoint import save
 from interp.hooked.construction import construct
 from interp.instruments.block_routes import doubly_centred
 from interp.instruments.identity_blocks import decompose, identity_blocks, permutation_test
@@ -302,15 +300,6 @@ def test_result() -> None:
 def test_bad_input(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
-
-
-def test_the_command_line(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
-    save(trained_like(length=16), tmp_path / "a")
-    save(planted_standard(length=16), tmp_path / "b")
-    assert main(["identity_blocks", str(tmp_path / "a"), str(tmp_path / "b"), "--batch", "64", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    np.testing.assert_allclose(rows[0]["weights"]["beta"], (2.5, 1.2))
-    np.testing.assert_allclose(rows[1]["scores"]["beta"], (2.5, 1.2), rtol=1e-3)
 
 
 def test_a_large_vocabulary_is_refused_in_one_line() -> None:

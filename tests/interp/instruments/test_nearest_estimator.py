@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
 import pytest
 import torch
 
-from analyses.running.cli import main
 from interp.chains.priors import ChainBatch
 from interp.circuit.circuit import Circuit
 from interp.circuit.runner import predict
 from interp.divergence import KL_FLOOR, kl_between, raised
 from interp.estimators.soft_matching import add_alpha
-from interp.hooked.checkpoint import save
 from interp.hooked.construction import construct
 from interp.instruments.nearest_estimator import NearestEstimator, nearest_estimator
 from tests import planted
@@ -132,33 +129,9 @@ def test_someone_elses_model() -> None:
     assert {row.estimator for row in near.estimators} >= {"soft_matching_best", "katz", "kneser_ney", "witten_bell"}
 
 
-def test_result(soft: NearestEstimator) -> None:
-    table = soft.table()
-    assert table["estimator"].tolist()[0] == soft.nearest
-    assert (table["stderr"] >= 0).all()
-    assert len(str(soft).splitlines()) <= 8
-    record = soft.record()
-    assert record["nearest"] == soft.nearest
-    assert record["kl"]["katz"] == soft["katz"].kl
-    json.dumps(record, allow_nan=False)
-    with pytest.raises(KeyError, match="no estimator 'magic'"):
-        soft["magic"]
-
-
 def test_bad_input(chains: ChainBatch) -> None:
     model = trained_like()
     with pytest.raises(ValueError, match="give at least 2"):
         nearest_estimator(model, chains.tokens[:1])
     with pytest.raises(ValueError, match="a weight for each lag"):
         nearest_estimator(model, chains.tokens, law=(np.zeros(4), 0.0))
-
-
-def test_the_command_line(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
-    save(trained_like(length=16), tmp_path / "a")
-    save(without_mechanism(length=16), tmp_path / "b")
-    assert main(["nearest_estimator", str(tmp_path / "a"), str(tmp_path / "b"), "--batch", "64", "--json"]) == 0
-    planted_row, random_row = json.loads(capsys.readouterr().out)["rows"]
-    assert planted_row["nearest"].startswith("soft_matching")
-    assert planted_row["kl"]["soft_matching_fitted"] < 1e-6
-    assert "soft_matching_fitted" not in random_row["kl"]
-    assert "no soft_matching_fitted" in random_row["message"]

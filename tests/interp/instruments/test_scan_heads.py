@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -267,20 +266,10 @@ def test_the_table_has_the_columns_of_the_design(decoys: HeadScan) -> None:
     assert {"beta_1_stderr", "beta_2_scores", "mass_gap", "induction", "copy_mass_8"} <= set(details.columns)
 
 
-def test_results_can_be_printed_and_stored(decoys: HeadScan) -> None:
-    assert len(str(decoys).splitlines()) <= 8
-    assert "0.2 (1.000 on lag 2)" in str(decoys)
-    assert "2.2 (100%)" in str(decoys)
-    json.dumps(decoys.record(), allow_nan=False)
-    nothing = ip.scan_heads(random_transformer(0), tokens_for(PLANTS["decoys"])[:, 1:], order=2, vocab=5, bos=5)
-    assert "match   no head" in str(nothing)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda m, t: ip.scan_heads(m, t), "give order=k"),
-        (lambda m, t: ip.scan_heads(m, t, order=[1, 2]), "order must be an integer"),
         (lambda m, t: ip.scan_heads(m, t, order=2, vocab=50), "input vocabulary has 5 symbols"),
         (lambda m, t: ip.scan_heads(m, t, order=2, vocab=3), "token 3 is outside the vocabulary 0..2"),
         (
@@ -297,13 +286,7 @@ def test_results_can_be_printed_and_stored(decoys: HeadScan) -> None:
             lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, min_copied=0.0),
             "min_copied must be a finite number > 0, got 0.0",
         ),
-        (lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, min_copied=[0.2]), "min_copied must be a finite number"),
-        (lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, min_matched="all"), "min_matched must be a finite number"),
-        (lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, copy_lags=[1]), "copy_lags must be an integer >= 1"),
-        (lambda m, t: ip.scan_heads(m, t, order=2, vocab=[4]), "vocab must be an integer"),
         (lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, bos="last"), "bos must be the id of the BOS token"),
-        (lambda m, t: ip.find_circuit(m, t, order=2, vocab=4, seed=[1]), "seed must be an integer"),
-        (lambda m, t: ip.scan_heads("model", t, order=2), "needs a HookedTransformer, got str"),
         (
             lambda m, t: ip.scan_heads(ip.Circuit(m, order=2, vocab=4), t, order=2),
             "order was given together with a Circuit",

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
 import torch
 
-from analyses.running.cli import main
 from interp.chains.priors import ChainBatch
 from interp.circuit.circuit import Circuit
 from interp.circuit.runner import predict
 from interp.divergence import kl_divergence
 from interp.estimators.soft_matching import add_alpha, maximum_likelihood, soft_matching
-from interp.hooked.checkpoint import save
 from interp.hooked.construction import construct
 from interp.hooked.transformer import InductionTransformer
 from interp.instruments.smoothing_source import SmoothingSource, smoothing_source
@@ -158,41 +155,3 @@ def test_the_model_stays_as_it_was(chains: ChainBatch) -> None:
     assert all(torch.equal(value, before[name]) for name, value in model.named_parameters())
     assert torch.equal(laws, predict(model, chains.tokens))
     assert not any(point.fwd_hooks for point in model.hook_dict.values())
-
-
-def test_result(with_bos: SmoothingSource) -> None:
-    table = with_bos.table()
-    assert table["off"].tolist() == [
-        "none",
-        "partial",
-        "bos",
-        "readout",
-        "partial+bos",
-        "partial+readout",
-        "bos+readout",
-        "partial+bos+readout",
-    ]
-    assert table["contribution"].notna().sum() == 3
-    assert len(str(with_bos).splitlines()) <= 8
-    record = with_bos.record()
-    assert record["contribution"]["bos"] == with_bos.share("bos").contribution
-    json.dumps(record, allow_nan=False)
-    with pytest.raises(KeyError, match="no combination 'magic'"):
-        with_bos["magic"]
-    with pytest.raises(KeyError, match="no source 'magic'; there are partial, bos, readout"):
-        with_bos.share("magic")
-
-
-def test_bad_input(chains: ChainBatch) -> None:
-    with pytest.raises(ValueError, match="next_law must have shape"):
-        smoothing_source(trained_like(), chains.tokens, next_law=chains.next_law[:3])
-    with pytest.raises(ValueError, match="the model's context holds 20"):
-        run(trained_like(length=20), chains)
-
-
-def test_the_command_line(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
-    save(with_uniform_readout(0.2, length=16, kappa=None), tmp_path / "a")
-    assert main(["smoothing_source", str(tmp_path / "a"), "--batch", "64", "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["rows"]
-    assert row["readout_uniform"] == pytest.approx(0.2, abs=1e-4)
-    assert row["contribution"]["bos"] is None
