@@ -6,7 +6,7 @@
 A step is: draw 32 sequences of the hierarchical prior (k = 2, |V| = 5, BOS), forward, last-token cross-entropy,
 backward, Adam. `hooked` is that step on the HookedTransformer; `module` on a bare torch module of the disentangled
 model without hooks. `ratio` is the HookedTransformer's time over ours, both the median of several steps taken in
-turns; times are milliseconds. `stacked` is the standard family with three seeds in one stack, for each seed.
+turns; times are milliseconds.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from benchmarks.measure import in_turn, options_of, show
 from interp.hooked.config import InductionConfig
 from models.families import disentangled, standard
 from models.families.disentangled import training
+from models.families.standard.trainer import train_chunk
 from models.training.adam import TrainState
 
 BATCH = 32
@@ -102,14 +103,14 @@ def disentangled_steps(length: int) -> tuple[dict[str, Step], dict[str, int]]:
 
 def standard_steps(length: int) -> tuple[dict[str, Step], dict[str, int]]:
     config = standard.standard_config(order=2, vocab=5, length=length, bos=True)
-    alone, three = (standard.StackedState.start(config, seeds=range(seeds)) for seeds in (1, 3))
-    model = standard.to_hooked(config, alone.params, 0)
+    flat = standard.flattened(config, standard.init_standard(config, 0))
+    model = standard.to_hooked(config, flat)
+    state = TrainState(params=flat.numpy(), generator=np.random.default_rng(0))
     rate = np.full(1, 1e-3)
     return {
-        "ours": lambda: standard.train_chunk(config, alone, PRIOR, rate, batch=BATCH),
-        "stacked": lambda: standard.train_chunk(config, three, PRIOR, rate, batch=BATCH),
+        "ours": lambda: train_chunk(config, state, PRIOR, rate, batch=BATCH),
         "hooked": eager_step(model, hooked_logits(model), length),
-    }, {"stacked": 3}
+    }, {}
 
 
 def main() -> None:

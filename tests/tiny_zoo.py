@@ -86,7 +86,7 @@ def model_of(family: str, *, kappa: float | None, seed: int) -> Any:
         return built
     if family == "standard":
         config = standard.standard_config(order=ORDER, vocab=VOCAB, length=LENGTH, bos=kappa is not None, d_model=16)
-        return standard.to_hooked(config, standard.stack(config, [standard.init_standard(config, seed, copy=3.0)]))
+        return standard.to_hooked(config, standard.flattened(config, standard.init_standard(config, seed, copy=3.0)))
     config = disentangled.config(order=ORDER, vocab=VOCAB, length=LENGTH, bos=kappa is not None)
     flat = disentangled.from_hooked(built).astype(config.dtype)
     match = disentangled.views(config, flat)["match_weight"]

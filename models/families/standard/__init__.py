@@ -1,9 +1,10 @@
-"""The standard family (sec:models), trained fast: several seeds at once, and only what the last token needs.
+"""The standard family (sec:models), trained fast: only what the last token needs.
 
     config = standard_config(order=2, vocab=5, length=64, bos=True)
-    state = StackedState.start(config, seeds=(0, 1, 2))
-    losses = train_chunk(config, state, prior, np.full(1000, 1e-3))     # [steps, seeds]
-    model = to_hooked(config, state.params, 0)                          # an InductionTransformer
+    flat = flattened(config, init_standard(config, seed=0))
+    state = TrainState(params=flat.numpy(), generator=np.random.default_rng(0))
+    losses = train_chunk(config, state, prior, np.full(1000, 1e-3))
+    model = to_hooked(config, torch.from_numpy(state.params))           # an InductionTransformer
 
 The maths is exact: loss and gradients are those of the HookedTransformer of the same weights.
 
@@ -18,40 +19,35 @@ The maths is exact: loss and gradients are those of the HookedTransformer of the
   of it, and values are averaged before W_V. The bias b_K adds a constant to all scores of a query, which the softmax
   does not see: its gradient is zero.
 
-Arrays are [seed, feature, row], with rows over (sequence, position): long contiguous inner loops.
+Arrays are [feature, row], with rows over (sequence, position): long contiguous inner loops.
 
     parameters    config, start, and the flat vector of parameters
     copy_layer    tables, symbol counts, and the stream after the copy layer
     match_layer   from that stream to logits
     loss          loss, gradients and predictions
-    training      the state of a run, and Adam's steps
-    trainer       one seed behind the run loop's interface
+    trainer       sequences, Adam's steps, and a run
 """
 
 from models.families.standard.loss import loss_and_gradient, predict, predict_hooked
 from models.families.standard.parameters import (
+    flattened,
     from_hooked,
     init_standard,
     parameter_shapes,
-    stack,
     standard_config,
     to_hooked,
-    unstack,
+    views,
 )
-from models.families.standard.training import StackedState, draw, train_chunk
 
 __all__ = [
-    "StackedState",
-    "draw",
+    "flattened",
     "from_hooked",
     "init_standard",
     "loss_and_gradient",
     "parameter_shapes",
     "predict",
     "predict_hooked",
-    "stack",
     "standard_config",
     "to_hooked",
-    "train_chunk",
-    "unstack",
+    "views",
 ]

@@ -24,12 +24,12 @@ COUNT_QUERIES = 256
 class Tables:
     """What the copy layer computes from the parameters alone; writes to the stream are centred."""
 
-    decay: Float[Tensor, "seed head query key"]  # exp(r_{i-j} - row maximum), zero above the diagonal
-    content: Float[Tensor, "seed head_key symbol"]  # S[x_i, m], row (head, m), column x_i
-    stream: Float[Tensor, "seed feature d_model"]  # what the token and each share write
-    hidden: Float[Tensor, "seed feature_1 d_mlp"]  # the same carried through LayerNorm's scale and W_in; last row b_in
-    out: Float[Tensor, "seed d_mlp d_model"]
-    out_bias: Float[Tensor, "seed d_model"]
+    decay: Float[Tensor, "head query key"]  # exp(r_{i-j} - row maximum), zero above the diagonal
+    content: Float[Tensor, "head_key symbol"]  # S[x_i, m], row (head, m), column x_i
+    stream: Float[Tensor, "feature d_model"]  # what the token and each share write
+    hidden: Float[Tensor, "feature_1 d_mlp"]  # the same carried through LayerNorm's scale and W_in; last row b_in
+    out: Float[Tensor, "d_mlp d_model"]
+    out_bias: Float[Tensor, " d_model"]
 
     def tensors(self) -> tuple[Tensor, ...]:
         return self.content, self.stream, self.hidden, self.out, self.out_bias
@@ -41,41 +41,39 @@ def make_tables(config: InductionConfig, params: Mapping[str, Tensor]) -> Tables
 
     symbols = params["embed.W_E"]
     read = layer_norm(symbols, params, f"{COPY}.ln1")
-    read = einops.repeat(read, "seed symbol d_model -> seed head symbol d_model", head=config.order)
+    read = einops.repeat(read, "symbol d_model -> head symbol d_model", head=config.order)
     weights = torch.cat([of("attn.W_Q"), of("attn.W_K"), of("attn.W_V")], dim=-1)
     query, key, value = (read @ weights).split(config.copy_width, dim=-1)
-    query = query + of("attn.b_Q")[:, :, None]  # b_K would shift all scores of a query alike
+    query = query + of("attn.b_Q")[:, None]  # b_K would shift all scores of a query alike
     content = key @ query.mT * config.copy_width**-0.5
-    value = (value + of("attn.b_V")[:, :, None]) @ of("attn.W_O")
+    value = (value + of("attn.b_V")[:, None]) @ of("attn.W_O")
     # All that is written to the stream, to be centred in one go.
-    writes = torch.cat(
-        [symbols + of("attn.b_O")[:, None], value.flatten(1, 2), of("mlp.W_out"), of("mlp.b_out")[:, None]], dim=1
-    )
+    writes = torch.cat([symbols + of("attn.b_O"), value.flatten(0, 1), of("mlp.W_out"), of("mlp.b_out")[None]], dim=0)
     writes = writes - writes.mean(-1, keepdim=True)
-    features = symbols.shape[1] * config.blocks
-    stream, out, out_bias = writes.split([features, writes.shape[1] - features - 1, 1], dim=1)
-    into = of("ln2.w")[:, :, None] * of("mlp.W_in")
-    bias = torch.baddbmm(of("mlp.b_in")[:, None], of("ln2.b")[:, None], of("mlp.W_in"))
+    features = symbols.shape[0] * config.blocks
+    stream, out, out_bias = writes.split([features, writes.shape[0] - features - 1, 1])
+    into = of("ln2.w")[:, None] * of("mlp.W_in")
+    bias = torch.addmm(of("mlp.b_in"), of("ln2.b")[None], of("mlp.W_in"))
     return Tables(
         decay=_Toeplitz.apply(of("attn.rel_bias")),
-        content=content.flatten(1, 2),
+        content=content.flatten(0, 1),
         stream=stream,
-        hidden=torch.cat([stream @ into, bias], dim=1),
+        hidden=torch.cat([stream @ into, bias]),
         out=out,
-        out_bias=out_bias[:, 0],
+        out_bias=out_bias[0],
     )
 
 
-def layer_norm(x: Float[Tensor, "seed row d_model"], params: Mapping[str, Tensor], name: str) -> Tensor:
+def layer_norm(x: Float[Tensor, "row d_model"], params: Mapping[str, Tensor], name: str) -> Tensor:
     x = functional.layer_norm(x, x.shape[-1:], eps=LAYER_NORM_EPSILON)
-    return torch.addcmul(params[f"{name}.b"][:, None], x, params[f"{name}.w"][:, None])
+    return torch.addcmul(params[f"{name}.b"], x, params[f"{name}.w"])
 
 
 class _Toeplitz(torch.autograd.Function):
     """exp(r_{i-j} - max over d <= i of r_d) for j <= i, else zero. The maxima cancel in use: they carry no gradient."""
 
     @staticmethod
-    def forward(ctx: Any, bias: Float[Tensor, "seed head lag"]) -> Float[Tensor, "seed head query key"]:
+    def forward(ctx: Any, bias: Float[Tensor, "head lag"]) -> Float[Tensor, "head query key"]:
         n = bias.shape[-1]
         # Row i is the window of (r_{n-1}, ..., r_0, -inf, ...) that starts at n - 1 - i.
         padded = torch.cat([bias.flip(-1), bias.new_full((*bias.shape[:-1], n - 1), -math.inf)], dim=-1)
@@ -100,82 +98,82 @@ class Counts(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, decay: Float[Tensor, "seed head query key"], onehot: Float[Tensor, "seed symbol batch key"]
-    ) -> Float[Tensor, "seed head symbol batch query"]:
+        ctx: Any, decay: Float[Tensor, "head query key"], onehot: Float[Tensor, "symbol batch key"]
+    ) -> Float[Tensor, "head symbol batch query"]:
         ctx.save_for_backward(onehot)
-        seeds, heads, n, _ = decay.shape
-        flat = onehot.flatten(1, 2)
-        counts = decay.new_empty(seeds, heads, flat.shape[1], n)
+        heads, n, _ = decay.shape
+        flat = onehot.flatten(0, 1)
+        counts = decay.new_empty(heads, flat.shape[0], n)
         for head in range(heads):
             for start in range(0, n, COUNT_QUERIES):
                 stop = min(start + COUNT_QUERIES, n)
-                counts[:, head, :, start:stop] = flat[:, :, :stop] @ decay[:, head, start:stop, :stop].mT
-        return counts.unflatten(2, onehot.shape[1:3])
+                counts[head, :, start:stop] = flat[:, :stop] @ decay[head, start:stop, :stop].mT
+        return counts.unflatten(1, onehot.shape[:2])
 
     @staticmethod
     def backward(ctx: Any, *pulls: Tensor) -> tuple[Tensor, None]:
         (onehot,) = ctx.saved_tensors
-        pull = pulls[0].flatten(2, 3).mT
-        flat = onehot.flatten(1, 2)
-        seeds, heads, n, _ = pull.shape
-        decay = pull.new_zeros(seeds, heads, n, n)
+        pull = pulls[0].flatten(1, 2).mT
+        flat = onehot.flatten(0, 1)
+        heads, n, _ = pull.shape
+        decay = pull.new_zeros(heads, n, n)
         for head in range(heads):
             for start in range(0, n, COUNT_QUERIES):
                 stop = min(start + COUNT_QUERIES, n)
-                decay[:, head, start:stop, :stop] = pull[:, head, start:stop] @ flat[:, :, :stop]
+                decay[head, start:stop, :stop] = pull[head, start:stop] @ flat[:, :stop]
         return decay, None
 
 
 class CopyLayer(torch.autograd.Function):
-    """From C to the centred stream after the copy layer's MLP, [seed, d_model, batch, position]."""
+    """From C to the centred stream after the copy layer's MLP, [d_model, batch, position]."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        counts: Float[Tensor, "seed head symbol batch position"],
-        content: Float[Tensor, "seed head_key symbol"],
-        stream: Float[Tensor, "seed feature d_model"],
-        hidden: Float[Tensor, "seed feature_1 d_mlp"],
-        out: Float[Tensor, "seed d_mlp d_model"],
-        out_bias: Float[Tensor, "seed d_model"],
-        onehot: Float[Tensor, "seed symbol batch position"],
-    ) -> Float[Tensor, "seed d_model batch position"]:
-        token = onehot.flatten(2)
-        scores = counts.log().flatten(3)  # -inf where a symbol has not occurred
+        counts: Float[Tensor, "head symbol batch position"],
+        content: Float[Tensor, "head_key symbol"],
+        stream: Float[Tensor, "feature d_model"],
+        hidden: Float[Tensor, "feature_1 d_mlp"],
+        out: Float[Tensor, "d_mlp d_model"],
+        out_bias: Float[Tensor, " d_model"],
+        onehot: Float[Tensor, "symbol batch position"],
+    ) -> Float[Tensor, "d_model batch position"]:
+        token = onehot.flatten(1)
+        scores = counts.log().flatten(2)  # -inf where a symbol has not occurred
         scores += (content @ token).view_as(scores)
-        scores -= scores.amax(2, keepdim=True)
+        scores -= scores.amax(1, keepdim=True)
         shares = scores.exp_()
-        shares /= shares.sum(2, keepdim=True)
-        features = torch.cat([token, shares.flatten(1, 2)], dim=1)
+        shares /= shares.sum(1, keepdim=True)
+        features = torch.cat([token, shares.flatten(0, 1)])
         residual = stream.mT @ features
-        scale = (residual.square().mean(1, keepdim=True) + LAYER_NORM_EPSILON).rsqrt()
-        read = torch.cat([features * scale, torch.ones_like(scale)], dim=1)  # the last row is for the bias
+        scale = (residual.square().mean(0, keepdim=True) + LAYER_NORM_EPSILON).rsqrt()
+        read = torch.cat([features * scale, torch.ones_like(scale)])  # the last row is for the bias
         before = hidden.mT @ read
         after = functional.gelu(before)
-        result = torch.baddbmm(residual + out_bias[..., None], out.mT, after)
+        result = torch.addmm(residual + out_bias[:, None], out.mT, after)
         ctx.save_for_backward(
             counts, stream, hidden, out, token, shares, features, residual, scale, read, before, after
         )
-        return result.unflatten(2, onehot.shape[2:])
+        return result.unflatten(1, onehot.shape[1:])
 
     @staticmethod
     def backward(ctx: Any, *pulls: Tensor) -> tuple[Tensor | None, ...]:
         counts, stream, hidden, out, token, shares, features, residual, scale, read, before, after = ctx.saved_tensors
-        pull = pulls[0].flatten(2)
-        symbols = token.shape[1]
+        pull = pulls[0].flatten(1)
+        symbols = token.shape[0]
         pull_out = after @ pull.mT
         pull_before = torch.ops.aten.gelu_backward(out @ pull, before)
         pull_hidden = read @ pull_before.mT
-        pull_read = (hidden @ pull_before)[:, :-1]
+        pull_read = (hidden @ pull_before)[:-1]
         # The LayerNorm: a row's scale is (mean of squares + epsilon)^(-1/2).
-        pull_scale = (pull_read * features).sum(1, keepdim=True)
-        pull_residual = torch.addcmul(pull, residual, pull_scale * scale**3, value=-1.0 / residual.shape[1])
+        pull_scale = (pull_read * features).sum(0, keepdim=True)
+        pull_residual = torch.addcmul(pull, residual, pull_scale * scale**3, value=-1.0 / residual.shape[0])
         pull_stream = features @ pull_residual.mT
-        pull_shares = torch.addcmul(stream[:, symbols:] @ pull_residual, pull_read[:, symbols:], scale)
+        pull_shares = torch.addcmul(stream[symbols:] @ pull_residual, pull_read[symbols:], scale)
         pull_shares = pull_shares.view_as(shares)
         # The softmax over symbols, and the logarithm. Where C is zero, so is the share.
-        pull_shares -= (shares * pull_shares).sum(2, keepdim=True)
+        pull_shares -= (shares * pull_shares).sum(1, keepdim=True)
         pull_shares *= shares
-        pull_content = pull_shares.flatten(1, 2) @ token.mT
+        pull_content = pull_shares.flatten(0, 1) @ token.mT
         pull_counts = pull_shares.view_as(counts) / counts.clamp_min(torch.finfo(counts.dtype).tiny)
-        return pull_counts, pull_content, pull_stream, pull_hidden, pull_out, pull.sum(2), None
+        return pull_counts, pull_content, pull_stream, pull_hidden, pull_out, pull.sum(1), None

@@ -1,4 +1,4 @@
-"""Loss, gradients and predictions of stacked seeds.
+"""Loss, gradients and predictions.
 
 The sequences go through in groups small enough for the cache, each forward and backward before the next.
 """
@@ -6,10 +6,8 @@ The sequences go through in groups small enough for the cache, each forward and 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping
 
-import einops
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
@@ -18,19 +16,17 @@ from torch.nn import functional
 from interp.hooked.transformer import COPY, InductionConfig, InductionTransformer
 from models.families.standard.copy_layer import CopyLayer, Counts, make_tables
 from models.families.standard.match_layer import read_out
-from models.families.standard.parameters import from_hooked, unstack
+from models.families.standard.parameters import from_hooked, views
 
-GROUP_ROWS = 4096  # stream rows worked on at once, all seeds together: a few MiB of hidden activations
+GROUP_ROWS = 4096  # stream rows worked on at once: a few MiB of hidden activations
 
 
-def _onehot(
-    config: InductionConfig, tokens: Int64[Tensor, "seed batch length"]
-) -> Float[Tensor, "seed symbol batch key"]:
+def _onehot(config: InductionConfig, tokens: Int64[Tensor, "batch length"]) -> Float[Tensor, "symbol batch key"]:
     """Tokens, after BOS where there is one, as indicator rows."""
     if config.bos:
         tokens = functional.pad(tokens, (1, 0), value=config.vocab)
     symbols = torch.arange(config.vocab + config.bos, device=tokens.device)
-    return (tokens[:, None] == symbols[:, None, None]).to(config.torch_dtype)
+    return (tokens == symbols[:, None, None]).to(config.torch_dtype)
 
 
 def _group_loss(
@@ -39,34 +35,26 @@ def _group_loss(
     tables: tuple[Tensor, ...],
     params: Mapping[str, Tensor],
     onehot: Tensor,
-    target: Float[Tensor, "seed batch vocab"],
-) -> Float[Tensor, " seed"]:
+    target: Float[Tensor, "batch vocab"],
+) -> Float[Tensor, ""]:
     """The cross-entropy of some of the sequences, summed over them."""
     stream = CopyLayer.apply(counts, *tables, onehot)
-    return -(functional.log_softmax(read_out(config, params, stream), dim=-1) * target).sum((1, 2))
+    return -(functional.log_softmax(read_out(config, params, stream), dim=-1) * target).sum()
 
 
-@cache
-def _compiled_group_loss() -> Callable[..., Tensor]:
-    return torch.compile(_group_loss)
-
-
-def _group_size(config: InductionConfig, seeds: int, batch: int) -> int:
-    return max(1, min(batch, round(GROUP_ROWS / (seeds * config.n_ctx))))
+def _group_size(config: InductionConfig, batch: int) -> int:
+    return max(1, min(batch, round(GROUP_ROWS / config.n_ctx)))
 
 
 def backward(
     config: InductionConfig,
-    flat: Float[Tensor, "seed size"],
-    tokens: Int64[Tensor, "seed batch length"],
-    target: Float[Tensor, "seed batch vocab"],
-    *,
-    compiled: bool = False,
-) -> Float[Tensor, " seed"]:
-    """Each seed's mean cross-entropy; its gradient goes to `flat.grad`."""
-    seeds, batch, _ = tokens.shape
-    group_loss = _compiled_group_loss() if compiled else _group_loss
-    params = unstack(config, flat)
+    flat: Float[Tensor, " size"],
+    tokens: Int64[Tensor, "batch length"],
+    target: Float[Tensor, "batch vocab"],
+) -> Float[Tensor, ""]:
+    """The mean cross-entropy; its gradient goes to `flat.grad`."""
+    batch = len(tokens)
+    params = views(config, flat)
     tables = make_tables(config, params)
     onehot = _onehot(config, tokens)
     counts = Counts.apply(tables.decay, onehot)
@@ -77,15 +65,15 @@ def backward(
     leaves = [joint.detach().requires_grad_() for joint in joints]
     leaf_tables, leaf_params = leaves[: len(leaves) - len(late)], dict(zip(late, leaves[-len(late) :], strict=True))
     pull_counts = torch.empty_like(counts)
-    loss = flat.new_zeros(seeds)
-    size = _group_size(config, seeds, batch)
+    loss = flat.new_zeros(())
+    size = _group_size(config, batch)
     for start in range(0, batch, size):
         part = slice(start, start + size)
-        leaf = counts[:, :, :, part].detach().contiguous().requires_grad_()
-        losses = group_loss(config, leaf, tuple(leaf_tables), leaf_params, onehot[:, :, part], target[:, part]) / batch
-        losses.sum().backward()
-        pull_counts[:, :, :, part] = leaf.grad
-        loss += losses.detach()
+        leaf = counts[:, :, part].detach().contiguous().requires_grad_()
+        part_loss = _group_loss(config, leaf, tuple(leaf_tables), leaf_params, onehot[:, part], target[part]) / batch
+        part_loss.backward()
+        pull_counts[:, :, part] = leaf.grad
+        loss += part_loss.detach()
     pulls = [leaf.grad for leaf in leaves]
     live = [index for index, pull in enumerate(pulls) if pull is not None]  # nothing reads the match head's b_K
     torch.autograd.backward(
@@ -94,68 +82,43 @@ def backward(
     if config.bos:
         assert flat.grad is not None
         width = config.stream_width
-        flat.grad[:, config.vocab * width : (config.vocab + 1) * width] = 0.0  # the BOS row; W_E comes first
+        flat.grad[config.vocab * width : (config.vocab + 1) * width] = 0.0  # the BOS row; W_E comes first
     return loss
 
 
 def loss_and_gradient(
     config: InductionConfig,
-    flat: Float[Tensor, "seed size"],
-    tokens: Int64[Tensor, "seed batch length"],
-    target: Tensor,
-    *,
-    compiled: bool = False,
-) -> tuple[Float[Tensor, " seed"], Float[Tensor, "seed size"]]:
-    """Each seed's mean cross-entropy at the last position, and its gradient in the layout of `flat`.
-
-    `target` is the next token [seed, batch], or the law to compare with [seed, batch, vocab].
-    """
-    _check(config, flat, tokens)
-    if target.shape == tokens.shape[:2] and not target.is_floating_point():
-        target = functional.one_hot(target, config.vocab)
-    if target.shape != (*tokens.shape[:2], config.vocab):
-        raise ValueError(
-            f"target must be integers {list(tokens.shape[:2])} or laws {[*tokens.shape[:2], config.vocab]}, "
-            f"got {list(target.shape)}"
-        )
+    flat: Float[Tensor, " size"],
+    tokens: Int64[Tensor, "batch length"],
+    target: Float[Tensor, "batch vocab"],
+) -> tuple[Float[Tensor, ""], Float[Tensor, " size"]]:
+    """The mean cross-entropy of the law `target` at the last position, and its gradient in the layout of `flat`."""
     flat = flat.detach().clone().requires_grad_()
     with one_thread():
-        loss = backward(config, flat, tokens, target.to(flat), compiled=compiled)
+        loss = backward(config, flat, tokens, target.to(flat))
     assert flat.grad is not None
     return loss, flat.grad
 
 
 @torch.no_grad()
 def predict(
-    config: InductionConfig, flat: Float[Tensor, "seed size"], tokens: Int64[Tensor, "batch length"]
-) -> Float[Tensor, "seed batch vocab"]:
-    """Each seed's law of the token after the last one, in float64."""
-    seeds = flat.shape[0]
-    everyone = einops.repeat(tokens, "batch length -> seed batch length", seed=seeds)
-    _check(config, flat, everyone)
+    config: InductionConfig, flat: Float[Tensor, " size"], tokens: Int64[Tensor, "batch length"]
+) -> Float[Tensor, "batch vocab"]:
+    """The law of the token after the last one, in float64."""
     laws = []
     with one_thread():
-        params = unstack(config, flat)
+        params = views(config, flat)
         tables = make_tables(config, params)
-        for part in everyone.split(max(1, _group_size(config, seeds, tokens.shape[0])), dim=1):
+        for part in tokens.split(_group_size(config, len(tokens))):
             onehot = _onehot(config, part)
             stream = CopyLayer.apply(Counts.apply(tables.decay, onehot), *tables.tensors(), onehot)
             laws.append(torch.softmax(read_out(config, params, stream).double(), dim=-1))
-    return torch.cat(laws, dim=1)
+    return torch.cat(laws)
 
 
 def predict_hooked(model: InductionTransformer, tokens: Int64[Tensor, "batch length"]) -> Float[Tensor, "batch vocab"]:
     """`interp.predict` for a model of the standard family at its full length, many times faster for long sequences."""
-    return predict(model.config, from_hooked([model]), tokens)[0]
-
-
-def _check(config: InductionConfig, flat: Tensor, tokens: Tensor) -> None:
-    if flat.dtype != config.torch_dtype:
-        raise ValueError(f"parameters must be {config.dtype} as in the config, got {flat.dtype}")
-    if tokens.ndim != 3 or tokens.shape[0] != flat.shape[0] or tokens.shape[2] != config.length:
-        raise ValueError(f"tokens must be [{flat.shape[0]}, batch, {config.length}], got {list(tokens.shape)}")
-    if tokens.shape[1] < 1 or tokens.min() < 0 or tokens.max() >= config.vocab:
-        raise ValueError(f"tokens must be one sequence or more over 0..{config.vocab - 1}")
+    return predict(model.config, from_hooked(model), tokens)
 
 
 @contextlib.contextmanager

@@ -1,9 +1,9 @@
-"""The standard family's config, its start, and its parameters as one flat vector per seed."""
+"""The standard family's config, its start, and its parameters as one flat vector."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from jaxtyping import Float
@@ -38,12 +38,7 @@ def standard_config(
 
 
 def parameter_shapes(config: InductionConfig) -> dict[str, tuple[int, ...]]:
-    """The free parameters by their names in the HookedTransformer, for one seed, in the order of the flat vector."""
-    if config.one_hot or config.readout != "logit":
-        raise ValueError(
-            "the stacked trainer takes the standard family with logit readout, "
-            f"got {config.family} with {config.readout}"
-        )
+    """The free parameters by their names in the HookedTransformer, in the order of the flat vector."""
     width, mlp = config.stream_width, config.d_mlp
     assert mlp is not None
     shapes: dict[str, tuple[int, ...]] = {"embed.W_E": (config.vocab + config.bos, width)}
@@ -61,42 +56,28 @@ def parameter_shapes(config: InductionConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def unstack(config: InductionConfig, flat: Float[Tensor, "seed size"]) -> dict[str, Tensor]:
-    """The flat parameters by name, each with a leading seed axis. They are views: writing to one writes to `flat`."""
+def views(config: InductionConfig, flat: Float[Tensor, " size"]) -> dict[str, Tensor]:
+    """The flat parameters by name: writing to a view writes to `flat`."""
     shapes = parameter_shapes(config)
-    size = sum(map(math.prod, shapes.values()))
-    if flat.ndim != 2 or flat.shape[1] != size:
-        raise ValueError(f"parameters must be [seed, {size}] for this config, got {list(flat.shape)}")
-    parts = torch.split(flat, [math.prod(shape) for shape in shapes.values()], dim=1)
-    return {
-        name: part.unflatten(1, shape) if len(shape) > 1 else part
-        for (name, shape), part in zip(shapes.items(), parts, strict=True)
-    }
+    parts = flat.split([math.prod(shape) for shape in shapes.values()])
+    return {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
 
 
-def stack(config: InductionConfig, params: Sequence[Mapping[str, Tensor]]) -> Float[Tensor, "seed size"]:
-    """The inverse of `unstack` for a list of one-seed parameter sets."""
-    rows = []
-    for one in params:
-        for name, shape in parameter_shapes(config).items():
-            if tuple(one[name].shape) != shape:
-                raise ValueError(f"{name} must be {list(shape)}, got {list(one[name].shape)}")
-        rows.append(torch.cat([one[name].detach().flatten() for name in parameter_shapes(config)]))
-    return torch.stack(rows).to(config.torch_dtype)
+def flattened(config: InductionConfig, params: Mapping[str, Tensor]) -> Float[Tensor, " size"]:
+    """The inverse of `views`."""
+    return torch.cat([params[name].detach().flatten() for name in parameter_shapes(config)]).to(config.torch_dtype)
 
 
 def init_standard(
     config: InductionConfig, seed: int, *, std: float | None = None, copy: float = 0.0, bos_vector: str = "constant"
 ) -> dict[str, Tensor]:
-    """Parameters of one seed before training.
+    """Parameters before training.
 
     Matrices are normal with standard deviation `std`, by default 1/sqrt(fan-in) each, and 1 for the embedding;
     LayerNorm scales are one, biases zero, relative biases too. `copy` adds that much to head h's bias at lag h: the
     named initialisation copy(strength). From a random start the model predicts equally well, but its copy heads mix
     lags. `bos_vector` is the row of BOS, which never changes (`models.families.registry`); it uses no random number.
     """
-    if std is not None and not std > 0:
-        raise ValueError(f"std must be positive, got {std}")
     generator = torch.Generator().manual_seed(seed)
     params: dict[str, Tensor] = {}
     for name, shape in parameter_shapes(config).items():
@@ -130,21 +111,15 @@ def _bos_vector(tokens: Float[Tensor, "symbol d_model"], kind: str) -> Float[Ten
     raise ValueError(f"bos_vector must be constant, block or mean, got {kind!r}")
 
 
-def from_hooked(models: Sequence[InductionTransformer]) -> Float[Tensor, "seed size"]:
-    """The flat parameters of models of one config, a row each."""
-    if not models:
-        raise ValueError("from_hooked needs at least one model")
-    config = models[0].config
-    for model in models[1:]:
-        if model.config != config:
-            raise ValueError(f"models to be stacked must share one config, got {config} and {model.config}")
-    return stack(config, [dict(model.named_parameters()) for model in models])
+def from_hooked(model: InductionTransformer) -> Float[Tensor, " size"]:
+    """The flat parameters of a model."""
+    return flattened(model.config, dict(model.named_parameters()))
 
 
 @torch.no_grad()
-def to_hooked(config: InductionConfig, flat: Float[Tensor, "seed size"], index: int = 0) -> InductionTransformer:
-    """The HookedTransformer with the weights of row `index`."""
+def to_hooked(config: InductionConfig, flat: Float[Tensor, " size"]) -> InductionTransformer:
+    """The HookedTransformer with these weights."""
     model = InductionTransformer(config)
-    for name, value in unstack(config, flat).items():
-        model.get_parameter(name).copy_(value[index])
+    for name, value in views(config, flat).items():
+        model.get_parameter(name).copy_(value)
     return model
