@@ -11,7 +11,6 @@ heads of its circuit.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -19,8 +18,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interp.outside import one_line
-from models.families.plain_transformer import before_training, descend, read_study, share_of_rate
+from models.families.plain import PlainRun, command
+from models.running.terminal import say, show
 
 REPORT = 100  # steps between lines
 SEEDS = 1_000_000  # seeds of data for each seed of a run
@@ -28,43 +27,22 @@ TESTED = 256  # held-out sequences
 
 
 @dataclass(frozen=True, kw_only=True)
-class NextTokenRun:
-    """One run: the shape of the transformer, the chains, and the steps."""
+class NextTokenRun(PlainRun):
+    """One run: the transformer, the chains, and the arguments of `find_circuit`, besides the order."""
 
-    transformer: dict[str, Any]
-    circuit: dict[str, Any] = field(default_factory=dict)  # arguments of `find_circuit`, besides the order
     prior: dict[str, Any]
-    length: int
-    batch: int
-    steps: int
-    learning_rate: float
-    weight_decay: float = 0.0
-    warmup: int = 100
-    seed: int = 0
-
-    def rate(self, step: int) -> float:
-        """The learning rate of a step, as a share of the largest."""
-        return share_of_rate(step, steps=self.steps, warmup=self.warmup)
+    circuit: dict[str, Any] = field(default_factory=dict)
 
 
-def read_run(file: Path) -> NextTokenRun:
-    """The run that a study file describes; a `ValueError` names what is wrong with it."""
-    return read_study(file, NextTokenRun, tables=("circuit",))
-
-
-def make_model(run: NextTokenRun) -> Any:
-    """The transformer before its first step; the global generators are left as they were."""
-    return before_training(run.transformer, length=run.length, vocab=run.prior["vocab"], seed=run.seed)
-
-
-def train(run: NextTokenRun, *, say: Any = None) -> tuple[Any, dict[str, Any]]:
+def train(run: NextTokenRun) -> tuple[Any, dict[str, Any]]:
     """The trained transformer and a record of the run."""
     import torch
 
     from interp.chains.descriptions import prior_from_dict
 
     torch.set_num_threads(1)
-    prior, model = prior_from_dict(run.prior), make_model(run)
+    prior = prior_from_dict(run.prior)
+    model = run.start(positions=run.length, vocab=prior.vocab, out=prior.vocab)
     optimiser = torch.optim.AdamW(model.parameters(), lr=run.learning_rate, weight_decay=run.weight_decay)
     start = time.process_time()
     for step in range(run.steps):
@@ -72,8 +50,8 @@ def train(run: NextTokenRun, *, say: Any = None) -> tuple[Any, dict[str, Any]]:
             batch=run.batch, length=run.length, seed=SEEDS * run.seed + step, method="explicit"
         ).tokens
         loss = model(tokens, return_type="loss", prepend_bos=False)
-        descend(optimiser, model, loss, rate=run.learning_rate * run.rate(step))
-        if say is not None and step % REPORT == 0:
+        run.descend(optimiser, model, loss, step=step)
+        if step % REPORT == 0:
             say(f"step {step}: loss {loss.item():.4f}")
     record = {
         "loss": "next_token",
@@ -101,38 +79,20 @@ def _tested(model: Any, prior: Any, run: NextTokenRun) -> dict[str, float]:
     return found
 
 
-def main(argv: list[str] | None = None) -> int:
+def train_and_save(run: NextTokenRun, out: Path) -> None:
     """Train, find the circuit, and save."""
-    parser = argparse.ArgumentParser(
-        prog="python -m models.families.next_token",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("study", type=Path, help="a TOML file")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the checkpoint goes")
-    parser.add_argument("--steps", type=int, metavar="N", help="fewer steps than the file says, to try it out")
-    options = parser.parse_args(argv)
-    try:
-        run = read_run(options.study)
-        if options.steps is not None:
-            run = NextTokenRun(**{**asdict(run), "steps": options.steps})
-        import interp as ip
+    import interp as ip
 
-        model, record = train(run, say=lambda line: print(line, file=sys.stderr, flush=True))
-        tokens = (
-            ip.prior_from_dict(run.prior)
-            .sample(batch=100, length=run.length, seed=SEEDS * run.seed + 2, method="explicit")
-            .tokens
-        )
-        circuit = ip.find_circuit(model, tokens, order=run.prior["order"], **run.circuit, query="trained")
-        ip.save(circuit, options.out, training=record)
-    except (ValueError, OSError) as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        return 2
-    print(circuit)
-    print(json.dumps({name: record[name] for name in ("held_out_loss", "bayes_loss", "cpu_seconds") if name in record}))
-    return 0
+    model, record = train(run)
+    prior, seed = ip.prior_from_dict(run.prior), SEEDS * run.seed + 2
+    tokens = prior.sample(batch=100, length=run.length, seed=seed, method="explicit").tokens
+    circuit = ip.find_circuit(model, tokens, order=run.prior["order"], **run.circuit, query="trained")
+    ip.save(circuit, out, training=record)
+    show(circuit)
+    show(json.dumps({name: record[name] for name in ("held_out_loss", "bayes_loss", "cpu_seconds") if name in record}))
 
+
+main = command("models.families.next_token", __doc__ or "", NextTokenRun, train_and_save)
 
 if __name__ == "__main__":
     sys.exit(main())

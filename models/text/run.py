@@ -12,7 +12,6 @@ with a constant rate, a larger `--steps` continues a finished run.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -20,10 +19,10 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from interp.outside import one_line
-from models.families.plain_transformer import before_training, descend, read_study, share_of_rate
+from models.families.plain import PlainRun, command
+from models.running.terminal import say
 from models.running.zoo import work_directory
 from models.text.forward import next_token_losses
 from models.text.source import Source, source
@@ -36,30 +35,17 @@ STATE_EVERY = 60.0  # seconds of processor time between saved states
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextRun:
-    """One run: the shape of the transformer, the text, the windows, and the steps.
+class TextRun(PlainRun):
+    """One run: the transformer, the text, and the windows.
 
     repeated   the share of the windows that begin with a passage and its repetition. Its length is drawn for each
                window: with a fixed length a model learns to copy from that distance, without matching
     snapshots  how many per factor of ten in steps
     """
 
-    transformer: dict[str, Any]
     source: str = "alice"
-    length: int
-    batch: int
-    steps: int
-    learning_rate: float
-    schedule: Literal["cosine", "constant"] = "cosine"
-    weight_decay: float = 0.0
-    warmup: int = 100
     snapshots: int = 6
     repeated: float = 0.0
-    seed: int = 0
-
-    def rate(self, step: int) -> float:
-        """The learning rate of a step."""
-        return self.learning_rate * share_of_rate(step, steps=self.steps, warmup=self.warmup, schedule=self.schedule)
 
     def kept(self) -> list[int]:
         """The steps of the snapshots: 0, then a geometric row from 10 on, and the last step.
@@ -74,14 +60,9 @@ class TextRun:
         return [0, *row, self.steps]
 
 
-def read_run(file: Path) -> TextRun:
-    """The run that a study file describes; a `ValueError` names what is wrong with it."""
-    return read_study(file, TextRun)
-
-
 def make_model(run: TextRun, *, vocab: int) -> Any:
-    """The transformer before its first step; the global generators are left as they were."""
-    return before_training(run.transformer, length=run.length + 1, vocab=vocab + 1, out=vocab, seed=run.seed)
+    """The transformer before its first step: BOS is one more input, and stands before a window."""
+    return run.start(positions=run.length + 1, vocab=vocab + 1, out=vocab)
 
 
 def tested(model: Any, text: Source, run: TextRun) -> dict[str, float]:
@@ -145,7 +126,7 @@ def train(
         if step == run.steps:
             break
         loss = next_token_losses(model, drawn(run, text, generator), bos=text.vocab).mean()
-        descend(optimiser, model, loss, rate=run.rate(step))
+        run.descend(optimiser, model, loss, step=step)
         recent = loss.item()
     return record
 
@@ -204,26 +185,12 @@ def save_run(run: TextRun, text: Source, out: Path, *, say: Callable[[str], None
     return train(run, text, keep=keep, state=state)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Train and save."""
-    parser = argparse.ArgumentParser(
-        prog="python -m models.text.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("study", type=Path, help="a TOML file")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the checkpoint goes")
-    parser.add_argument("--steps", type=int, metavar="N", help="another number of steps than the file says")
-    parser.add_argument("--seed", type=int, metavar="S", help="another seed than the file says")
-    options = parser.parse_args(argv)
-    try:
-        run = read_run(options.study)
-        changed = {name: getattr(options, name) for name in ("steps", "seed") if getattr(options, name) is not None}
-        run = TextRun(**{**asdict(run), **changed})
-        save_run(run, source(run.source), options.out, say=lambda line: print(line, file=sys.stderr, flush=True))
-    except (ValueError, OSError) as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        return 2
-    return 0
+def train_and_save(run: TextRun, out: Path) -> None:
+    """Train and save; every snapshot is a line on stderr."""
+    save_run(run, source(run.source), out, say=say)
 
+
+main = command("models.text.run", __doc__ or "", TextRun, train_and_save)
 
 if __name__ == "__main__":
     sys.exit(main())

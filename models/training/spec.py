@@ -22,7 +22,7 @@ SAVE_SECONDS = 60.0  # between two saves of a run; a kill loses at most so much 
 class RunSpec:
     """One run. Two runs with equal specs end in the same weights, bit for bit, on one kind of machine.
 
-    prior       the prior's description (`Prior.to_dict`), which also fixes order and vocab
+    prior       the prior's description (`Prior.to_dict`), which also fixes order and vocab; or text, order and vocab
     init        the start, e.g. random(0.3), copy(5), hard, or hard,readout=random(0.3) (`models.training.starts`)
     snapshots   whether intermediate checkpoints are kept at log-spaced steps
     readout     probability (votes, normalised) or logit (softmax)
@@ -58,6 +58,11 @@ class RunSpec:
         find_protocol(self.protocol)
         if self.target not in ("token", "law"):
             raise ValueError(f"target must be token or law, got {self.target!r}")
+        _check_factors(self)
+        if isinstance(self.prior, dict) and "text" in self.prior:  # last, since it imports torch, which takes a second
+            from interp.chains.descriptions import parse_prior
+
+            object.__setattr__(self, "prior", parse_prior(**self.prior).to_dict())
         prior = self.build_prior()  # refuses a bad description
         prior.require_symmetry("Training draws its chains from an urn with a uniform base law")
         prior.concentrations()  # refuses a prior that has no urn
@@ -67,7 +72,6 @@ class RunSpec:
         width = positions if not find_family(self.family).blocks else self.prior["vocab"] * (self.prior["order"] + 1)
         fits_memory(8 * self.batch * positions * width, what=f"a batch of {self.batch} sequences of {self.length}")
         fits_memory(8 * positions**2, what=f"a model of length {self.length}")
-        _check_factors(self)
 
     @property
     def frozen(self) -> tuple[str, ...]:
@@ -160,8 +164,6 @@ def make_spec(*, prior: dict[str, Any] | str = "", order: int = 2, vocab: int = 
     `prior` is a description, or a text such as hierarchical:5,5, which needs `order` and `vocab`. `family`, `length`
     and `bos` have to be given.
     """
-    from interp.chains.descriptions import parse_prior
-
     if unknown := sorted(set(settings) - {field.name for field in fields(RunSpec)}):
         raise TypeError(f"a run has no setting {shown(unknown[0])}")
     given = {"protocol": "annealed", **{name: value for name, value in settings.items() if value is not None}}
@@ -178,7 +180,7 @@ def make_spec(*, prior: dict[str, Any] | str = "", order: int = 2, vocab: int = 
         "snapshots": False,
         "readout": family.readouts[0],
     }
-    described = parse_prior(prior, order=order, vocab=vocab).to_dict() if isinstance(prior, str) else prior
+    described = {"text": prior, "order": order, "vocab": vocab} if isinstance(prior, str) else prior
     return RunSpec(**{**defaults, **given, "prior": described})
 
 

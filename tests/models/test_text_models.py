@@ -13,7 +13,7 @@ from analyses.running.cache import Cache
 from analyses.studies.text_training import Options, snapshots, study
 from models.text import source as sources
 from models.text.forward import next_token_losses
-from models.text.run import TextRun, main, make_model, read_run, save_run, train
+from models.text.run import TextRun, main, make_model, save_run, train
 from models.text.source import Source, alice, asv, source
 
 SMALL = {
@@ -142,9 +142,9 @@ def test_a_run_keeps_its_snapshots_and_the_study_reads_them(tmp_path: Path) -> N
 
 def test_study_files_and_what_is_wrong_with_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = Path(__file__).parents[2] / "models" / "text"
-    assert read_run(folder / "alice.toml").repeated == 0
-    assert read_run(folder / "alice_twice.toml").repeated > 0
-    assert read_run(folder / "asv.toml").source == "asv"
+    assert TextRun.read(folder / "alice.toml").repeated == 0
+    assert TextRun.read(folder / "alice_twice.toml").repeated > 0
+    assert TextRun.read(folder / "asv.toml").source == "asv"
     (tmp_path / "bad.toml").write_text("[transformer]\nn_layers = 2\n")
     assert main([str(tmp_path / "bad.toml"), "--out", str(tmp_path / "x")]) == 2
     assert "no table training" in capsys.readouterr().err
