@@ -61,7 +61,7 @@ class PlainRun:
 
         from interp.lens import HookedTransformer, HookedTransformerConfig
 
-        sizes = {"n_ctx": positions, "d_vocab": vocab, "d_vocab_out": out}
+        sizes: dict[str, Any] = {"n_ctx": positions, "d_vocab": vocab, "d_vocab_out": out}
         config = HookedTransformerConfig(
             **self.transformer, **sizes, default_prepend_bos=False, device="cpu", init_weights=False
         )
@@ -91,7 +91,7 @@ def command(module: str, document: str, kind: type[Run], work: Callable[[Run, Pa
     @click.option("--out", type=PATH, required=True, metavar="DIR", help="where the checkpoint goes")
     @click.option("--steps", type=Whole(1), help="another number of steps than the file says")
     @click.option("--seed", type=Whole(0), help="another seed than the file says")
-    def train(study: Path, out: Path, **changed: int | None) -> int:
+    def train(study: Path, out: Path, **changed: Any) -> int:
         asked = kind.read(study)
         work(replace(asked, **{name: value for name, value in changed.items() if value is not None}), out)
         return OK

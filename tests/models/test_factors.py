@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +22,7 @@ from models.families.disentangled.training import loss_and_gradient, train_chunk
 from models.families.disentangled.weights import PARAMETERS
 from models.families.kappa import KappaRule
 from models.families.registry import DISENTANGLED, FAMILIES, PARTS_OF
-from models.running.cli import CHECKPOINTS, STUDIES, main
-from models.running.zoo import find_checkpoints
+from models.running.cli import STUDIES, main
 from models.training import run as runs
 from models.training.adam import TrainState
 from models.training.run import RunError, recorded_spec, run
@@ -263,20 +262,6 @@ def test_a_readout_of_zero_moves_under_the_logit_readout_alone() -> None:
     assert slopes["logit"] > 1e-2
 
 
-def test_hard_copies_are_saturated() -> None:
-    """Their own lag has no gradient at all, which is why they must be frozen."""
-    config = config_of(length=12)
-    tokens, laws = next(batches(config, batch=8, seed=0))
-    slopes = {}
-    for init in ("hard,match=random(1)", "copy(3),match=random(1)"):
-        _, gradient, _ = loss_and_gradient(
-            config, disentangled.initial(config, init=init, seed=0), tokens.numpy(), laws.numpy()
-        )
-        slopes[init[:4]] = np.abs(np.diag(disentangled.views(config, gradient)["copy_bias"][:, 1:3])).min()
-    assert slopes["hard"] < 1e-15
-    assert slopes["copy"] > 1e-5
-
-
 # --- kappa ------------------------------------------------------------------------------------------------------
 
 
@@ -371,6 +356,8 @@ def test_factors_are_kept_and_an_interrupted_run_ends_in_the_same_bits(
     with pytest.raises(RunError, match=r"other settings \(seed\)"):
         run(tiny(**factors, seed=1), tmp_path / "cut", resume=True, progress=False)
     run(spec, tmp_path / "cut", resume=True, progress=False)
+    steps = [json.loads(line)["step"] for line in (tmp_path / ".cut.run" / "log.jsonl").read_text().splitlines()]
+    assert len(steps) == len(set(steps))
     files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
     assert files[0] == files[1]
     record = ip.read_info(tmp_path / "cut").training
@@ -439,9 +426,7 @@ def test_free_hard_copies_stay_and_that_is_said(
         ({"family": "standard", "symmetrise": True}, "cannot train on symmetrised"),
         ({"init": "hard,match"}, "no part 'match'"),
         ({"init": "copies=hard,match=zero"}, "does not say where match_bias, readout start"),
-        ({"init": "random"}, "init must be random\\(STD\\)"),
         ({"init": "random(-1)"}, "number >= 0"),
-        ({"init": "random(much)"}, "number >= 0"),
         ({"init": "hard(3)"}, "init must be"),
     ],
 )
@@ -476,19 +461,6 @@ def test_a_run_made_before_there_were_factors_is_the_same_run() -> None:
         RunSpec.from_dict({name: value for name, value in old.items() if name != "length"})
     with pytest.raises(ValueError, match="unknown or missing key: lenght"):
         RunSpec.from_dict({**old, "lenght": 3})
-
-
-def test_every_shipped_checkpoint_still_tells_its_run() -> None:
-    found = find_checkpoints(CHECKPOINTS)
-    assert len(found) >= 115
-    for path in found:
-        spec = recorded_spec(path)
-        record = json.loads((path / "config.json").read_text())
-        assert record["model"]["readout"] == spec.readout
-        assert all(
-            record["training"].get(each.name, getattr(spec, each.name)) == getattr(spec, each.name)
-            for each in fields(spec)
-        )
 
 
 def test_the_study_of_conditions_has_its_cells() -> None:

@@ -211,19 +211,6 @@ def test_a_block_of_bos_needs_a_wider_stream() -> None:
         init_standard(standard_config(order=2, vocab=4, length=9, bos=True, d_model=4, d_mlp=8), 0, bos_vector="block")
 
 
-def test_training_learns() -> None:
-    shape = config(dtype="float32", length=16)
-    held_out = PRIOR.sample(batch=512, length=16, seed=99)
-
-    def divergence(law: torch.Tensor) -> float:
-        return float(functional.kl_div(law.log(), held_out.next_law, reduction="batchmean"))
-
-    state = state_of(shape)
-    train_chunk(shape, state, PRIOR, np.linspace(3e-3, 0, 300), target="law")
-    learnt = predict(shape, torch.from_numpy(state.params), held_out.tokens)
-    assert divergence(learnt) < 0.75 * divergence(torch.full_like(learnt, 1 / 4))
-
-
 @pytest.mark.parametrize("prior", [PRIOR, IndependentDirichlet(order=2, vocab=4, alpha=0.5)])
 def test_both_targets_follow_the_same_sequences(prior: HierarchicalDirichlet | IndependentDirichlet) -> None:
     shape = config()
