@@ -9,7 +9,7 @@ listing. A question to a checkpoint defines
 and a study
 
     study(options, cache) -> Table            or, in pieces,
-    pieces(options) -> list of frozen dataclasses
+    pieces(options) -> list of words, or of frozen dataclasses
     study_piece(options, piece, cache) -> Table
     join(options, tables) -> Table
 
@@ -39,7 +39,7 @@ import importlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -234,7 +234,7 @@ def keys_of(questions: Iterable[Question]) -> dict[Question, dict[str, Any]]:
             "what": f"answer-{question.analysis}",
             "options": question.options.shaping(),
             "checkpoint": question.checkpoint,
-            "piece": None if question.piece is None else asdict(question.piece),
+            "piece": vars(question.piece) if is_dataclass(question.piece) else question.piece,
             "weights": weights_of(question),
         }
 

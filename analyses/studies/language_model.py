@@ -58,21 +58,11 @@ def weights(options: Options) -> dict[str, str]:
     return {options.model: find(options.model).digest}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Piece:
-    """A part of the study."""
-
-    part: str
-
-    def __str__(self) -> str:
-        return self.part
+def pieces(options: Options) -> list[str]:
+    return list(PARTS)
 
 
-def pieces(options: Options) -> list[Piece]:
-    return [Piece(part=part) for part in PARTS]
-
-
-def together(options: Options, piece: Piece) -> str:
+def together(options: Options, piece: str) -> str:
     """The parts share the model and its scan."""
     return f"language model {options.model}"
 
@@ -95,12 +85,12 @@ def rows_of(part: str) -> Callable[[Options, Cache], list[dict[str, Any]]]:
     return found[part]
 
 
-def study_piece(options: Options, piece: Piece, cache: Cache) -> Table:
+def study_piece(options: Options, piece: str, cache: Cache) -> Table:
     """One part; its rows are kept beside the answer, because parts use each other's."""
     digests = weights(options)
-    key = {"what": f"language-{piece.part}", "options": options.shaping(), "weights": digests}
+    key = {"what": f"language-{piece}", "options": options.shaping(), "weights": digests}
     return Table(
-        rows=cache.value(key, partial(rows_of(piece.part), options, cache)), provenance={"weights": digests}
+        rows=cache.value(key, partial(rows_of(piece), options, cache)), provenance={"weights": digests}
     ).plain()
 
 

@@ -92,30 +92,20 @@ def weights(options: Options) -> dict[str, str]:
     return {run.name: run.digest for run in find_subjects(options.runs, unfinished=options.unfinished)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Piece:
-    """One question."""
-
-    question: Question
-
-    def __str__(self) -> str:
-        return self.question
+def pieces(options: Options) -> list[Question]:
+    return list(dict.fromkeys(options.questions))
 
 
-def pieces(options: Options) -> list[Piece]:
-    return [Piece(question=question) for question in dict.fromkeys(options.questions)]
-
-
-def together(options: Options, piece: Piece) -> str:
+def together(options: Options, piece: Question) -> str:
     """`kl_curves` needs the same optimum as the contexts."""
-    return f"{options.prior} T={options.length}" if piece.question == "context" else f"worlds {piece}"
+    return f"{options.prior} T={options.length}" if piece == "context" else f"worlds {piece}"
 
 
-def study_piece(options: Options, piece: Piece, cache: Cache) -> Table:
+def study_piece(options: Options, piece: Question, cache: Cache) -> Table:
     """The rows of one question, with what they say."""
     ask = {"optimum": optimum_table, "excess": excess_table, "trained": trained_table, "context": context_table}
-    found = ask[piece.question](options, cache)
-    return dataclasses.replace(found, rows=[{"question": piece.question, **row} for row in found.rows])
+    found = ask[piece](options, cache)
+    return dataclasses.replace(found, rows=[{"question": piece, **row} for row in found.rows])
 
 
 def join(options: Options, studies: Sequence[Table]) -> Table:

@@ -18,7 +18,7 @@ from analyses.running.cache import Cache
 from analyses.studies.language import causal, laws, natural, prediction, scanning, task
 from analyses.studies.language.causal import HeadMeans, heads_beside
 from analyses.studies.language.page import page
-from analyses.studies.language_model import PARTS, Options, Piece, join, study_piece
+from analyses.studies.language_model import PARTS, Options, join, study_piece
 from interp.circuit.runner import next_losses
 from models.running.command_line import BadInput
 from tests import tiny_language
@@ -61,7 +61,7 @@ def options_for(folder: Path, **more: Any) -> Options:
 @pytest.mark.parametrize("part", [part for part in PARTS if part != "prediction"])
 def test_every_part_gives_rows_and_a_table(folder: Path, small: None, part: str) -> None:
     options, cache = options_for(folder), Cache(None)
-    monkeyed = study_piece(options, Piece(part=part), cache)
+    monkeyed = study_piece(options, part, cache)
     assert monkeyed.rows
     assert set(monkeyed.provenance["weights"].values()) == {ip.load_language_model(folder).digest}
     json.dumps(monkeyed.rows, allow_nan=False)
