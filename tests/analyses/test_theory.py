@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import math
 
@@ -111,10 +110,6 @@ def rotations_only(original):
     return averaging
 
 
-def everything_averages(original):
-    return lambda permutations: original(list(itertools.permutations(range(len(permutations[0])))))
-
-
 def one_lag_short(original):
     return lambda row, *, mask, **more: original(row, mask=mask[1:], **more)
 
@@ -136,7 +131,6 @@ BREAKS = [
     ("add_constant", estimators, "construct", constructed_otherwise),
     ("sub_ngrams", estimators, "soft_matching", shifted),
     ("mixture", estimators, "order_mixture", flat_weights),
-    ("mixture", estimators, "soft_matching", shifted),
     ("jelinek_mercer", estimators, "soft_matching", shifted),
     ("closed_form", gradient, "beta_for_add_alpha", off_for("closed_form")),
     ("three_methods", gradient, "beta_for_add_alpha", off_for("polynomial")),
@@ -158,7 +152,6 @@ BREAKS = [
     ("invariant_descent", symmetry, "descend", gives(None)),
     ("invariant_descent", symmetry, "asymmetry", gives(0.0)),
     ("invariant_matrix", symmetry, "averaging", rotations_only),
-    ("invariant_matrix", symmetry, "averaging", everything_averages),
     ("inductive", symmetry, "soft_matching_pairs", transposed),
 ]
 
