@@ -301,7 +301,7 @@ def test_bad_options_are_named(model: InductionTransformer, options: dict, messa
 
 
 def test_an_unknown_query_is_named(model: InductionTransformer) -> None:
-    with pytest.raises(TypeError, match=r"capture\(\) has no keyword queries: query"):
+    with pytest.raises(TypeError, match=r"capture\(\) has no keyword queries: write query"):
         capture(model, tokens_of(3, 9), queries="last")
     with pytest.raises(
         ValueError, match="query must be 'last', 'all', 'trained' or a list of token indices, got 'first'"
