@@ -3,8 +3,7 @@
     python -m benchmarks.everyday                                     ruff, imports, mypy, pytest, reproduce
     python -m benchmarks.everyday --only reproduce --jobs 4 --json    some of the parts
 
-The clone of the last commit has no compiled functions, bytecode, results or caches. On two free cores a command takes
-about half of its processor time by the clock.
+The clone of the last commit has no compiled functions, bytecode, results or caches.
 """
 
 from __future__ import annotations
