@@ -25,7 +25,7 @@ from tests.figures.artists import assert_readable
 
 LENGTH = 12
 PRIOR = ip.HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0))
-CHAINS = PRIOR.sample(batch=64, length=LENGTH, seed=3)
+CHAINS = PRIOR.sample(batch=64, length=LENGTH, seed=3, method="explicit")
 CONFIG = disentangled.config(order=2, vocab=3, length=LENGTH, bos=True)
 WAYS = pytest.mark.parametrize("way", [straight, by_reads])
 Way = Callable[..., np.ndarray]
