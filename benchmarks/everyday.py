@@ -21,7 +21,6 @@ from typing import Any
 from benchmarks.measure import options_of, show
 
 ROOT = Path(__file__).parent.parent
-SHOWN = 12  # of the files of tests, and of the analyses, the longest first
 TIMES = Path("build/processor_time.txt")
 RESULTS = Path("build/results")
 
@@ -46,7 +45,7 @@ def within(part: str, folder: Path) -> list[tuple[str, float]]:
             seconds[line.split(" ", 1)[1].partition("::")[0]] += float(line.split(" ", 1)[0])  # type: ignore[assignment]
     elif part == "reproduce":
         seconds.update(json.loads((folder / RESULTS / "timing.json").read_text())["by_analysis"])
-    return seconds.most_common(SHOWN)
+    return seconds.most_common(12)
 
 
 def main() -> None:

@@ -150,9 +150,10 @@ def grow(case: Case, budget: float, pipe: Any) -> None:
     while size <= case.last:
         work = case.at(size)
         Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
-        before, seconds = memory("VmRSS"), math.inf
+        found, seconds = None, math.inf  # what the size before gave is not counted
+        before = memory("VmRSS")
         for _ in range(2):
-            found, start = None, time.process_time()
+            start = time.process_time()
             found = work()
             seconds = min(seconds, time.process_time() - start)
         peak = memory("VmHWM") - before

@@ -55,7 +55,7 @@ CHECKPOINTS = next(path for root in (HERE, *HERE.parents) if (path := root / "mo
 
 # %%
 prior = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
-chains = prior.sample(batch=512, length=64, seed=0)
+chains = prior.sample(batch=512, length=64, seed=0, method="explicit")
 model = ip.load(CHECKPOINTS / "hierarchical_bos" / "disentangled" / "soft" / "T64_seed0")
 cap = ip.capture(model, chains.tokens)
 fit = ip.fit_scores(cap)

@@ -47,7 +47,7 @@ STEPS = 5000
 prior = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
 spec = make_spec(family="disentangled", prior=prior.to_dict(), length=32, bos=True, steps=STEPS, seed=0)
 trainer = make_trainer(spec)
-held_out = prior.sample(batch=500, length=32, seed=1)
+held_out = prior.sample(batch=500, length=32, seed=1, method="explicit")
 for name, value in vars(spec).items():
     print(f"{name:10} {value}")
 

@@ -36,7 +36,7 @@ from interp.results import half_width
 
 sns.set_theme(style="ticks")
 prior = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
-chains = prior.sample(batch=512, length=64, seed=0)
+chains = prior.sample(batch=512, length=64, seed=0, method="explicit")
 
 
 def kl(law: torch.Tensor) -> float:
@@ -169,7 +169,7 @@ assert torch.allclose(hard[seen], likelihood[seen])
 # seen.
 
 # %%
-order_1 = ip.HierarchicalDirichlet(order=1, vocab=5, eta=(5.0,)).sample(batch=2000, length=8, seed=0)
+order_1 = ip.HierarchicalDirichlet(order=1, vocab=5, eta=(5.0,)).sample(batch=2000, length=8, seed=0, method="explicit")
 hard_1 = ip.soft_matching(order_1.tokens, vocab=5, beta=(BIG,), kappa=None)
 katz_1 = ip.katz(order_1.tokens, order=1, vocab=5)
 unseen_1 = (ip.match_masks(order_1.tokens, order=1) == 1).sum(-1) == 0
@@ -265,7 +265,7 @@ lengths = np.array([16, 32, 64, 128])
 names = ("add 1", "soft matching without BOS", "soft matching", "Bayes")
 divergences = {name: [] for name in names}
 for length in lengths.tolist():
-    sample = prior.sample(batch=200, length=length, seed=length)
+    sample = prior.sample(batch=200, length=length, seed=length, method="explicit")
     with_bos = ip.optimal_parameters(prior, length=length, bos=True, draws=20_000)
     without = ip.optimal_parameters(prior, length=length, bos=False, draws=20_000)
     posterior = ip.bayes_predictive(sample.tokens, prior=prior, draws=100, seed=0)
