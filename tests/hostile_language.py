@@ -16,7 +16,6 @@ import shutil
 import socket
 import struct
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -489,13 +488,12 @@ def outcome(path: Path) -> dict[str, Any]:
     """What became of loading a model."""
     import interp as ip
 
-    start = time.monotonic()
     try:
         ip.load_language_model(path)
         kind, message = "loaded", ""
     except BaseException as error:
         kind, message = type(error).__name__, str(error)
-    return {"kind": kind, "message": message, "seconds": time.monotonic() - start}
+    return {"kind": kind, "message": message}
 
 
 def commands(path: Path) -> dict[str, Any]:

@@ -144,13 +144,13 @@ class Norm(Part):
         if kind == "LN":
             self.b = _bias(cfg, cfg.d_model)
 
-    def forward(self, stream: Stream | SplitStream) -> Stream | SplitStream:
+    def forward(self, stream: Float[torch.Tensor, "*rows d_model"]) -> Float[torch.Tensor, "*rows d_model"]:
         if self.cfg.dtype not in (torch.float32, torch.float64):
             stream = stream.float()
         if self.centred:
             stream = stream - stream.mean(-1, keepdim=True)
         scale = self.hook_scale((stream.pow(2).mean(-1, keepdim=True) + self.eps).sqrt())
-        normed: Stream | SplitStream = self.hook_normalized(stream / scale).to(self.cfg.dtype)
+        normed: torch.Tensor = self.hook_normalized(stream / scale).to(self.cfg.dtype)
         if self.scaled:
             normed = normed * self.w
         return normed + self.b if hasattr(self, "b") else normed

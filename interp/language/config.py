@@ -89,6 +89,7 @@ def _check(where: str, value: Any, *, layers: int, key: str = "") -> None:
 
 def empty_model(name: str, settings: dict[str, Any], held: dict[str, Shape]) -> Any:
     """The model that the settings ask for, on torch's device without memory."""
+    import transformer_lens.model_bridge  # noqa: F401  first: on release 4 the two modules import each other
     from transformer_lens.factories.architecture_adapter_factory import SUPPORTED_ARCHITECTURES
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING

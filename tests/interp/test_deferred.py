@@ -153,8 +153,11 @@ cache = Path(sys.argv[1]) / "hub/models--gpt2"
 (cache / "refs/main").write_text("0123")
 theirs = tiny_language.gpt2(n_ctx=96)
 tiny_language.write(theirs, cache / "snapshots/0123")
-plain = dict(fold_ln=False, center_writing_weights=False, center_unembed=False, device="cpu")
-ours = HookedTransformer.from_pretrained("gpt2", **plain)
+if hasattr(HookedTransformer, "from_pretrained"):
+    plain = dict(fold_ln=False, center_writing_weights=False, center_unembed=False, device="cpu")
+    ours = HookedTransformer.from_pretrained("gpt2", **plain)
+else:  # TransformerLens 4
+    ours = ip.load_language_model(cache / "snapshots/0123").model
 ids = ours.to_tokens("red blue green one two")
 assert ours.cfg.n_layers == 2 and ids.shape[1] > 5
 difference = float((ours(ids) - theirs(ids).logits).abs().max())

@@ -72,8 +72,9 @@ def test_only_the_architecture_is_saved_and_read(tmp_path: Path) -> None:
     document = json.loads((tmp_path / "a" / "config.json").read_text())
     assert set(document["transformer"]) == set(KEYS)
     again: Any = ip.load(tmp_path / "a")
-    assert again.model.cfg.tokenizer_name is None
-    assert (again.model.cfg.trust_remote_code, again.model.cfg.use_attn_result) == (False, False)
+    assert getattr(again.model.cfg, "tokenizer_name", None) is None  # the config of a Decoder has no such field
+    assert not getattr(again.model.cfg, "trust_remote_code", False)
+    assert not again.model.cfg.use_attn_result
 
 
 def test_configs_of_earlier_versions_are_read() -> None:
@@ -133,12 +134,15 @@ def altered(**values: Any) -> HookedTransformer:
 @pytest.mark.parametrize(
     ("thing", "message"),
     [
-        (lambda: random_transformer(1), r"got HookedTransformer: give ip.Circuit\(model, order=...\)"),
+        (lambda: random_transformer(1), r"got \w+: give ip.Circuit\(model, order=...\)"),
         (lambda: "model", "expected a model of this suite or a Circuit, got str"),
         (lambda: ip.Circuit(trained_like()), "save the model, which says where its circuit sits"),
         (lambda: ip.Circuit(exchanged(), order=1), "config does not describe it: parameter blocks.1.mlp"),
         (lambda: ip.Circuit(altered(use_yarn_rope=True), order=1), "cannot hold a model with use_yarn_rope=True"),
-        (lambda: ip.Circuit(altered(attention_dir="bidirectional"), order=1), "attention_dir must be one of causal"),
+        (
+            lambda: ip.Circuit(altered(attention_dir="bidirectional"), order=1),
+            "attention_dir(='bidirectional' needs| must be one of causal)",
+        ),
         (
             lambda: ip.Circuit(planted_deep(names=(6, 0, 3, 5)), bos=8, symbols=[[6, 0, 3, 5]] * 4, **DEEP),
             "belong to the sequences",

