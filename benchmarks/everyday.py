@@ -1,9 +1,7 @@
-"""What `make test` and `make reproduce` take, part by part, in a fresh clone: processor time, and by the clock.
+"""What `make test` and `make reproduce` take in a fresh clone of the last commit, part by part: CPU time and wall time.
 
-    python -m benchmarks.everyday                                     ruff, imports, mypy, pytest, reproduce
-    python -m benchmarks.everyday --only reproduce --jobs 4 --json    some of the parts
-
-The clone of the last commit has no compiled functions, bytecode, results or caches.
+python -m benchmarks.everyday                                     ruff, imports, mypy, pytest, reproduce
+python -m benchmarks.everyday --only reproduce --jobs 4 --json    some of the parts
 """
 
 from __future__ import annotations
