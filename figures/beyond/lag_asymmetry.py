@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures.parts.panels import labelled, legend_below, lettered
+from figures.parts.panels import labelled, legend_below, lettered, there
 from figures.parts.rows import Results, Row, lengths_of, listed, matching, shape_words, start_in, where
 from interp.plotting import QUIET, beside
 from interp.results import half_width
@@ -27,10 +27,10 @@ CAPTION = (
     "there. {starts}"
 )
 STARTS = "Above, models from hard copies; below, from other starts; constructions in both."
-COLUMNS = (
-    (("beta_1", "beta_2"), "effective (from the scores)", r"$\beta_1$ (nats)", r"$\beta_2$ (nats)"),
-    (("raw_1", "raw_2"), "raw weight blocks", "lag-1 block (nats)", "lag-2 block (nats)"),
-)
+COLUMNS = {  # title -> fields and axes
+    "effective (from the scores)": (("beta_1", "beta_2"), r"$\beta_1$ (nats)", r"$\beta_2$ (nats)"),
+    "raw weight blocks": (("raw_1", "raw_2"), "lag-1 block (nats)", "lag-2 block (nats)"),
+}
 CLAIMED = ("hierarchical", "independent")  # the priors of the paper; others are drawn after them
 
 
@@ -55,19 +55,27 @@ def by_start(rows: list[Row]) -> dict[str, list[Row]]:
 def draw(results: Results) -> Figure:
     """Scores on the left, blocks on the right, a row for each start, on one scale; the diagonal is beta_1 = beta_2."""
     everything = results["lag_asymmetry"]
-    values = [row[field] for row in everything for fields, *_ in COLUMNS for field in fields if row[field] is not None]
-    limits = min(0.0, *values, 0.0), 1.08 * max(values, default=1.0)  # one scale: readings are compared
+    columns = there({title: having(everything, fields) for title, (fields, *_) in COLUMNS.items()})
+    values = [row[field] for title, rows in columns.items() for row in rows for field in COLUMNS[title][0]]
+    limits = min(0.0, *values), 1.08 * max(values)  # one scale: readings are compared
     starts = by_start(everything)
-    figure, grid = plt.subplots(len(starts), 2, figsize=(6.3, 0.6 + 2.7 * len(starts)), squeeze=False)
+    size = (6.3, 0.6 + 2.7 * len(starts))
+    figure, grid = plt.subplots(len(starts), len(columns), figsize=size, squeeze=False)
     for place, (start, rows) in enumerate(starts.items()):
-        for ax, (fields, title, across, up) in zip(grid[place], COLUMNS, strict=True):
+        for ax, title in zip(grid[place], columns, strict=True):
+            fields, across, up = COLUMNS[title]
             ax.set_title(f"{title}{start}")
-            draw_panel(ax, [row for row in rows if all(row[field] is not None for field in fields)], fields, limits)
+            draw_panel(ax, having(rows, fields), fields, limits)
             ax.set_xlabel(across if place == len(starts) - 1 else "")
             ax.set_ylabel(up)
     lettered(grid.flat)
     legend_below(figure, labelled(grid.flat), 2)
     return figure
+
+
+def having(rows: list[Row], fields: tuple[str, str]) -> list[Row]:
+    """The rows that have both numbers."""
+    return [row for row in rows if all(row[field] is not None for field in fields)]
 
 
 def draw_panel(ax: Axes, rows: list[Row], fields: tuple[str, str], limits: tuple[float, float]) -> None:

@@ -209,7 +209,9 @@ def pictures_of(drawing: Drawing) -> tuple[dict[str, bytes], list[str]]:
     missing = [str(one.message) for one in caught if issubclass(one.category, MissingPanel)]
     for one in caught:
         if str(one.message).startswith(TOO_SMALL):
-            missing.append("the picture is too small for its labels; --style can make them smaller")
+            missing.append(
+                "labels leave no room for panels: a larger --size, or a --style with smaller text, would help"
+            )
         elif not issubclass(one.category, MissingPanel):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     return contents, list(dict.fromkeys(missing))

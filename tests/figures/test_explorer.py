@@ -614,14 +614,6 @@ def test_a_file_that_would_be_too_large_leaves_out_its_largest_models(rows, monk
         page.explorer([older], {})
 
 
-def test_foreign_page_is_kept(tmp_path):
-    file = tmp_path / page.FILE
-    file.write_text("<p>mine</p>")
-    with pytest.raises(BadInput, match="--overwrite"):
-        page.check_target(file, overwrite=False)
-    page.check_target(file, overwrite=True)
-
-
 def test_command_writes_the_page_from_results_and_refuses_results_that_are_not_there(rows, tmp_path, capsys):
     made = {"analysis": page.ANALYSIS, "rows": rows, "provenance": {}}
     (tmp_path / f"{page.ANALYSIS}.json").write_text(json.dumps(made))

@@ -223,12 +223,12 @@ function renderTable(laws) {
   const means = meansOf();
   const cells = (law) => law.map((value) => make("td", {"data-value": value}, value.toFixed(4)));
   const lines = laws.map(([key, name, law]) => make("tr", {"data-law": key}, make("th", {scope: "row"}, name),
-    law ? cells(law) : make("td", {colspan: symbols.length}, "not known here"),
     make("td", {class: "tv"}, law ? totalVariation(law, mine).toFixed(4) : "-"),
     make("td", {}, law && truth ? klDivergence(truth, law).toFixed(4) : "-"),
-    make("td", {class: "mean"}, key in means ? means[key].toFixed(4) : "-")));
+    make("td", {class: "mean"}, key in means ? means[key].toFixed(4) : "-"),
+    law ? cells(law) : make("td", {colspan: symbols.length}, "not known here")));
   const caption = `after position ${query() + 1}; where a distribution gives a symbol no mass, KL is taken with a floor of ${FLOOR}`;
-  const names = ["estimator", ...symbols, "total variation to soft matching", "KL to the truth, nats", `mean KL, ${row().sequences.length} sequences`];
+  const names = ["estimator", "total variation to soft matching", "KL to the truth, nats", `mean KL, ${row().sequences.length} sequences`, ...symbols];
   element("laws").replaceChildren(make("caption", {class: "soft"}, make("span", {}, caption)), headLine(names), make("tbody", {}, lines));
 }
 
