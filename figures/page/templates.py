@@ -1,8 +1,8 @@
 """Pages from Jinja2 templates. Every value is escaped, and a page runs and shows only what is inside it.
 
 What a page says of results and checkpoints may be a stranger's text. So its policy (Content-Security-Policy) names the
-page's one script and one style by their digests and allows pictures that are inside the file, and nothing else; scripts
-may not read text as markup (`require-trusted-types-for`).
+page's one script and one style by their digests and allows pictures that are inside the file or beside it, and nothing
+else; scripts may not read text as markup (`require-trusted-types-for`).
 """
 
 from __future__ import annotations
