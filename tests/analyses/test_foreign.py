@@ -56,7 +56,7 @@ def test_the_table_is_printed(
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["scan", brought("with_bos"), "--order", "2", "--vocab", "5", "--bos", "5", "--batch", "40"]) == 0
     out = capsys.readouterr().out
-    assert "copies lag 2   head 1.1" in out
+    assert "on lag 2)" in out
     assert "explained" in out
     assert len([line for line in out.splitlines() if " match " in line]) >= 2
     assert max(map(len, out.splitlines())) <= 80
