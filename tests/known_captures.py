@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 import interp as ip
-from interp.circuit.capture import Capture, Query
+from interp.circuit.capture import Capture
+from interp.circuit.queries import Query
 from interp.hooked.config import InductionConfig
 from interp.hooked.construction import write_construction
 

@@ -34,8 +34,7 @@ from interp.circuit.circuit import (
 )
 from interp.circuit.edits import MatchReader, at_layers
 from interp.circuit.law import key_masks_at
-from interp.circuit.queries import Query as Query
-from interp.circuit.queries import query_positions, untrained_note
+from interp.circuit.queries import Query, query_positions, untrained_note
 from interp.circuit.runner import Hook, Hooks, observe
 from interp.estimators.counts import match_masks
 from interp.notation import Tokens, key_kinds, kind_masses, mask_name
@@ -214,7 +213,7 @@ def check_attention(pattern: Float[torch.Tensor, "... key"], *, of: str) -> None
 
 @keywords(queries="query", checkpoint="nothing: a model that ip.load returns knows its path")
 def capture(
-    model: Model | Circuit,
+    model: Model,
     tokens: Tokens,
     *,
     query: Query = "last",
@@ -318,7 +317,7 @@ def _copy_patterns(
     return pattern, hooks
 
 
-def _circuit_of(model: Model | Circuit, task: dict[str, Any], heads: dict[str, Any], layers: dict[str, Any]) -> Circuit:
+def _circuit_of(model: Model, task: dict[str, Any], heads: dict[str, Any], layers: dict[str, Any]) -> Circuit:
     """The circuit that was given, or the one that the other arguments describe."""
     given = [*layers, *(name for name, value in (task | heads).items() if value is not None)]
     if isinstance(model, Circuit) or not hasattr(model, "run_with_hooks"):

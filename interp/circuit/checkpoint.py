@@ -43,7 +43,7 @@ LEFT_OUT = (
 
 
 def save(
-    model: Model | Circuit,
+    model: Model,
     path: str | os.PathLike[str],
     *,
     length: int | None = None,

@@ -34,13 +34,14 @@ if TYPE_CHECKING:
 
     from interp.lens import HookedTransformer
 
-    Model: TypeAlias = HookedTransformer | TransformerBridge
+    Hooked: TypeAlias = HookedTransformer | TransformerBridge
+    Model: TypeAlias = Hooked | "Circuit"
     Bos: TypeAlias = Whole | Literal["first"] | None
     Symbols: TypeAlias = Sequence[int] | Sequence[Sequence[int]] | torch.Tensor | NDArray[Any] | None
     Heads: TypeAlias = Sequence[Head] | None
     CopyHeads: TypeAlias = Sequence[Head | None] | None
 else:  # checked by the constructor, which says more than a type checker would
-    Model = Bos = Symbols = Heads = CopyHeads = Any
+    Hooked = Model = Bos = Symbols = Heads = CopyHeads = Any
 
 EVERY_ROW = slice(None)
 
@@ -87,7 +88,7 @@ class Circuit:
 
     def __init__(
         self,
-        model: Model,
+        model: Hooked,
         *,
         order: Whole | None = None,
         copy_heads: CopyHeads = None,
@@ -264,7 +265,7 @@ class Circuit:
         )
 
 
-def as_circuit(model: Model | Circuit) -> Circuit:
+def as_circuit(model: Model) -> Circuit:
     """The circuit itself, or that of a model which says where its circuit sits."""
     if isinstance(model, Circuit):
         return model

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 
 from interp.arguments import Number, Numbers, Whole, seed_number
-from interp.circuit.circuit import Circuit, Model, as_circuit, head_name
+from interp.circuit.circuit import Model, as_circuit, head_name
 from interp.circuit.edits import NOTICEABLE, MatchReader, write_pattern
 from interp.circuit.law import check_next_law, key_masks_at, shuffled
 from interp.circuit.runner import Hooks, law_of, run, stream_before_match
@@ -34,7 +34,7 @@ class Experiment:
     """
 
     def __init__(
-        self, model: Model | Circuit, tokens: Tokens, *, next_law: Numbers, floor: Number = KL_FLOOR, seed: Whole = 0
+        self, model: Model, tokens: Tokens, *, next_law: Numbers, floor: Number = KL_FLOOR, seed: Whole = 0
     ) -> None:
         self.circuit = circuit = as_circuit(model)
         self.tokens = circuit.check(tokens)

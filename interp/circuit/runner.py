@@ -32,7 +32,7 @@ STREAM_BYTES = 256 << 20  # of the stream before the match layer kept between ed
 
 
 def predict(
-    model: Model | Circuit, tokens: Tokens, *, every_position: bool = False
+    model: Model, tokens: Tokens, *, every_position: bool = False
 ) -> Float[torch.Tensor, "batch vocab"] | Float[torch.Tensor, "batch length vocab"]:
     """The model's distribution of the token after the last one, or after every token.
 

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, cg
 
-from interp.circuit.capture import Query, capture
+from interp.circuit.capture import capture
 from interp.circuit.circuit import Circuit
-from interp.circuit.queries import query_positions
+from interp.circuit.queries import Query, query_positions
 from interp.circuit.runner import run
 from interp.hooked.transformer import InductionTransformer
 from interp.instruments.copy_heads import copy_heads

@@ -36,7 +36,7 @@ import torch
 from jaxtyping import Float
 
 from interp.arguments import Number, Switch, Whole, keywords, real_array, switch
-from interp.circuit.circuit import Head, head_name
+from interp.circuit.circuit import Head, Model, head_name
 from interp.circuit.edits import HeadMeans, layers_of, moved_at_random, write_output
 from interp.circuit.experiment import Experiment
 from interp.circuit.law import (
@@ -50,7 +50,7 @@ from interp.circuit.law import (
 )
 from interp.circuit.runner import law_of, run
 from interp.divergence import KL_FLOOR, kl_between
-from interp.instruments.given import HeadLaw, HeadLaws, Law, Model, NextLaw, PairLaw, laws_of_heads
+from interp.instruments.given import HeadLaw, HeadLaws, Law, NextLaw, PairLaw, laws_of_heads
 from interp.notation import Tokens, mask_bits
 from interp.results import Axes, NamedRows, half_width, mean_stderr, nothing_to_recover, provenance, share_recovered
 

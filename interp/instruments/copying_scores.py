@@ -26,10 +26,9 @@ import torch
 from jaxtyping import Float, Int64
 
 from interp.arguments import Whole, count, keywords, seed_number
-from interp.circuit.circuit import Circuit, Head, as_circuit, head_name, heads_of
+from interp.circuit.circuit import Circuit, Head, Model, as_circuit, head_name, heads_of
 from interp.circuit.edits import write_pattern
 from interp.circuit.runner import Hook, run
-from interp.instruments.given import Model
 from interp.notation import Tokens
 from interp.results import Axes, NamedRows, counted, half_width, mean_stderr, provenance
 

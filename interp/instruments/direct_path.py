@@ -25,11 +25,12 @@ import torch
 from jaxtyping import Float, Int64
 
 from interp.arguments import Number, keywords
+from interp.circuit.circuit import Model
 from interp.circuit.experiment import Experiment
 from interp.circuit.runner import law_of
 from interp.divergence import KL_FLOOR, raised
 from interp.fitting.regression import clustered, leave_one_out, solve_normal_equations
-from interp.instruments.given import Model, NextLaw
+from interp.instruments.given import NextLaw
 from interp.notation import Tokens
 from interp.results import Axes, DataFrame, Result, frame, half_width, mean_stderr, provenance
 

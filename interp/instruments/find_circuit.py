@@ -28,13 +28,12 @@ import torch
 from jaxtyping import Float, Int64
 
 from interp.arguments import Whole, keywords, seed_number
-from interp.circuit.circuit import Bos, Circuit, Head, Symbols, head_name
+from interp.circuit.circuit import Bos, Circuit, Head, Model, Symbols, head_name
 from interp.circuit.edits import write_output
 from interp.circuit.queries import Query
 from interp.circuit.runner import Hook
 from interp.fitting.regression import Array
 from interp.fitting.scan_statistics import ScanStatistics
-from interp.instruments.given import Model
 from interp.instruments.scan_heads import HeadScan, as_scanned, attention_laws, scan_heads
 from interp.notation import Tokens
 from interp.results import DataFrame, rows_table

@@ -21,12 +21,10 @@ from interp.circuit.capture import Capture
 from interp.notation import as_kappa, mask_bits
 
 if TYPE_CHECKING:
-    from interp.circuit.circuit import Circuit
-    from interp.circuit.circuit import Model as PlainModel
+    from interp.circuit.circuit import Model
     from interp.instruments.lag_pairs import PairFit
 
     Captured: TypeAlias = Capture
-    Model: TypeAlias = PlainModel | Circuit
 
     class WithLaw(Protocol):
         """A result with a beta for each lag and a kappa."""
@@ -42,9 +40,7 @@ if TYPE_CHECKING:
     Models: TypeAlias = Sequence[Model]
     NextLaw: TypeAlias = Numbers
 else:
-    Captured = Model = Models = Law = Laws = PairLaw = NextLaw = (
-        Any  # checked below, which says more than a type checker would
-    )
+    Captured = Models = Law = Laws = PairLaw = NextLaw = Any  # checked below, which says more than a type checker would
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,12 +38,11 @@ from jaxtyping import Float, Int64
 from numpy.typing import NDArray
 
 from interp.arguments import Whole, count, keywords, seed_number, shown
-from interp.circuit.circuit import as_circuit
+from interp.circuit.circuit import Model, as_circuit
 from interp.circuit.queries import Query
 from interp.hooked.transformer import InductionTransformer
 from interp.instruments.block_routes import FoundBlocks, circuit_blocks, doubly_centred, score_blocks, weight_blocks
 from interp.instruments.copy_heads import COPY_SEQUENCES
-from interp.instruments.given import Model
 from interp.notation import Tokens
 from interp.results import Axes, DataFrame, NamedRows, frame, jsonable, provenance
 

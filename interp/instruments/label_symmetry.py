@@ -18,11 +18,11 @@ from jaxtyping import Float, Int64
 from tqdm import tqdm
 
 from interp.arguments import Number, Whole, count, keywords, seed_number
-from interp.circuit.circuit import as_circuit
+from interp.circuit.circuit import Model, as_circuit
 from interp.circuit.runner import laws
 from interp.digits import plus_minus
 from interp.divergence import KL_FLOOR, check_floor, kl_between
-from interp.instruments.given import Model, Models
+from interp.instruments.given import Models
 from interp.notation import Tokens
 from interp.results import Axes, DataFrame, Result, half_width, mean_stderr, provenance
 

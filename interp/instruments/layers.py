@@ -15,11 +15,11 @@ import torch
 from jaxtyping import Float
 
 from interp.arguments import Number, keywords
-from interp.circuit.circuit import Circuit, as_circuit
+from interp.circuit.circuit import Circuit, Model, as_circuit
 from interp.circuit.law import check_next_law
 from interp.circuit.runner import last_activations, law_of, symbol_mass
 from interp.divergence import KL_FLOOR, check_floor, kl_between, kl_divergence
-from interp.instruments.given import Model, NextLaw
+from interp.instruments.given import NextLaw
 from interp.notation import Tokens
 from interp.results import Axes, DataFrame, Result, frame, half_width, mean_stderr, provenance
 

@@ -25,13 +25,13 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 
 from interp.arguments import Number, keywords
-from interp.circuit.circuit import Circuit, as_circuit
+from interp.circuit.circuit import Circuit, Model, as_circuit
 from interp.circuit.runner import laws as laws_of
 from interp.divergence import KL_FLOOR, check_floor, kl_between
 from interp.estimators.classical import jelinek_mercer, katz, kneser_ney, witten_bell
 from interp.estimators.counts import mask_counts
 from interp.estimators.soft_matching import add_alpha, law_from_counts, maximum_likelihood, soft_matching
-from interp.instruments.given import HeadLaws, Law, Model, laws_of_heads
+from interp.instruments.given import HeadLaws, Law, laws_of_heads
 from interp.notation import Tokens
 from interp.results import Axes, DataFrame, NamedRows, half_width, mean_stderr, provenance, rows_table
 

@@ -39,13 +39,13 @@ import torch
 from jaxtyping import Float, Int64
 
 from interp.arguments import Switch, Whole, count, keywords, seed_number, shown, switch
-from interp.circuit.circuit import Circuit, Head, as_circuit, head_name, heads_of
+from interp.circuit.circuit import Circuit, Head, Model, as_circuit, head_name, heads_of
 from interp.circuit.edits import HeadMeans, layers_of, write_pattern
 from interp.circuit.law import even_pattern, key_masks_at, largest_overlaps, law_pattern, shuffled
 from interp.circuit.queries import Query, query_positions
 from interp.circuit.runner import Hooks, next_losses
 from interp.fitting.scan_statistics import attention_layers
-from interp.instruments.given import HeadLaw, HeadLaws, Law, Laws, Model, laws_of_heads
+from interp.instruments.given import HeadLaw, HeadLaws, Law, Laws, laws_of_heads
 from interp.instruments.scan_heads import attention_laws
 from interp.notation import Tokens
 from interp.results import (

@@ -42,14 +42,13 @@ import torch
 from jaxtyping import Bool, Float, Int64
 
 from interp.arguments import Number, Whole, finite_number, keywords, whole_number
-from interp.circuit.circuit import Bos, Circuit, Head, Symbols, head_name
+from interp.circuit.circuit import Bos, Circuit, Head, Model, Symbols, head_name
 from interp.circuit.queries import Query, query_positions, untrained_note
 from interp.circuit.runner import Hooks
 from interp.fitting.attention_fit import MAX_MASS_GAP, MIN_EXPLAINED, MIN_SEQUENCES, MUCH_EARLY, early_note, fit_law
 from interp.fitting.laws import law_design
 from interp.fitting.regression import Array, clustered
 from interp.fitting.scan_statistics import ScanStatistics
-from interp.instruments.given import Model
 from interp.notation import Tokens, mask_bits
 from interp.results import Axes, DataFrame, Result, counted, provenance
 

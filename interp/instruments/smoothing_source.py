@@ -29,6 +29,7 @@ import torch
 from jaxtyping import Float
 
 from interp.arguments import Number, keywords
+from interp.circuit.circuit import Model
 from interp.circuit.edits import write_pattern
 from interp.circuit.experiment import Experiment
 from interp.circuit.law import full_matches, keep_keys
@@ -37,7 +38,7 @@ from interp.digits import plus_minus
 from interp.divergence import KL_FLOOR, Divergence
 from interp.fitting.regression import slope_through_origin
 from interp.hooked.transformer import MATCH, not_linear
-from interp.instruments.given import Model, NextLaw
+from interp.instruments.given import NextLaw
 from interp.notation import Tokens
 from interp.results import (
     Axes,

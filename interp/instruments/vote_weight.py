@@ -37,7 +37,7 @@ from jaxtyping import Float
 
 from interp.arguments import Number, Whole, finite_number, keywords, seed_number
 from interp.circuit.capture import capture
-from interp.circuit.circuit import as_circuit
+from interp.circuit.circuit import Model, as_circuit
 from interp.circuit.edits import NOTICEABLE
 from interp.circuit.experiment import Experiment
 from interp.circuit.law import full_matches
@@ -46,7 +46,7 @@ from interp.divergence import KL_FLOOR, check_floor
 from interp.fitting.regression import slope_through_origin
 from interp.hooked.transformer import MATCH, not_linear
 from interp.instruments.copy_heads import COPY_SEQUENCES, copy_heads
-from interp.instruments.given import Model, NextLaw
+from interp.instruments.given import NextLaw
 from interp.notation import Tokens
 from interp.results import Axes, DataFrame, Result, half_width, mean_stderr, provenance, rows_table
 
