@@ -50,6 +50,28 @@ def instruments() -> list[str]:
     return [name for name, one in functions().items() if one.__module__.startswith("interp.instruments")]
 
 
+def is_ours(kind: type, name: str) -> bool:
+    """Whether a method is the suite's, and not another library's that a class overrides."""
+    homes = [base for base in kind.__mro__ if name in vars(base)]
+    one = getattr(kind, name)
+    return (inspect.isfunction(one) or inspect.ismethod(one)) and homes[-1].__module__.startswith("interp.")
+
+
+def callables() -> dict[str, tuple[Any, str]]:
+    """Public functions, and constructors and public methods of public classes, each with what documents it."""
+    found = {name: (one, inspect.getdoc(one) or "") for name, one in functions().items()}
+    for kind in (getattr(ip, name) for name in ip.__all__ if inspect.isclass(getattr(ip, name))):
+        bases = [base for base in kind.__mro__ if base.__module__.startswith("interp.")]
+        found[kind.__name__] = (kind, "\n".join(map(inspect.cleandoc, (base.__doc__ or "" for base in bases))))
+        for name in (name for name in dir(kind) if not name.startswith("_") and is_ours(kind, name)):
+            texts = [inspect.getdoc(getattr(base, name)) or "" for base in bases if hasattr(base, name)]
+            found[f"{kind.__name__}.{name}"] = (getattr(kind, name), "\n".join(texts))
+    return found
+
+
+CALLABLES = callables()
+
+
 def example(document: str) -> list[str]:
     """The code of the first indented block, without the glosses that stand three spaces or a # behind it."""
     block = re.search(r"\n\n((?:    .*\n?)+)", document + "\n")
@@ -120,19 +142,25 @@ def test_the_example_of_an_instrument_runs(name: str, names: dict[str, Any]) -> 
     exec(compile("\n".join(lines), name, "exec"), space)
 
 
-@pytest.mark.parametrize("name", instruments())
+@pytest.mark.parametrize("name", CALLABLES)
 def test_every_parameter_is_named(name: str) -> None:
-    text = inspect.getdoc(functions()[name]) or ""
-    parameters = inspect.signature(functions()[name]).parameters
-    assert [one for one in parameters if not re.search(rf"\b{one}\b", text)] == []
+    """On a line of its own, alone or in a list of names, or in the words as `name`."""
+    function, text = CALLABLES[name]
+    names = set(inspect.signature(function).parameters) - {"self"}
+    listed = re.findall(r"^(\w+(?:, \w+)*)(?: :|  |$)", text, re.MULTILINE)
+    assert names <= {*re.split(", ", ", ".join(listed)), *re.findall(r"`(\w+)`", text)}
 
 
-@pytest.mark.parametrize("name", instruments())
+@pytest.mark.parametrize("name", CALLABLES)
 def test_types_are_for_people(name: str) -> None:
-    """No bare Any, and no parameter without a name; what people give has aliases that type checkers read."""
-    for one in inspect.signature(functions()[name]).parameters.values():
+    """No Any, and no keyword without a name; what people give has aliases that type checkers read."""
+    for one in inspect.signature(CALLABLES[name][0]).parameters.values():
         assert one.kind is not one.VAR_KEYWORD
-        assert str(one.annotation).removesuffix(" | None") not in ("Any", "typing.Any"), one
+        assert one.name == "self" or not re.search(r"^$|\bAny\b|_empty", str(one.annotation)), one
+
+
+def test_public_names_are_few() -> None:
+    assert len(ip.__all__) <= 65
 
 
 def test_a_broken_example_would_be_found() -> None:

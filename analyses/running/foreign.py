@@ -69,6 +69,8 @@ def opener(text: str, ours: Opening) -> Opening:
     if FORM.fullmatch(text):
         return open_function
     path = Path(text)
+    if path.suffix == ".py" and not path.is_dir():
+        raise ValueError(f"{text}: write {text}:FUNCTION, where the function returns a HookedTransformer or a Circuit")
     language = path.suffix == ".gguf" or text in PACKAGED
     if path.is_dir():
         try:

@@ -180,7 +180,7 @@ class Subject:
         if self.given_prior is not None:
             prior = ip.parse_prior(self.given_prior, order=order, vocab=vocab)
         elif self.training.get("prior") is not None:
-            prior = ip.prior_from_dict(self.training["prior"])
+            prior = self.info.prior
         else:
             prior = ip.parse_prior("hierarchical", order=order, vocab=vocab)
         if (prior.order, prior.vocab) != (order, vocab):

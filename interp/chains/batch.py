@@ -25,7 +25,8 @@ class ChainBatch:
     next_law  [batch, vocab] float64: pi_{u_T}, the true distribution of the token after the last one
     kernel    [batch, |V|^k, vocab] float64, row = context code with lag 1 in the lowest digit; None if collapsed
     prior     what the chains were drawn from
-    seed      the seed that gives the same chains again; method: the sampler, "explicit" or "collapsed"
+    seed      the seed that gives the same chains again
+    method    the sampler, "explicit" or "collapsed"
     """
 
     tokens: Int64[torch.Tensor, "batch length"]

@@ -17,7 +17,7 @@ from interp.chains.priors import PRIORS, Prior
 from interp.notation import check_order, check_vocab
 
 
-def prior_from_dict(values: Mapping[str, Any]) -> Prior:
+def prior_from_dict(values: Mapping[str, object]) -> Prior:
     """The prior that `to_dict` described; unknown or missing keys are refused.
 
     Parameters
@@ -35,7 +35,7 @@ def prior_from_dict(values: Mapping[str, Any]) -> Prior:
     >>> prior_from_dict({"kind": "independent", "order": 1, "vocab": 2, "alpha": 1.0})
     IndependentDirichlet(order=1, vocab=2, alpha=1.0)
     """
-    if not isinstance(values, dict):
+    if not isinstance(values, Mapping):
         raise ValueError(f"a prior's description must be a dict, got {type(values).__name__}")
     kind = values.get("kind")
     if not isinstance(kind, str) or kind not in PRIORS:
@@ -45,8 +45,9 @@ def prior_from_dict(values: Mapping[str, Any]) -> Prior:
         raise ValueError(f"the description of a {kind} prior lacks {', '.join(missing)}")
     if unknown := [name for name in values if name not in ("kind", *names)]:
         raise ValueError(f"the description of a {kind} prior has an unknown key, {shown(unknown[0])}")
+    given: dict[str, Any] = {name: value for name, value in values.items() if name != "kind"}
     try:
-        return PRIORS[kind](**{name: value for name, value in values.items() if name != "kind"})
+        return PRIORS[kind](**given)
     except TypeError as error:
         raise ValueError(f"bad description of a {kind} prior: {error}") from error
 

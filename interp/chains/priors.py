@@ -46,6 +46,8 @@ class Prior(ABC):
 
     kind    the word that names it in texts, descriptions and tables
     form    how its text is written, for help and error messages
+    order   k, the number of tokens of a context
+    vocab   |V|, the number of symbols
     """
 
     kind: ClassVar[str]
@@ -97,7 +99,8 @@ class Prior(ABC):
     def draw_tree(self, batch: int, rng: np.random.Generator) -> dict[int, Float[np.ndarray, "batch context vocab"]]:
         """The law of every node of the context tree, by its depth (fig:task_priors); row = context code, lag 1 lowest.
 
-        Depth k holds the kernel. Smaller depths are present only if the prior has laws for shorter contexts.
+        `rng` draws one tree for each of `batch` sequences. Depth k holds the kernel. Smaller depths are present only if
+        the prior has laws for shorter contexts.
         """
 
     @property
@@ -112,13 +115,13 @@ class Prior(ABC):
     @classmethod
     @abstractmethod
     def from_numbers(cls, numbers: Sequence[Sequence[float]], *, order: int, vocab: int) -> Prior:
-        """The prior of a text KIND:a,b:c from its lists of numbers, ((a, b), (c,)).
+        """The prior of a text KIND:a,b:c from its lists of `numbers`, ((a, b), (c,)), given `order` and `vocab`.
 
         Lists that do not fit are a `ValueError`.
         """
 
     def draw_kernel(self, batch: int, rng: np.random.Generator) -> Float[np.ndarray, "batch context vocab"]:
-        """One kernel per sequence; row = context code with lag 1 in the lowest digit."""
+        """A kernel for each of `batch` sequences, drawn by `rng`; row = context code with lag 1 in the lowest digit."""
         return self.draw_tree(batch, rng)[self.order]
 
     def to_dict(self) -> dict[str, Any]:
@@ -177,7 +180,7 @@ class Prior(ABC):
         )
 
     def draw_laws(self, chains: ChainBatch) -> Float[torch.Tensor, "batch length vocab"]:
-        """What `ChainBatch.laws` gives for collapsed chains: the urn is run again, and its contexts get their laws."""
+        """`ChainBatch.laws` of collapsed `chains`: the urn is run again, and its contexts get their laws."""
         batch, length = chains.tokens.shape
         fits_memory(8 * batch * length * self.vocab, what="the laws after each position")
         tokens, last, uniforms, rng = self._sample_collapsed(batch, length, chains.seed)

@@ -106,7 +106,7 @@ class Capture:
         return self.tokens[: self.copy_pattern.shape[0]]
 
     def match_head(self, *indices: Whole) -> Capture:
-        """The capture of one match head alone, or of several; -1 is the last."""
+        """The capture of the match heads with these `indices` alone; -1 is the last."""
         heads = int(self.match_pattern.shape[1])
         if not all(-heads <= int(index) < heads for index in indices):
             raise ValueError(f"match_head{shown(indices)}, but the capture has match heads 0..{heads - 1}")
@@ -162,8 +162,9 @@ class Capture:
     def plot(self, ax: Axes | None = None, *, sequence: int = 0, query: int = -1, head: int | None = None) -> Axes:
         """The match attention of one query: a bar for each key, coloured by its overlap with the query's context.
 
-        `query` counts the queries that were kept, -1 is the last one. Of several match heads the mean is drawn, unless
-        `head` says which one. The legend gives the share of each kind of key.
+        `ax` is where to draw, by default a new figure; `sequence` is a row of the tokens; `query` counts the queries
+        that were kept, -1 is the last one. Of several match heads the mean is drawn, unless `head` says which one. The
+        legend gives the share of each kind of key.
         """
         from interp.plotting import heading, induction_bars, legend_beside, overlap_handles, panel, visible_masses
 

@@ -14,6 +14,7 @@ such as one whose layers were replaced, is refused: it could not be rebuilt.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -47,7 +48,7 @@ def save(
     path: str | os.PathLike[str],
     *,
     length: int | None = None,
-    training: dict[str, Any] | None = None,
+    training: Mapping[str, object] | None = None,
 ) -> None:
     """Write a model of this suite, or a `Circuit`, to the directory `path`.
 
@@ -60,8 +61,9 @@ def save(
     length : int, optional
         Of a circuit: how many tokens analyses give it; by default one less than the context holds, so that the last
         position has a next token.
-    training : dict, optional
-        A JSON-able record of how the weights were made.
+    training : mapping of str, optional
+        A JSON-able record of how the weights were made; of its "prior" (`prior.to_dict()`) `read_info(path).prior` is
+        made.
 
     Examples
     --------

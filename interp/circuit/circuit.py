@@ -190,7 +190,7 @@ class Circuit:
         return device
 
     def with_match_heads(self, *heads: Head) -> Circuit:
-        """The same circuit with these match heads alone."""
+        """The same circuit with these `heads` (layer, head) as its only match heads."""
         other = Circuit.__new__(Circuit)  # of a circuit that was found, the reasons belong to the heads found
         other.__dict__.update(self.__dict__)
         other.match_heads = _match_heads(self.model, heads)
@@ -212,7 +212,7 @@ class Circuit:
         return self.match_heads[0]
 
     def check(self, tokens: Tokens) -> Int64[torch.Tensor, "batch length"]:
-        """The tokens as a tensor, or a ValueError that says why this model cannot read them."""
+        """The `tokens` as a tensor, or a ValueError that says why this model cannot read them."""
         array = torch.from_numpy(as_tokens(tokens, vocab=self.vocab, order=self.order))
         length, room = array.shape[1], int(self.model.cfg.n_ctx) - self.has_bos
         if length > room:
@@ -229,7 +229,7 @@ class Circuit:
     ) -> Int64[torch.Tensor, "batch key"]:
         """The model's input: BOS where it has one, then the symbols' ids, on the model's device.
 
-        Where the tokens are a part of a batch, `rows` is the slice of that part.
+        Where the `tokens` are a part of a batch, `rows` is the slice of that part.
         """
         ids = tokens
         if self.symbols is not None:
@@ -242,7 +242,7 @@ class Circuit:
     def of_symbols(
         self, logits: Float[torch.Tensor, "batch *position d_vocab_out"], rows: slice = EVERY_ROW
     ) -> Float[torch.Tensor, "batch *position vocab"]:
-        """The logits of the symbols, on the CPU; `rows` as for `ids`."""
+        """The columns of the symbols in a model's `logits`, on the CPU; `rows` as for `ids`."""
         if self.symbols is None:
             return logits[..., : self.vocab].detach().cpu()
         symbols = self.symbols.to(logits.device)

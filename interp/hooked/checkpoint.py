@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -45,6 +45,7 @@ from interp.staging import new_directory, remove_leftovers
 if TYPE_CHECKING:
     import torch
 
+    from interp.chains.priors import Prior
     from interp.hooked.transformer import InductionTransformer
 
 FORMAT = "interp-checkpoint-1"
@@ -86,8 +87,23 @@ class CheckpointInfo:
         """As `InductionConfig.one_hot`: whether weights and votes can be read block by block."""
         return self.model.get("d_model") is None
 
+    @property
+    def prior(self) -> Prior:
+        """What the model was trained on; a `CheckpointError` where the training record does not say it."""
+        from interp.chains.descriptions import prior_from_dict
 
-def save(model: InductionTransformer, path: str | os.PathLike[str], *, training: dict[str, Any] | None = None) -> None:
+        described = (self.training or {}).get("prior")
+        if described is None:
+            raise CheckpointError(f"{self.path}: its training record names no prior")
+        try:
+            return prior_from_dict(described)
+        except ValueError as error:
+            raise CheckpointError(f"{self.path / CONFIG_FILE}: {error}") from error
+
+
+def save(
+    model: InductionTransformer, path: str | os.PathLike[str], *, training: Mapping[str, object] | None = None
+) -> None:
     """Write the model to the directory `path`. A checkpoint there is replaced, a directory with other files never.
 
     `training` is a JSON-able record of how the weights were made; it is kept in `config.json`.
@@ -146,7 +162,28 @@ def read_model(version: Version) -> InductionTransformer:
 
 
 def read_info(path: str | os.PathLike[str]) -> CheckpointInfo:
-    """`config.json` alone, checked: quick, without torch."""
+    """The description of a checkpoint alone, checked: quick, without torch.
+
+    Parameters
+    ----------
+    path : str or path
+        The directory that `save` wrote.
+
+    Returns
+    -------
+    CheckpointInfo
+        `model`, its shape; `training`, the record of how it was made; and `prior`, what it was trained on.
+
+    Examples
+    --------
+    >>> import interp as ip, tempfile
+    >>> model = ip.construct(order=1, vocab=2, length=4, beta=(3.0,))
+    >>> prior = ip.IndependentDirichlet(order=1, vocab=2, alpha=0.5)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ip.save(model, f"{folder}/mine", training={"prior": prior.to_dict()})
+    ...     ip.read_info(f"{folder}/mine").prior.text
+    'independent:0.5'
+    """
     return read_version(path, lambda version: version.info)
 
 

@@ -29,9 +29,33 @@ def construct(
     kappa: Number | None = None,
     dtype: Dtype = "float64",
 ) -> InductionTransformer:
-    """The construction with the given match weights; with BOS exactly if kappa is given.
+    """The construction with the given match weights.
 
-    float64 is the default because scores of size k beta = 400 lose five digits in float32.
+    Parameters
+    ----------
+    order : int
+        k, the number of tokens of a context.
+    vocab : int
+        |V|, the number of symbols.
+    length : int
+        Tokens of the sequences, without BOS: it predicts after the last of exactly that many.
+    beta : sequence of float [lag]
+        The match weight of each lag, lag 1 first.
+    kappa : float, optional
+        The score of BOS; without it the model has no BOS.
+    dtype : "float64" or "float32", default "float64"
+        In float32, scores of size k beta = 400 lose five digits.
+
+    Returns
+    -------
+    InductionTransformer
+
+    Examples
+    --------
+    >>> import interp as ip
+    >>> model = construct(order=1, vocab=2, length=4, beta=(3.0,))
+    >>> ip.predict(model, [[0, 1, 0, 1]]).round(decimals=3).tolist()
+    [[0.909, 0.091]]
     """
     pseudo = as_kappa(kappa)
     as_beta(beta)

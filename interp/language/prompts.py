@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -29,6 +29,16 @@ from jaxtyping import Int64
 
 from interp.arguments import count, finite_number, fits_memory, seed_number, shown, switch
 from interp.chains.priors import ChainBatch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from interp.language.load import LanguageModel
+
+    Language: TypeAlias = LanguageModel | PreTrainedTokenizerBase
+    Alphabet: TypeAlias = Literal["letters", "words", "rare"] | list[str] | tuple[str, ...]
+else:  # checked by `tokenizer_of` and `_single_tokens`
+    Language = Alphabet = Any
 
 LETTERS = tuple(f" {letter}" for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 NOUNS = (
@@ -82,20 +92,38 @@ class Prompts:
 
 
 def prompts(
-    language: Any,
+    language: Language,
     chains: ChainBatch,
     *,
-    alphabet: Any = "letters",
+    alphabet: Alphabet = "letters",
     fresh: bool = False,
     bos: bool = True,
     separator: str | None = None,
     seed: int = 0,
 ) -> Prompts:
-    """Chains in words of a language model (a `LanguageModel`, or a tokenizer).
+    """Chains in words of a language model.
 
-    `alphabet` is "letters", "words", "rare", or a list of words; with more words than the chains have symbols, `seed`
-    draws those that are used: once, or for every sequence if `fresh`. A word that is not a single token of the model,
-    or occurs twice, is refused.
+    Parameters
+    ----------
+    language : LanguageModel or tokenizer
+        Whose words.
+    chains : ChainBatch
+        What a prior's `sample` gives.
+    alphabet : "letters", "words", "rare" or list of str, default "letters"
+        The words. One that is not a single token of the model, or occurs twice, is refused.
+    fresh : bool, default False
+        Whether every sequence draws its own words, in place of one draw for all.
+    bos : bool, default True
+        Whether the model's BOS token stands in front.
+    separator : str, optional
+        A token to follow every symbol.
+    seed : int, default 0
+        Draws the words, where the alphabet has more than the chains have symbols.
+
+    Returns
+    -------
+    Prompts
+        Tokens, and `place`: the arguments of `Circuit` for them.
     """
     tokenizer = tokenizer_of(language)
     fresh, bos, seed = switch(fresh, name="fresh"), switch(bos, name="bos"), seed_number(seed)
@@ -128,7 +156,7 @@ def prompts(
 
 
 def repeated_tokens(
-    language: Any,
+    language: Language,
     *,
     batch: int,
     length: int,
@@ -137,10 +165,29 @@ def repeated_tokens(
     bos: bool = True,
     seed: int = 0,
 ) -> Prompts:
-    """`length` random tokens, repeated `copies` times in all: they can be predicted only from the earlier copy.
+    """Random tokens, and copies of them: these can be predicted only from the earlier copy.
 
-    Tokens are drawn from the first `share` of the vocabulary, without special tokens: byte-pair tokenizers list their
-    tokens by how often they were seen, and a model knows the last ones badly. Within a copy each token occurs once.
+    Parameters
+    ----------
+    language : LanguageModel or tokenizer
+        Whose tokens, without the special ones.
+    batch : int
+        How many sequences.
+    length : int
+        Tokens of one copy, each of which occurs once in it.
+    copies : int, default 2
+        How often they come in all.
+    share : float, default 0.5
+        The first part of the vocabulary, from which tokens are drawn: byte-pair tokenizers list their tokens by how
+        often they were seen, and a model knows the last ones badly.
+    bos : bool, default True
+        Whether the model's BOS token stands in front.
+    seed : int, default 0
+        Of the random numbers.
+
+    Returns
+    -------
+    Prompts
     """
     tokenizer = tokenizer_of(language)
     share, bos, seed = finite_number(share, name="share", above=0, most=1.0), switch(bos, name="bos"), seed_number(seed)
@@ -157,12 +204,26 @@ def repeated_tokens(
     return _of_ids(tokenizer, once.repeat(1, copies), bos=bos)
 
 
-def natural_text(language: Any, *, batch: int, length: int, bos: bool = True, text: str | None = None) -> Prompts:
-    """Windows of `length` tokens, one after the other, from a text; by default Alice's Adventures in Wonderland.
+def natural_text(language: Language, *, batch: int, length: int, bos: bool = True, text: str | None = None) -> Prompts:
+    """Windows of a text, spread over all of it.
 
-    The shipped text (1865, in the public domain) is the Millennium Fulcrum edition 2.9, as in the Canterbury corpus of
-    texts for compression; lines of a paragraph are joined. With more text than is asked for, the windows are spread
-    over all of it.
+    Parameters
+    ----------
+    language : LanguageModel or tokenizer
+        Whose tokens.
+    batch : int
+        How many windows.
+    length : int
+        Tokens of a window.
+    bos : bool, default True
+        Whether the model's BOS token stands in front.
+    text : str, optional
+        By default Alice's Adventures in Wonderland (1865, in the public domain): the Millennium Fulcrum edition 2.9, as
+        in the Canterbury corpus of texts for compression; lines of a paragraph are joined.
+
+    Returns
+    -------
+    Prompts
     """
     tokenizer = tokenizer_of(language)
     batch, length, bos = count(batch, name="batch"), count(length, name="length"), switch(bos, name="bos")
@@ -181,7 +242,7 @@ def shipped_text() -> str:
     return TEXT.read_text(encoding="ascii")
 
 
-def tokenizer_of(language: Any) -> Any:
+def tokenizer_of(language: Language) -> Any:
     """The tokenizer of a `LanguageModel`, or the tokenizer itself."""
     tokenizer = getattr(language, "tokenizer", language)
     if not callable(tokenizer) or not hasattr(tokenizer, "all_special_ids"):

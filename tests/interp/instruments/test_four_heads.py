@@ -24,7 +24,7 @@ def circuit() -> ip.Circuit:
 
 @pytest.fixture(scope="module")
 def tokens() -> torch.Tensor:
-    prior = ip.prior_from_dict(ip.read_info(FOLDER / "four_heads").training["prior"])
+    prior = ip.read_info(FOLDER / "four_heads").prior
     return prior.sample(batch=60, length=63, seed=7).tokens
 
 
