@@ -182,6 +182,12 @@ def test_files_and_functions_that_are_not_there(tmp_path: Path, capsys: pytest.C
     assert "--order is for a model from file.py:function; a checkpoint already defines it" in capsys.readouterr().err
 
 
+def test_a_file_without_its_function_says_what_to_write(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text("def make(): ...")
+    assert main(["beta_kappa", str(tmp_path / "mine.py")]) == 2
+    assert "mine.py:FUNCTION, where the function returns a HookedTransformer" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("code", "said"), [("def make(x): ...", "TypeError"), ("def make():\n    1 / 0", "line 2: ZeroDivisionError")]
 )

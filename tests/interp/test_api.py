@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import interp
+from interp.results import jsonable
+from tests.planted import trained_like
 
 # The design's API block, as it is written there but for the path, the pair matrix and a smaller batch.
 API = """
@@ -79,6 +83,61 @@ def test_the_api_block_runs(tmp_path: Path) -> None:
     copy_pattern, match_scores, match_pattern = space["seen"]
     assert copy_pattern.shape[1:] == (2, 65, 65)
     assert match_scores.shape == match_pattern.shape == (32, 1, 1, 65)
+
+
+TASK = {"order": 2, "vocab": 4}
+CHAINS = interp.HierarchicalDirichlet(**TASK, eta=(5.0, 5.0)).sample(batch=32, length=24, seed=0)
+TRUTH = {"next_law": CHAINS.next_law}
+LAW: dict[str, Any] = {"vocab": 4, "beta": (2.0, 1.0)}
+# Every public function that takes tokens, with what else it needs. Those of a model take the model first.
+OF_TOKENS: dict[str, dict[str, Any]] = {
+    "add_alpha": {**TASK, "alpha": 1.0},
+    "bayes_predictive": {"prior": CHAINS.prior, "draws": 16},
+    "context_tree_weighting": TASK,
+    "cumulative_counts": TASK,
+    "jelinek_mercer": {"vocab": 4, "weights": (0.1, 0.3, 0.6)},
+    "katz": TASK,
+    "kneser_ney": TASK,
+    "mask_counts": TASK,
+    "match_masks": {"order": 2},
+    "maximum_likelihood": TASK,
+    "order_mixture": {**TASK, "beta": 1.5},
+    "pseudo_counts": {**TASK, "beta": 1.5},
+    "soft_matching": LAW,
+    "soft_matching_pairs": {"vocab": 4, "beta": [[2.0, 0.1], [0.0, 1.0]]},
+    "witten_bell": TASK,
+}
+OF_A_MODEL: dict[str, dict[str, Any]] = {
+    "capture": {},
+    "causal_tests": {**TRUTH, "law": None},
+    "copying_scores": {},
+    "direct_path": TRUTH,
+    "find_circuit": {},
+    "identity_blocks": {"draws": 99},
+    "label_symmetry": {"draws": 3},
+    "law_by_layer": {},
+    "nearest_estimator": {},
+    "predict": {},
+    "replace_heads": {},
+    "scan_heads": {},
+    "smoothing_source": TRUTH,
+    "vote_weight": TRUTH,
+}
+
+
+@pytest.mark.parametrize("name", [*OF_TOKENS, *OF_A_MODEL])
+def test_chains_are_taken_for_their_tokens(name: str) -> None:
+    function = getattr(interp, name)
+    model, words = [trained_like()] * (name in OF_A_MODEL), {**OF_TOKENS, **OF_A_MODEL}[name]
+    of_chains, of_tokens = (jsonable(function(*model, given, **words)) for given in (CHAINS, CHAINS.tokens))
+    assert str(of_chains) == str(of_tokens)
+
+
+def test_the_table_names_every_function_of_tokens() -> None:
+    public = {name: getattr(interp, name) for name in interp.__all__}
+    functions = {name: one for name, one in public.items() if inspect.isfunction(one)}
+    taking = {name for name, one in functions.items() if "tokens" in inspect.signature(one).parameters}
+    assert taking == {*OF_TOKENS, *OF_A_MODEL}
 
 
 def test_every_exported_name_resolves_to_its_home() -> None:

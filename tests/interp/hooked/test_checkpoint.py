@@ -19,6 +19,7 @@ import safetensors.torch
 import torch
 
 from analyses.running.subject import Subject
+from interp.chains.priors import HierarchicalDirichlet
 from interp.circuit.runner import predict
 from interp.hooked import checkpoint as module
 from interp.hooked.checkpoint import CheckpointError, load, read_info, save
@@ -97,6 +98,25 @@ def test_the_training_record_is_kept(tmp_path: Path, old: InductionTransformer) 
     assert info.training == record
     assert info.model == old.config.to_dict()
     assert info.path == tmp_path / "model"
+
+
+def test_the_description_gives_the_prior(tmp_path: Path, old: InductionTransformer) -> None:
+    prior = HierarchicalDirichlet(order=1, vocab=2, eta=(3.0,))
+    save(old, tmp_path / "model", training={"prior": prior.to_dict()})
+    assert read_info(tmp_path / "model").prior == prior
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        (None, "its training record names no prior"),
+        ({"prior": {"kind": "flat", "order": 1, "vocab": 2}}, "config.json: prior kind must be one of"),
+    ],
+)
+def test_a_record_without_a_known_prior_is_refused(training, message, tmp_path, old) -> None:
+    save(old, tmp_path / "model", training=training)
+    with pytest.raises(CheckpointError, match=message):
+        _ = read_info(tmp_path / "model").prior
 
 
 def test_saving_again_replaces(saved: Path, new: InductionTransformer) -> None:
