@@ -12,17 +12,18 @@ from jaxtyping import Float, TypeCheckError
 
 from interp import arguments, notation
 from interp.chains.batch import ChainBatch
+from interp.chains.priors import IndependentDirichlet
 from tests import run_time_checks
 
 CHAINS = {
     **{"tokens": torch.zeros(2, 5, dtype=torch.int64), "next_law": torch.ones(2, 2, dtype=torch.float64) / 2},
-    **{"kernel": None, "order": 2, "vocab": 2, "seed": 0, "method": "collapsed"},
+    **{"kernel": None, "prior": IndependentDirichlet(order=2, vocab=2, alpha=1.0), "seed": 0, "method": "collapsed"},
 }
 WRONG: dict[str, Callable[[], object]] = {
     "class of an argument": lambda: arguments.whole_number(3, name=4),
     "axes of an argument": lambda: notation.key_kinds(np.zeros((2, 2), np.int64), order=1, bos=True),
     "kind of an array": lambda: notation.kind_masses(np.zeros(2, np.int64), ["full", "full"]),
-    "field": lambda: ChainBatch(**{**CHAINS, "order": "2"}),
+    "field": lambda: ChainBatch(**{**CHAINS, "seed": "2"}),
     "axes of fields": lambda: ChainBatch(**{**CHAINS, "next_law": torch.ones(3, 2, dtype=torch.float64)}),
 }
 

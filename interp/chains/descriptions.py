@@ -10,14 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from interp.arguments import Whole, shown
 from interp.chains.priors import PRIORS, Prior
 from interp.notation import check_order, check_vocab
 
+if TYPE_CHECKING:
+    Description: TypeAlias = Mapping[str, object]
+else:
+    Description = Any  # what a file says is checked here, and refused in one line
 
-def prior_from_dict(values: Mapping[str, object]) -> Prior:
+
+def prior_from_dict(values: Description) -> Prior:
     """The prior that `to_dict` described; unknown or missing keys are refused.
 
     Parameters

@@ -63,5 +63,5 @@ def test_options_reach_the_instruments(tmp_path):
     assert fit.position_share == 0.0
     assert ask("beta_kappa", tmp_path / "built", query="all")[1].queries == 28
     assert len(ask("overlap_mass", tmp_path / "built", query="all")[1].queries) == 28
-    with pytest.raises(ValueError, match="copies must be at most 1"):
+    with pytest.raises(ValueError, match="min_mass must be at most 1"):
         ask("copy_heads", tmp_path / "built", copies=2.0)

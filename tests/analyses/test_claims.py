@@ -21,6 +21,7 @@ from analyses.claims.readers import Column, Extreme
 from analyses.claims.records import Claim, Need, Tables
 from analyses.running.questions import load_module, options_of
 from analyses.running.subject import Subject
+from analyses.running.table import Table
 from figures.running import claims_table, cli, drawing
 from models.running.command_line import read_entries
 from models.training.protocols import protocol_of
@@ -415,7 +416,9 @@ def analysed(folder: Path, model: Any, *names: str) -> dict[str, list[Row]]:
         module = load_module(name)
         options = replace(options_of(name)(), batch=96)
         subject = Subject.open(folder, options)
-        tables[name] = [{"checkpoint": "a", "subject": subject.summary(), **module.analyse(subject, options).record()}]
+        found = module.analyse(subject, options)
+        records = found.rows if isinstance(found, Table) else [found.record()]
+        tables[name] = [{"checkpoint": "a", "subject": subject.summary(), **record} for record in records]
     return tables
 
 

@@ -180,10 +180,10 @@ def test_smollm2_has_the_matching_heads() -> None:
     assert len(first & set(FIVE)) >= 4
     assert np.nanmax(control.r2_match) < 0.01
     options = Options(model="smollm2", batch=20)
-    by_mask, kappa = causal.repeat_laws(options, FIVE, batch=options.batch)["law"]
+    law = causal.repeat_laws(options, FIVE, batch=options.batch)["law"]
     given = task.repeats(options, batch=6, stream=8)
     circuit = task.circuit_of(options, given, FIVE, order=1)
-    edits = ip.replace_heads(circuit, given.tokens, query=range(24, 47), by_mask=by_mask, kappa=kappa, draws=1)
+    edits = ip.replace_heads(circuit, given.tokens, query=range(24, 47), law=law, draws=1)
     assert edits["ablated"].change > 5
     assert edits.worst_control < 1
     assert edits["law"].recovered >= 0.9

@@ -450,7 +450,9 @@ def test_the_bar_calls_beta_only_what_is_beta():
     from models.training.run import _reading_line
 
     said = {
-        family: _reading_line(0.2126, [1.97, 0.13], 1.2, make_spec(family=family, prior="hierarchical:5,5", length=64))
+        family: _reading_line(
+            0.2126, [1.97, 0.13], 1.2, make_spec(family=family, prior="hierarchical:5,5", bos=True, length=64)
+        )
         for family in ("construction", "disentangled", "standard")
     }
     assert said["construction"] == "KL 0.2126, beta 1.97, 0.13, kappa 1.20"

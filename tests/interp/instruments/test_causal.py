@@ -69,11 +69,11 @@ def test_the_law_in_place_of_a_constructions_attention_changes_nothing(
 
 
 def test_a_share_of_a_loss_within_its_error_is_not_told(without_bos: CausalTests) -> None:
-    """Without BOS even attention costs 0.05 nats on these sequences, and its error is as large."""
+    """Without BOS even attention costs some hundredths of a nat on these sequences, and its error is as large."""
     uniform = without_bos["uniform"]
     assert 0 < uniform.loss_change < 2 * uniform.loss_stderr
     assert not without_bos.success
-    assert without_bos.message.startswith("cannot tell what is recovered: even attention costs 0.049 ± 0.04 nats")
+    assert without_bos.message.startswith("cannot tell what is recovered: even attention costs")
     assert math.isnan(without_bos.loss_recovered)
     assert without_bos.kl_recovered == pytest.approx(1.0)  # its own scale is clear
 

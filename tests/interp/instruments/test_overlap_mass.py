@@ -127,9 +127,9 @@ def test_order_weights_for_unequal_betas_mix_to_the_estimator():
 
 def test_hard_attention_backs_off_by_sequence():
     """At beta = 100 all weight goes to the highest order that has been seen."""
-    cap = planted(beta=(100.0, 100.0), kappa=None, vocab=8, length=24, batch=60)
+    cap = planted(beta=(100.0, 100.0), kappa=None, vocab=12, length=10, batch=60)
     mass = overlap_mass(cap)
-    counts = ip.cumulative_counts(cap.tokens, order=2, vocab=8).sum(-1).numpy()
+    counts = ip.cumulative_counts(cap.tokens, order=2, vocab=12).sum(-1).numpy()
     highest = np.where(counts[:, 3] > 0, 2, np.where(counts[:, 1] + counts[:, 2] > 0, 1, 0))
     assert set(highest) == {0, 1, 2}
     np.testing.assert_allclose(mass.order_weights[np.arange(60), highest], 1.0, atol=1e-9)
