@@ -34,7 +34,9 @@ found = ip.find_circuit(model, chains.tokens, scan=scan)
 edits = ip.replace_heads(found, chains.tokens, query="trained", law="fitted")
 near = ip.nearest_estimator(model, chains.tokens, law=ip.optimal_parameters(prior, length=64, bos=True))
 blocks = ip.identity_blocks(model, routes=["weights"])
-symmetry = ip.label_symmetry(model, chains.tokens, other_models=[model])
+symmetry = ip.label_symmetry(model, chains, other_models=[model])
+trained_on: ip.Prior = ip.read_info("runs/mine").prior
+ip.save(model, "runs/mine", training={"prior": trained_on.to_dict()})
 """
 WRONG = {
     "ip.Circuit(3)": "Argument 1",
@@ -47,6 +49,8 @@ WRONG = {
     "ip.scan_heads(model, chains.tokens, bos=1.5)": '"bos"',
     'ip.identity_blocks(model, routes=["wishes"])': "List item 0",
     'ip.label_symmetry(model, chains.tokens, draws="many")': '"draws"',
+    'ip.save(model, "runs/mine", training=[1])': '"training"',
+    'ip.load_language_model("smollm2", dtype="float64")': '"dtype"',
 }
 FIT = ip.fit_scores
 CHAINS = ip.HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0)).sample(
