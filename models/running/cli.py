@@ -281,7 +281,10 @@ def construct(
     help="local: a process for each run, as many as there are cores; here: one run after the other in this process; "
     "ray: a cluster (default: local)",
 )
-@click.option("--address", help="address of a Ray cluster; auto: the one that runs on this machine (default: RAY_ADDRESS, else start one)")
+@click.option(
+    "--address",
+    help="address of a Ray cluster; auto: the one that runs on this machine (default: RAY_ADDRESS, else start one)",
+)
 @click.option("--jobs", type=Whole(1, 1024), help="processes at the same time (default: one per core)")
 @click.option("--only", metavar="TEXT", default="", help="only runs whose name contains TEXT")
 @click.option("--without", metavar="TEXT", help="leave out runs whose name contains TEXT")

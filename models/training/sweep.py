@@ -303,7 +303,8 @@ def _ray(runs: list[PlannedRun], address: str | None, jobs: int | None, save_sec
 def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
     """Connect to the cluster at `address`, or to that of RAY_ADDRESS; without either, start one.
 
-    A cluster that happens to run here is not looked for: it may be that of a sweep which was killed a moment ago. Workers of a cluster that is started here import this checkout, and share its compiled functions. To another cluster
+    A cluster that happens to run here is not looked for: it may be that of a sweep which was killed a moment ago.
+    Workers of a cluster that is started here import this checkout, and share its compiled functions. To another cluster
     the checkout is sent, with its compiled functions; a worker compiles again what its processor needs.
     """
     address = address or os.environ.get("RAY_ADDRESS") or "local"
