@@ -1,6 +1,6 @@
 """How often intervals hold the truth, and how often a test of a true hypothesis rejects it, in simulations.
 
-    python -m benchmarks.coverage                     all tables of docs/intervals.md
+    python -m benchmarks.coverage                     all tables of docs/concepts/intervals.md
     python -m benchmarks.coverage --only fits         fits, additivity, bayes, optimum or share
     python -m benchmarks.coverage --simulations 100   fewer of each, quicker
     python -m benchmarks.coverage --json              a JSON object for each table

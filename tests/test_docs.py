@@ -48,7 +48,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 README = ROOT / "README.md"
 READ = [README, *PAGES]  # what is read, in the repository or as pages
-README_WORDS = 1000
+README_WORDS, PAGE_WORDS = 1000, 2500
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 BUILD_ENVIRONMENT = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "NO_COLOR": "1"}
@@ -79,6 +79,8 @@ class Page(HTMLParser):
         self.links: list[str] = []
         self.requests: list[str] = []
         self.feed(text)
+        article = re.sub(r"(?s)^.*?<article|</article>.*", "", text)
+        self.words = len(re.sub(r"(?s)<(pre|script|style|math|svg)\b.*?</\1>|<[^>]+>", " ", article).split())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in attrs}
@@ -218,9 +220,9 @@ def test_every_link_leads_somewhere(pages: dict[Path, Page]) -> None:
 def test_a_dead_link_or_anchor_would_be_found(pages: dict[Path, Page], site: Path) -> None:
     broken = dict(pages)
     broken[site.resolve() / "broken.html"] = Page(
-        '<a href="nowhere.html">x</a> <a href="theory.html#no-such-anchor">y</a>'
+        '<a href="nowhere.html">x</a> <a href="models.html#no-such-anchor">y</a>'
     )
-    assert missing_targets(broken) == ["broken.html: nowhere.html", "broken.html: theory.html#no-such-anchor"]
+    assert missing_targets(broken) == ["broken.html: nowhere.html", "broken.html: models.html#no-such-anchor"]
 
 
 def test_the_reference_has_every_public_name(pages: dict[Path, Page]) -> None:
@@ -231,7 +233,7 @@ def test_a_name_without_an_entry_would_be_found(pages: dict[Path, Page]) -> None
     assert undocumented({"soft_matching", "no_such_name"}, pages) == {"no_such_name"}
 
 
-def test_every_label_that_docstrings_cite_is_on_the_theory_page(site: Path, pages: dict[Path, Page]) -> None:
+def test_every_label_that_docstrings_cite_is_among_the_concepts(pages: dict[Path, Page]) -> None:
     plugin = load_plugin("plain_docstrings")
     cited = {
         label
@@ -240,7 +242,14 @@ def test_every_label_that_docstrings_cite_is_on_the_theory_page(site: Path, page
         if not label.startswith("fig:")
     }
     assert len(cited) > 15
-    assert cited - pages[(site / "theory.html").resolve()].anchors == set()
+    concepts = [page.anchors for path, page in pages.items() if path.parent.name == "concepts"]
+    assert cited - set().union(*concepts) == set()
+
+
+def test_no_page_is_longer_than_a_sitting(pages: dict[Path, Page]) -> None:
+    """Words of the text as it is read: what code prints and the notebooks' cells are not among them."""
+    long = {path.name: page.words for path, page in pages.items() if page.words > PAGE_WORDS}
+    assert long == {}
 
 
 def test_pages_ask_nothing_of_the_network(site: Path, pages: dict[Path, Page]) -> None:
@@ -302,9 +311,9 @@ def test_what_is_wrong_with_a_page_would_be_found(chromium, tmp_path: Path) -> N
 
 
 def test_formulas_are_mathml(site: Path) -> None:
-    theory = (site / "theory.html").read_text(encoding="utf-8")
-    assert theory.count("<math ") > 50
-    assert "arithmatex" not in theory
+    optimum = (site / "concepts" / "optimum.html").read_text(encoding="utf-8")
+    assert optimum.count("<math ") > 50
+    assert "arithmatex" not in optimum
     assert "<math " not in (site / "api" / "optimum.html").read_text(encoding="utf-8")  # shapes are no formulas
 
 
@@ -411,14 +420,14 @@ def test_docstrings_keep_their_shape() -> None:
     assert "`beta`\n:   the second\n\n`gamma`\n:   the third" in markdown
     assert "```text\nx = 1  # code\n```" in markdown
     fields = """mass, stderr   [lag] mean over lag 1, 2, ...
-    beta           what docs/theory.md derives
+    beta           what docs/concepts/optimum.md derives
     r2, nats
     kappa_of_every_head
                    the score of BOS
     """
     markdown = translator.markdown(fields, own=set())
     assert "`mass, stderr`\n:   \\[lag\\] mean over lag 1, 2, ...\n" in markdown
-    assert "`beta`\n:   what [the theory page][theory] derives\n" in markdown
+    assert "`beta`\n:   what [The optimum][the-optimum] derives\n" in markdown
     assert "`r2, nats`\n:   &nbsp;\n" in markdown
     assert "`kappa_of_every_head`\n:   the score of BOS" in markdown
     section = """Parameters

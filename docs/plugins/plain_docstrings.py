@@ -14,13 +14,13 @@ from typing import Any
 
 from griffe import Alias, Extension, Module, Object
 
-THEORY = Path(__file__).parent.parent / "theory.md"
+CONCEPTS = Path(__file__).parent.parent / "concepts"
 LABEL = re.compile(r"\b(?:eq|prop|lemma|corollary|theorem|def|sec|app|fig):\w+(?:-\w+)*")
 CODE = re.compile(r"`[^`]+`")
 ENTRY = re.compile(r"(?P<name>\S+(?: \S+)*)\s{2,}(?P<meaning>\S.*)")
 NAMES = re.compile(r"\*?\w+(?:, \w+)*(?: : .+)?")  # an entry whose meaning stands on the next line, or elsewhere
 RULE = re.compile(r"-{3,}")  # below the name of a section, as in numpy's docstrings
-PAGE = "docs/theory.md"
+PAGE = re.compile(r"docs/concepts/(\w+)\.md")
 SPECIAL = re.compile(r"[\\*_\[\]<>$#|]")
 NO_ESCAPE = {"<": "&lt;", "|": "&#124;", "$": "&#36;"}  # Markdown has no backslash escape for these
 
@@ -41,12 +41,13 @@ class PlainDocstrings(Extension):
             if not member.is_alias and not name.startswith("_") and (member.is_function or member.is_class)
         }
         names |= {module.name: module.path for module in pkg.modules.values()}
-        _rewrite(pkg, Translator(links=names, labels=theory_labels()))
+        _rewrite(pkg, Translator(links=names, labels=concept_labels()))
 
 
-def theory_labels() -> set[str]:
-    """The labels that the theory page has an anchor for."""
-    return set(re.findall(r"\{ *#([a-z]+:[\w-]+) *\}", THEORY.read_text(encoding="utf-8")))
+def concept_labels() -> set[str]:
+    """The labels that the pages of concepts have an anchor for."""
+    text = "".join(page.read_text(encoding="utf-8") for page in CONCEPTS.glob("*.md"))
+    return set(re.findall(r"\{ *#([a-z]+:[\w-]+) *\}", text))
 
 
 def _rewrite(item: Object, translator: Translator) -> None:
@@ -60,7 +61,7 @@ def _rewrite(item: Object, translator: Translator) -> None:
 
 
 class Translator:
-    """Plain text to Markdown, with `links` from names to objects and `labels` that the theory page explains."""
+    """Plain text to Markdown, with `links` from names to objects and `labels` that the pages of concepts explain."""
 
     def __init__(self, *, links: dict[str, str], labels: set[str]) -> None:
         self.links, self.labels = links, labels
@@ -127,7 +128,7 @@ class Translator:
             label = found[0]
             pieces.append(f"[`{label}`][{label}]" if label in self.labels else f"`{label}`")
             end = found.end()
-        return "".join([*pieces, plain(text[end:])]).replace(PAGE, "[the theory page][theory]")
+        return PAGE.sub(titled, "".join([*pieces, plain(text[end:])]))
 
     def linked(self, quoted: str) -> str:
         name = quoted.strip("`")
@@ -135,6 +136,12 @@ class Translator:
             return quoted
         # Optional: a name that no page documents stays plain.
         return f'<autoref optional identifier="{self.links[name]}"><code>{name}</code></autoref>'
+
+
+def titled(found: re.Match[str]) -> str:
+    """A link to the page by its title, whose anchor is the title in small letters."""
+    title = (CONCEPTS / f"{found[1]}.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+    return f"[{title}][{'-'.join(re.findall(r'[a-z]+', title.lower()))}]"
 
 
 def code(lines: list[str]) -> str:

@@ -23,22 +23,24 @@ CELLS = ("sentence", "says", "found", "runs", "others")
 
 @click.command()
 @click.option("--results", metavar="DIR", type=PATH, default=RESULTS, help=f"default: {RESULTS}")
-@click.option("--write", metavar="FILE", type=PATH, help="an existing file with the two marks, as docs/claims.md")
+@click.option("--write", metavar="FILE", type=PATH, help="write the paper's claims between the marks of docs/claims.md")
+@click.option("--ours", is_flag=True, help="with --write: our questions, as in docs/questions.md")
 @click.option("--json", "as_json", is_flag=True, help="one JSON object, with every need")
-def claims(results: Path, write: Path | None, as_json: bool) -> int:
+def claims(results: Path, write: Path | None, ours: bool, as_json: bool) -> int:
     """The claims with their verdicts, a line each, from the tables in results."""
     judged = document.read(results)
     if write is not None:
-        write_file(write, between_marks(write, "\n".join(lines(judged.rows))))
+        write_file(write, between_marks(write, "\n".join(lines(judged.rows, ours=ours))))
         show(write)
     else:
         show(json_text(judged.content()) if as_json else judged.text)
     return OK
 
 
-def lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The claims of the paper as a table in Markdown, and ours that were judged; settings and questions left out."""
-    kept = [row for row in rows if row["topic"] != "setting" and row["verdict"] != "not judged"]
+def lines(rows: Sequence[Mapping[str, Any]], *, ours: bool) -> list[str]:
+    """The claims of the paper, or our questions, as a table in Markdown; settings and what is not judged left out."""
+    judged = [row for row in rows if row["topic"] != "setting" and row["verdict"] != "not judged"]
+    kept = [row for row in judged if (row["number"] is None) == ours]
     return [
         *HEAD,
         *(f"| {' | '.join([str(row['number'] or 'ours'), *(_cell(row[name]) for name in CELLS)])} |" for row in kept),

@@ -3,8 +3,8 @@
     fitted_correction(prior, length=64, beta=(3.4, 1.7), kappa=4.2)      what to add to each; None outside of the range
 
 The derivation ignores that chains return to the same few contexts, and that a frequent symbol is frequent at every lag
-(docs/theory.md, "What is approximate"). The effect of both is smooth. So the difference between the searched and the
-derived optimum was regressed on a quadratic function of the eight quantities of VARIABLES, in the worlds of
+(docs/concepts/optimum.md, "What is approximate"). The effect of both is smooth. So the difference between the searched
+and the derived optimum was regressed on a quadratic function of the eight quantities of VARIABLES, in the worlds of
 analyses/tables/worlds_tuning.csv and worlds_second_tuning.csv, separately for beta_1, the other betas and kappa, with
 and without BOS. `python -m analyses worlds` tests it in other worlds.
 """

@@ -4,7 +4,7 @@
     mask_shares(correlations, vocab=5)                 the expected share of keys of each mask
     visit_scenarios(prior)                             the same, spread over frequent and rare queries
 
-docs/theory.md derives each line ("The law of the optimum") and says what is left out.
+docs/concepts/optimum.md derives each line and says what is left out.
 """
 
 from __future__ import annotations

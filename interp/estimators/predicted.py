@@ -5,7 +5,7 @@
     predicted.derived_beta, predicted.derived_kappa    without the fitted term
     predicted.leading_beta, predicted.leading_kappa    the leading order, explicit formulas
 
-docs/theory.md, "The law of the optimum", derives both, and says of every approximation how large it is.
+docs/concepts/optimum.md derives both, and says of every approximation how large it is.
 """
 
 from __future__ import annotations
