@@ -1,9 +1,9 @@
 """What every instrument returns: frozen results with a text, a table, a plot, a JSON record and their provenance.
 
-A result class adds its own fields (estimates, their `stderr`, `n`) to the three of `Result`, a `title`, and the columns
-of its table that its text has (`SHOWN`). It gives a tidy DataFrame from `.table()`, at most eight lines from `str()`,
-one panel from `.plot()`, and the same content as one JSON-able dict from `.record()`. A class whose rows have names
-derives from `NamedRows`.
+A result class adds its own fields (estimates, their `stderr`, `n`) to the three of `Result`, a `title`, and says which
+fields and which columns of its table its text has (`NUMBERS`, `SHOWN`). It gives a tidy DataFrame from `.table()`, at
+most eight lines from `str()`, one panel from `.plot()`, and the same content as one JSON-able dict from `.record()`. A
+class whose rows have names derives from `NamedRows`.
 
 All standard errors and intervals come from here (`mean_stderr`, `share_recovered`, `interval`), so that they agree.
 `benchmarks/coverage.py` measures how often intervals hold the truth.
@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interp.arguments import Number, Numbers, finite_number, real_array
+from interp.digits import plus_minus
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -40,7 +41,6 @@ Row = TypeVar("Row")
 
 TRACED_PACKAGES = ("torch", "transformer-lens", "numpy", "numba")
 MOST_LINES = 8  # of a result's text
-TEXT_ROWS = 4  # of the table in the text
 MOST_ROWS = 30  # of a table in a notebook
 # Of a denominator, in standard errors: nearer to zero, the 95% interval of a ratio has no bounds (Fieller's theorem).
 CLEAR_ERRORS = 2.0
@@ -56,6 +56,7 @@ class Result(ABC):
     """
 
     DOUBT: ClassVar[str] = "not to be trusted"  # what is said of a result without success; the message gives the reason
+    NUMBERS: ClassVar[tuple[str, ...]] = ()  # fields that the text has, each with its `_stderr` where there is one
     SHOWN: ClassVar[tuple[str, ...]] = ()  # columns of the table that the text has; all of them where none is named
 
     success: bool = True
@@ -77,11 +78,19 @@ class Result(ABC):
         return type(self).__name__
 
     def lines(self) -> list[str]:
-        """Lines of the text below its first: the head of the table, unless a class says it in words."""
+        """Lines of the text below its first: the known ones of `NUMBERS`, and as much of the table as has room."""
+        known = {name: value for name in self.NUMBERS if (value := getattr(self, name)) is not None and value == value}
+        told = (plus_minus(value, getattr(self, f"{name}_stderr", None)) for name, value in known.items())
+        numbers, table = [", ".join(map("{} {}".format, known, told))] if known else [], self.shown()
+        room = MOST_LINES - len(numbers) - len(self.remarks()) - 2  # without the first line and the table's head
+        rows = len(table) if len(table) <= room else room - 1
+        text = table.head(rows).to_string(index=False, float_format=_cell_text, na_rep="-").splitlines()
+        return [*numbers, *(text if rows else []), *([f"and {len(table) - rows} more"] if len(table) > rows else [])]
+
+    def shown(self) -> DataFrame:
+        """The table of the text."""
         table = self.table()
-        table, more = table[list(self.SHOWN or table.columns)], max(0, len(table) - TEXT_ROWS)
-        text = table.head(TEXT_ROWS).to_string(index=False, float_format=_cell_text, na_rep="-")
-        return [*text.splitlines(), *([f"and {more} more"] if more else [])]
+        return table[list(self.SHOWN or table.columns)]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The result as one panel, on `ax` or on a new figure. It draws what the result holds and computes nothing."""
@@ -135,8 +144,10 @@ class NamedRows(Result, Generic[Row]):
     FIRST: ClassVar[tuple[tuple[str, str], ...]] = ()  # (name in the record, field): what opens the record, by row
 
     def __getitem__(self, name: str) -> Row:
-        found: Row = row_named(getattr(self, self.ROWS), name, by=self.NAME, noun=self.NOUN)
-        return found
+        for row in getattr(self, self.ROWS):
+            if getattr(row, self.NAME) == name:
+                return row  # type: ignore[no-any-return]
+        raise KeyError(f"no {self.NOUN} {name!r}; there are {', '.join(self)}")
 
     def __contains__(self, name: object) -> bool:
         return name in list(self)
@@ -158,14 +169,6 @@ class NamedRows(Result, Generic[Row]):
 
 def _cell_text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, (float, np.floating)) else str(value)
-
-
-def row_named(rows: Sequence[Row], name: str, *, by: str, noun: str) -> Row:
-    """The row whose field `by` is `name`; a `KeyError` that lists the names where there is none."""
-    for row in rows:
-        if getattr(row, by) == name:
-            return row
-    raise KeyError(f"no {noun} {name!r}; there are {', '.join(str(getattr(row, by)) for row in rows)}")
 
 
 def rows_table(rows: Sequence[Any], kind: type[Any] | None = None) -> DataFrame:

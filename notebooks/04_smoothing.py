@@ -281,7 +281,12 @@ for length in lengths.tolist():
 means = {name: np.array([row.mean for row in rows]) for name, rows in divergences.items()}
 reach = {name: np.array([half_width(row.stderr, n=row.n) for row in rows]) for name, rows in divergences.items()}
 fig, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
-plotting.kl_curves(ax, lengths, means, reach=reach, labels="ends")
+for name, values in means.items():
+    plotting.curve(ax, lengths, values, reach=reach[name], band=True, marker="o", markersize=3.5, label=name)
+ax.set_xscale("log", base=2)
+ax.set_xticks(lengths, lengths)
+ax.set(yscale="log", xlabel="length $T$", ylabel="KL to the true law (nats)")
+ax.legend(frameon=False)
 sns.despine()
 for name, values in means.items():
     print(f"{name:26}", values.round(4))

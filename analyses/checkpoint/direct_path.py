@@ -22,8 +22,9 @@ LEGEND = {
     "counts tokens": "the gain is larger, and symbol frequencies and recent tokens explain at least half of the "
     "variance of the log-probabilities",
     "something else": "the gain is larger, and they explain less than half",
-    "R2": "share of the variance of the log-probabilities that frequencies and recent tokens explain: together, "
-    "alone, and, as a control, those of another sequence",
+    "r2": "share of the variance of the log-probabilities that frequencies and recent tokens explain: together, "
+    "alone (r2_frequency, r2_recent), and, as a control, those of another sequence (r2_control)",
+    "kl": "KL(truth || prediction) without the match head, of the uniform law (kl_uniform) and of the model (kl_model)",
 }
 ASK = Ask(select=not_long(near(64)), options=CheckpointOptions(batch=2048), cost=0.35)
 

@@ -25,7 +25,7 @@ COLUMNS = ("kl", "stderr", "max", "worst_kl", "seeds_kl", "ratio", "exhaustive",
 LEGEND = {
     "kl": "KL(model || relabeled model) at the last query in nats, mean over sequences and relabelings of the symbols",
     "max": "the largest of these KLs over single sequences and relabelings",
-    "worst_kl": "mean over sequences for the worst relabeling, which is given as the list of new names",
+    "worst_kl": "mean over sequences for the worst relabeling",
     "seeds_kl": "KL(model || model of another seed), mean over sequences and models (--siblings, --against)",
     "ratio": "kl / seeds_kl",
 }
@@ -67,5 +67,4 @@ def analyse(subject: Subject, options: Options) -> Result:
         draws=options.draws,
         seed=options.seed,
         other_models=[Subject.open(path, options).model for path in reads(subject.path, options)],
-        progress=True,
     )

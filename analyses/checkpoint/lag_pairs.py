@@ -21,8 +21,8 @@ LEGEND = {
     "the last query. With more terms in the fit, they and kappa differ a little from those of `beta_kappa`",
     "aligned": "pairs x_{t-a} with x_{s-a-1}: the law has weights on these alone",
     "aligned_share": "of the squared score that all pairs explain, the part that the aligned pairs explain alone",
-    "R2": "share of the variation of the scores over a query's candidate keys that all pairs and position explain; "
-    "`of what position leaves`: share that the pairs explain of what position alone does not",
+    "r2": "share of the variation of the scores over a query's candidate keys that all pairs and position explain; "
+    "r2_pairs: share that the pairs explain of what position alone does not",
     "kappa": "score of BOS relative to a key that matches in no pair",
 }
 ASK = Ask(select=not_long(near(64)), cost=0.05)

@@ -1,7 +1,7 @@
 """Where does the match head's attention go, and is it where the law says?
 
 Attention mass by overlap |M|, by mask, on BOS and on early keys, beside N_M e^{|beta|_M} / Z with the fitted beta and
-kappa; contiguous and other partial matches apart; and the effective order weights lambda_i (eq:transformer_mixture).
+kappa, and the effective order weights lambda_i (eq:transformer_mixture), which --json gives.
 
     python -m analyses overlap_mass CKPT
     python -m analyses overlap_mass CKPT --query all --batch 64      at every query, not only the last
@@ -23,13 +23,11 @@ from interp.results import Result
 COLUMNS = ("success", "|M|=0", "|M|=1", "|M|=2", "bos", "early", "distance", "largest_gap")
 LEGEND = {
     "|M|": "number of lags at which a key matches. Numbers are the attention on such keys at the last query (--query: "
-    "at others), mean over sequences; in brackets what the law gives, with the beta and kappa of `beta_kappa`",
-    "outside": "BOS, and early keys, which have fewer than k tokens before them",
-    "partial": "keys that match at some lags; contiguous where these are the most recent lags",
-    "distance": "total variation distance between the mean masses and the law's; query by query: mean of the "
-    "distances at single queries",
+    "at others), mean over sequences; predicted: what the law gives, with the beta and kappa of `beta_kappa`",
+    "early": "keys that have fewer than k tokens before them",
+    "distance": "total variation distance between the mean masses and the law's; distance_each: mean of the distances "
+    "at single queries",
     "largest_gap": "the largest difference between one of the mean masses and the law's",
-    "lambda_i": "weight of order i in the mixture of orders that the law is",
 }
 
 

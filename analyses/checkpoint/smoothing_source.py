@@ -18,10 +18,11 @@ from interp.results import Result
 COLUMNS = ("change.partial", "change.bos", "change.readout", "readout_uniform", "contribution.readout")
 LEGEND = {
     "KL": "KL(truth || prediction) at the last query in nats, mean over sequences; + is its rise",
-    "off alone": "(change) the rise with this source switched off and the others on",
-    "part in the whole": "(contribution) Shapley value: the mean rise over all orders in which the sources can be "
+    "off": "which sources are switched off; change: the rise with these off and the others on",
+    "contribution": "Shapley value: the mean rise over all orders in which the sources can be "
     "switched off. These add up to the rise with all off",
-    "floor": "least probability of a symbol in the KL; where it is needed often, the rise depends on it",
+    "floored": "share of sequences where a symbol needs the KL's least probability; the rise then depends on it",
+    "readout_uniform": "share of the uniform law that the readout mixes into the prediction",
 }
 ASK = Ask(select=not_long(near(64)), cost=0.2)
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from figures.parts.panels import legend_above, lettered, of_each_setting
 from figures.parts.rows import Results, of_seeds, seeds_shown
 from interp.instruments.identity_blocks import CARRIES
-from interp.plotting import area, lag_names, share_heatmap, stacked_bars
+from interp.plotting import area, lag_names, share_heatmap
 
 LABEL = "beyond:identity_blocks"
 ANALYSES = ("identity_blocks",)
@@ -83,8 +83,11 @@ def draw_parts(ax: Axes, reading: dict[str, Any]) -> None:
     queried = [query for query, _ in pairs]
     places = queried if len(set(queried)) == len(pairs) else list(range(len(pairs)))  # beside its row of the map
     queries, keys = lag_names("t", blocks), lag_names("s", blocks)
-    parts = {part: ([reading[part][a][b] for a, b in pairs], colour) for part, (_, colour) in PARTS.items()}
-    stacked_bars(ax, places, parts, height=0.6, linewidth=0)
+    left = np.zeros(len(pairs))
+    for part, (_, colour) in PARTS.items():
+        widths = np.array([reading[part][a][b] for a, b in pairs], dtype=np.float64)
+        ax.barh(places, widths, left=left, color=colour, label=part, height=0.6, linewidth=0)
+        left += widths
     for place, (query, key) in zip(places, pairs, strict=True):
         text = f"{reading['visible_residual_share'][query][key]:.3f}"
         ax.text(1.03, place, text, va="center", fontsize=6, color=PARTS["residual_share"][1])

@@ -11,6 +11,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure as Plt
 from matplotlib.figure import SubFigure
 from matplotlib.ticker import MaxNLocator
@@ -29,7 +30,6 @@ from interp.plotting import (
     induction_bars,
     overlap_handles,
     rpe_stem,
-    score_heatmap,
     share_text,
     visible_masses,
 )
@@ -46,6 +46,7 @@ FORBIDDEN = 1000.0  # scores and biases of this size are a construction's "alway
 LEANS = 0.05  # of a copy head's last query on BOS: then its own share is written too
 SCORE_RANGE = 8.0  # nats below the best key: e^-8 is 0.0003
 MINUS = "\N{MINUS SIGN}"
+SCORE_COLOURS = "YlGnBu"
 # Colour bars, and the words of captions on them.
 WEIGHT_BAR: dict[str, Any] = {"label": "weight (nats; dash: < 0)"}
 PATTERN_BAR: dict[str, Any] = {
@@ -214,7 +215,7 @@ def raw_score_panel(ax: Axes, row: Row) -> bool:
     first = bos_offset(row) + order_of(row)
     lowest = float(np.nanmin(scores[first:, first:]))
     look: dict[str, Any] = {"first_position": 1 - bos_offset(row), "mark_last": True}
-    score_heatmap(ax, scores, lowest=lowest, highest=float(np.nanmax(scores)), **look)
+    attention_heatmap(ax, scores, norm=Normalize(lowest, float(np.nanmax(scores))), colours=SCORE_COLOURS, **look)
     _with_ticks(ax, row)
     return bool(np.nanmin(scores) < lowest)
 
@@ -229,7 +230,7 @@ def _below_best(ax: Axes, scores: Sequence[Sequence[float | None]], row: Row, *,
     relative = values - np.nanmax(values, axis=-1, keepdims=True)
     cut = np.where(np.isfinite(relative), np.maximum(relative, -SCORE_RANGE), relative)
     look: dict[str, Any] = {"first_position": 1 - bos_offset(row), "mark_last": mark_last}
-    score_heatmap(ax, cut, lowest=-SCORE_RANGE, highest=0.0, **look)
+    attention_heatmap(ax, cut, norm=Normalize(-SCORE_RANGE, 0.0), colours=SCORE_COLOURS, **look)
 
 
 def _with_ticks(ax: Axes, row: Row) -> None:

@@ -11,11 +11,10 @@ one token only, so their rows and columns are centred.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import einops
@@ -28,8 +27,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from interp.circuit.capture import capture
 from interp.circuit.circuit import Circuit
-from interp.circuit.queries import Query, query_positions
-from interp.circuit.runner import run
+from interp.circuit.runner import Hook, run
 from interp.hooked.transformer import InductionTransformer
 from interp.instruments.copy_heads import copy_heads
 from interp.lens import FactoredMatrix, HookedTransformer
@@ -44,10 +42,15 @@ ROUNDING = 1e-13  # relative size of squared scores below which float32 scores a
 
 @dataclass(frozen=True, kw_only=True)
 class FoundBlocks:
-    """The blocks of one route, with errors of their identity coefficients and the quality of the fit."""
+    """What one route found.
+
+    blocks           [block, block, vocab, vocab], rows are the query's token, columns the key's
+    identity_stderr  [block, block] cluster-robust errors of the identity coefficients; NaN for routes that read weights
+    r2, n            of the regression, for `scores`, and the number of sequences; success, message: as in `Result`
+    """
 
     blocks: Float[np.ndarray, "block block vocab vocab"]
-    identity_stderr: Float[np.ndarray, "block block"] | None = None
+    identity_stderr: Float[np.ndarray, "block block"]
     r2: float = math.nan
     n: int = 0
     success: bool = True
@@ -69,7 +72,7 @@ def weight_blocks(circuit: Circuit, tokens: torch.Tensor) -> FoundBlocks:
     heads = copy_heads(capture(circuit, tokens))
     message = "" if heads.success else f"these blocks are of heads, not of lags: {heads.message}"
     blocks = in_lag_order(weights, heads.lag, vocab=vocab)
-    return FoundBlocks(blocks=blocks, success=heads.success, message=message)
+    return FoundBlocks(blocks=blocks, identity_stderr=_unknown(blocks), success=heads.success, message=message)
 
 
 def in_lag_order(
@@ -81,8 +84,8 @@ def in_lag_order(
     return np.asarray(blocks[np.ix_(places, places)])
 
 
-def score_blocks(circuit: Circuit, tokens: torch.Tensor, *, query: Query) -> FoundBlocks:
-    """Least squares of the match scores on (query token at lag a) x (key token at lag b).
+def score_blocks(circuit: Circuit, tokens: torch.Tensor) -> FoundBlocks:
+    """Least squares of the last query's match scores on (query token at lag a) x (key token at lag b).
 
     Beside the blocks, a number for each key token at each lag takes up what depends on the key alone, and is left out
     of them. Each query has its own intercept, and so has each key position, so that functions of the position are not
@@ -92,37 +95,31 @@ def score_blocks(circuit: Circuit, tokens: torch.Tensor, *, query: Query) -> Fou
     NaN where the sequences do not determine them: some pair of tokens never occurs, or random blocks are not found
     again from the scores that they make.
     """
-    order, length = circuit.order, tokens.shape[1]
+    order, (n, length) = circuit.order, tokens.shape
     if length <= order + 1:
         raise ValueError(f"a query needs two candidates: expected more than {order + 1} tokens, got {length}")
-    if int(query_positions(query, circuit, length).max()) - circuit.has_bos <= order:
-        raise ValueError(f"no query has two candidate keys: the first that has them is token {order + 1}")
-    design, scores = _design(circuit, tokens, query=query)
-    response = [centred(one) for one in scores]
-    total, size = (sum(float((one**2).sum()) for one in values) for values in (response, scores))
-    unknown = np.full((design.lags, design.lags, design.vocab, design.vocab), np.nan)
-    if total <= ROUNDING * size:
-        nothing = np.zeros_like(unknown)
-        return FoundBlocks(blocks=nothing, n=len(tokens), success=False, message="the scores do not vary with the keys")
-    known = np.random.default_rng(0).standard_normal(design.shape).ravel()
-    again = design.solve(design.normal(known)) if design.counts().all() else None
+    scores = capture(circuit, tokens, copies=False).match_scores[:, 0, 0, order + circuit.has_bos :].double().numpy()
+    if not np.isfinite(scores).all():
+        raise ValueError("a candidate key has a score that is not finite: this head masks keys")
+    design, response = _design(tokens.numpy(), order=order, vocab=circuit.vocab), centred(scores)
+    total = float((response**2).sum())
+    unknown = np.full((order + 1, order + 1, circuit.vocab, circuit.vocab), np.nan)
+    if total <= ROUNDING * float((scores**2).sum()):
+        nothing, why = np.zeros_like(unknown), "the scores do not vary with the keys"
+        return FoundBlocks(blocks=nothing, identity_stderr=_unknown(nothing), n=n, success=False, message=why)
+    known = np.random.default_rng(0).standard_normal(design.ones.shape[1])
+    again = design.solve(design.normal(known)) if design.counts.all() else None
     if again is None or not np.allclose(design.blocks(again), design.blocks(known), rtol=0, atol=FOUND_AGAIN):
         few = "these sequences do not determine all comparisons of tokens: give more of them"
-        return FoundBlocks(blocks=unknown, n=len(tokens), success=False, message=few)
+        return FoundBlocks(blocks=unknown, identity_stderr=_unknown(unknown), n=n, success=False, message=few)
     coefficients = design.solve(design.transposed(response))
-    residual = [one - fitted for one, fitted in zip(response, design.times(coefficients), strict=True)]
-    stderr = np.full(unknown.shape[:2], np.nan)
+    residual, stderr = response - design.times(coefficients), _unknown(unknown)
     for a, b in np.ndindex(*stderr.shape):
         # A centred block has a = trace / (|V| - 1). How far a sequence moves it is linear in its residuals.
-        gradient = design.times(design.solve(design.of_trace(a, b)))
-        moved = sum((one * other).sum(axis=1) for one, other in zip(residual, gradient, strict=True))
-        stderr[a, b] = mean_stderr(len(tokens) * moved / (design.vocab - 1))[1]
-    return FoundBlocks(
-        blocks=design.blocks(coefficients),
-        identity_stderr=stderr,
-        r2=1 - sum(float((one**2).sum()) for one in residual) / total,
-        n=len(tokens),
-    )
+        moved = (residual * design.times(design.solve(design.of_trace(a, b)))).sum(axis=1)
+        stderr[a, b] = mean_stderr(n * moved / (circuit.vocab - 1))[1]
+    r2 = 1 - float((residual**2).sum()) / total
+    return FoundBlocks(blocks=design.blocks(coefficients), identity_stderr=stderr, r2=r2, n=n)
 
 
 def circuit_blocks(circuit: Circuit, tokens: torch.Tensor) -> FoundBlocks:
@@ -156,7 +153,12 @@ def circuit_blocks(circuit: Circuit, tokens: torch.Tensor) -> FoundBlocks:
             einops.rearrange(queries, "lag v h -> lag 1 v h"), einops.rearrange(keys, "lag v h -> 1 lag h v")
         )
         blocks = blocks / float(match.attn.attn_scale)
-    return FoundBlocks(blocks=doubly_centred(blocks.cpu().numpy()), n=tokens.shape[0])
+    centred_blocks = doubly_centred(blocks.cpu().numpy())
+    return FoundBlocks(blocks=centred_blocks, identity_stderr=_unknown(centred_blocks), n=tokens.shape[0])
+
+
+def _unknown(blocks: Array) -> Float[np.ndarray, "block block"]:
+    return np.full(blocks.shape[:2], np.nan)
 
 
 def doubly_centred(blocks: Float[np.ndarray, "*rows vocab vocab"]) -> Float[np.ndarray, "*rows vocab vocab"]:
@@ -173,64 +175,50 @@ def centred(values: Float[np.ndarray, "batch key"]) -> Float[np.ndarray, "batch 
 
 @dataclass(frozen=True, kw_only=True)
 class _Design:
-    """Scores as f' B g: f says with ones which token the query has at each lag, after a constant; g is the key's.
+    """Scores of the candidates as X c, where c is a table B: f' B g is the score of a key to a query.
 
-    lags, vocab   k + 1 and |V|
-    queries       [batch, 1 + lag symbol] f, for each query position
-    keys          [batch key, batch lag symbol] g of every sequence and position s = k..T-1, as one matrix
-    sizes         candidates of each query position
+    f has a constant, and ones for the query's token at each lag; g has ones for the key's. A row of `ones`, which is X,
+    belongs to a sequence and a key position s = k..T-1, and has ones where f and g have them.
     """
 
-    lags: int
+    lags: int  # k + 1
     vocab: int
-    queries: list[csr_array]
-    keys: csr_array
-    sizes: list[int]
+    batch: int
+    ones: csr_array
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Of B."""
-        return 1 + self.lags * self.vocab, self.lags * self.vocab
-
-    def times(self, coefficients: Array) -> list[Array]:
-        """The scores that B makes, centred: [batch, candidate] for each query position."""
-        batch = self.queries[0].shape[0]
-        made = [self.keys @ (query @ coefficients.reshape(self.shape)).ravel() for query in self.queries]
-        return [centred(one.reshape(batch, -1)[:, :size]) for one, size in zip(made, self.sizes, strict=True)]
-
-    def transposed(self, values: list[Array]) -> Array:
-        """Sums of such values by the unknowns of B."""
-        batch, found = self.queries[0].shape[0], np.zeros(self.shape)
-        for query, one in zip(self.queries, values, strict=True):
-            every = np.pad(one, ((0, 0), (0, self.keys.shape[0] // batch - one.shape[1])))
-            found += query.T @ (self.keys.T @ every.ravel()).reshape(batch, -1)
-        return found.ravel()
-
-    def counts(self) -> Float[np.ndarray, "*unknown"]:
+    @cached_property
+    def counts(self) -> Float[np.ndarray, " unknown"]:
         """How many keys show each pair of tokens."""
-        batch = self.queries[0].shape[0]
-        return np.asarray(self.transposed([np.ones((batch, size)) for size in self.sizes]))
+        return np.asarray(self.ones.sum(axis=0))
+
+    def times(self, coefficients: Array) -> Float[np.ndarray, "batch key"]:
+        """The scores that B makes, centred."""
+        return centred((self.ones @ coefficients).reshape(self.batch, -1))
+
+    def transposed(self, values: Float[np.ndarray, "batch key"]) -> Float[np.ndarray, " unknown"]:
+        """Sums of such scores by the unknowns of B."""
+        return np.asarray(self.ones.T @ values.ravel())
+
+    def normal(self, coefficients: Array) -> Float[np.ndarray, " unknown"]:
+        """X'X times the unknowns."""
+        return self.transposed(self.times(coefficients))
 
     def blocks(self, coefficients: Array) -> Float[np.ndarray, "block block vocab vocab"]:
         """The blocks in B, rows and columns centred."""
-        sizes = {"a": self.lags, "b": self.lags}
-        table = coefficients.reshape(self.shape)[1:]
-        return doubly_centred(einops.rearrange(table, "(a v) (b w) -> a b v w", **sizes))
+        pairs = coefficients[self.lags * self.vocab :]  # without those of the constant
+        sizes = {"a": self.lags, "b": self.lags, "v": self.vocab}
+        return doubly_centred(einops.rearrange(pairs, "(a v b w) -> a b v w", **sizes))
 
-    def of_trace(self, a: int, b: int) -> Array:
+    def of_trace(self, a: int, b: int) -> Float[np.ndarray, " unknown"]:
         """The gradient of the trace of one of these blocks."""
-        found = np.zeros(self.shape)
+        found = np.zeros((1 + self.lags * self.vocab, self.lags * self.vocab))
         rows, columns = (slice(start, start + self.vocab) for start in (1 + a * self.vocab, b * self.vocab))
         found[rows, columns] = np.eye(self.vocab) - 1 / self.vocab
         return found.ravel()
 
-    def normal(self, coefficients: Array) -> Array:
-        """X'X times the unknowns."""
-        return self.transposed(self.times(coefficients))
-
-    def solve(self, right: Array) -> Array:
+    def solve(self, right: Float[np.ndarray, " unknown"]) -> Float[np.ndarray, " unknown"]:
         """A solution of the normal equations; NaN where none is in reach."""
-        size, scale = right.size, 1 / np.maximum(self.counts(), 1.0)  # about the diagonal of X'X
+        size, scale = right.size, 1 / np.maximum(self.counts, 1.0)  # about the diagonal of X'X
         normal, scaled = (
             LinearOperator((size, size), matvec=product, dtype=np.float64)
             for product in (self.normal, lambda values: scale * values)
@@ -239,34 +227,17 @@ class _Design:
         return np.asarray(found) if left == 0 else np.full_like(right, np.nan)
 
 
-def _design(circuit: Circuit, tokens: torch.Tensor, *, query: Query) -> tuple[_Design, list[Array]]:
-    """The query positions that have two candidates, and the scores of these."""
-    order, bos, vocab = circuit.order, int(circuit.has_bos), circuit.vocab
-    seen = capture(circuit, tokens, query=query, copies=False)
-    at = [(row, key - bos) for row, key in enumerate(seen.queries.tolist()) if key - bos > order]
-    scores = [seen.match_scores[:, 0, row, order + bos : t + bos + 1].double().numpy() for row, t in at]
-    if not all(np.isfinite(one).all() for one in scores):
-        raise ValueError("a candidate key has a score that is not finite: this head masks keys")
-    array, (batch, length), lags = tokens.numpy(), tokens.shape, np.arange(order + 1)
+def _design(tokens: Int64[np.ndarray, "batch length"], *, order: int, vocab: int) -> _Design:
+    """The design of the last query's candidates."""
+    (batch, length), lags = tokens.shape, np.arange(order + 1)
     columns = vocab * len(lags)
-    place = array[:, np.arange(order, length)[:, None] - lags] + vocab * lags
-    place = place + columns * np.arange(batch)[:, None, None]
-    constant = np.zeros((batch, 1), dtype=np.int64)
-    queries = [np.hstack([constant, 1 + array[:, t - lags] + vocab * lags]) for _, t in at]
-    return _Design(
-        lags=len(lags),
-        vocab=vocab,
-        queries=[_ones(one, 1 + columns) for one in queries],
-        keys=_ones(place.reshape(-1, len(lags)), batch * columns),
-        sizes=[one.shape[1] for one in scores],
-    ), scores
-
-
-def _ones(places: Int64[np.ndarray, "row one"], columns: int) -> csr_array:
-    """A sparse matrix with ones at these columns of each row."""
-    rows, ones = places.shape
-    ends = np.arange(0, rows * ones + 1, ones)
-    return csr_array((np.ones(rows * ones), places.ravel(), ends), shape=(rows, columns))
+    key = tokens[:, np.arange(order, length)[:, None] - lags] + vocab * lags
+    query = np.hstack([np.zeros((batch, 1), dtype=np.int64), 1 + tokens[:, length - 1 - lags] + vocab * lags])
+    places = einops.rearrange(query * columns, "n f -> n 1 f 1") + einops.rearrange(key, "n s g -> n s 1 g")
+    rows = einops.rearrange(places, "n s f g -> (n s) (f g)")
+    ends = np.arange(0, rows.size + 1, rows.shape[1])
+    ones = csr_array((np.ones(rows.size), rows.ravel(), ends), shape=(len(rows), (1 + columns) * columns))
+    return _Design(lags=len(lags), vocab=vocab, batch=batch, ones=ones)
 
 
 def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -280,28 +251,15 @@ def _copying(circuit: Circuit, tokens: torch.Tensor) -> tuple[Float[torch.Tensor
 
     Both over the positions that have k tokens before them. A model without that LayerNorm has scale 1.
     """
-    first = circuit.order + circuit.has_bos
-    heads = circuit.known_copy_heads
-    sums = torch.zeros(len(heads), circuit.order + 1, dtype=torch.float64)
+    first, patterns = circuit.order + circuit.has_bos, capture(circuit, tokens).copy_pattern.double()
+    on_lag = [patterns.diagonal(-lag, dim1=-2, dim2=-1)[..., first - lag :] for lag in range(circuit.order + 1)]
     scales: list[torch.Tensor] = []
-
-    def read_pattern(layer: int, pattern: torch.Tensor, hook: Any) -> None:
-        for (index, (own, head)), lag in itertools.product(enumerate(heads), range(circuit.order + 1)):
-            if own == layer:
-                on_lag = torch.diagonal(pattern[:, head], offset=-lag, dim1=-2, dim2=-1)[..., first - lag :]
-                sums[index, lag] += float(on_lag.cpu().double().mean(-1).sum())
-
-    def read_scale(scale: torch.Tensor, hook: Any) -> None:
-        scales.append(scale.cpu().double()[:, first:].mean(dim=tuple(range(1, scale.ndim))))
-
-    hooks: list[Any] = [
-        (f"blocks.{layer}.attn.hook_pattern", partial(read_pattern, layer)) for layer in {own for own, _ in heads}
-    ]
-    scale_name = f"blocks.{circuit.only_match_head()[0]}.ln1.hook_scale"
-    if scale_name in circuit.model.hook_dict:
-        hooks.append((scale_name, read_scale))
-    run(circuit, tokens, hooks=lambda part: hooks)
-    return sums / tokens.shape[0], float(torch.cat(scales).mean()) if scales else 1.0
+    name = f"blocks.{circuit.only_match_head()[0]}.ln1.hook_scale"
+    if name in circuit.model.hook_dict:
+        keep: Hook = (name, lambda scale, hook: scales.append(scale[:, first:].cpu().double().flatten()))
+        run(circuit, tokens, hooks=lambda rows: [keep])
+    attention = torch.stack([attended.mean(dim=(0, -1)) for attended in on_lag], dim=-1)
+    return attention, float(torch.cat(scales).mean()) if scales else 1.0
 
 
 def _linear_norm(norm: torch.nn.Module, vectors: torch.Tensor, *, scale: float) -> torch.Tensor:

@@ -7,7 +7,7 @@ that follows the head.
 
     vote       mean of c(x_s) minus the mean of c over the other symbols: positive where the head copies
     copying    of the variance of c over symbols, the part that "is it x_s?" explains
-    control    the same with the token of another candidate key, drawn at random, in place of x_s
+    control    the vote with the token of another candidate key, drawn at random, in place of x_s
     direct     the vote on the direct path alone: the head's value and output weights (its OV circuit), the last
                LayerNorm at its own scale, and the readout; NaN where the model does not show its weights
 
@@ -44,7 +44,7 @@ class HeadVote:
     head                          layer.head
     vote, stderr                  rise of the attended token's logit above those of the other symbols
     copying                       share of the variance of the rises that "is it x_s?" explains
-    control_vote, control_stderr, control_copying    the same for the token of another key
+    control_vote, control_stderr  the same vote for the token of another key
     direct, direct_stderr         the vote through the OV circuit and the readout alone; NaN without the weights
     """
 
@@ -54,7 +54,6 @@ class HeadVote:
     copying: float
     control_vote: float
     control_stderr: float
-    control_copying: float
     direct: float
     direct_stderr: float
 
@@ -168,19 +167,23 @@ def _vote(
         pattern = nothing.scatter(-1, drawn[:, None, None, None] + bos, 1.0)
         effects.append(run(one, tokens, hooks=write_pattern(one, pattern), last_only=True).double() - base)
     moved = torch.stack(effects)
-    own, control = (_scored(moved, tokens.gather(1, drawn.T).T) for drawn in (keys, others))
-    direct = _direct_votes(circuit, tokens, place, keys)
-    shared = (math.nan, math.nan) if direct is None else mean_stderr(direct)
+    above = _above_others(moved, tokens.gather(1, keys.T).T)
+    vote, stderr = mean_stderr(above.mean(dim=0))
+    control, control_stderr = mean_stderr(_above_others(moved, tokens.gather(1, others.T).T).mean(dim=0))
+    # The centred indicator of x_s has length (V - 1) / V, and its product with the effects is that times the vote.
+    explained = vote**2 * above.numel() * (circuit.vocab - 1) / circuit.vocab
+    total = float(((moved - moved.mean(dim=-1, keepdim=True)) ** 2).sum())
+    alone = _direct_votes(circuit, tokens, place, keys)
+    direct, direct_stderr = mean_stderr([] if alone is None else alone)
     return HeadVote(
         head=head_name(place),
-        vote=own[0],
-        stderr=own[1],
-        copying=own[2],
-        control_vote=control[0],
-        control_stderr=control[1],
-        control_copying=control[2],
-        direct=shared[0],
-        direct_stderr=shared[1],
+        vote=vote,
+        stderr=stderr,
+        copying=explained / total if total > 0 else math.nan,
+        control_vote=control,
+        control_stderr=control_stderr,
+        direct=direct,
+        direct_stderr=direct_stderr,
     )
 
 
@@ -191,20 +194,6 @@ def _above_others(
     vocab = effects.shape[-1]
     named = effects.gather(2, symbols[..., None]).squeeze(-1)
     return named - (effects.sum(dim=-1) - named) / (vocab - 1)
-
-
-def _scored(
-    effects: Float[torch.Tensor, "draw batch vocab"], symbols: Int64[torch.Tensor, "draw batch"]
-) -> tuple[float, float, float]:
-    """The vote, its standard error over sequences, and the share of the effects' variance that the symbol explains."""
-    vocab = effects.shape[-1]
-    above = _above_others(effects, symbols)
-    vote, stderr = mean_stderr(above.mean(dim=0))
-    centred = effects - effects.mean(dim=-1, keepdim=True)
-    total = float((centred**2).sum())
-    # The centred indicator has length (V - 1) / V, and its product with the effects is that times the vote.
-    explained = vote**2 * above.numel() * (vocab - 1) / vocab
-    return vote, stderr, explained / total if total > 0 else math.nan
 
 
 def _direct_votes(

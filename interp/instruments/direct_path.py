@@ -24,11 +24,11 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
-from interp.arguments import Number, keywords
+from interp.arguments import keywords
 from interp.circuit.circuit import Model
 from interp.circuit.experiment import Experiment
 from interp.circuit.runner import law_of
-from interp.divergence import KL_FLOOR, raised
+from interp.divergence import raised
 from interp.fitting.regression import clustered, leave_one_out, solve_normal_equations
 from interp.instruments.given import NextLaw
 from interp.notation import Tokens
@@ -52,8 +52,10 @@ class DirectPath(Result):
     r2_control         for both, taken from another sequence
     frequency, frequency_stderr   weight of the frequency when both are in the fit (log-probability per unit)
     recent, recent_stderr      [k+1] weight of the token being x_t, x_{t-1}, ..., x_{t-k}
-    floor, n           the floor of the KL, and the number of sequences
+    n                  sequences
     """
+
+    NUMBERS = ("kl", "kl_uniform", "kl_model", "r2", "r2_frequency", "r2_recent", "r2_control")
 
     verdict: str
     kl: float
@@ -70,7 +72,6 @@ class DirectPath(Result):
     frequency_stderr: float
     recent: Float[np.ndarray, " block"]
     recent_stderr: Float[np.ndarray, " block"]
-    floor: float
     n: int
 
     @property
@@ -93,9 +94,8 @@ class DirectPath(Result):
         """The loss with and without the match head, beside that of the uniform law."""
         from interp.plotting import INTERVAL_NAME, LAG_COLOURS, MAIN_COLOUR, grouped_bars, heading, panel
 
-        ax = panel(ax, width=5.6)
-        grouped_bars(
-            ax,
+        ax = grouped_bars(
+            panel(ax, width=5.6),
             ["uniform law", "match head\nsilenced", "whole model"],
             {"KL": np.array([self.kl_uniform, self.kl, self.kl_model])},
             reach={"KL": half_width([math.nan, self.kl_stderr, math.nan], n=self.n)},
@@ -105,20 +105,9 @@ class DirectPath(Result):
         ax.set_xlabel(f"KL(truth || prediction) (nats; silenced: {INTERVAL_NAME})")
         return heading(ax, self.title, doubt=self.doubt)
 
-    def lines(self) -> list[str]:
-        """The losses, and what the two descriptions explain."""
-        recent = ", ".join(f"{value:.2f}" for value in self.recent)
-        return [
-            f"KL to the truth {self.kl:.4f} ± {self.kl_stderr:.4f} nats; uniform law {self.kl_uniform:.4f}, the whole "
-            f"model {self.kl_model:.4f}",
-            f"log-probabilities: R2 {self.r2:.3f} by frequency and recent tokens together, {self.r2_frequency:.3f} and "
-            f"{self.r2_recent:.3f} alone, {self.r2_control:.3f} by another sequence's",
-            f"weights: frequency {self.frequency:.2f} ± {self.frequency_stderr:.2f}; x_t, x_{{t-1}}, ...: {recent}",
-        ]
-
 
 @keywords()
-def direct_path(model: Model, tokens: Tokens, *, next_law: NextLaw, floor: Number = KL_FLOOR) -> DirectPath:
+def direct_path(model: Model, tokens: Tokens, *, next_law: NextLaw) -> DirectPath:
     """Silence the match head at the last query and see what is still predicted; the module's docstring says how.
 
     Parameters
@@ -126,7 +115,6 @@ def direct_path(model: Model, tokens: Tokens, *, next_law: NextLaw, floor: Numbe
     model      a model of this suite, or a `Circuit`
     tokens     [batch, length] symbols, without BOS
     next_law   [batch, vocab] the true law of the token after each sequence
-    floor      of the probabilities in the KL
 
     Returns
     -------
@@ -137,7 +125,7 @@ def direct_path(model: Model, tokens: Tokens, *, next_law: NextLaw, floor: Numbe
         found = direct_path(model, chains.tokens, next_law=chains.next_law)
         found.verdict, found.gain, found.r2
     """
-    trial = Experiment(model, tokens, next_law=next_law, floor=floor)
+    trial = Experiment(model, tokens, next_law=next_law)
     silenced = torch.zeros_like(trial.pattern)
     if trial.circuit.has_sink:
         silenced[..., 0] = 1.0
@@ -147,10 +135,8 @@ def direct_path(model: Model, tokens: Tokens, *, next_law: NextLaw, floor: Numbe
     logs = raised(laws, floor=trial.floor).log().numpy()
     logs -= logs.mean(axis=1, keepdims=True)
     tokens_of, order = trial.tokens.numpy(), trial.circuit.order
-    sums = _sums(tokens_of, logs, order=order)
-    control = _sums(np.roll(tokens_of, 1, axis=0), logs, order=order)
-    terms = list(range(order + 2))
-    weights, errors, r2 = _fit(sums, terms, logs=logs)
+    terms = _terms(tokens_of, order=order, vocab=trial.circuit.vocab)
+    weights, errors, r2 = _fit(terms, logs)
     verdict = "counts tokens" if r2 >= EXPLAINED else "something else"
     if not gain > 2 * gain_stderr:
         verdict = "nothing"
@@ -164,14 +150,13 @@ def direct_path(model: Model, tokens: Tokens, *, next_law: NextLaw, floor: Numbe
         gain=gain,
         gain_stderr=gain_stderr,
         r2=r2,
-        r2_frequency=_fit(sums, terms[:1], logs=logs)[2],
-        r2_recent=_fit(sums, terms[1:], logs=logs)[2],
-        r2_control=_fit(control, terms, logs=logs)[2],
+        r2_frequency=_fit(terms[..., :1], logs)[2],
+        r2_recent=_fit(terms[..., 1:], logs)[2],
+        r2_control=_fit(np.roll(terms, 1, axis=0), logs)[2],
         frequency=float(weights[0]),
         frequency_stderr=float(errors[0]),
         recent=weights[1:],
         recent_stderr=errors[1:],
-        floor=trial.floor,
         n=len(tokens_of),
         success=enough,
         message="" if enough else f"{len(tokens_of)} sequences; standard errors need at least {MIN_SEQUENCES}",
@@ -179,38 +164,24 @@ def direct_path(model: Model, tokens: Tokens, *, next_law: NextLaw, floor: Numbe
     )
 
 
-def _sums(
-    tokens: Int64[np.ndarray, "batch length"], logs: Float[np.ndarray, "batch vocab"], *, order: int
-) -> tuple[Float[np.ndarray, "batch term term"], Float[np.ndarray, "batch term"]]:
-    """Products of the terms with each other and with the logs, summed over symbols; both are centred over symbols.
-
-    The terms of a symbol are its frequency and whether it is x_t, ..., x_{t-k}: zero for nearly all symbols of a large
-    vocabulary, so that they are never written out.
-    """
-    (batch, length), vocab = tokens.shape, logs.shape[1]
-    rows = np.arange(batch)
-    recent = tokens[:, ::-1][:, : order + 1]
-    codes, counts = np.unique(tokens + vocab * rows[:, None], return_counts=True)
-    frequency = counts / length
-    gram = np.empty((batch, order + 2, order + 2))
-    gram[:, 0, 0] = np.bincount(codes // vocab, weights=frequency**2, minlength=batch)
-    gram[:, 0, 1:] = gram[:, 1:, 0] = frequency[np.searchsorted(codes, recent + vocab * rows[:, None])]
-    gram[:, 1:, 1:] = recent[:, :, None] == recent[:, None, :]
-    moments = np.column_stack([logs[rows[:, None], tokens].mean(axis=1), logs[rows[:, None], recent]])
-    return gram - 1 / vocab, moments  # every term sums to one over the symbols
+def _terms(
+    tokens: Int64[np.ndarray, "batch length"], *, order: int, vocab: int
+) -> Float[np.ndarray, "batch vocab term"]:
+    """Of each symbol its frequency in the sequence, and whether it is x_t, ..., x_{t-k}; centred over the symbols."""
+    frequency = np.stack([np.bincount(row, minlength=vocab) / len(row) for row in tokens])
+    recent = np.eye(vocab)[tokens[:, ::-1][:, : order + 1]].swapaxes(1, 2)
+    return np.concatenate([frequency[..., None], recent], axis=2) - 1 / vocab  # every term sums to one
 
 
 def _fit(
-    sums: tuple[Float[np.ndarray, "batch all all"], Float[np.ndarray, "batch all"]],
-    terms: list[int],
-    *,
-    logs: Float[np.ndarray, "batch vocab"],
+    terms: Float[np.ndarray, "batch vocab term"], logs: Float[np.ndarray, "batch vocab"]
 ) -> tuple[Float[np.ndarray, " term"], Float[np.ndarray, " term"], float]:
     """Weights by least squares, errors clustered by sequence, and R2; NaN where nothing varies."""
-    gram, moments, total = sums[0][:, terms][:, :, terms], sums[1][:, terms], float((logs**2).sum())
+    gram, moments = np.einsum("bvi,bvj->bij", terms, terms), np.einsum("bvi,bv->bi", terms, logs)
+    total = float((logs**2).sum())
     found = solve_normal_equations(gram.sum(axis=0), moments.sum(axis=0), total)
     if total <= np.finfo(np.float32).eps ** 2 * logs.size or not found.full_rank:
-        unknown = np.full(len(terms), np.nan)
+        unknown = np.full(terms.shape[2], np.nan)
         return unknown, unknown, math.nan
     moved = leave_one_out(moments - gram @ found.coefficients, gram, found.inverse)
     return found.coefficients, np.sqrt(np.diag(clustered(moved))), 1 - found.sse / total

@@ -26,7 +26,6 @@ Routes (`block_routes` says how they work)
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,10 +38,10 @@ from numpy.typing import NDArray
 
 from interp.arguments import Whole, count, keywords, seed_number, shown
 from interp.circuit.circuit import Model, as_circuit
-from interp.circuit.queries import Query
 from interp.hooked.transformer import InductionTransformer
 from interp.instruments.block_routes import FoundBlocks, circuit_blocks, doubly_centred, score_blocks, weight_blocks
 from interp.instruments.copy_heads import COPY_SEQUENCES
+from interp.instruments.label_symmetry import draw_relabelings
 from interp.notation import Tokens
 from interp.results import Axes, DataFrame, NamedRows, frame, jsonable, provenance
 
@@ -54,56 +53,36 @@ else:
     Routes = Any  # checked below
 
 MAX_VOCAB = 256  # symbols; a design over pairs of them must fit into memory
-ALL_RELABELINGS = 5040  # enumerate |V|! up to here, sample beyond
 NOTHING = 1e-20  # a block with a smaller share of the whole squared norm counts as zero
 CARRIES = 0.05  # a block that holds this share of the visible squared norm carries weight
 GRIDS = (
-    "identity",
-    "identity_stderr",
-    "constant",
-    "norm",
-    "identity_share",
-    "constant_share",
-    "residual_share",
-    "visible_residual_share",
-    "weight_share",
-    "p_value",
-)
+    "identity", "identity_stderr", "constant", "identity_share", "constant_share", "residual_share",
+    "visible_residual_share", "weight_share", "p_value",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockMap:
-    """All blocks by one route. Arrays are [block, block], query lag first, except `blocks`.
+class BlockMap(FoundBlocks):
+    """All blocks by one route. Arrays are [block, block], query lag first, except `blocks`; see also `FoundBlocks`.
 
-    blocks           [block, block, vocab, vocab], rows are the query's token, columns the key's
     identity         a, and `constant` b, of the part in span{I, J}
-    identity_stderr  cluster-robust by sequence; NaN for routes that read weights
-    norm             Frobenius norm of the block
     identity_share, constant_share, residual_share   of the squared norm; they sum to 1, and are NaN for a zero block
     visible_residual_share   outside span{I, J} once the gauge is fixed
     weight_share     the block map: this block's part of the visible squared norm of all
     p_value          permutation test: the share of relabelings of the query side whose |a| is as large, the true labels
                      included, so at least 1 / |V|!. Norm and mean do not change under relabelings, so this is also the
                      test of the residual share.
-    r2, n            of the regression, for `scores`, and the number of sequences; success, message: as in `Result`
     """
 
     route: Route
-    blocks: Float[np.ndarray, "block block vocab vocab"]
     identity: Float[np.ndarray, "block block"]
-    identity_stderr: Float[np.ndarray, "block block"]
     constant: Float[np.ndarray, "block block"]
-    norm: Float[np.ndarray, "block block"]
     identity_share: Float[np.ndarray, "block block"]
     constant_share: Float[np.ndarray, "block block"]
     residual_share: Float[np.ndarray, "block block"]
     visible_residual_share: Float[np.ndarray, "block block"]
     weight_share: Float[np.ndarray, "block block"]
     p_value: Float[np.ndarray, "block block"]
-    r2: float
-    n: int
-    success: bool
-    message: str
 
     @property
     def beta(self) -> Float[np.ndarray, " lag"]:
@@ -116,16 +95,15 @@ class BlockMap:
         return float(np.diagonal(self.weight_share, offset=1).sum())
 
     @property
-    def carriers(self) -> list[tuple[int, int]]:
-        """The blocks with at least 5% of the visible squared norm, heaviest first."""
-        heaviest = np.argsort(-self.weight_share, axis=None)
-        pairs = [divmod(int(index), self.weight_share.shape[1]) for index in heaviest]
-        return [pair for pair in pairs if self.weight_share[pair] >= CARRIES]
+    def worst_residual(self) -> float:
+        """The largest visible residual share among the blocks with at least 5% of the visible squared norm."""
+        heavy = self.visible_residual_share[self.weight_share >= CARRIES]
+        return float(heavy.max()) if heavy.size else math.nan
 
     @property
-    def worst_residual(self) -> float:
-        """The largest visible residual share among the blocks that carry weight."""
-        return float(max((self.visible_residual_share[pair] for pair in self.carriers), default=math.nan))
+    def summary(self) -> dict[str, Any]:
+        """beta, the aligned blocks' share, the worst residual of a heavy block, and r2."""
+        return {"beta": self.beta, "aligned": self.aligned_share, "residual": self.worst_residual, "r2": self.r2}
 
     @property
     def largest_residual(self) -> float:
@@ -164,41 +142,26 @@ class IdentityBlocks(NamedRows[BlockMap]):
         agree = f": {' and '.join([one.route for one in self.maps[:2]])} agree to cosine {self.agreement:.3f}"
         return f"match blocks of order {self.order}, |V| = {self.vocab}{agree if math.isfinite(self.agreement) else ''}"
 
-    def lines(self) -> list[str]:
-        """A line for each route."""
-        return [
-            f"{one.route}: beta {', '.join(f'{value:.3f}' for value in one.beta)}, {one.aligned_share:.1%} of the "
-            f"weight in the aligned blocks, residual of the heavy ones <= {one.worst_residual:.2g}"
-            + (f", R2 {one.r2:.3f}" if math.isfinite(one.r2) else "")
-            for one in self.maps
-        ]
+    def shown(self) -> DataFrame:
+        """One row per route: its summary."""
+        summaries = [one.summary | {"route": one.route, "beta": one.beta.round(3)} for one in self.maps]
+        return frame({name: [one[name] for one in summaries] for name in ("route", *self.maps[0].summary)})
 
     def table(self) -> DataFrame:
-        """One row per route and block: route, query_lag, key_lag, aligned, the fields of `BlockMap`, r2."""
-        cells = [(one, a, b) for one in self.maps for a, b in np.ndindex(*one.identity.shape)]
-        return frame(
-            {
-                "route": [one.route for one, _, _ in cells],
-                "query_lag": [a for _, a, _ in cells],
-                "key_lag": [b for _, _, b in cells],
-                "aligned": [b == a + 1 for _, a, b in cells],
-                **{name: [float(getattr(one, name)[a, b]) for one, a, b in cells] for name in GRIDS},
-                "r2": [one.r2 for one, _, _ in cells],
-            }
-        )
+        """One row per route and block: route, query_lag, key_lag, aligned, the arrays of `BlockMap`, r2."""
+        import pandas as pd
+
+        tables = []
+        for one in self.maps:
+            query, key = (index.ravel() for index in np.indices(one.identity.shape))
+            place = {"query_lag": query, "key_lag": key, "aligned": key == query + 1}
+            grids = {name: getattr(one, name).ravel() for name in GRIDS}
+            tables.append(pd.DataFrame({"route": one.route, **place, **grids, "r2": one.r2}))
+        return pd.concat(tables, ignore_index=True)
 
     def record(self) -> dict[str, Any]:
-        """The fields, after a summary of each route: beta, the aligned blocks' share, the worst residual, r2."""
-        summary: dict[str, Any] = {
-            found.route: {
-                "beta": jsonable(found.beta),
-                "aligned": jsonable(found.aligned_share),
-                "residual": jsonable(found.worst_residual),
-                "r2": jsonable(found.r2),
-            }
-            for found in self.maps
-        }
-        return {**summary, **super().record()}
+        """The fields, after the summary of each route."""
+        return {one.route: jsonable(one.summary) for one in self.maps} | super().record()
 
     def plot(self, ax: Axes | None = None, *, route: str | None = None) -> Axes:
         """The block map of a route, by default the first: each block's part of the visible squared norm.
@@ -225,8 +188,7 @@ def identity_blocks(
     tokens: Tokens | None = None,
     *,
     routes: Routes | None = None,
-    query: Query = "last",
-    draws: Whole = 4999,
+    draws: Whole = 5039,
     batch: Whole = 512,
     seed: Whole = 0,
 ) -> IdentityBlocks:
@@ -238,8 +200,7 @@ def identity_blocks(
     tokens   [batch, length] symbols, without BOS; by default random ones
     routes   "weights", "scores" or "circuit", one or more. By default a construction or disentangled model is read from
              its weights, and from its scores too if tokens are given; any other from its scores and its circuit
-    query    where the scores are read; models of this suite are trained at the last query only
-    draws    relabelings for the test of each block, where |V|! is above 5040
+    draws    relabelings for the test of each block: all of them if there are no more, else this many random ones
     batch    how many random sequences take the place of tokens
     seed     of these sequences and of the relabelings
 
@@ -270,11 +231,11 @@ def identity_blocks(
     if "weights" in taken:
         found["weights"] = weight_blocks(circuit, array[:COPY_SEQUENCES])
     if "scores" in taken:
-        found["scores"] = score_blocks(circuit, array, query=query)
+        found["scores"] = score_blocks(circuit, array)
     if "circuit" in taken:
         found["circuit"] = circuit_blocks(circuit, array)
-    relabelings, exhaustive = _relabelings(circuit.vocab, draws=draws, rng=rng)
-    maps = [_decomposed(route, found[route], relabelings=relabelings, exhaustive=exhaustive) for route in taken]
+    relabelings = draw_relabelings(circuit.vocab, draws=draws, rng=rng)
+    maps = [_decomposed(route, found[route], relabelings=relabelings) for route in taken]
     return IdentityBlocks(
         maps=tuple(maps),
         agreement=_cosine(maps[0].blocks, maps[1].blocks) if len(maps) > 1 else math.nan,
@@ -287,33 +248,35 @@ def identity_blocks(
     )
 
 
-def decompose(block: Float[np.ndarray, "vocab vocab"]) -> dict[str, float]:
-    """One block in span{I, J} and outside it: a, b, the squared norm and its five orthogonal parts.
+def decompose(blocks: Float[np.ndarray, "*rows vocab vocab"]) -> dict[str, Float[np.ndarray, "*rows"]]:
+    """Each block in span{I, J} and outside it: a, b, the squared norm and its five orthogonal parts.
 
     >>> parts = decompose(2.0 * np.eye(3) + 0.5)
-    >>> parts["identity"], parts["constant"], round(parts["rest_part"], 12)
-    (2.0, 0.5, 0.0)
+    >>> {name: parts[name].round(12).item() for name in ("identity", "constant", "rest_part")}
+    {'identity': 2.0, 'constant': 0.5, 'rest_part': 0.0}
     """
-    vocab = len(block)
-    mean, diagonal = block.mean(), np.trace(block) / vocab
+    vocab = blocks.shape[-1]
+    mean, diagonal = blocks.mean(axis=(-2, -1)), np.trace(blocks, axis1=-2, axis2=-1) / vocab
     off_diagonal = (vocab * mean - diagonal) / (vocab - 1)
     identity = diagonal - off_diagonal
-    query, key = block.mean(axis=1) - mean, block.mean(axis=0) - mean
-    rest = block - mean - query[:, None] - key[None, :] - identity * (np.eye(vocab) - 1 / vocab)
-    return {
-        "identity": float(identity),
-        "constant": float(off_diagonal),
-        "squared_norm": float((block**2).sum()),
-        "identity_part": float(identity**2 * (vocab - 1)),
-        "constant_part": float(vocab**2 * mean**2),
-        "query_part": float(vocab * (query**2).sum()),
-        "key_part": float(vocab * (key**2).sum()),
-        "rest_part": float((rest**2).sum()),
+    query, key = (blocks.mean(axis=axis) - mean[..., None] for axis in (-1, -2))
+    inside = mean[..., None, None] + identity[..., None, None] * (np.eye(vocab) - 1 / vocab)
+    rest = blocks - inside - query[..., :, None] - key[..., None, :]
+    parts = {
+        "identity": identity,
+        "constant": off_diagonal,
+        "squared_norm": (blocks**2).sum(axis=(-2, -1)),
+        "identity_part": identity**2 * (vocab - 1),
+        "constant_part": vocab**2 * mean**2,
+        "query_part": vocab * (query**2).sum(axis=-1),
+        "key_part": vocab * (key**2).sum(axis=-1),
+        "rest_part": (rest**2).sum(axis=(-2, -1)),
     }
+    return {name: np.asarray(values) for name, values in parts.items()}
 
 
-def shared_key_parts(blocks: Array) -> Array:
-    """[block, block, vocab, vocab] with the key parts of one key lag distributed evenly, which changes no score."""
+def shared_key_parts(blocks: Float[np.ndarray, "block block vocab vocab"]) -> Array:
+    """The blocks with the key parts of one key lag distributed evenly, which changes no score."""
     key = blocks.mean(axis=-2, keepdims=True) - blocks.mean(axis=(-2, -1), keepdims=True)
     return np.asarray(blocks - key + key.mean(axis=0, keepdims=True))
 
@@ -323,89 +286,52 @@ def aligned_parts(blocks: Float[np.ndarray, "block block vocab vocab"]) -> tuple
 
     What the softmax does not see (the gauge) is left out on both sides.
     """
-    parts = [[decompose(block) for block in row] for row in shared_key_parts(blocks)]
-    visible = np.array([[_visible(cell) for cell in row] for row in parts])
-    beta = [parts[lag - 1][lag]["identity"] for lag in range(1, len(parts))]
+    parts = decompose(shared_key_parts(blocks))
+    visible = parts["identity_part"] + parts["key_part"] + parts["rest_part"]
     total = float(visible.sum())
-    return beta, float(np.diagonal(visible, offset=1).sum()) / total if total > 0 else 0.0
-
-
-def _visible(parts: dict[str, float]) -> float:
-    """The squared norm that the softmax over keys sees."""
-    return parts["identity_part"] + parts["key_part"] + parts["rest_part"]
+    aligned = float(np.diagonal(visible, offset=1).sum()) / total if total > 0 else 0.0
+    return np.diagonal(parts["identity"], offset=1).tolist(), aligned
 
 
 def permutation_test(
-    block: Float[np.ndarray, "vocab vocab"],
-    relabelings: Int64[np.ndarray, "relabeling vocab"],
-    *,
-    exhaustive: bool,
+    block: Float[np.ndarray, "vocab vocab"], relabelings: Int64[np.ndarray, "relabeling vocab"]
 ) -> float:
     """The share of relabelings of the rows that have an identity coefficient as large, the true labels included."""
     vocab = len(block)
-    own = abs(decompose(block)["identity"])
-    if math.isnan(own):
-        return math.nan
     diagonals = block[relabelings, np.arange(vocab)].mean(axis=1)
-    sizes = np.abs(diagonals - block.mean()) * vocab / (vocab - 1)
+    sizes, own = (np.abs(one - block.mean()) for one in (diagonals, block.trace() / vocab))
     as_large = int((sizes >= own * (1 - 1e-9)).sum())
-    return as_large / len(relabelings) if exhaustive else (1 + as_large) / (1 + len(relabelings))
+    return math.nan if math.isnan(own) else (1 + as_large) / (1 + len(relabelings))
 
 
-def _routes(model: Any, asked: Any, *, data: bool) -> list[Route]:
+def _routes(model: Any, asked: Any, *, data: bool) -> Sequence[Route]:
     if asked is None:
         if not isinstance(model, InductionTransformer) or not model.config.one_hot:
             return ["scores", "circuit"]
         return ["weights", "scores"] if data else ["weights"]
-    if not isinstance(asked, (list, tuple)) or not asked:
-        raise ValueError(f"routes must list at least one route, got {shown(asked)}")
-    known: dict[str, Route] = {route: route for route in get_args(Route)}
-    for route in asked:
-        if route not in known:
-            raise ValueError(f"a route must be one of {', '.join(known)}, got {shown(route)}")
-    return [known[route] for route in asked]
+    known = get_args(Route)
+    if not isinstance(asked, (list, tuple)) or not asked or any(one not in known for one in asked):
+        raise ValueError(f"routes must list one or more of {', '.join(known)}, got {shown(asked)}")
+    return asked
 
 
-def _relabelings(
-    vocab: int, *, draws: int, rng: np.random.Generator
-) -> tuple[Int64[np.ndarray, "relabeling vocab"], bool]:
-    """All permutations, the identity among them, or random ones; and whether these are all."""
-    if math.factorial(vocab) <= ALL_RELABELINGS:
-        return np.array(list(itertools.permutations(range(vocab))), dtype=np.int64), True
-    return rng.permuted(np.tile(np.arange(vocab), (draws, 1)), axis=1), False
-
-
-def _decomposed(route: Route, found: FoundBlocks, *, relabelings: Array, exhaustive: bool) -> BlockMap:
-    size = found.blocks.shape[0]
-    parts = [[decompose(block) for block in row] for row in found.blocks]
-
-    def grid(name: str) -> Array:
-        return np.array([[cell[name] for cell in row] for row in parts])
-
-    squared = grid("squared_norm")
+def _decomposed(route: Route, found: FoundBlocks, *, relabelings: Array) -> BlockMap:
+    parts, seen = decompose(found.blocks), decompose(shared_key_parts(found.blocks))
+    squared, residual = parts["squared_norm"], seen["key_part"] + seen["rest_part"]
     whole = np.where(squared > NOTHING * squared.sum(), squared, np.nan)
-    seen = [[decompose(block) for block in row] for row in shared_key_parts(found.blocks)]
-    residual = np.array([[cell["key_part"] + cell["rest_part"] for cell in row] for row in seen])
-    visible = np.array([[_visible(cell) for cell in row] for row in seen])
-    unknown = np.full((size, size), np.nan)
-    tests = [[permutation_test(block, relabelings, exhaustive=exhaustive) for block in row] for row in found.blocks]
+    visible = seen["identity_part"] + residual
+    tests = [[permutation_test(block, relabelings) for block in row] for row in found.blocks]
     return BlockMap(
+        **vars(found),
         route=route,
-        blocks=found.blocks,
-        identity=grid("identity"),
-        identity_stderr=unknown if found.identity_stderr is None else found.identity_stderr,
-        constant=grid("constant"),
-        norm=np.sqrt(squared),
-        identity_share=grid("identity_part") / whole,
-        constant_share=grid("constant_part") / whole,
-        residual_share=(grid("query_part") + grid("key_part") + grid("rest_part")) / whole,
+        identity=parts["identity"],
+        constant=parts["constant"],
+        identity_share=parts["identity_part"] / whole,
+        constant_share=parts["constant_part"] / whole,
+        residual_share=(parts["query_part"] + parts["key_part"] + parts["rest_part"]) / whole,
         visible_residual_share=residual / np.where(visible > NOTHING * visible.sum(), visible, np.nan),
         weight_share=visible / (visible.sum() if visible.sum() > 0 else np.nan),
         p_value=np.array(tests),
-        r2=found.r2,
-        n=found.n,
-        success=found.success,
-        message=found.message,
     )
 
 

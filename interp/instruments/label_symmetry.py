@@ -15,13 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
-from tqdm import tqdm
 
-from interp.arguments import Number, Whole, count, keywords, seed_number
+from interp.arguments import Whole, count, keywords, seed_number
 from interp.circuit.circuit import Model, as_circuit
 from interp.circuit.runner import laws
 from interp.digits import plus_minus
-from interp.divergence import KL_FLOOR, check_floor, kl_between
+from interp.divergence import kl_between
 from interp.instruments.given import Models
 from interp.notation import Tokens
 from interp.results import Axes, DataFrame, Result, half_width, mean_stderr, provenance
@@ -33,8 +32,8 @@ class LabelSymmetry(Result):
 
     kl, stderr      mean over both; relabelings of one sequence count as one cluster
     max             the largest over all relabelings and sequences
-    worst           the relabeling with the largest mean, as the list of new names, and `worst_kl`, that mean
-    relabelings     [relabeling, vocab], `by_relabeling` the mean KL of each; the identity is not among them
+    relabelings     [relabeling, vocab] lists of new names, the identity not among them; `by_relabeling` is the mean KL
+                    of each, `worst_kl` the largest of these
     exhaustive      all |V|! - 1 were tried
     seeds_kl, seeds_stderr   mean KL(T || other model), the scale; NaN where no other model was given
     other_models    number of these models
@@ -45,7 +44,6 @@ class LabelSymmetry(Result):
     kl: float
     stderr: float
     max: float
-    worst: tuple[int, ...]
     worst_kl: float
     relabelings: Int64[np.ndarray, "relabeling vocab"]
     by_relabeling: Float[np.ndarray, " relabeling"]
@@ -102,8 +100,6 @@ def label_symmetry(
     draws: Whole = 120,
     seed: Whole = 0,
     other_models: Models = (),
-    floor: Number = KL_FLOOR,
-    progress: bool = False,
 ) -> LabelSymmetry:
     """Compare the model with its relabelings; BOS, where there is one, keeps its name.
 
@@ -114,8 +110,6 @@ def label_symmetry(
     draws          relabelings: all of them if there are no more, else this many random ones
     seed           draws the relabelings
     other_models   models of the same shape from other seeds
-    floor          of the probabilities in the KL
-    progress       show a progress bar
 
     Returns
     -------
@@ -128,33 +122,30 @@ def label_symmetry(
     """
     circuit = as_circuit(model)
     array = circuit.check(tokens)
-    others = [as_circuit(other) for other in other_models or ()]
+    others = [as_circuit(other) for other in other_models]
     for other in others:
         if other.vocab != circuit.vocab:
             raise ValueError(f"other_models must share the vocabulary of {circuit.vocab} symbols, not {other.vocab}")
-    draws, seed, floor = count(draws, name="draws"), seed_number(seed), check_floor(floor, vocab=circuit.vocab)
-    relabelings, exhaustive = _relabelings(circuit.vocab, draws=draws, seed=seed)
+    draws, seed = count(draws, name="draws"), seed_number(seed)
+    relabelings = draw_relabelings(circuit.vocab, draws=draws, rng=np.random.default_rng(seed))
     base = laws(circuit, array)
     values = torch.empty(len(relabelings), array.shape[0], dtype=torch.float64)
-    for row, names in enumerate(tqdm(relabelings, desc="relabelings", disable=None if progress else True, leave=False)):
-        new_names = torch.from_numpy(names)
+    for row, new_names in enumerate(torch.from_numpy(relabelings)):
         # T^(sigma)(x)(m) = T(sigma(x))(sigma(m)): the column of the new name holds the old name's probability.
-        values[row] = kl_between(base, laws(circuit, new_names[array])[:, new_names], floor=floor)
+        values[row] = kl_between(base, laws(circuit, new_names[array])[:, new_names])
     by_relabeling = values.mean(-1).numpy()
-    worst = int(by_relabeling.argmax())
     sequences = np.broadcast_to(np.arange(array.shape[0]), values.shape)
     kl, stderr = mean_stderr(values, clusters=sequences)
-    between = [kl_between(base, laws(other, other.check(tokens)), floor=floor) for other in others]
+    between = [kl_between(base, laws(other, other.check(tokens))) for other in others]
     seeds_kl, seeds_stderr = mean_stderr(torch.stack(between).mean(0) if between else [])
     return LabelSymmetry(
         kl=kl,
         stderr=stderr,
         max=float(values.max()),
-        worst=tuple(relabelings[worst].tolist()),
-        worst_kl=float(by_relabeling[worst]),
+        worst_kl=float(by_relabeling.max()),
         relabelings=relabelings,
         by_relabeling=by_relabeling,
-        exhaustive=exhaustive,
+        exhaustive=len(relabelings) == math.factorial(circuit.vocab) - 1,
         seeds_kl=seeds_kl,
         seeds_stderr=seeds_stderr,
         ratio=kl / seeds_kl if seeds_kl > 0 else math.nan,
@@ -164,14 +155,17 @@ def label_symmetry(
     )
 
 
-def _relabelings(vocab: int, *, draws: int, seed: int) -> tuple[Int64[np.ndarray, "relabeling vocab"], bool]:
-    """All permutations but the identity, or distinct random ones; and whether these are all."""
+def draw_relabelings(vocab: int, *, draws: int, rng: np.random.Generator) -> Int64[np.ndarray, "relabeling vocab"]:
+    """Permutations other than the identity: all of them if there are no more than `draws`, else distinct random ones.
+
+    >>> draw_relabelings(2, draws=5, rng=np.random.default_rng(0)).tolist()
+    [[1, 0]]
+    """
     if math.factorial(vocab) - 1 <= draws:
-        return np.array(list(itertools.permutations(range(vocab)))[1:], dtype=np.int64), True
-    rng = np.random.default_rng(seed)
+        return np.array(list(itertools.permutations(range(vocab)))[1:], dtype=np.int64)
     found: dict[tuple[int, ...], None] = {}
     while len(found) < draws:
         names = tuple(rng.permutation(vocab).tolist())
         if names != tuple(range(vocab)):
             found[names] = None
-    return np.array(list(found), dtype=np.int64), False
+    return np.array(list(found), dtype=np.int64)

@@ -28,13 +28,12 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.arguments import Number, Switch, Whole, finite_number, keywords, switch, whole_number
-from interp.digits import plus_minus
 from interp.fitting.candidates import QueryView, count_distances
 from interp.fitting.regression import SPLINE_TERMS, Array, clustered, distance_basis
 from interp.fitting.score_fit import Residuals, ScoreRegression
 from interp.instruments.beta_kappa import MIN_R2, MIN_SEQUENCES
 from interp.instruments.given import Captured, check_capture
-from interp.results import MOST_LINES, Axes, DataFrame, Result, frame, interval, provenance
+from interp.results import Axes, DataFrame, Result, frame, interval, provenance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +48,8 @@ class PairFit(Result):
     r2_pairs         of what position alone leaves unexplained, the part that the pairs explain; success is judged on it
     n, sequences     candidate keys, and sequences (clusters)
     """
+
+    NUMBERS = ("r2", "r2_pairs", "aligned_share", "kappa")
 
     beta: Float[np.ndarray, "block block"]
     stderr: Float[np.ndarray, "block block"]
@@ -76,6 +77,11 @@ class PairFit(Result):
         numbers = {"beta": self.beta.ravel(), "stderr": self.stderr.ravel()}
         return frame({"query_block": query, "key_block": key, "aligned": key == query + 1, **numbers})
 
+    def shown(self) -> DataFrame:
+        """The matrix: a row for each query block, a column for each key block."""
+        query, key = ([f"x_{place}-{lag}" for lag in range(len(self.beta))] for place in "ts")
+        return frame({"query": query, **dict(zip(key, self.beta.T, strict=True))})
+
     @property
     def title(self) -> str:
         """How far the weights are aligned."""
@@ -89,19 +95,6 @@ class PairFit(Result):
         ax = pair_heatmap(panel(ax, width=4.6, height=4.4), self.beta, self.stderr)
         ax.set_xlabel("key block\n(weight in nats ± one standard error;\naligned pairs framed)")
         return heading(ax, self.title, doubt=self.doubt)
-
-    def lines(self) -> list[str]:
-        """The quality of the fit, and the matrix where it has room."""
-        kappa = "" if self.kappa is None else f"; kappa {plus_minus(self.kappa, self.kappa_stderr)}"
-        fit = f"R2 {self.r2:.4f}; of what position leaves {self.r2_pairs:.4f}{kappa}"
-        if not self.success:
-            return [fit]
-        if len(self.beta) + 3 + bool(self.message) > MOST_LINES:
-            return [fit, "aligned    " + ", ".join(f"{value:.4g}" for value in self.aligned)]
-        blocks = range(len(self.beta))
-        query, key = ([f"x_{{{place}-{lag}}}" if lag else f"x_{place}" for lag in blocks] for place in "ts")
-        rows = [f"{query[lag]:11}" + "".join(f"{value:9.3f}" for value in self.beta[lag]) for lag in blocks]
-        return [fit, "query \\ key" + "".join(f"{name:>9}" for name in key), *rows]
 
 
 @keywords()

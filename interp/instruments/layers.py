@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from interp.arguments import Number, keywords
+from interp.arguments import keywords
 from interp.circuit.circuit import Circuit, Model, as_circuit
 from interp.circuit.law import check_next_law
 from interp.circuit.runner import last_activations, law_of, symbol_mass
-from interp.divergence import KL_FLOOR, check_floor, kl_between, kl_divergence
+from interp.divergence import kl_between, kl_divergence
 from interp.instruments.given import NextLaw
 from interp.notation import Tokens
 from interp.results import Axes, DataFrame, Result, frame, half_width, mean_stderr, provenance
@@ -78,9 +78,7 @@ class LawByLayer(Result):
 
 
 @keywords()
-def law_by_layer(
-    model: Model, tokens: Tokens, *, next_law: NextLaw | None = None, floor: Number = KL_FLOOR
-) -> LawByLayer:
+def law_by_layer(model: Model, tokens: Tokens, *, next_law: NextLaw | None = None) -> LawByLayer:
     """The law that the final norm and the unembedding read from the stream after every layer, at the last position.
 
     Parameters
@@ -88,7 +86,6 @@ def law_by_layer(
     model      a model of this suite, or a `Circuit`
     tokens     [batch, length] symbols, without BOS
     next_law   [batch, vocab] the true law of the token that follows, where it is known
-    floor      of the probabilities in the KL
 
     Returns
     -------
@@ -102,15 +99,14 @@ def law_by_layer(
     circuit = as_circuit(model)
     array = circuit.check(tokens)
     truth = None if next_law is None else check_next_law(next_law, array, vocab=circuit.vocab)
-    floor = check_floor(floor, vocab=circuit.vocab)
     laws, mass = _laws(circuit, array)
-    final = [mean_stderr(kl_between(laws[-1], law, floor=floor)) for law in laws]
+    final = [mean_stderr(kl_between(laws[-1], law)) for law in laws]
     true = [(np.nan, np.nan)] * len(laws)
     uniform = np.nan
     if truth is not None:
-        true = [mean_stderr(kl_divergence(truth, law, floor=floor).values) for law in laws]
+        true = [mean_stderr(kl_divergence(truth, law).values) for law in laws]
         even = torch.full_like(truth, 1 / circuit.vocab)
-        uniform = float(kl_divergence(truth, even, floor=floor).values.mean())
+        uniform = float(kl_divergence(truth, even).values.mean())
     from_final = np.array([one[0] for one in final])
     below = np.flatnonzero(from_final < from_final[0] / 2)
     return LawByLayer(

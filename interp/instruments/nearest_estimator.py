@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import softmax
 
-from interp.arguments import Number, keywords
+from interp.arguments import keywords
 from interp.circuit.circuit import Circuit, Model, as_circuit
 from interp.circuit.runner import laws as laws_of
-from interp.divergence import KL_FLOOR, check_floor, kl_between
+from interp.divergence import KL_FLOOR, kl_between
 from interp.estimators.classical import jelinek_mercer, katz, kneser_ney, witten_bell
 from interp.estimators.counts import mask_counts
 from interp.estimators.soft_matching import add_alpha, law_from_counts, maximum_likelihood, soft_matching
@@ -67,7 +67,7 @@ class NearestEstimator(NamedRows[EstimatorDistance]):
     """The estimators by their distance from the model, the nearest first; `near["katz"]` is the row of one.
 
     estimators  an `EstimatorDistance` for each
-    floor, n    the floor of the KL, and the number of sequences
+    n           sequences
     """
 
     ROWS, NAME, NOUN = "estimators", "estimator", "estimator"
@@ -75,7 +75,6 @@ class NearestEstimator(NamedRows[EstimatorDistance]):
     SHOWN = ("estimator", "kl", "stderr", "floored", "parameters")
 
     estimators: tuple[EstimatorDistance, ...]
-    floor: float
     n: int
 
     @property
@@ -122,9 +121,7 @@ class NearestEstimator(NamedRows[EstimatorDistance]):
 
 
 @keywords(**dict.fromkeys(("beta", "kappa"), "law=fit, what fit_scores returns, or law=(beta, kappa)"))
-def nearest_estimator(
-    model: Model, tokens: Tokens, *, law: Law | None = None, floor: Number = KL_FLOOR
-) -> NearestEstimator:
+def nearest_estimator(model: Model, tokens: Tokens, *, law: Law | None = None) -> NearestEstimator:
     """KL from the model's predictions after the last token to every estimator.
 
     Parameters
@@ -133,7 +130,6 @@ def nearest_estimator(
     tokens   [batch, length] symbols, without BOS; at least two sequences
     law      a fit, or (beta, kappa), for `soft_matching_fitted`; that estimator is left out without a law, and where
              the fit is not to be trusted
-    floor    of the probabilities in the KL
 
     Returns
     -------
@@ -148,7 +144,6 @@ def nearest_estimator(
     array, vocab = circuit.check(tokens), circuit.vocab
     if array.shape[0] < 2:
         raise ValueError("tuning and judging take different sequences: give at least 2")
-    floor = check_floor(floor, vocab=vocab)
     predicted = laws_of(circuit, array)
     found: dict[str, tuple[torch.Tensor, dict[str, Any]]] = {}
     given = HeadLaws() if law is None else laws_of_heads(law, order=circuit.order, bos=circuit.has_sink)
@@ -160,13 +155,13 @@ def nearest_estimator(
     notes = [f"no soft_matching_fitted: {given.note}"] if law is not None and not given.heads else []
     tuned, troubles = _families(array, circuit), []
     for name, family in tuned.items():
-        laws, best, trouble = _tuned(family, predicted, floor=floor)
+        laws, best, trouble = _tuned(family, predicted)
         found[name] = (laws, family.parameters(best))
         troubles += [f"{name}: the search for its parameters ended early ({trouble})"] if trouble else []
     found["add_alpha_1"] = (add_alpha(array, order=circuit.order, vocab=vocab, alpha=1.0), {"alpha": 1.0})
     for estimator in (maximum_likelihood, katz, witten_bell, kneser_ney):
         found[estimator.__name__] = (estimator(array, order=circuit.order, vocab=vocab), {})
-    values = {name: kl_between(predicted, laws, floor=floor) for name, (laws, _) in found.items()}
+    values = {name: kl_between(predicted, laws) for name, (laws, _) in found.items()}
     order = sorted(found, key=lambda name: float(values[name].mean()))
     rows = []
     for name in order:
@@ -181,13 +176,12 @@ def nearest_estimator(
                 stderr=stderr,
                 behind=behind,
                 behind_stderr=behind_stderr,
-                floored=float(((laws < floor) & (predicted >= floor)).any(-1).double().mean()),
+                floored=float(((laws < KL_FLOOR) & (predicted >= KL_FLOOR)).any(-1).double().mean()),
                 tuned=name in tuned,
             )
         )
     return NearestEstimator(
         estimators=tuple(rows),
-        floor=floor,
         n=array.shape[0],
         success=not troubles,
         message="; ".join(troubles + notes),
@@ -217,10 +211,7 @@ def _families(tokens: torch.Tensor, circuit: Circuit) -> dict[str, Family]:
     models = torch.stack(corners, dim=1)
 
     def soft(point: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        return law_from_counts(counts[rows], beta=point[:order], kappa=None)
-
-    def soft_bos(point: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        return law_from_counts(counts[rows], beta=point[:order], kappa=point[order])
+        return law_from_counts(counts[rows], beta=point[:order], kappa=point[order] if len(point) > order else None)
 
     def add(point: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         votes = counts[rows, -1].double() + torch.exp(point[0])
@@ -231,19 +222,20 @@ def _families(tokens: torch.Tensor, circuit: Circuit) -> dict[str, Family]:
 
     without = Family(soft, [[1.0] * order, [3.0] * order], lambda best: {"beta": best.tolist()})
     with_bos = Family(
-        soft_bos,
+        soft,
         [[1.0] * order + [0.0], [3.0] * order + [3.0]],
         lambda best: {"beta": best[:-1].tolist(), "kappa": float(best[-1])},
     )
-    matching = {"soft_matching_best": without, "soft_matching_best_bos": with_bos}
+    added = {} if circuit.has_sink else {"soft_matching_best_bos": with_bos}
     return {
-        **({"soft_matching_best": with_bos} if circuit.has_sink else matching),
+        "soft_matching_best": with_bos if circuit.has_sink else without,
+        **added,
         "add_alpha_best": Family(add, [[0.0]], lambda best: {"alpha": float(np.exp(best[0]))}),
         "jelinek_mercer_best": Family(mix, [[0.0] * (order + 1)], lambda best: {"weights": softmax(best).tolist()}),
     }
 
 
-def _tuned(family: Family, predicted: torch.Tensor, *, floor: float) -> tuple[torch.Tensor, Array, str]:
+def _tuned(family: Family, predicted: torch.Tensor) -> tuple[torch.Tensor, Array, str]:
     """Laws for each half at the parameters of the other half, the best parameters on all sequences, and what went wrong
     in the search for these.
     """
@@ -252,7 +244,7 @@ def _tuned(family: Family, predicted: torch.Tensor, *, floor: float) -> tuple[to
         def loss(point: Array) -> tuple[float, Array]:
             parameters = torch.tensor(point, dtype=torch.float64, requires_grad=True)
             with torch.enable_grad():
-                value = kl_between(predicted[rows], family.laws(parameters, rows), floor=floor).mean()
+                value = kl_between(predicted[rows], family.laws(parameters, rows)).mean()
                 (gradient,) = torch.autograd.grad(value, parameters)
             return float(value.detach()), gradient.numpy()
 

@@ -6,8 +6,8 @@ from its own counts and then averaged. The law gives early keys no attention, an
 
 The groups {overlap 0..k, bos, early} partition the keys, so that their masses sum to one. `distance` is the total
 variation distance between mean observed and mean predicted mass over these groups; `distance_each` is the mean of the
-same distance taken query by query, where errors cannot cancel; `largest_gap` is the largest difference of a mean.
-Partial matches (0 < |M| < k) are contiguous if M is {1..i}; back-off uses only these.
+same distance taken query by query, where errors cannot cancel; `largest_gap` is the largest difference of a mean. The
+table by mask says which masks are contiguous, {1..i}: of partial matches (0 < |M| < k), back-off uses only these.
 
 Order weights generalise corollary:mixture to one beta per lag. With gamma_r = e^{beta_r} - 1,
 
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from scipy.special import softmax
 
 from interp.arguments import keywords, shown
@@ -41,7 +41,7 @@ from interp.fitting.regression import Array
 from interp.instruments.beta_kappa import fit_scores
 from interp.instruments.given import Captured, check_capture
 from interp.notation import is_contiguous, mask_bits, mask_name, overlap
-from interp.results import Axes, DataFrame, Result, counted, frame, half_width, jsonable, mean_stderr, provenance
+from interp.results import Axes, DataFrame, Result, frame, half_width, jsonable, mean_stderr, provenance
 
 if TYPE_CHECKING:
     By: TypeAlias = Literal["overlap", "mask"]
@@ -55,52 +55,36 @@ CANCELLED = 1e-9  # of the sum of absolute values: a smaller sum of order weight
 class OverlapMass(Result):
     """Attention mass by group, averaged over sequences and queries. Groups: overlap 0..k, then BOS, then early.
 
-    by_mask, by_overlap, bos, early, contiguous, noncontiguous     observed; the last two are the partial matches
-    predicted_by_mask, predicted_by_overlap, predicted_bos, predicted_contiguous, predicted_noncontiguous     the same
-                                     from the law; NaN without a trusted fit
+    by_mask, by_overlap, bos, early  observed
+    predicted_by_mask, predicted_by_overlap, predicted_bos     the same from the law; NaN without a trusted fit
     stderr_by_mask, stderr_by_group  standard errors of the observed means over sequences
-    observed_by_query                [query, group] means over sequences, and predicted_by_query
-    queries                          the token index t of each of these queries
     order_weights                    [batch, order] lambda_0 .. lambda_k of each sequence at the last query; NaN
                                      where terms of both signs cancel but for rounding
     distance, distance_each, largest_gap     see the module
-    total                            observed mass of all groups together: 1 up to rounding
     beta, kappa                      the parameters behind the prediction
     n                                sequences
     success                          the prediction comes from a trusted fit
     """
 
+    NUMBERS = ("distance", "distance_each", "largest_gap")
     DOUBT = "incomplete"  # the observed masses are valid all the same
 
     by_mask: Float[np.ndarray, " mask"]
     by_overlap: Float[np.ndarray, " order"]
     bos: float
     early: float
-    contiguous: float
-    noncontiguous: float
     predicted_by_mask: Float[np.ndarray, " mask"]
     predicted_by_overlap: Float[np.ndarray, " order"]
     predicted_bos: float
-    predicted_contiguous: float
-    predicted_noncontiguous: float
     stderr_by_mask: Float[np.ndarray, " mask"]
     stderr_by_group: Float[np.ndarray, " group"]
-    observed_by_query: Float[np.ndarray, "query group"]
-    predicted_by_query: Float[np.ndarray, "query group"]
-    queries: Int64[np.ndarray, " query"]
     order_weights: Float[np.ndarray, "batch order"]
     distance: float
     distance_each: float
     largest_gap: float
-    total: float
     beta: Float[np.ndarray, " lag"]
     kappa: float | None
     n: int
-
-    @property
-    def mean_order_weights(self) -> Float[np.ndarray, " order"]:
-        """lambda_i averaged over sequences."""
-        return np.asarray(self.order_weights.mean(axis=0))
 
     @property
     def warning(self) -> str:
@@ -133,7 +117,7 @@ class OverlapMass(Result):
 
     def record(self) -> dict[str, Any]:
         """The fields as JSON-able values: masks and overlaps by name, order weights averaged over sequences."""
-        record = super().record() | {"order_weights": jsonable(self.mean_order_weights)}
+        record = super().record() | {"order_weights": jsonable(self.order_weights.mean(axis=0))}
         for name in ("by_mask", "predicted_by_mask", "stderr_by_mask"):
             record[name] = {mask_name(mask): value for mask, value in enumerate(record[name])}
         for name in ("by_overlap", "predicted_by_overlap", "order_weights"):
@@ -170,28 +154,7 @@ class OverlapMass(Result):
     def title(self) -> str:
         """What was measured, and whether there is a law to compare with."""
         outcome = "FAILED" if not self.success else "ok, with a warning" if self.warning else "ok"
-        return f"overlap mass over {self.n} sequences, {counted(len(self.queries), 'query', 'queries')}: {outcome}"
-
-    def lines(self) -> list[str]:
-        """Observed masses beside the law's, their distance, and the weights of the orders."""
-
-        def row(values: Array) -> str:
-            return ", ".join(f"{value:.3f}" for value in values)
-
-        order = len(self.by_overlap) - 1
-        bos = "" if self.kappa is None else f"BOS {self.bos:.3f} ({self.predicted_bos:.3f}), "
-        partial = (
-            f"partial      contiguous {self.contiguous:.3f} ({self.predicted_contiguous:.3f}), "
-            f"other {self.noncontiguous:.3f} ({self.predicted_noncontiguous:.3f})"
-        )
-        return [
-            f"|M| = 0..{order}   {row(self.by_overlap)} (law: {row(self.predicted_by_overlap)})",
-            f"outside      {bos}early {self.early:.3f} (0)",
-            *([partial] if order > 1 else []),
-            f"distance     {self.distance:.4f} of the means, {self.distance_each:.4f} query by query, "
-            f"largest gap {self.largest_gap:.4f}",
-            f"lambda_0..{order}  {row(self.mean_order_weights)} (order weights, eq:transformer_mixture)",
-        ]
+        return f"overlap mass over {self.n} sequences: {outcome}"
 
 
 @keywords(fit="law=fit")
@@ -226,11 +189,7 @@ def overlap_mass(cap: Captured, law: Fit | None = None) -> OverlapMass:
     trusted = all(one.success for one in own)
     observed, predicted, order_weights = _masses(cap, own, trusted=trusted)
     masks, order = 1 << cap.order, cap.order
-    sizes = mask_bits(order).sum(axis=1)
-    into = np.zeros((masks + 2, order + 3))
-    into[np.arange(masks + 2), [*sizes, order + 1, order + 2]] = 1.0
-    partial = (sizes > 0) & (sizes < order)
-    suffix = partial & np.array([is_contiguous(mask) for mask in range(masks)])
+    into = np.eye(order + 3)[[*mask_bits(order).sum(axis=1), order + 1, order + 2]]  # from masks to groups
     found: dict[str, Any] = {}
     for prefix, mass in (("", observed), ("predicted_", predicted)):
         mean = mass.mean(axis=(0, 1))
@@ -238,8 +197,6 @@ def overlap_mass(cap: Captured, law: Fit | None = None) -> OverlapMass:
             f"{prefix}by_mask": mean[:masks],
             f"{prefix}by_overlap": (mean @ into)[: order + 1],
             f"{prefix}bos": float(mean[masks]),
-            f"{prefix}contiguous": float(mean[:masks][suffix].sum()),
-            f"{prefix}noncontiguous": float(mean[:masks][partial & ~suffix].sum()),
         }
     by_group, by_law = observed @ into, predicted @ into
     gap = np.abs((by_group - by_law).mean(axis=(0, 1)))
@@ -250,14 +207,10 @@ def overlap_mass(cap: Captured, law: Fit | None = None) -> OverlapMass:
         early=float(observed[..., -1].mean()),
         stderr_by_mask=_stderr(observed[..., :masks]),
         stderr_by_group=_stderr(by_group),
-        observed_by_query=by_group.mean(axis=0),
-        predicted_by_query=by_law.mean(axis=0),
-        queries=cap.queries.cpu().numpy()[candidate_rows(cap)] - int(cap.bos),
         order_weights=order_weights,
         distance=distance,
         distance_each=float(np.abs(by_group - by_law).sum(axis=-1).mean() / 2),
         largest_gap=float(gap.max()),
-        total=float(observed.mean(axis=(0, 1)).sum()),
         beta=used.beta,
         kappa=used.kappa,
         n=len(cap.tokens),

@@ -21,36 +21,24 @@ from __future__ import annotations
 
 import itertools
 import math
-import textwrap
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float
 
-from interp.arguments import Number, keywords
+from interp.arguments import keywords
 from interp.circuit.circuit import Model
 from interp.circuit.edits import write_pattern
 from interp.circuit.experiment import Experiment
 from interp.circuit.law import full_matches, keep_keys
 from interp.circuit.runner import Hooks, last_activations, law_of, no_hooks
-from interp.digits import plus_minus
-from interp.divergence import KL_FLOOR, Divergence
+from interp.divergence import Divergence
 from interp.fitting.regression import slope_through_origin
 from interp.hooked.transformer import MATCH, not_linear
 from interp.instruments.given import NextLaw
 from interp.notation import Tokens
-from interp.results import (
-    Axes,
-    DataFrame,
-    NamedRows,
-    half_width,
-    jsonable,
-    mean_stderr,
-    provenance,
-    row_named,
-    rows_table,
-)
+from interp.results import Axes, DataFrame, NamedRows, half_width, jsonable, mean_stderr, provenance, rows_table
 
 SOURCES = ("partial", "bos", "readout")
 LINEAR_BELOW = 1e-2  # nats: the axis of a plot is linear up to here, then logarithmic
@@ -106,23 +94,20 @@ class SmoothingSource(NamedRows[Switched]):
                      p - 1/|V| = a (z - 1/|V|). It is the uniform share that the readout mixes in (0 for the
                      construction); NaN where the readout cannot be separated
     readout_r2       share of the law's variance that this one number explains
-    floor, n         the floor of the KL, and the number of sequences
+    n                sequences
     """
 
     ROWS, NAME, NOUN = "switched", "off", "combination"
     FIRST = (("change", "change"),)
+    NUMBERS = ("readout_uniform", "readout_r2")
+    SHOWN = ("off", "kl", "change", "change_stderr", "contribution", "share", "floored")
 
     switched: tuple[Switched, ...]
     shares: tuple[SourceShare, ...]
     readout_uniform: float
     readout_uniform_stderr: float
     readout_r2: float
-    floor: float
     n: int
-
-    def share(self, source: str) -> SourceShare:
-        """The part of one source."""
-        return row_named(self.shares, source, by="source", noun="source")
 
     @property
     def title(self) -> str:
@@ -137,21 +122,6 @@ class SmoothingSource(NamedRows[Switched]):
             "contribution": {part.source: jsonable(part.contribution) for part in self.shares},
             **super().record(),
         }
-
-    def lines(self) -> list[str]:
-        """Each source, switched off alone and in the whole, and what the readout mixes in."""
-        lines = []
-        for part in self.shares:
-            words = f"not applicable: {part.reason}"
-            if part.applies:
-                alone, whole = self[part.source], plus_minus(part.contribution, part.stderr, sign=True)
-                words = (
-                    f"off alone {plus_minus(alone.change, alone.change_stderr, sign=True)}; part in the whole {whole}"
-                )
-            lines.append(f"{part.source:8} {words}")
-        uniform = plus_minus(self.readout_uniform, self.readout_uniform_stderr)
-        mixed = f"the readout mixes in {uniform} of the uniform law (R2 {self.readout_r2:.3f})"
-        return [*lines, *([mixed] if math.isfinite(self.readout_uniform) else [])]
 
     def table(self) -> DataFrame:
         """One row per combination of sources that are off; the columns are the fields of `Switched`.
@@ -168,49 +138,30 @@ class SmoothingSource(NamedRows[Switched]):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Rise of KL when each source is switched off alone, and its part in the whole rise, with 95% intervals."""
-        from interp.plotting import (
-            INTERVAL_NAME,
-            SOURCE_COLOURS,
-            SOURCE_NAMES,
-            area,
-            grouped_bars,
-            heading,
-            legend_beside,
-            panel,
-            signed_log,
-        )
+        from interp import plotting
 
-        ax, rows = panel(ax, width=6.4), self.table().set_index("off")
-        sources = [part.source for part in self.shares]
-        shades = [SOURCE_COLOURS[source] for source in sources]
-        part_stderr = [part.stderr for part in self.shares]
-        grouped_bars(
-            ax,
-            [SOURCE_NAMES[source] for source in sources],
-            {"alone": rows["change"][sources].to_numpy(), "part": rows["contribution"][sources].to_numpy()},
-            reach={
-                "alone": half_width(rows["change_stderr"][sources], n=self.n),
-                "part": half_width(part_stderr, n=self.n),
-            },
-            colours={"alone": shades, "part": [f"{shade}70" for shade in shades]},
+        names = [one.source for one in self.shares]
+        rows = self.table().set_index("off").loc[names]
+        ax = plotting.control_bars(
+            plotting.panel(ax, width=6.4),
+            [plotting.SOURCE_NAMES[one.source] + ("" if one.applies else "\n(does not apply)") for one in self.shares],
+            rows["change"],
+            rows["contribution"],
+            reach=(
+                half_width(rows["change_stderr"], n=self.n),
+                half_width([one.stderr for one in self.shares], n=self.n),
+            ),
+            labels=("switched off\nalone", "part in the whole\n(Shapley value)"),
             across=True,
         )
-        for place, part in enumerate(self.shares):
-            if not part.applies:
-                words = textwrap.fill(f"does not apply: {part.reason}", 44)
-                ax.annotate(
-                    words, (0.02, place), xycoords=("axes fraction", "data"), va="center", color="#7f7f7f",
-                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
-                )  # fmt: skip
-        signed_log(ax, linear_below=LINEAR_BELOW)
-        ax.set_xlabel(f"rise of KL(truth || prediction)\n(nats, {INTERVAL_NAME}; logarithmic beyond ±{LINEAR_BELOW:g})")
-        looks = {"switched off\nalone": "", "part in the whole\n(Shapley value)": "70"}  # a colour's end is its opacity
-        legend_beside(ax, handles=[area(name, f"#555555{end}") for name, end in looks.items()])
-        return heading(ax, self.title, doubt=self.doubt)
+        plotting.signed_log(ax, linear_below=LINEAR_BELOW)
+        scale = f"nats, {plotting.INTERVAL_NAME}; logarithmic beyond ±{LINEAR_BELOW:g}"
+        ax.set_xlabel(f"rise of KL(truth || prediction)\n({scale})")
+        return plotting.heading(ax, self.title, doubt=self.doubt)
 
 
 @keywords()
-def smoothing_source(model: Model, tokens: Tokens, *, next_law: NextLaw, floor: Number = KL_FLOOR) -> SmoothingSource:
+def smoothing_source(model: Model, tokens: Tokens, *, next_law: NextLaw) -> SmoothingSource:
     """Switch the sources of smoothing off, alone and together; the module's docstring says how.
 
     The mask of a key decides what is a partial match, not beta: no fit is needed.
@@ -220,7 +171,6 @@ def smoothing_source(model: Model, tokens: Tokens, *, next_law: NextLaw, floor: 
     model      a model of this suite, or a `Circuit`
     tokens     [batch, length] symbols, without BOS
     next_law   [batch, vocab] the true law of the token after each sequence
-    floor      of the probabilities in the KL
 
     Returns
     -------
@@ -231,7 +181,7 @@ def smoothing_source(model: Model, tokens: Tokens, *, next_law: NextLaw, floor: 
         source = smoothing_source(model, chains.tokens, next_law=chains.next_law)
         source.table(), source.shares
     """
-    trial = Experiment(model, tokens, next_law=next_law, floor=floor)
+    trial = Experiment(model, tokens, next_law=next_law)
     circuit = trial.circuit
     reasons = {
         "partial": "",
@@ -240,16 +190,30 @@ def smoothing_source(model: Model, tokens: Tokens, *, next_law: NextLaw, floor: 
     }
     sources = [source for source in SOURCES if not reasons[source]]
     sets = [off for size in range(len(sources) + 1) for off in itertools.combinations(sources, size)]
-    found = {off: _switched_off(trial, off) for off in sets}
-    losses = {frozenset(off): divergence.values for off, (divergence, _) in found.items()}
+    losses: dict[frozenset[str], torch.Tensor] = {}
+    switched = []
+    for off in sets:
+        divergence, empty = _switched_off(trial, off)
+        losses[frozenset(off)] = divergence.values
+        change, change_stderr = mean_stderr(divergence.values - trial.divergence.values)
+        switched.append(
+            Switched(
+                off="+".join(off) or "none",
+                kl=divergence.mean,
+                kl_stderr=divergence.stderr,
+                change=change,
+                change_stderr=change_stderr,
+                floored=divergence.floored,
+                empty=empty,
+            )
+        )
     uniform, uniform_stderr, r2 = (math.nan,) * 3 if reasons["readout"] else _readout_line(trial)
     return SmoothingSource(
-        switched=tuple(_switched(trial, off, *one) for off, one in found.items()),
+        switched=tuple(switched),
         shares=tuple(_share(source, sources, losses, reason=reasons[source]) for source in SOURCES),
         readout_uniform=uniform,
         readout_uniform_stderr=uniform_stderr,
         readout_r2=r2,
-        floor=trial.floor,
         n=len(trial.tokens),
         provenance=provenance(checkpoint=circuit.checkpoint),
     )
@@ -270,19 +234,6 @@ def _switched_off(trial: Experiment, off: tuple[str, ...]) -> tuple[Divergence, 
     elif off:
         laws = law_of(trial.write(pattern, edit="+".join(off)))
     return trial.kl(laws), float((pattern.sum(-1) == 0).all(1).double().mean())
-
-
-def _switched(trial: Experiment, off: tuple[str, ...], divergence: Divergence, empty: float) -> Switched:
-    change, change_stderr = mean_stderr(divergence.values - trial.divergence.values)
-    return Switched(
-        off="+".join(off) or "none",
-        kl=divergence.mean,
-        kl_stderr=divergence.stderr,
-        change=change,
-        change_stderr=change_stderr,
-        floored=divergence.floored,
-        empty=empty,
-    )
 
 
 def _votes(trial: Experiment, hooks: Hooks = no_hooks) -> Float[torch.Tensor, "batch vocab"]:

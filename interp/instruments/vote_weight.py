@@ -42,7 +42,6 @@ from interp.circuit.edits import NOTICEABLE
 from interp.circuit.experiment import Experiment
 from interp.circuit.law import full_matches
 from interp.circuit.runner import last_activations, law_of
-from interp.divergence import KL_FLOOR, check_floor
 from interp.fitting.regression import slope_through_origin
 from interp.hooked.transformer import MATCH, not_linear
 from interp.instruments.copy_heads import COPY_SEQUENCES, copy_heads
@@ -55,7 +54,6 @@ MOST_MATCHES = 6  # sequences with more full matches are counted together
 STEADY = 0.05  # sd / mean of the level below which it counts as constant
 FOLLOWS = -0.5  # correlation of level and attention on full matches at or below which it "follows the evidence"
 CLIPPED = 0.01  # share of sequences where holding the level may clip a sum
-WEIGHTS = ("weight", "counted")  # of a row, measured and by counts
 SAME = 1e-4  # largest allowed difference between predictions recomputed from the readout and the model's
 
 
@@ -91,14 +89,14 @@ class VoteWeight(Result):
     opposed            [lag] correlation of query_side and -key_side over symbols: 1 for a comparison of tokens
     compared           share of the level's variance that the comparison with u = (query_side - key_side) / 2 explains;
                        it can be negative, and is NaN where the level does not vary
-    kl, kl_stderr      the model's KL(truth || prediction)
     held, held_stderr          change of KL(truth || prediction) with the level held at its harmonic mean
     shuffled, shuffled_stderr  the same with the level of another sequence
-    negative           share of sequences with a negative sum, which the readout cuts to zero
     clipped            share of sequences where a sum that was positive is not so at the held level. Above 0.01 the
                        law there is the floor's, not the readout's: `held` and `shuffled` are then NaN
-    floor, n           the floor of the KL, and the number of sequences
+    n                  sequences
     """
+
+    NUMBERS = ("level_spread", "level_full", "compared", "held", "shuffled")
 
     verdict: str
     weights: tuple[WeightAt, ...] = ()
@@ -108,69 +106,37 @@ class VoteWeight(Result):
     key_side: Float[np.ndarray, "lag vocab"] | None = None
     opposed: tuple[float, ...] | None = None
     compared: float = math.nan
-    kl: float = math.nan
-    kl_stderr: float = math.nan
     held: float = math.nan
     held_stderr: float = math.nan
     shuffled: float = math.nan
     shuffled_stderr: float = math.nan
     clipped: float = math.nan
-    negative: float = math.nan
-    floor: float
     n: int = 0
 
     @property
     def title(self) -> str:
         """The verdict."""
-        sequences = f" on {self.n} sequences" if self.n else ""
-        return f"weight of the votes{sequences}: {self.verdict}"
+        return f"weight of the votes on {self.n} sequences: {self.verdict}"
 
     def table(self) -> DataFrame:
         """One row per number of full matches; the columns are the fields of `WeightAt`."""
         return rows_table(self.weights, WeightAt)
 
-    def lines(self) -> list[str]:
-        """The weights, the level, and what holding it costs."""
-        if not self.success:
-            return []
-        weights, counted = (", ".join(f"{getattr(row, name):.3f}" for row in self.weights) for name in WEIGHTS)
-        level = f"level: sd / mean {self.level_spread:.3f}"
-        if not math.isnan(self.level_full):
-            level += f", correlation with attention on full matches {self.level_full:.2f}"
-        held = (
-            f"held at its harmonic mean: KL {self.held:+.5f} ± {self.held_stderr:.5f} nats; from another sequence: "
-            f"{self.shuffled:+.5f} ± {self.shuffled_stderr:.5f}"
-        )
-        compared = f"a comparison of tokens explains {self.compared:.0%} of the level's variance"
-        return [
-            f"by full matches 0, 1, ...: {weights}",
-            *([] if "nan" in counted else [f"counts would give: {counted}"]),
-            level,
-            *([] if math.isnan(self.held) else [held]),
-            *([] if math.isnan(self.compared) else [compared]),
-        ]
-
     def plot(self, ax: Axes | None = None) -> Axes:
         """The votes' weight by number of full matches, with 95% intervals, beside the weight that counts give."""
         from interp.plotting import INTERVAL_NAME, MAIN_COLOUR, heading, panel
 
-        ax = panel(ax, width=5.2)
-        matches = [row.matches for row in self.weights]
-        errors = [float(np.nan_to_num(half_width(row.stderr, n=row.sequences))) for row in self.weights]
-        if matches:
-            ax.errorbar(
-                matches, [row.weight for row in self.weights], errors, fmt="o-", color=MAIN_COLOUR, label="the readout"
-            )
-            ax.set_xticks(matches, [*map(str, matches[:-1]), f"{matches[-1]}\nor more"])
-        if not all(math.isnan(row.counted) for row in self.weights):
-            counted = [row.counted for row in self.weights]
-            ax.plot(matches, counted, "--", color="#000000", label=r"counts: $N / (N + \alpha |V|)$")
+        ax, rows = panel(ax, width=5.2), self.table()
+        errors = np.nan_to_num([float(half_width(row.stderr, n=row.sequences)) for row in self.weights])
+        ax.errorbar(rows["matches"], rows["weight"], errors, fmt="o-", color=MAIN_COLOUR, label="the readout")
+        ax.set_xticks(rows["matches"], [f"{N}\nor more" if N == MOST_MATCHES else str(N) for N in rows["matches"]])
+        if rows["counted"].notna().any():
+            label = r"counts: $N / (N + \alpha |V|)$"
+            ax.plot(rows["matches"], rows["counted"], "--", color="#000000", label=label)
             ax.legend(frameon=False)
         ax.set_ylim(bottom=0)
         ax.set_xlabel("full matches $N$ of the last query")
         ax.set_ylabel(f"weight of the votes\n(0: uniform law; {INTERVAL_NAME})")
-        if not self.success:
-            ax.set(xticks=[], yticks=[])
         return heading(ax, self.title, doubt=self.doubt)
 
 
@@ -181,7 +147,6 @@ def vote_weight(
     *,
     next_law: NextLaw,
     alpha: Number | None = None,
-    floor: Number = KL_FLOOR,
     seed: Whole = 0,
 ) -> VoteWeight:
     """Read the votes' weight off a construction or disentangled model; the module's docstring says how.
@@ -194,7 +159,6 @@ def vote_weight(
     tokens     [batch, length] symbols, without BOS
     next_law   [batch, vocab] the true law of the token after each sequence
     alpha      the pseudo-count to compare with; that of an independent prior gives the weights of Bayes
-    floor      of the probabilities in the KL
     seed       shuffles the levels of the control
 
     Returns
@@ -208,17 +172,14 @@ def vote_weight(
     """
     seed, circuit = seed_number(seed), as_circuit(model)
     alpha = None if alpha is None else finite_number(alpha, name="alpha", above=0)
-    common: dict[str, Any] = {
-        "floor": check_floor(floor, vocab=circuit.vocab),
-        "provenance": provenance(seed=seed, checkpoint=circuit.checkpoint),
-    }
+    origin = provenance(seed=seed, checkpoint=circuit.checkpoint)
 
     def unknown(reason: str) -> VoteWeight:
-        return VoteWeight(verdict="cannot tell", success=False, message=reason, **common)
+        return VoteWeight(verdict="cannot tell", success=False, message=reason, provenance=origin)
 
     if reason := not_linear(circuit.model):
         return unknown(reason)
-    trial = Experiment(circuit, tokens, next_law=next_law, floor=floor, seed=seed)
+    trial = Experiment(circuit, tokens, next_law=next_law, seed=seed)
     if len(trial.tokens) < MIN_SEQUENCES:
         return unknown(f"{len(trial.tokens)} sequences; at least {MIN_SEQUENCES} are needed")
     (stream,) = last_activations(circuit, trial.tokens, f"{MATCH}.hook_resid_post", last_only=True, stream=trial.stream)
@@ -243,13 +204,10 @@ def vote_weight(
         level_full=falls,
         **sides,
         compared=1 - float((level - comparison).var(correction=0) / level.var(correction=0)) if varies else math.nan,
-        kl=trial.divergence.mean,
-        kl_stderr=trial.divergence.stderr,
         **moved,
-        negative=negative,
         n=len(level),
         message="; ".join(_notes(moved["clipped"], negative, compared=bool(sides))),
-        **common,
+        provenance=origin,
     )
 
 

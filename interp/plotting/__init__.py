@@ -1,7 +1,6 @@
 """Plotting primitives: axes in, axes out. They draw arrays and compute nothing.
 
-    attention_heatmap(ax, pattern)                 one head's attention, query by key
-    score_heatmap(ax, scores)                      one head's scores, before the softmax
+    attention_heatmap(ax, pattern)                 one head's attention or scores, query by key
     induction_bars(ax, weights, kinds)             one query's attention, each key coloured by its overlap
     rpe_stem(ax, bias)                             a relative bias r_{i-j} over the distance
     block_heatmap(ax, matrix, vocab=5)             a weight matrix with its |V| x |V| blocks ruled
@@ -11,10 +10,7 @@
     estimate_points(ax, names, values, reach)      estimates with their intervals
     grouped_bars(ax, names, series)                several numbers for each name, side by side
     control_bars(ax, names, own, control)          numbers beside those of their controls
-    stacked_bars(ax, places, series)               several numbers for each name, one after the other
     curve(ax, x, y, reach=...)                     a line or markers with their intervals
-    name_ends(ax, ends)                            names at the ends of curves
-    kl_curves(ax, lengths, means)                  loss over length, a curve per estimator or model
 
 The `.plot()` of every result draws with these, and so do the figures. The overlap colours are fixed, so that they mean
 the same in every picture: full match yellow, partial teal, none grey, as in the paper (fig:mech_main), BOS wine and
@@ -31,7 +27,6 @@ from interp.plotting.attention import attention_heatmap as attention_heatmap
 from interp.plotting.attention import induction_bars as induction_bars
 from interp.plotting.attention import overlap_handles as overlap_handles
 from interp.plotting.attention import rpe_stem as rpe_stem
-from interp.plotting.attention import score_heatmap as score_heatmap
 from interp.plotting.attention import share_text as share_text
 from interp.plotting.attention import visible_masses as visible_masses
 from interp.plotting.blocks import NEGATIVE as NEGATIVE
@@ -40,16 +35,13 @@ from interp.plotting.blocks import head_heatmap as head_heatmap
 from interp.plotting.blocks import lag_names as lag_names
 from interp.plotting.blocks import pair_heatmap as pair_heatmap
 from interp.plotting.blocks import share_heatmap as share_heatmap
-from interp.plotting.curves import curve as curve
-from interp.plotting.curves import kl_curves as kl_curves
-from interp.plotting.curves import name_ends as name_ends
 from interp.plotting.estimates import bar_centre as bar_centre
 from interp.plotting.estimates import control_bars as control_bars
+from interp.plotting.estimates import curve as curve
 from interp.plotting.estimates import estimate_points as estimate_points
 from interp.plotting.estimates import grouped_bars as grouped_bars
 from interp.plotting.estimates import parameter_points as parameter_points
 from interp.plotting.estimates import signed_log as signed_log
-from interp.plotting.estimates import stacked_bars as stacked_bars
 from interp.plotting.panel import CONTROL_COLOUR as CONTROL_COLOUR
 from interp.plotting.panel import INTERVAL_NAME as INTERVAL_NAME
 from interp.plotting.panel import LAG_COLOURS as LAG_COLOURS

@@ -32,63 +32,26 @@ LEAST_ROOM = 6.0  # points between two bars that a token below each needs
 
 def attention_heatmap(
     ax: Axes,
-    pattern: Float[np.ndarray, "query key"],
+    values: Float[np.ndarray, "query key"],
     *,
-    highest: float = 1.0,
+    norm: Normalize | None = None,
     colours: str = "Blues",
     first_position: int = 0,
     mark_last: bool = False,
 ) -> Axes:
-    """One head's attention weights, queries down and keys across; keys after the query are grey.
+    """One head's attention weights or scores, queries down and keys across; keys after the query are grey.
 
-    The colour runs with the square root of the weight, so that shares of a few percent can be seen. The image is
+    By default the colour runs with the square root of the weight, so that shares of a few percent can be seen; for
+    scores give a `norm`. What lies below it, such as the construction's masked scores, is red (SHUT_OUT). The image is
     `ax.images[0]`, e.g. for a colour bar. `first_position` is what the first key is called. `mark_last` points at the
     last query, the only one that carries the loss.
     """
-    norm = PowerNorm(0.5, vmin=0.0, vmax=highest)
-    return _causal_image(ax, pattern, norm, colours, first_position=first_position, mark_last=mark_last)
-
-
-def score_heatmap(
-    ax: Axes,
-    scores: Float[np.ndarray, "query key"],
-    *,
-    lowest: float | None = None,
-    highest: float | None = None,
-    colours: str = "YlGnBu",
-    first_position: int = 0,
-    mark_last: bool = False,
-) -> Axes:
-    """One head's scores before the softmax, queries down and keys across; keys after the query are grey.
-
-    The scale is linear, by default between the extremes. Scores below `lowest`, such as the construction's masked ones,
-    are red (SHUT_OUT). The image is `ax.images[0]`.
-    """
-    visible = scores[np.isfinite(scores)]
-    norm = Normalize(
-        vmin=float(visible.min()) if lowest is None else lowest,
-        vmax=float(visible.max()) if highest is None else highest,
-    )
-    return _causal_image(ax, scores, norm, colours, first_position=first_position, mark_last=mark_last, under=SHUT_OUT)
-
-
-def _causal_image(
-    ax: Axes,
-    values: Array,
-    norm: Normalize,
-    colours: str,
-    *,
-    first_position: int,
-    mark_last: bool,
-    under: str | None = None,
-) -> Axes:
-    """Queries down, keys across, with what lies in the future of a query left out."""
     queries, keys = values.shape
     left, top = first_position - 0.5, first_position + keys - queries - 0.5
     future = np.arange(keys)[None, :] > np.arange(keys - queries, keys)[:, None]
     shown = np.ma.masked_array(np.asarray(values, dtype=np.float64), mask=future | ~np.isfinite(values))
-    colourmap = matplotlib.colormaps[colours].with_extremes(bad="#e6e6e6", under=under)
-    extent = (left, left + keys, top + queries, top)
+    colourmap = matplotlib.colormaps[colours].with_extremes(bad="#e6e6e6", under=SHUT_OUT)
+    norm, extent = norm or PowerNorm(0.5, vmin=0.0, vmax=1.0), (left, left + keys, top + queries, top)
     ax.imshow(shown, norm=norm, cmap=colourmap, interpolation="nearest", aspect="equal", extent=extent)
     ax.spines[:].set_visible(True)
     if mark_last:
@@ -111,11 +74,6 @@ def induction_bars(
     `tokens` are written below their bars where there is room; otherwise the axis counts positions, and the first key is
     called `first_position`. The bars are `ax.containers[0]`, in the order of the keys.
     """
-    for what, given in (("a kind", kinds), ("a token", tokens)):
-        if given is not None and len(weights) != len(given):
-            raise ValueError(f"expected {what} for each of the {len(weights)} keys, got {len(given)}")
-    if unknown := sorted(set(kinds) - set(OVERLAP_COLOURS)):
-        raise ValueError(f"unknown kind {unknown[0]!r}: expected {', '.join(OVERLAP_COLOURS)}")
     positions = np.arange(len(weights)) + first_position
     ax.bar(positions, weights, width=0.85, color=[OVERLAP_COLOURS[kind] for kind in kinds], linewidth=0)
     ax.set_xlim(positions[0] - 1, positions[-1] + 1)

@@ -90,8 +90,6 @@ def block_heatmap(
     A dash marks the negative cells that can be seen. The image is `ax.images[0]`.
     """
     rows, columns = matrix.shape
-    if rows % vocab or columns % vocab:
-        raise ValueError(f"a {rows} x {columns} matrix has no whole blocks of {vocab}")
     scale = (float(np.abs(matrix).max()) if highest is None else highest) or 1.0
     ax.imshow(matrix, cmap="RdBu_r", vmin=-scale, vmax=scale, interpolation="nearest", aspect="equal")
     query, key = np.nonzero(matrix <= -NEGATIVE * scale)
@@ -116,14 +114,13 @@ def head_heatmap(
     *,
     marks: Mapping[tuple[int, int], tuple[str, str]] | None = None,
     highest: float = 1.0,
-    colours: str = "Blues",
 ) -> Axes:
     """A number for each head, layers down and heads across; a NaN leaves its cell grey.
 
     `marks` frame a head in a colour and write a word into it: {(layer, head): (word, colour)}. The image is
     `ax.images[0]`.
     """
-    _cells(ax, values, colours=colours, lowest=0.0, highest=highest)
+    _cells(ax, values, colours="Blues", lowest=0.0, highest=highest)
     for (layer, head), (word, colour) in (marks or {}).items():
         ax.add_patch(Rectangle((head - 0.5, layer - 0.5), 1, 1, fill=False, edgecolor=colour, linewidth=2.0))
         light = bool(np.nan_to_num(values[layer, head]) > 0.55 * highest)

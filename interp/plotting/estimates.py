@@ -1,4 +1,4 @@
-"""Numbers with names: estimates with their intervals, and bars beside each other."""
+"""Numbers with their intervals: curves, estimates with names, and bars beside each other."""
 
 from __future__ import annotations
 
@@ -8,12 +8,36 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike, NDArray
 
 from interp.plotting.panel import CONTROL_COLOUR, MAIN_COLOUR, OVERLAP_COLOURS, beside, lag_colour, legend_beside
 
 GROUP = 0.8  # share of the space of a name that its bars fill
 INFINITY = "\N{INFINITY}"
+
+
+def curve(
+    ax: Axes, x: Any, y: Any, *, reach: Any = None, band: bool = False, across: bool = False, **look: Any
+) -> Line2D:
+    """A line through points, or markers without one (linestyle="none"); None and NaN leave gaps.
+
+    `reach` is how far the interval of each point goes to either side: a bar, or with `band` an area around the line.
+    across=True says that x has the intervals.
+    """
+    places, values = (np.atleast_1d(np.asarray(one, dtype=np.float64)) for one in (x, y))
+    (line,) = ax.plot(places, values, **look)
+    if reach is None:
+        return line
+    middle, other = (places, values) if across else (values, places)
+    side = np.atleast_1d(np.asarray(reach, dtype=np.float64))
+    low, high, colour = middle - side, middle + side, line.get_color()
+    if band:
+        ax.fill_between(other, low, high, color=colour, alpha=0.25, linewidth=0)
+    else:
+        bars = ax.hlines if across else ax.vlines
+        bars(other, low, high, colors=colour, linewidth=0.7, zorder=line.get_zorder())
+    return line
 
 
 def estimate_points(
@@ -88,8 +112,6 @@ def grouped_bars(
     step = GROUP / len(series)
     for number, (label, given) in enumerate(series.items()):
         values = np.asarray(given, dtype=np.float64)
-        if values.shape != (len(names),):
-            raise ValueError(f"series {label!r} has shape {values.shape}, expected one number for each of {len(names)}")
         known = np.flatnonzero(np.isfinite(values))
         places = [bar_centre(place, place=number, count=len(series)) for place in known.tolist()]
         shade = (colours or {}).get(label)
@@ -122,15 +144,6 @@ def control_bars(
     colours = dict(zip(labels, (MAIN_COLOUR, CONTROL_COLOUR), strict=True))
     grouped_bars(ax, names, pair, reach=dict(zip(labels, reach, strict=True)), colours=colours, across=across)
     return legend_beside(ax)
-
-
-def stacked_bars(ax: Axes, places: Sequence[Any], series: Mapping[str, tuple[Sequence[Any], str]], **look: Any) -> Axes:
-    """Bars along the horizontal axis, the series one after the other from zero: {name: (widths, colour)}."""
-    left = np.zeros(len(places))
-    for name, (widths, colour) in series.items():
-        ax.barh(places, widths, left=left, color=colour, label=name, **look)
-        left = left + np.asarray(widths, dtype=np.float64)
-    return ax
 
 
 def bar_centre(name: int, *, place: int, count: int) -> float:

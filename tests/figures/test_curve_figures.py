@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 
-import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
@@ -15,7 +14,6 @@ from analyses.studies import kl_curves
 from figures.parts import curves as curve_panels
 from figures.parts.panels import MissingPanel
 from figures.running import drawing
-from interp.plotting.curves import spread_out
 from models.families.registry import FAMILIES, drawing_order, find_family
 from tests.figures.artists import assert_readable
 
@@ -127,13 +125,6 @@ def test_a_missing_prior_is_a_note(drawn):
         figure = drawn("kl_vs_position", {"kl_curves": rows})
     assert_readable(figure)
     assert lines_by_label(figure.axes[0])
-
-
-def test_labels_are_spread_out():
-    places = np.random.default_rng(0).uniform(size=20).tolist()
-    moved = spread_out(places, gap=0.05)
-    assert np.diff(np.sort(moved)).min() > 0.05 - 1e-9
-    assert np.argsort(moved).tolist() == np.argsort(places).tolist()
 
 
 BETA, KAPPA, LENGTH = (2.4, 1.1), 2.9, 24

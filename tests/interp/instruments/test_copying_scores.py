@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -31,7 +29,6 @@ def test_planted_votes_come_back(name: str) -> None:
         assert one.direct == pytest.approx(one.vote)
         assert one.copying == pytest.approx(1.0)
         assert one.control_vote < 0.5 * one.vote  # another key has the same token by chance
-        assert one.control_copying < 0.3
     assert scores.weights == pytest.approx(np.full(len(heads), 1 / len(heads)))
     assert scores.success
 
@@ -108,14 +105,6 @@ def test_the_mean_attention_of_several_heads() -> None:
     for wrong in ((1.0,), (0.0, 0.0), (1.0, -1.0), (1.0, np.nan)):
         with pytest.raises(ValueError, match="weights must be 2 numbers >= 0, not all of them 0"):
             cap.mean_head(wrong)
-
-
-def test_results_can_be_printed_and_stored() -> None:
-    spec = PLANTS["two match heads"]
-    scores = ip.copying_scores(circuit_of(spec), tokens_for(spec, batch=20))
-    assert len(str(scores).splitlines()) <= 8
-    json.dumps(scores.record(), allow_nan=False)
-    assert scores.table().columns.tolist()[:3] == ["head", "vote", "stderr"]
 
 
 @pytest.mark.parametrize(

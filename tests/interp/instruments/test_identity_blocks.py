@@ -64,7 +64,7 @@ def test_a_construction_is_made_of_identities(order: int, vocab: int, kappa: flo
     assert weights.route == "weights"
     np.testing.assert_allclose(found.beta, beta)
     aligned = np.eye(order + 1, k=1, dtype=bool)
-    assert (weights.norm[~aligned] == 0).all()
+    assert (weights.blocks[~aligned] == 0).all()
     assert np.isnan(weights.residual_share[~aligned]).all()
     np.testing.assert_allclose(weights.residual_share[aligned], 0.0, atol=1e-15)
     np.testing.assert_allclose(weights.visible_residual_share[aligned], 0.0, atol=1e-15)
@@ -180,9 +180,9 @@ def test_shuffled_labels_fail() -> None:
 def test_sampled_relabelings_count_the_true_labels_in() -> None:
     (weights,) = identity_blocks(construct(order=1, vocab=8, length=12, beta=(2.0,)), draws=199).maps
     assert weights.p_value[0, 1] == pytest.approx(1 / 200)
-    relabelings = np.array([[1, 0, 2], [0, 1, 2]])
-    assert permutation_test(np.eye(3), relabelings, exhaustive=False) == pytest.approx(2 / 3)
-    assert permutation_test(np.eye(3), relabelings, exhaustive=True) == pytest.approx(1 / 2)
+    relabelings = np.array([[1, 0, 2], [2, 1, 0]])
+    assert permutation_test(np.eye(3), relabelings) == pytest.approx(1 / 3)
+    assert permutation_test(np.ones((3, 3)), relabelings) == 1.0
 
 
 def test_a_standard_model_is_read_from_scores_and_circuit() -> None:
@@ -199,9 +199,8 @@ def test_a_standard_model_is_read_from_scores_and_circuit() -> None:
 
 
 @pytest.mark.parametrize("bos", [False, True])
-@pytest.mark.parametrize("query", ["last", "all"])
-def test_someone_elses_model(query: str, bos: bool) -> None:
-    found = identity_blocks(Circuit(planted_foreign(bos=bos), bos=bos, **FOREIGN), batch=200, query=query)
+def test_someone_elses_model(bos: bool) -> None:
+    found = identity_blocks(Circuit(planted_foreign(bos=bos), bos=bos, **FOREIGN), batch=200)
     np.testing.assert_allclose(found["scores"].identity, [[0, 2], [0, 0]], atol=1e-8)
     np.testing.assert_allclose(found["circuit"].identity, [[0, 2], [0, 0]], atol=1e-8)
     assert found["scores"].r2 == pytest.approx(1.0)
@@ -254,17 +253,7 @@ def test_the_scores_are_fitted_by_least_squares() -> None:
     np.testing.assert_allclose(found.blocks, doubly_centred(solution[:36].reshape(2, 2, 3, 3)), atol=1e-8)
 
 
-def test_nothing_is_changed_by_looking() -> None:
-    model, tokens = trained_like(noise=0.1), chains().tokens
-    before = {name: value.clone() for name, value in model.named_parameters()}
-    kept = tokens.clone()
-    identity_blocks(model, tokens, routes=["weights", "scores", "circuit"])
-    assert all(torch.equal(value, before[name]) for name, value in model.named_parameters())
-    assert torch.equal(tokens, kept)
-    assert not any(point.fwd_hooks for point in model.hook_dict.values())
-
-
-def test_result() -> None:
+def test_the_table_has_every_block_of_every_route() -> None:
     found = identity_blocks(trained_like(noise=0.1), chains().tokens)
     table = found.table()
     assert len(table) == 2 * 9
@@ -274,18 +263,18 @@ def test_result() -> None:
     shares = table[["identity_share", "constant_share", "residual_share"]].sum(axis=1)
     np.testing.assert_allclose(shares, 1.0)
     np.testing.assert_allclose(table.groupby("route")["weight_share"].sum(), 1.0)
-    assert len(str(found).splitlines()) <= 8
-    json.dumps(found.record(), allow_nan=False)
-    with pytest.raises(KeyError, match="no route 'circuit'; there are weights, scores"):
-        found["circuit"]
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: identity_blocks(planted_standard(), routes=["weights"]), "needs a construction or disentangled model"),
-        (lambda: identity_blocks(trained_like(), routes=["wishes"]), "a route must be one of weights, scores, circuit"),
-        (lambda: identity_blocks(trained_like(), routes=[]), "at least one route"),
+        (lambda: identity_blocks(trained_like(), routes=["wishes"]), "one or more of weights, scores, circuit"),
+        (lambda: identity_blocks(trained_like(), routes=[]), "one or more of weights, scores, circuit"),
+        (
+            lambda: identity_blocks(Circuit(planted_foreign(vocab=300, length=8), order=1, match_heads=((2, 2),))),
+            r"\|V\| is 300: give a Circuit with symbols=, at most 256",
+        ),
         (lambda: identity_blocks(trained_like(), draws=0), "draws must be an integer >= 1"),
         (lambda: identity_blocks(trained_like(), [[0, 1, 2]]), "a query needs two candidates"),
         (lambda: identity_blocks(trained_like(), [[0, 1, 9, 2, 3]]), "token 9 is outside the vocabulary"),
@@ -302,23 +291,9 @@ def test_bad_input(call: object, message: str) -> None:
         call()
 
 
-def test_a_large_vocabulary_is_refused_in_one_line() -> None:
-    model = planted_foreign(vocab=300, length=8)
-    with pytest.raises(ValueError, match=r"\|V\| is 300: give a Circuit with symbols=, at most 256"):
-        identity_blocks(Circuit(model, order=1, match_heads=((2, 2),)))
-
-
 def test_blocks_of_nothing_are_json() -> None:
     silent = random_model(order=1, vocab=3, length=8, bos=False, family="standard", scale=0.0, seed=0)
     tokens = torch.randint(3, (12, 8), generator=torch.Generator().manual_seed(0))
     json.dumps(identity_blocks(silent, tokens).record(), allow_nan=False)
     found = identity_blocks(planted_standard(length=8), chains(length=8).tokens).record()
     assert all(value is not None for value in found["scores"]["beta"])
-
-
-def test_blocks_need_a_query_with_two_candidates() -> None:
-    plain = random_model(order=1, vocab=3, length=8, bos=False, family="standard", scale=0.5, seed=0)
-    tokens = torch.randint(3, (24, 8), generator=torch.Generator().manual_seed(0))
-    with pytest.raises(ValueError, match="no query has two candidate keys"):
-        identity_blocks(plain, tokens, query=[1])
-    assert identity_blocks(plain, tokens, query=[2, 7]).n

@@ -52,7 +52,6 @@ def test_the_definition_term_by_term() -> None:
     # Relabelings of one sequence are no independent evidence.
     assert found.stderr == pytest.approx(np.std(np.mean(values, axis=0), ddof=1) / math.sqrt(6), rel=1e-6)
     assert found.worst_kl == found.by_relabeling.max()
-    assert tuple(found.worst) in set(itertools.permutations(range(3)))
 
 
 def test_it_grows_with_the_asymmetry_and_random_weights_fail() -> None:

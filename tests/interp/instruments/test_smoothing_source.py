@@ -9,12 +9,11 @@ import torch
 
 from interp.chains.priors import ChainBatch
 from interp.circuit.circuit import Circuit
-from interp.circuit.runner import predict
 from interp.divergence import kl_divergence
 from interp.estimators.soft_matching import add_alpha, maximum_likelihood, soft_matching
 from interp.hooked.construction import construct
 from interp.hooked.transformer import InductionTransformer
-from interp.instruments.smoothing_source import SmoothingSource, smoothing_source
+from interp.instruments.smoothing_source import SmoothingSource, SourceShare, smoothing_source
 from tests import planted
 from tests.planted import FOREIGN, planted_foreign, planted_standard, trained_like, without_mechanism
 
@@ -28,6 +27,11 @@ def chains() -> ChainBatch:
 
 def run(model: InductionTransformer, chains: ChainBatch, **arguments: object) -> SmoothingSource:
     return smoothing_source(model, chains.tokens, next_law=chains.next_law, **arguments)
+
+
+def part(found: SmoothingSource, source: str) -> SourceShare:
+    """The part of one source."""
+    return next(one for one in found.shares if one.source == source)
 
 
 @pytest.fixture(scope="module")
@@ -73,19 +77,19 @@ def test_every_combination_is_a_known_estimator(with_bos: SmoothingSource, chain
 def test_contributions_add_up(with_bos: SmoothingSource, chains: ChainBatch) -> None:
     for found in (with_bos, run(with_uniform_readout(0.2), chains)):
         whole = found["partial+bos+readout"].change
-        assert sum(part.contribution for part in found.shares) == pytest.approx(whole)
-        assert sum(part.share for part in found.shares) == pytest.approx(1.0)
-    assert with_bos.share("partial").contribution > 0.1
-    assert with_bos.share("bos").contribution > 0.1
-    assert with_bos.share("partial").stderr > 0
+        assert sum(one.contribution for one in found.shares) == pytest.approx(whole)
+        assert sum(one.share for one in found.shares) == pytest.approx(1.0)
+    assert part(with_bos, "partial").contribution > 0.1
+    assert part(with_bos, "bos").contribution > 0.1
+    assert part(with_bos, "partial").stderr > 0
     # Two sources alone, by hand: half the first step and half the last one.
     alone = run(trained_like(readout="logit"), chains)
     steps = (alone["bos"].change, alone["partial+bos"].change - alone["partial"].change)
-    assert alone.share("bos").contribution == pytest.approx(sum(steps) / 2)
+    assert part(alone, "bos").contribution == pytest.approx(sum(steps) / 2)
 
 
 def test_the_constructions_readout_smooths_nothing(with_bos: SmoothingSource) -> None:
-    assert with_bos.share("readout").contribution == pytest.approx(0.0, abs=1e-12)
+    assert part(with_bos, "readout").contribution == pytest.approx(0.0, abs=1e-12)
     assert with_bos.readout_uniform == pytest.approx(0.0, abs=1e-9)
     assert with_bos.readout_r2 == pytest.approx(1.0)
 
@@ -96,8 +100,8 @@ def test_a_uniform_share_in_the_readout_is_found(share: float, chains: ChainBatc
     found = run(with_uniform_readout(share, kappa=None), chains)
     assert found.readout_uniform == pytest.approx(share, abs=1e-5)
     assert found.readout_r2 == pytest.approx(1.0)
-    assert found.share("readout").contribution > 0.05
-    assert not found.share("bos").applies
+    assert part(found, "readout").contribution > 0.05
+    assert not part(found, "bos").applies
     expected = (1 - share) * soft_matching(chains.tokens, vocab=4, beta=BETA) + share / 4
     assert found["none"].kl == pytest.approx(kl_divergence(chains.next_law, expected).mean, rel=1e-4)
     assert found["readout"].kl == pytest.approx(
@@ -111,7 +115,7 @@ def test_a_hard_construction_owes_nothing_to_partial_matches(chains: ChainBatch)
     found = run(model, chains)
     assert found["partial"].change == pytest.approx(0.0, abs=1e-9)
     assert found["bos"].change > 0.1
-    assert found.share("bos").share > found.share("partial").share
+    assert part(found, "bos").share > part(found, "partial").share
 
 
 @pytest.mark.parametrize(
@@ -123,16 +127,15 @@ def test_a_hard_construction_owes_nothing_to_partial_matches(chains: ChainBatch)
 )
 def test_a_readout_that_cannot_be_taken_apart_is_not_guessed_at(model: object, reason: str, chains: ChainBatch) -> None:
     found = run(model(), chains)
-    part = found.share("readout")
-    assert not part.applies
-    assert part.reason == reason
-    assert math.isnan(part.contribution)
+    readout = part(found, "readout")
+    assert not readout.applies
+    assert readout.reason == reason
+    assert math.isnan(readout.contribution)
     assert math.isnan(found.readout_uniform)
-    assert f"not applicable: {reason}" in str(found)
     row = found.table().set_index("off").loc["readout"]
     assert row["reason"] == reason
     assert math.isnan(row["kl"])
-    assert found.share("partial").applies
+    assert part(found, "partial").applies
 
 
 def test_someone_elses_model() -> None:
@@ -145,13 +148,3 @@ def test_someone_elses_model() -> None:
 def test_random_weights_have_no_line_in_their_readout(chains: ChainBatch) -> None:
     """The negative control: what a random readout does is not a uniform share."""
     assert run(without_mechanism(), chains).readout_r2 < 0.5
-
-
-def test_the_model_stays_as_it_was(chains: ChainBatch) -> None:
-    model = trained_like(noise=0.05)
-    before = {name: value.clone() for name, value in model.named_parameters()}
-    laws = predict(model, chains.tokens)
-    run(model, chains)
-    assert all(torch.equal(value, before[name]) for name, value in model.named_parameters())
-    assert torch.equal(laws, predict(model, chains.tokens))
-    assert not any(point.fwd_hooks for point in model.hook_dict.values())

@@ -14,7 +14,6 @@ from interp.chains.priors import ChainBatch, IndependentDirichlet
 from interp.circuit.capture import capture
 from interp.circuit.circuit import Circuit
 from interp.circuit.runner import predict
-from interp.divergence import kl_divergence
 from interp.hooked.checkpoint import save
 from interp.hooked.construction import construct
 from interp.hooked.transformer import InductionTransformer
@@ -96,8 +95,7 @@ def test_a_constant_share_is_the_weight(chains: ChainBatch) -> None:
 
 
 def test_a_planted_comparison_is_found(chains: ChainBatch) -> None:
-    model = comparing()
-    found = run(model, chains, alpha=1.0)
+    found = run(comparing(), chains, alpha=1.0)
     assert found.verdict == "level follows the evidence"
     assert found.opposed == pytest.approx((1.0, 1.0))
     assert found.compared == pytest.approx(1.0, abs=1e-6)
@@ -108,7 +106,6 @@ def test_a_planted_comparison_is_found(chains: ChainBatch) -> None:
     assert found.weights[0].weight < 0.95 * found.weights[3].weight
     counts = [row.counted for row in found.weights[:6]]
     assert counts == pytest.approx([count / (count + VOCAB) for count in range(6)])
-    assert found.kl == pytest.approx(kl_divergence(chains.next_law, predict(model, chains.tokens)).mean)
 
 
 def test_level_and_weight_are_those_of_the_definition(chains: ChainBatch) -> None:
@@ -167,7 +164,6 @@ def test_bad_input_and_too_few_sequences(chains: ChainBatch) -> None:
     assert not few.success
     assert few.verdict == "cannot tell"
     assert "8 sequences" in few.message
-    json.dumps(few.record(), allow_nan=False)
 
 
 def test_models_without_votes_are_refused(chains: ChainBatch) -> None:
