@@ -149,9 +149,6 @@ class NamedRows(Result, Generic[Row]):
                 return row  # type: ignore[no-any-return]
         raise KeyError(f"no {self.NOUN} {name!r}; there are {', '.join(self)}")
 
-    def __contains__(self, name: object) -> bool:
-        return name in list(self)
-
     def __iter__(self) -> Iterator[str]:
         return (getattr(row, self.NAME) for row in getattr(self, self.ROWS))
 

@@ -229,25 +229,35 @@ def _switched_off(trial: Experiment, off: tuple[str, ...]) -> tuple[Divergence, 
     pattern = keep_keys(trial.scores, kept[:, None])
     laws = trial.base
     if "readout" in off:
-        shares = torch.relu(_votes(trial, write_pattern(trial.circuit, pattern))) + trial.circuit.model.config.floor
-        laws = law_of(torch.log(shares / shares.sum(-1, keepdim=True)))
+        laws = law_of_shares(trial, token_votes(trial, final_stream(trial, write_pattern(trial.circuit, pattern))))
     elif off:
         laws = law_of(trial.write(pattern, edit="+".join(off)))
     return trial.kl(laws), float((pattern.sum(-1) == 0).all(1).double().mean())
 
 
-def _votes(trial: Experiment, hooks: Hooks = no_hooks) -> Float[torch.Tensor, "batch vocab"]:
-    """Block 0 of the match head's output at the last query."""
-    config = trial.circuit.model.config
+def final_stream(trial: Experiment, hooks: Hooks = no_hooks) -> Float[torch.Tensor, "batch d_model"]:
+    """What the readout reads at the last query."""
     end = f"{MATCH}.hook_resid_post"
     (final,) = last_activations(trial.circuit, trial.tokens, end, hooks=hooks, last_only=True, stream=trial.stream)
-    return final[:, config.blocks * config.vocab :][:, : config.vocab]
+    return final
+
+
+def token_votes(trial: Experiment, stream: Float[torch.Tensor, "batch d_model"]) -> Float[torch.Tensor, "batch vocab"]:
+    """Block 0 of the match head's output."""
+    start = trial.circuit.model.config.blocks * trial.circuit.vocab
+    return stream[:, start : start + trial.circuit.vocab]
+
+
+def law_of_shares(trial: Experiment, shares: Float[torch.Tensor, "batch vocab"]) -> Float[torch.Tensor, "batch vocab"]:
+    """The probability readout: sums cut at zero, with its floor, normalised."""
+    kept = torch.relu(shares) + trial.circuit.model.config.floor
+    return law_of(torch.log(kept / kept.sum(-1, keepdim=True)).to(trial.logits))
 
 
 def _readout_line(trial: Experiment) -> tuple[float, float, float]:
     """1 - a with its standard error, and R2, for the line p - 1/|V| = a (z - 1/|V|) through the readout."""
-    even = 1 / trial.circuit.vocab
-    line = slope_through_origin((_votes(trial).double() - even).numpy(), (trial.base - even).numpy())
+    even, votes = 1 / trial.circuit.vocab, token_votes(trial, final_stream(trial)).double()
+    line = slope_through_origin((votes - even).numpy(), (trial.base - even).numpy())
     return (1 - line.slope, line.stderr, line.r2) if math.isfinite(line.r2) else (math.nan, math.nan, math.nan)
 
 

@@ -41,11 +41,11 @@ from interp.circuit.circuit import Model, as_circuit
 from interp.circuit.edits import NOTICEABLE
 from interp.circuit.experiment import Experiment
 from interp.circuit.law import full_matches
-from interp.circuit.runner import last_activations, law_of
 from interp.fitting.regression import slope_through_origin
-from interp.hooked.transformer import MATCH, not_linear
+from interp.hooked.transformer import not_linear
 from interp.instruments.copy_heads import COPY_SEQUENCES, copy_heads
 from interp.instruments.given import NextLaw
+from interp.instruments.smoothing_source import final_stream, law_of_shares, token_votes
 from interp.notation import Tokens
 from interp.results import Axes, DataFrame, Result, half_width, mean_stderr, provenance, rows_table
 
@@ -182,8 +182,7 @@ def vote_weight(
     trial = Experiment(circuit, tokens, next_law=next_law, seed=seed)
     if len(trial.tokens) < MIN_SEQUENCES:
         return unknown(f"{len(trial.tokens)} sequences; at least {MIN_SEQUENCES} are needed")
-    (stream,) = last_activations(circuit, trial.tokens, f"{MATCH}.hook_resid_post", last_only=True, stream=trial.stream)
-    stream, weights = stream.double(), circuit.model.unembed.W_U.detach().cpu().double()
+    stream, weights = final_stream(trial).double(), circuit.model.unembed.W_U.detach().cpu().double()
     level = (sums := stream @ weights).mean(-1)
     if float((_laws_at(trial, sums, level) - trial.base).abs().max()) > SAME:
         return unknown("the predictions are not the normalised sums of the readout")
@@ -195,11 +194,14 @@ def vote_weight(
     moved = _moved_level(trial, sums)
     sides, comparison = _sides(trial, stream, weights)
     negative = float((sums < 0).any(-1).double().mean())
+    # BOS votes for all symbols alike: without it, the differences from uniform are larger by its share.
+    votes, on_bos = token_votes(trial, stream) - 1 / circuit.vocab, pattern[:, :1] * circuit.has_bos
+    on_tokens = (1 - on_bos).clamp(min=torch.finfo(torch.float32).eps)
     varies = bool(sides) and spread > NOTICEABLE
     follows = falls <= FOLLOWS and moved.get("held", 0.0) > 2 * moved.get("held_stderr", 0.0)
     return VoteWeight(
         verdict="constant level" if spread < STEADY else f"level {'follows the evidence' if follows else 'varies'}",
-        weights=_by_matches(trial.base, _token_votes(trial, stream, pattern), full.sum(-1), alpha=alpha),
+        weights=_by_matches(trial.base, votes / on_tokens, full.sum(-1), alpha=alpha),
         level_spread=spread,
         level_full=falls,
         **sides,
@@ -213,8 +215,7 @@ def vote_weight(
 
 def _laws_at(trial: Experiment, sums: torch.Tensor, level: torch.Tensor) -> Float[torch.Tensor, "batch vocab"]:
     """What the readout makes of these sums with its level moved to this one, sequence by sequence."""
-    shares = torch.relu(sums + (level - sums.mean(-1))[:, None]) + trial.circuit.model.config.floor
-    return law_of(torch.log(shares / shares.sum(-1, keepdim=True)).to(trial.logits))
+    return law_of_shares(trial, sums + (level - sums.mean(-1))[:, None])
 
 
 def _moved_level(trial: Experiment, sums: torch.Tensor) -> dict[str, Any]:
@@ -255,16 +256,6 @@ def correlation(first: torch.Tensor, second: torch.Tensor) -> float:
     one, other = first - first.mean(), second - second.mean()
     size = float(one.norm() * other.norm())
     return float((one * other).sum()) / size if size > 0 else math.nan
-
-
-def _token_votes(trial: Experiment, stream: torch.Tensor, pattern: torch.Tensor) -> torch.Tensor:
-    """What the attention on tokens alone would predict, less the uniform law.
-
-    BOS votes for all symbols alike: without it, the differences from uniform are larger by its share.
-    """
-    vocab, start = trial.circuit.vocab, trial.circuit.model.config.blocks * trial.circuit.vocab
-    votes = stream[:, start : start + vocab] - 1 / vocab
-    return votes / (1 - pattern[:, :1]).clamp(min=torch.finfo(torch.float32).eps) if trial.circuit.has_bos else votes
 
 
 def _notes(clipped: float, negative: float, *, compared: bool) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import interp as ip
+from analyses.checkpoint.label_symmetry import siblings_of
 from analyses.running import cli, plan
 from analyses.running.ask import Ask
 from figures.running import cli as figures_cli
@@ -162,3 +163,12 @@ def test_listings_name_it(zoo: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert models_cli.main(["zoo", "--checkpoints", str(zoo)]) == 2
     assert f"warning: {zoo}/early is left out: step 7,200 of 40,000\n" in capsys.readouterr().err
     assert len(find_checkpoints(zoo)) == 3
+
+
+def test_siblings_differ_in_the_seed_alone(tmp_path: Path) -> None:
+    for name in ("T32_seed0", "T32_seed1", "T32_seed12", "T32_seed1_long", "T32_seed0_long", "T64_seed1", "T32_seed2"):
+        keep(tmp_path / name)
+    (tmp_path / "T32_seed2" / "config.json").unlink()  # no checkpoint
+    assert [path.name for path in siblings_of(tmp_path / "T32_seed0")] == ["T32_seed1", "T32_seed12"]
+    assert [path.name for path in siblings_of(tmp_path / "T32_seed0_long")] == ["T32_seed1_long"]
+    assert siblings_of(tmp_path / "T64_seed1") == []

@@ -22,23 +22,6 @@ def ax():
     plt.close(figure)
 
 
-def test_bars_have_the_weights_as_heights_and_the_kinds_as_colours(ax):
-    kinds = ["bos", "early", "full", "partial", "none"]
-    weights = np.array([0.4, 0.0, 0.3, 0.2, 0.1])
-    assert plotting.induction_bars(ax, weights, kinds, first_position=3) is ax
-    bars = ax.containers[0]
-    assert [bar.get_height() for bar in bars] == weights.tolist()
-    assert [to_hex(bar.get_facecolor()) for bar in bars] == [plotting.OVERLAP_COLOURS[kind] for kind in kinds]
-    assert [bar.get_x() + bar.get_width() / 2 for bar in bars] == pytest.approx([3, 4, 5, 6, 7])
-
-
-def test_tokens_stand_below_their_bars_where_there_is_room(ax):
-    plotting.induction_bars(ax, np.full(4, 0.25), ["bos", "early", "full", "none"], tokens=["BOS", "2", "0", "1"])
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["BOS", "2", "0", "1"]
-    assert ax.get_xticks().tolist() == [0, 1, 2, 3]
-    assert "token" in ax.get_xlabel()
-
-
 def test_many_tokens_are_counted_instead(ax):
     plotting.induction_bars(ax, np.full(400, 1 / 400), ["none"] * 400, tokens=["0"] * 400)
     assert len(ax.get_xticks()) < 40
@@ -153,13 +136,6 @@ def test_estimates_are_points_with_intervals(ax, across):
     assert [text.get_text() for text in ax.texts] == ["1", "\N{INFINITY}", "-2"]
     names = ax.get_yticklabels() if across else ax.get_xticklabels()
     assert [name.get_text() for name in names] == ["a", "b", "c", "d"]
-
-
-def test_parameters_have_their_symbols_and_colours(ax):
-    plotting.parameter_points(ax, ["beta_1", "beta_2", "kappa", "other"], np.arange(4.0), np.ones(4))
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == [r"$\beta_{1}$", r"$\beta_{2}$", r"$\kappa$", "other"]
-    colours = [to_hex(container.lines[0].get_color()) for container in ax.containers]
-    assert colours[:3] == [plotting.lag_colour(1), plotting.lag_colour(2), plotting.OVERLAP_COLOURS["bos"]]
 
 
 @pytest.mark.parametrize("across", [False, True])

@@ -119,19 +119,6 @@ def test_capture_and_predict_equal_the_cache(
     assert sum(short_runs) == 2 * len(tokens)
 
 
-def test_sequences_that_keep_their_copy_pattern_and_those_that_do_not_agree(
-    model: ip.InductionTransformer, tokens: torch.Tensor, monkeypatch: pytest.MonkeyPatch, short_runs: list[int]
-) -> None:
-    whole, every = capture(model, tokens), capture(model, tokens, query="all")
-    assert sum(short_runs) == len(tokens)
-    torch.testing.assert_close(whole.copy_pattern, every.copy_pattern, atol=1e-6, rtol=1e-5)
-    monkeypatch.setattr("interp.circuit.capture.COPY_BYTES", 5 * whole.copy_pattern[0].nbytes)
-    part = capture(model, tokens)
-    assert part.copy_pattern.shape[0] == 5
-    torch.testing.assert_close(part.copy_pattern, whole.copy_pattern[:5])
-    torch.testing.assert_close(part.match_scores, whole.match_scores, atol=1e-4, rtol=1e-5)
-
-
 def test_a_capture_without_copies_has_none(model: ip.InductionTransformer, tokens: torch.Tensor) -> None:
     seen = capture(model, tokens, copies=False)
     assert seen.copy_pattern.shape[0] == len(seen.copy_tokens) == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -17,7 +16,6 @@ from interp.circuit.runner import predict
 from interp.hooked.construction import construct
 from interp.instruments.block_routes import doubly_centred
 from interp.instruments.identity_blocks import decompose, identity_blocks, permutation_test
-from tests.known_captures import random_model
 from tests.planted import FOREIGN, chains, planted_foreign, planted_standard, trained_like, without_mechanism
 
 
@@ -289,11 +287,3 @@ def test_the_table_has_every_block_of_every_route() -> None:
 def test_bad_input(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
-
-
-def test_blocks_of_nothing_are_json() -> None:
-    silent = random_model(order=1, vocab=3, length=8, bos=False, family="standard", scale=0.0, seed=0)
-    tokens = torch.randint(3, (12, 8), generator=torch.Generator().manual_seed(0))
-    json.dumps(identity_blocks(silent, tokens).record(), allow_nan=False)
-    found = identity_blocks(planted_standard(length=8), chains(length=8).tokens).record()
-    assert all(value is not None for value in found["scores"]["beta"])

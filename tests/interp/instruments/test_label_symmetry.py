@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from analyses.checkpoint.label_symmetry import siblings_of
-from analyses.running.cli import main
 from interp.circuit.circuit import Circuit
 from interp.circuit.runner import predict
-from interp.hooked.checkpoint import save
 from interp.hooked.construction import construct
 from interp.instruments.label_symmetry import label_symmetry
-from tests.planted import chains, planted_foreign, planted_standard, trained_like, without_mechanism
+from tests.planted import chains, planted_foreign, trained_like, without_mechanism
 
 
 @pytest.mark.parametrize("kappa", [None, 1.5])
@@ -30,10 +25,6 @@ def test_a_construction_does_not_know_its_labels(order: int, vocab: int, kappa: 
     assert found.max == pytest.approx(0.0, abs=1e-12)
     assert found.exhaustive
     assert len(found.relabelings) == math.factorial(vocab) - 1
-
-
-def test_a_planted_standard_model_does_not_either() -> None:
-    assert label_symmetry(planted_standard(), chains(batch=20).tokens).kl == pytest.approx(0.0, abs=1e-12)
 
 
 def test_the_definition_term_by_term() -> None:
@@ -95,22 +86,3 @@ def test_bad_input() -> None:
         label_symmetry(trained_like(), chains(batch=2).tokens, other_models=[trained_like(vocab=3)])
     with pytest.raises(ValueError, match="outside the vocabulary"):
         label_symmetry(trained_like(vocab=3), chains(batch=8).tokens)
-
-
-def test_the_command_line(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
-    for seed in range(2):
-        save(trained_like(noise=0.05, seed=seed, length=16), tmp_path / f"seed{seed}")
-    paths = [str(tmp_path / f"seed{seed}") for seed in range(2)]
-    assert main(["label_symmetry", paths[0], "--batch", "16", "--json", "--draws", "5", "--against", paths[1]]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["rows"]
-    assert row["kl"] > 0
-    assert row["seeds_kl"] > 0
-
-
-def test_siblings_differ_in_the_seed_alone(tmp_path: Path) -> None:
-    for name in ("T32_seed0", "T32_seed1", "T32_seed12", "T32_seed1_long", "T32_seed0_long", "T64_seed1", "T32_seed2"):
-        save(construct(order=1, vocab=2, length=4, beta=(1.0,)), tmp_path / name)
-    (tmp_path / "T32_seed2" / "config.json").unlink()  # no checkpoint
-    assert [path.name for path in siblings_of(tmp_path / "T32_seed0")] == ["T32_seed1", "T32_seed12"]
-    assert [path.name for path in siblings_of(tmp_path / "T32_seed0_long")] == ["T32_seed1_long"]
-    assert siblings_of(tmp_path / "T64_seed1") == []

@@ -159,19 +159,6 @@ def test_random_weights_have_masses_but_no_law():
         assert np.isnan(mass.order_weights).all()
 
 
-def test_an_imperfect_model_is_close_to_its_law():
-    model = imperfect(beta=(3.0, 1.5), kappa=2.0, vocab=5, noise=0.1)
-    mass = overlap_mass(ip.capture(model, tokens_of(order=2, vocab=5, batch=256)))
-    assert mass.success
-    assert_shares(mass)
-    assert mass.largest_gap < 0.03
-
-
-def test_float32_masses_sum_to_one():
-    mass = overlap_mass(planted(beta=(2.7, 1.2), kappa=3.3, vocab=5, length=400, batch=16, dtype="float32"))
-    assert_shares(mass)
-
-
 def test_a_fit_of_another_model_is_refused():
     cap = planted(beta=(2.7, 1.2), kappa=3.3, vocab=5)
     with pytest.raises(ValueError, match="the fit is of order 1 with BOS, the capture of order 2 with BOS"):

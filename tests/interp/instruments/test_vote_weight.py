@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
 import pytest
 import torch
 
-from analyses.running.cli import main
 from interp.chains.priors import ChainBatch, IndependentDirichlet
 from interp.circuit.capture import capture
 from interp.circuit.circuit import Circuit
 from interp.circuit.runner import predict
-from interp.hooked.checkpoint import save
 from interp.hooked.construction import construct
 from interp.hooked.transformer import InductionTransformer
 from interp.instruments.vote_weight import VoteWeight, vote_weight
@@ -174,15 +171,3 @@ def test_models_without_votes_are_refused(chains: ChainBatch) -> None:
     assert "logit readout" in logit.message
     foreign = Circuit(planted_foreign(), order=1)
     assert not vote_weight(foreign, torch.zeros(2, 8, dtype=torch.int64), next_law=torch.full((2, 5), 0.2)).success
-
-
-def test_the_question_from_the_command_line(tmp_path, capsys, chains: ChainBatch) -> None:
-    save(comparing(), tmp_path / "comparing")
-    save(planted_standard(), tmp_path / "standard")
-    base = ["vote_weight", "--prior", "independent", "--batch", "2048", "--json"]
-    assert main([*base, str(tmp_path / "comparing")]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["rows"]
-    assert row["verdict"] == "level follows the evidence"
-    assert row["weights"][1]["counted"] == pytest.approx(1 / 5)
-    assert main([*base, str(tmp_path / "standard")]) == 2
-    assert "vote_weight does not apply" in capsys.readouterr().err
