@@ -51,6 +51,7 @@ from interp.instruments.layers import law_by_layer as law_by_layer
 from interp.instruments.nearest_estimator import nearest_estimator as nearest_estimator
 from interp.instruments.overlap_mass import overlap_mass as overlap_mass
 from interp.instruments.replacement import replace_heads as replace_heads
+from interp.instruments.roles import RoleRules as RoleRules
 from interp.instruments.scan_heads import scan_heads as scan_heads
 from interp.instruments.smoothing_source import smoothing_source as smoothing_source
 from interp.instruments.vote_weight import vote_weight as vote_weight

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,8 +24,9 @@ class Plant:
 
     copies     lag: the heads that copy it
     matches    head: (beta, kappa); without BOS kappa is None, or the score of the first token, which stands in for it
-    decoys     head: "recency" (attends to near keys), "first" (to the first token), "own" (to its own token elsewhere)
-               or "wrong" (compares x_t with x_{s-w}, where lag w is copied, too)
+    decoys     head: "recency" (attends to near keys), "first" (to the first token), "own" (to its own token elsewhere),
+               "self" (to itself) or "wrong" (compares x_t with x_{s-w}, where lag w is copied, too)
+    leaks      copy head: another lag, and the share of its attention there
     wrong      the lag w
     rotary     positions by rotation instead of one-hot vectors; then no head can be shut out of early keys
     kv_heads   keys and values shared by groups of heads
@@ -36,6 +38,7 @@ class Plant:
     copies: Mapping[int, tuple[Head, ...]]
     matches: Mapping[Head, tuple[tuple[float, ...], float | None]]
     decoys: Mapping[Head, str] = field(default_factory=dict)
+    leaks: Mapping[Head, tuple[int, float]] = field(default_factory=dict)
     wrong: int = 0
     layers: int = 3
     heads: int = 4
@@ -109,7 +112,7 @@ def plant(spec: Plant, *, noise: float = 0.0, seed: int = 0) -> HookedTransforme
     for lag, heads in spec.copies.items():
         for head in heads:
             attn = _Attention(model, head, spec)
-            attn.by_distance(lag, places)
+            attn.by_distance(lag, places, leak=spec.leaks.get(head))
             attn.value(blocks["token"], blocks[lag], eye / len(heads))
     for head, (beta, kappa) in spec.matches.items():
         attn = _Attention(model, head, spec)
@@ -130,6 +133,8 @@ def plant(spec: Plant, *, noise: float = 0.0, seed: int = 0) -> HookedTransforme
         attn = _Attention(model, head, spec)
         if kind == "recency":
             attn.recency(places)
+        elif kind == "self":
+            attn.by_distance(0, places)
         elif kind == "first":
             attn.W_Q[one, content], attn.W_K[places.start + spec.bos, content] = 1.0, 6.0
         elif kind == "own":
@@ -173,12 +178,16 @@ class _Attention:
         self.W_V[source, start + len(law)] = 1.0
         self.W_O[start + len(law), target] = law
 
-    def by_distance(self, lag: int, places: slice) -> None:
-        """Attend to the key at one distance."""
+    def by_distance(self, lag: int, places: slice, *, leak: tuple[int, float] | None = None) -> None:
+        """Attend to the key at one distance, and with a share of the attention to that at another."""
         if not self.spec.rotary:
             keys = places.stop - places.start
             shift = torch.diag(torch.ones(keys - lag, dtype=self.W_Q.dtype), diagonal=-lag)
             self.W_Q[places, :keys] = SHARP * shift
+            if leak:
+                far, share = leak
+                near = torch.ones(keys - far, dtype=self.W_Q.dtype) * (SHARP + math.log(share / (1 - share)))
+                self.W_Q[places, :keys] += torch.diag(near, diagonal=-far)
             self.W_K[places, :keys] = torch.eye(keys, dtype=self.W_Q.dtype)
             return
         # All frequencies are in phase at this distance: a query turned forward by `lag` meets the key there.
@@ -249,6 +258,12 @@ PLANTS = {
         matches={(2, 2): ((2.4, 1.3), 1.0)},
         decoys={(0, 0): "recency", (1, 0): "first", (1, 1): "own", (2, 3): "wrong"},
     ),
+    "every role": Plant(
+        order=2,
+        copies={1: ((0, 1), (0, 2)), 2: ((1, 3),)},
+        matches={(2, 0): ((2.4, 1.3), 1.0), (2, 2): ((1.2, 0.8), 0.5)},
+        decoys={(0, 0): "recency", (0, 3): "self", (1, 0): "own", (1, 1): "first"},
+    ),
     "grouped keys": Plant(
         order=1,
         copies={1: ((0, 1),)},
@@ -257,7 +272,7 @@ PLANTS = {
         kv_heads=2,
     ),
     "rotary": Plant(
-        order=2, copies={1: ((0, 1),), 2: ((1, 2),)}, matches=ORDER_2, decoys={(0, 3): "recency"}, rotary=True
+        order=2, copies={1: ((0, 1),), 2: ((1, 2),)}, matches=ORDER_2, decoys={(0, 3): "self"}, rotary=True
     ),
     "rotary, no BOS": Plant(
         order=1, copies={1: ((0, 0),)}, matches={(1, 1): ((3.0,), None)}, rotary=True, bos=False, layers=2
@@ -289,8 +304,12 @@ PLANTS = {
 }
 
 
+DECOY_ROLES = {"own": "duplicate", "self": "self", "first": "sink"}
+
+
 def expected_heads(spec: Plant) -> dict[Head, str]:
     """The role of every head of the model."""
     roles = {(layer, head): "none" for layer in range(spec.layers) for head in range(spec.heads)}
     roles |= {at: "copy" for heads in spec.copies.values() for at in heads}
+    roles |= {at: DECOY_ROLES.get(kind, "none") for at, kind in spec.decoys.items()}
     return roles | dict.fromkeys(spec.matches, "match")

@@ -2,7 +2,8 @@
 
 Every head of any model, in one forward pass: the lag it copies and how much of its attention is there, the additive law
 of its attention (beta, kappa, and the share of its nats that the law explains), and its mass by overlap, on BOS and on
-early keys. `role` is copy, match or none. `success` is false where a lag has no copy head or no head matches.
+early keys. `role` is match, copy, duplicate, self, sink or none, by rules that are printed. `success` is false where a
+lag has no copy head or no head matches.
 
     python -m analyses scan CKPT
     python -m analyses scan mine.py:build --order 1 --vocab 12 --bos none      a HookedTransformer of your own
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 COLUMNS = ("success", "message")
 LEGEND = {
-    "copy_lag": "the lag on which the head's attention exceeds even attention most",
-    "copy_mass": "attention on that lag, mean over sequences and over all queries that have a token at that lag",
+    "copy_lag": "the lag that a copy head copies",
+    "copy_mass": "the most attention on one lag, mean over sequences and all queries that have a token there",
     "beta, kappa": "of the additive law under which the attention is most likely (`beta_kappa --source attention`). "
     "It weighs keys by their attention; `beta_kappa` weighs all scores alike, so its numbers differ a little",
     "nats_explained": "share of the head's nats, KL(attention || even attention and BOS), that this law explains",
@@ -68,7 +69,8 @@ def page(result: HeadScan) -> str:
     from interp.circuit.circuit import head_name
     from interp.results import jsonable
 
-    rows = [jsonable(row) for row in result.table().to_dict("records")]
+    table = result.table().astype(object)
+    rows = [jsonable(row) for row in table.where(table.notna(), None).to_dict("records")]
     if len(rows) > MOST_ROWS:
         rows = [row for row in rows if row["role"] != "none"]
     named = [
@@ -77,7 +79,7 @@ def page(result: HeadScan) -> str:
         for row in rows
     ]
     columns = [name for one in SHOWN for name in (rows[0] if rows else ()) if name == one or one == name[:5] == "beta_"]
-    table = render_table(named, columns=columns, width=PAGE) if rows else "no head has a role"
+    shown = render_table(named, columns=columns, width=PAGE) if rows else "no head has a role"
     doubts = [f"{head_name(at)}: {why}" for at in result.match_heads if (why := result.reasons[at[0]][at[1]])]
     below = "\n\nno beta for a match head whose law is not to be trusted: " + "; ".join(doubts) if doubts else ""
-    return f"{result}\n\n{table}{below}"
+    return f"{result}\n\n{shown}{below}"

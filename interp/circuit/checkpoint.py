@@ -35,6 +35,7 @@ from interp.hooked.checkpoint import (
 from interp.hooked.foreign import KEYS, NOT_READ, least_tensors
 from interp.hooked.transformer import InductionTransformer
 from interp.lens import HookedTransformer, HookedTransformerConfig
+from interp.results import jsonable
 
 # What belongs to a machine or to a download, not to the model.
 LEFT_OUT = (
@@ -171,9 +172,7 @@ def _circuit_of(circuit: Circuit, *, length: int) -> dict[str, Any]:
         "vocab": circuit.vocab,
         "bos": circuit.declared_bos,
         "symbols": None if circuit.symbols is None else circuit.symbols.tolist(),
-        "copy_heads": [None if place is None else list(place) for place in circuit.copy_heads]
-        if circuit.lags_known
-        else None,
+        "copy_heads": jsonable(circuit.copy_heads) if circuit.lags_known else None,
         "match_heads": [list(place) for place in circuit.match_heads],
         "length": length,
     }

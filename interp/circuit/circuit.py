@@ -3,9 +3,9 @@
     circuit = Circuit(model)                                  a model of this suite describes its own circuit
     circuit = Circuit(foreign, order=2, copy_heads=((0, 1), (1, 2)), match_heads=((3, 0), (3, 2)), vocab=5, bos=5)
 
-Every instrument that takes a model takes a circuit. A head is a pair (layer, head). `copy_heads[r - 1]` copies lag r,
-and is None where it is not known; copy heads may sit in different layers, and several heads may match: their attention
-is read and edited together.
+Every instrument that takes a model takes a circuit. A head is a pair (layer, head). `copy_heads[r - 1]` copies lag r:
+one head, several that share the work, or None where none is known. Copy heads may sit in different layers, and several
+heads may match: their attention is read and edited together.
 
 `symbols` are for a model whose vocabulary is larger than the alphabet of the chains. Predictions are then distributions
 over these symbols. A table with one row per sequence gives every sequence its own alphabet.
@@ -28,6 +28,7 @@ from interp.hooked.transformer import InductionTransformer
 from interp.notation import Tokens, as_tokens, check_order, check_vocab
 
 Head: TypeAlias = tuple[int, int]  # (layer, head)
+Copies: TypeAlias = Head | tuple[Head, ...] | None  # of one lag: a head, several that share the work, or not known
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     Bos: TypeAlias = Whole | Literal["first"] | None
     Symbols: TypeAlias = Sequence[int] | Sequence[Sequence[int]] | torch.Tensor | NDArray[Any] | None
     Heads: TypeAlias = Sequence[Head] | None
-    CopyHeads: TypeAlias = Sequence[Head | None] | None
+    CopyHeads: TypeAlias = Sequence[Head | Sequence[Head] | None] | None
 else:  # checked by the constructor, which says more than a type checker would
     Hooked = Model = Bos = Symbols = Heads = CopyHeads = Any
 
@@ -59,8 +60,9 @@ class Circuit:
     order : int
         k, the length of the contexts.
     copy_heads : sequence of (layer, head) or None, optional
-        The head that copies each lag 1..k, None where it is not known. Without it, all heads of layer 0 of a model of
-        this suite may copy, and the instrument `copy_heads` measures which lag each one copies.
+        The head that copies each lag 1..k, a tuple of heads where several share a lag, None where none is known.
+        Without it, all heads of layer 0 of a model of this suite may copy, and the instrument `copy_heads` measures
+        which lag each one copies.
     match_heads : sequence of (layer, head), optional
         The heads that match.
     vocab : int, optional
@@ -121,9 +123,7 @@ class Circuit:
             raise ValueError(
                 f"copy_heads must list one (layer, head) or None for each lag 1..{self.order}, got {shown(copy_heads)}"
             )
-        self.copy_heads: tuple[Head | None, ...] = tuple(
-            None if place is None else checked_head(model, place, name="copy_heads") for place in copies
-        )
+        self.copy_heads: tuple[Copies, ...] = tuple(_copies_of(model, place) for place in copies)
         self.match_heads = _match_heads(model, () if match_heads is None else match_heads)
 
     @property
@@ -144,7 +144,7 @@ class Circuit:
     @property
     def known_copy_heads(self) -> tuple[Head, ...]:
         """The copy heads that are known, each once."""
-        return tuple(dict.fromkeys(place for place in self.copy_heads if place is not None))
+        return tuple(dict.fromkeys(head for copies in self.copy_heads for head in heads_in(copies)))
 
     @property
     def last_layer(self) -> int:
@@ -293,9 +293,26 @@ def all_heads(model: Any, layer: int) -> tuple[Head, ...]:
     return tuple((layer, head) for head in range(heads_of(model, layer)))
 
 
-def head_name(place: Head | None) -> str:
-    """layer.head, as the field writes it."""
-    return "not known" if place is None else f"{place[0]}.{place[1]}"
+def heads_in(copies: Copies) -> tuple[Head, ...]:
+    """The heads that copy one lag, as a tuple also where they are none or one.
+
+    >>> heads_in(None), heads_in((0, 1)), heads_in(((0, 1), (2, 0)))
+    ((), ((0, 1),), ((0, 1), (2, 0)))
+    """
+    if copies is None:
+        return ()
+    first, *others = copies
+    return ((first, *others),) if isinstance(first, int) else (first, *others)
+
+
+def one_or_all(heads: Sequence[Head]) -> Copies:
+    """The heads of one lag as `copy_heads` has them: None, the one head, or a tuple of several."""
+    return tuple(heads) if len(heads) > 1 else heads[0] if heads else None
+
+
+def head_name(copies: Copies) -> str:
+    """layer.head, as the field writes it; several heads with "and" between them."""
+    return " and ".join(f"{layer}.{head}" for layer, head in heads_in(copies)) or "not known"
 
 
 def checked_head(model: Any, place: Any, *, name: str) -> Head:
@@ -312,6 +329,16 @@ def checked_head(model: Any, place: Any, *, name: str) -> Head:
     if f"blocks.{layer}.attn.hook_pattern" not in model.hook_dict:
         raise ValueError(f"{name}: layer {layer} shows no attention pattern (it has no hook_pattern)")
     return layer, head
+
+
+def _copies_of(model: Any, place: Any) -> Copies:
+    """The head or heads of one lag as they were given, checked."""
+    if place is None:
+        return None
+    if isinstance(place, Sequence) and place and isinstance(place[0], Sequence):
+        heads = tuple(checked_head(model, one, name="copy_heads") for one in place)
+        return heads if len(heads) > 1 else heads[0]
+    return checked_head(model, place, name="copy_heads")
 
 
 def _match_heads(model: Any, places: Any) -> tuple[Head, ...]:

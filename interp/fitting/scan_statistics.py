@@ -5,9 +5,9 @@
     statistics.rows(0), statistics.equations(0)    # of the heads of layer 0: for `fit_law`, and for least squares
 
 The keys that a query sees are grouped by their mask, BOS and the early keys beside them. For each head these numbers
-are kept: its attention by group and its entropy at every query that was asked for, its mass on each lag at all queries,
-and the moments of a least-squares fit of its scores. Masks and the design of that fit depend on the tokens alone, so
-they are computed once for all layers and heads.
+are kept: at every query that was asked for its attention by group, on earlier keys of the query's token and on the
+first keys, and its entropy; its mass on each lag at all queries; and the moments of a least-squares fit of its scores.
+Masks and the design of that fit depend on the tokens alone, so they are computed once for all layers and heads.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class TokenPart:
 
     groups      [batch, query, key] the mask of a candidate key, then BOS (where there is one), early, not visible
     candidate   [query, key]
+    same        [batch, query, key] 1 for an earlier key with the query's own token
     matches     [batch, query, key, lag] match indicators, centred over the candidates of a query, 0 elsewhere
     places      [query, key, term] functions of the distance, centred likewise
     """
@@ -44,6 +45,7 @@ class TokenPart:
     rows: slice
     groups: Int64[torch.Tensor, "batch query key"]
     candidate: Float[torch.Tensor, "query key"]
+    same: Float[torch.Tensor, "batch query key"]
     matches: Float[torch.Tensor, "batch query key lag"]
     places: Float[torch.Tensor, "query key term"]
 
@@ -53,6 +55,7 @@ class LayerSums:
 
     masses    [head, sequence, query, group] attention on each group; early keys are the last group
     entropy   [head, sequence, query] sum of p log p over candidates and BOS
+    special   [head, sequence, query, 2] attention on earlier keys of the query's token, and on BOS and the first token
     on_lag    [sequence, head, lag] mean attention of the tokens on lag 0, 1, ..
     moments, squares, largest    of the heads' scores, as in `NormalEquations`
     """
@@ -60,6 +63,7 @@ class LayerSums:
     def __init__(self, heads: int, rows: tuple[int, int], *, groups: int, lags: int, columns: int, dtype: torch.dtype):
         self.masses = torch.zeros(heads, *rows, groups, dtype=dtype)
         self.entropy = torch.zeros(heads, *rows, dtype=dtype)
+        self.special = torch.zeros(heads, *rows, 2, dtype=dtype)
         self.on_lag = torch.zeros(rows[0], heads, lags + 1, dtype=torch.float64)
         self.moments = torch.zeros(heads, columns, dtype=torch.float64)
         self.squares, self.largest = (torch.zeros(heads, dtype=torch.float64) for _ in range(2))
@@ -71,6 +75,7 @@ class ScanStatistics:
 
     layers    the layers whose heads are read, by default all
     counts    [sequence, query, group] keys in each group
+    same      [sequence, query] earlier keys with the query's own token
     sums      by layer
     """
 
@@ -94,10 +99,11 @@ class ScanStatistics:
         rows = (len(tokens), len(self.queries))
         self.groups = (1 << self.order) + circuit.has_sink + 1
         self.dtype = torch.float64 if circuit.dtype == torch.float64 else torch.float32
-        kept = self.dtype.itemsize * sum(heads.values()) * rows[1] * (self.groups + 1)
+        kept = self.dtype.itemsize * sum(heads.values()) * rows[1] * (self.groups + 3)
         asked = f"a scan of {rows[1]} queries of {rows[0]} sequences"
         takes_memory(kept * rows[0], what=asked, instead=f"one sequence needs {kept / 2**20:.0f} MiB")
         self.counts = torch.zeros(*rows, self.groups, dtype=torch.float64)
+        self.same = torch.zeros(rows, dtype=torch.float64)
         self.basis = torch.from_numpy(distance_basis(tokens.shape[1] - self.order, terms=SPLINE_TERMS))
         columns = self.order + self.basis.shape[1]
         self.gram = torch.zeros(columns, columns, dtype=torch.float64)
@@ -144,6 +150,12 @@ class ScanStatistics:
         ones = torch.ones(1, dtype=torch.float64).expand(groups.shape)
         counts = torch.zeros(*groups.shape[:2], self.groups + 1, dtype=torch.float64).scatter_add_(2, groups, ones)
         self.counts[rows] = counts[..., : self.groups]
+        own = (
+            tokens[:, self.queries - self.bos, None]
+            == torch.nn.functional.pad(tokens, (self.bos, 0), value=-1)[:, None]
+        )
+        same = (own & (keys < self.queries[:, None])).to(self.dtype)
+        self.same[rows] = same.sum(dim=2).double()
         seen = candidate.double()
         share = seen / seen.sum(dim=1, keepdim=True)
         bits = (groups[..., None] >> torch.arange(order) & 1).double()
@@ -156,7 +168,7 @@ class ScanStatistics:
         self.gram[:order, order:] += cross
         self.gram[order:, :order] += cross.T
         self.gram[order:, order:] += len(tokens) * einops.einsum(places, places, "q k i, q k j -> i j")
-        return TokenPart(rows=rows, groups=groups, candidate=seen, matches=matches, places=places)
+        return TokenPart(rows=rows, groups=groups, candidate=seen, same=same, matches=matches, places=places)
 
     def add_scores(self, part: TokenPart, sums: LayerSums, scores: torch.Tensor, hook: Any) -> None:
         """Moments of the scores of candidate keys. The design is centred, so that the scores need not be."""
@@ -181,6 +193,8 @@ class ScanStatistics:
         groups = einops.repeat(part.groups, "b q k -> b h q k", h=seen.shape[1])
         by_group = torch.zeros(*seen.shape[:3], self.groups + 1, dtype=self.dtype).scatter_add_(3, groups, seen)
         sums.masses[:, part.rows] = einops.rearrange(by_group[..., : self.groups], "b h q g -> h b q g")
+        sums.special[:, part.rows, :, 0] = einops.einsum(seen, part.same, "b h q k, b q k -> h b q")
+        sums.special[:, part.rows, :, 1] = einops.reduce(seen[..., : 1 + self.bos], "b h q k -> h b q", "sum")
         logs = seen * seen.clamp(min=torch.finfo(self.dtype).tiny).log()
         covered = (part.groups < self.groups - 1).to(self.dtype)
         sums.entropy[:, part.rows] = einops.einsum(logs, covered, "b h q k, b q k -> h b q")

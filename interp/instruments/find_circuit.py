@@ -6,11 +6,12 @@ over sequences and positions, and beta_r of the match heads is measured again. T
 of the sum over match heads) says how much of the match at that lag depends on the head. The control moves the head's
 output by the same distance in a random direction (`control_lost`).
 
-    chosen      the head that loses most, if that is at least FEEDS and more than its control
-    together    several heads may copy one lag, so that no single one is needed: then all of them are replaced at once,
-                and the one with the most mass is chosen if together they pass
-    no head     where no head copies a lag, or the match heads depend on none that does, `copy_heads` has None for that
-                lag and the message says so
+    chosen      every head that loses its part: FEEDS divided by the number of heads that copy the lag, and more than
+                its control. Several such heads are then replaced together
+    together    several heads may stand in for each other, so that no single one is needed: then all of them are
+                replaced at once, and chosen if that passes
+    no head     where no head copies a lag, or the chosen heads together do not lose FEEDS and more than their control,
+                `copy_heads` has None for that lag and the message says so
 
 A lag is copied for the key. The query's side of lag r needs x_{t-r+1}, so that beta_r also depends on the head of lag r
 - 1.
@@ -28,12 +29,13 @@ import torch
 from jaxtyping import Float, Int64
 
 from interp.arguments import Whole, keywords, seed_number
-from interp.circuit.circuit import Bos, Circuit, Head, Model, Symbols, head_name
-from interp.circuit.edits import write_output
+from interp.circuit.circuit import Bos, Circuit, Copies, Head, Model, Symbols, head_name, one_or_all
+from interp.circuit.edits import moved_at_random, write_output
 from interp.circuit.queries import Query
 from interp.circuit.runner import Hook
 from interp.fitting.regression import Array
 from interp.fitting.scan_statistics import ScanStatistics
+from interp.instruments.roles import RoleRules
 from interp.instruments.scan_heads import HeadScan, as_scanned, attention_laws, scan_heads
 from interp.notation import Tokens
 from interp.results import DataFrame, rows_table
@@ -109,6 +111,7 @@ def find_circuit(
     symbols: Symbols = None,
     query: Query = "last",
     seed: Whole = 0,
+    rules: RoleRules | None = None,
     scan: HeadScan | None = None,
 ) -> FoundCircuit:
     """The circuit that a scan shows, with evidence; the module's docstring says how it is chosen.
@@ -123,6 +126,7 @@ def find_circuit(
     symbols   the ids that stand for the symbols, where the model's vocabulary is larger
     query     "last", "all", "trained" or token indices, as in `capture`
     seed      of the controls
+    rules     the thresholds of the roles, by default `RoleRules()`
     scan      what `scan_heads` returned for these tokens, where it was made already
 
     Returns
@@ -138,24 +142,15 @@ def find_circuit(
     """
     task = as_scanned(model, order=order, vocab=vocab, bos=bos, symbols=symbols)
     array, seed = task.check(tokens), seed_number(seed)
-    scan = scan_heads(task, array, query=query) if scan is None else scan
+    scan = scan_heads(task, array, query=query, rules=rules) if scan is None else scan
     if scan.order != task.order:
         raise ValueError(f"the scan is of order {scan.order}, the circuit of order {task.order}")
     workbench = _Workbench(task, array, scan, seed=seed)
     chosen, reasons, trials = zip(*(workbench.choose(lag) for lag in range(1, task.order + 1)), strict=True)
-    missing = [reason for head, reason in zip(chosen, reasons, strict=True) if head is None]
-    if scan.match_heads:
-        names = [
-            f"{head_name(at)} ({scan.nats_explained[at]:.0%} of {scan.nats[at]:.2f} nats)" for at in scan.match_heads
-        ]
-        matching = f"match: the law explains the attention of {', '.join(names)}"
-    else:
-        best = max(scan.heads, key=lambda at: float(np.nan_to_num(scan.nats_explained[at])))
-        matching = (
-            f"no head matches: the best, {head_name(best)}, has {max(0.0, scan.nats_explained[best]):.1%} of "
-            f"{max(0.0, scan.nats[best]):.2g} nats explained"
-        )
-        missing.append(matching)
+    missing = [reason for heads, reason in zip(chosen, reasons, strict=True) if heads is None]
+    names = [f"{head_name(at)} ({scan.nats_explained[at]:.0%} of {scan.nats[at]:.2f} nats)" for at in scan.match_heads]
+    matching = f"match: the law explains the attention of {', '.join(names)}" if names else scan.missing["match"]
+    missing += [] if names else [matching]
     note = f"note: {scan.message}" if scan.success and scan.message else ""
     found = FoundCircuit(
         task.model,
@@ -183,34 +178,36 @@ class _Workbench:
         self.beta = self.betas(None) if scan.match_heads else np.zeros((0, circuit.order))
         self.means: dict[Head, torch.Tensor] = {}
 
-    def choose(self, lag: int) -> tuple[Head | None, str, list[Trial]]:
-        """The copy head of a lag, the reason, and what was tried."""
+    def choose(self, lag: int) -> tuple[Copies, str, list[Trial]]:
+        """The copy heads of a lag, the reason, and what was tried."""
         scan = self.scan
         last = max((layer for layer, _ in scan.match_heads), default=len(scan.role))
-        looking = scan.copying(lag)
-        heads = [at for at in looking if at[0] < last]
+        heads = [at for at in scan.copying(lag) if at[0] < last]
+        named = {at: f"{head_name(at)} (mass {scan.copy_mass[at][lag - 1]:.2f})" for at in heads}
         if not heads:
-            late = ", ".join(map(head_name, sorted(looking)))
-            above = f" below the match heads ({late} would, but in too late a layer)" if late else ""
-            return None, f"no head copies lag {lag}{above}", []
+            return None, scan.missing[f"lag {lag}"], []
         if not scan.match_heads:
-            names = ", ".join(f"{head_name(at)} (mass {scan.copy_mass[at][lag - 1]:.2f})" for at in heads)
-            return heads[0], f"lag {lag}: copied by {names}; no head matches, so that its effect cannot be tested", []
+            copied = f"lag {lag}: copied by {', '.join(named.values())}"
+            return one_or_all(heads), f"{copied}; no head matches, so that its effect cannot be tested", []
         trials = [self.attempt(lag, (at,)) for at in heads[:TRIED]]
         best = max(trials, key=lambda one: one.lost)
-        if not best.feeds and len(heads) > 1:
-            trials.append(self.attempt(lag, tuple(heads[:TRIED])))
+        parts = [one for one in trials if one.lost >= FEEDS / len(trials) and one.lost > one.control_lost] or trials
+        if len(parts) > 1:
+            trials.append(self.attempt(lag, tuple(head for one in parts for head in one.heads)))
             best = trials[-1] if trials[-1].feeds else best
-        name = " and ".join(map(head_name, best.heads))
+        elif parts[0].feeds:
+            best = parts[0]
         result = (
             f"without {'it' if len(best.heads) == 1 else 'them'} the match heads lose {best.lost:.0%} of beta_{lag} "
             f"(control: {best.control_lost:.0%})"
         )
         if not best.feeds:
-            return None, f"no head copies lag {lag} for the match heads: {name} would, but {result}", trials
+            would = head_name(one_or_all(best.heads))
+            return None, f"no head copies lag {lag} for the match heads: {would} would, but {result}", trials
         others = [head_name(at) for at in heads if at not in best.heads]
         also = f"; {', '.join(others)} would copy it, too" if others else ""
-        return best.heads[0], f"lag {lag}: {name} (mass {best.mass:.2f}); {result}{also}", trials
+        chosen = " and ".join(named[at] for at in best.heads)
+        return one_or_all(best.heads), f"lag {lag}: {chosen}; {result}{also}", trials
 
     def attempt(self, lag: int, heads: tuple[Head, ...]) -> Trial:
         """Replace these heads' output by its mean; as a control, move it by the same distance in a random direction."""
@@ -263,7 +260,4 @@ class _Workbench:
 
     def moved(self, mean: torch.Tensor, z: torch.Tensor, rows: slice) -> torch.Tensor:
         """The output, moved by its distance from the mean in a random direction."""
-        own = z.cpu().double()
-        direction = torch.randn(own.shape, generator=self.generator, dtype=torch.float64)
-        step = (own - mean).norm(dim=-1, keepdim=True)
-        return torch.as_tensor(own + step * direction / direction.norm(dim=-1, keepdim=True))
+        return moved_at_random(z, mean, self.generator)

@@ -12,28 +12,23 @@ Per head, from the statistics that `scan_statistics` gathers while the model run
     induction        attention on keys whose previous token is the query's: the classical induction score, on these
                      sequences; `induction_even` is what even attention would get
 
-The role of a head:
-
-    copy     `min_copied` of the attention that even attention would put elsewhere is on one lag, and no other lag has
-             more than half of that
-    match    the law explains `min_matched` of its nats, which are at least MIN_NATS, and its largest beta is at least
-             MIN_BETA and five standard errors
-    none     any other head
-
-A head that meets both conditions is a copy head. A head without a role that reaches a share `NEAR` of each of the three
-thresholds of a match head, with a beta of five standard errors, is named in `near`, with the thresholds.
+The role of a head is "copy", "match", "duplicate", "self", "sink" or "none"; `interp.instruments.roles` has the rules
+and their thresholds, which are printed with the scan. Where a lag has no copy head, or no head matches, the message
+names the head that comes nearest, and what it has of each threshold. A head without a role that reaches a share of the
+thresholds of a match head is named in `near`.
 
 `success` of a head says whether its beta and kappa can be trusted, by the rule of `attention_fit`; where they cannot,
-they are NaN. For each lag 1..k, `copy_heads` has the copy head with the most mass on it in a layer below the last match
-head; `find_circuit` tests whether the match depends on it.
+they are NaN. For each lag 1..k, `copy_heads` has the heads that copy it in a layer below the last match head: one, or
+several that share the lag, the one with the most mass first. `find_circuit` tests whether the match depends on them.
 
-Memory: the model holds one layer's attention for a few sequences at a time (`runner.parts`); kept are 2^k + 3 numbers
+Memory: the model holds one layer's attention for a few sequences at a time (`runner.parts`); kept are 2^k + 5 numbers
 for each head, sequence and query asked for, at most half of the machine's memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,25 +36,29 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
 
-from interp.arguments import Number, Whole, finite_number, keywords, whole_number
-from interp.circuit.circuit import Bos, Circuit, Head, Model, Symbols, head_name
+from interp.arguments import Whole, keywords, whole_number
+from interp.circuit.circuit import Bos, Circuit, Copies, Head, Model, Symbols, head_name, one_or_all
 from interp.circuit.queries import Query, query_positions, untrained_note
 from interp.circuit.runner import Hooks
 from interp.fitting.attention_fit import MAX_MASS_GAP, MIN_EXPLAINED, MIN_SEQUENCES, MUCH_EARLY, early_note, fit_law
 from interp.fitting.laws import law_design
 from interp.fitting.regression import Array, clustered
 from interp.fitting.scan_statistics import ScanStatistics
+from interp.instruments.roles import (
+    MOST_NAMED,
+    Role,
+    RoleRules,
+    copy_evidence,
+    match_evidence,
+    matches,
+    near_note,
+    role_of,
+)
 from interp.notation import Tokens, mask_bits
 from interp.results import Axes, DataFrame, Result, counted, provenance
 
 COPY_LAGS = 8  # lags examined by default; k where that is more
-MIN_COPIED = 0.25  # a copy head has on one lag this share of what even attention puts elsewhere
-MIN_MATCHED = 0.25  # share of a match head's nats that the law explains at least
-MIN_NATS = 0.02
-MIN_BETA = 1.0
-SURE = 5  # standard errors of beta
-NEAR = 0.25  # of a threshold: a head that reaches less is not worth naming
-MOST_NAMED = 6  # heads below the thresholds
+OTHERS: tuple[Role, ...] = ("duplicate", "self", "sink")  # roles that no circuit has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +66,9 @@ class HeadScan(Result):
     """Every head of a model. Arrays are [layer, head, ...]; NaN where a layer has fewer heads than others.
 
     copy_mass, copy_mass_stderr       [layer, head, lag] mean attention on lag 1, 2, ...
-    copy_lag                          the lag with the most mass beyond that of even attention
+    copy_lag                          [layer, head] the lag that a copy head copies, 0 of any other head
+    self_mass, sink_mass              [layer, head] mean attention on the token itself, and on BOS and the first token
+    duplicate_mass                    [layer, head] on earlier keys of the query's token, where there are any; else NaN
     beta, beta_stderr, kappa, kappa_stderr     NaN where they cannot be trusted; kappa also without BOS
     beta_scores                       [layer, head, lag] beta from the scores by least squares, not checked
     r2_match                          of what position leaves of the scores, the share that matches explain
@@ -75,11 +76,13 @@ class HeadScan(Result):
     mass, mass_stderr                 [layer, head, group] attention by overlap 0..k, then on BOS, then on early keys
     induction, induction_stderr       [layer, head] attention on keys whose previous token is the query's
     induction_even                    the same for even attention
-    role                              [layer][head] "copy", "match" or "none"; "" where there is no such head
+    role                              [layer][head] as in the module; "" where there is no such head
     ok, reasons                       [layer][head] whether beta and kappa can be trusted, and why not
-    copy_heads                        the copy head chosen for each lag 1..k, None where there is none
+    copy_heads                        for each lag 1..k the head that copies it, several as a tuple, or None
     match_heads                       the heads that match
+    missing                           by "lag r" and "match" why no head copies the lag, or matches
     near                              the heads that are below a threshold of a match head, with the thresholds; else ""
+    rules                             the thresholds
     order, bos                        k, and whether key 0 has the score kappa
     n, queries                        sequences, and the token index of each query
     success                           every lag has its copy head, and some head matches
@@ -91,6 +94,9 @@ class HeadScan(Result):
     copy_mass: Float[np.ndarray, "layer head lag"]
     copy_mass_stderr: Float[np.ndarray, "layer head lag"]
     copy_lag: Int64[np.ndarray, "layer head"]
+    self_mass: Float[np.ndarray, "layer head"]
+    duplicate_mass: Float[np.ndarray, "layer head"]
+    sink_mass: Float[np.ndarray, "layer head"]
     beta: Float[np.ndarray, "layer head order"]
     beta_stderr: Float[np.ndarray, "layer head order"]
     beta_scores: Float[np.ndarray, "layer head order"]
@@ -109,8 +115,10 @@ class HeadScan(Result):
     role: tuple[tuple[str, ...], ...]
     ok: Bool[np.ndarray, "layer head"]
     reasons: tuple[tuple[str, ...], ...]
-    copy_heads: tuple[Head | None, ...]
+    copy_heads: tuple[Copies, ...]
     match_heads: tuple[Head, ...]
+    rules: RoleRules
+    missing: dict[str, str]
     near: str = ""
     bos: bool
     n: int
@@ -121,29 +129,41 @@ class HeadScan(Result):
         """Every (layer, head) that there is."""
         return tuple((layer, head) for layer, roles in enumerate(self.role) for head, role in enumerate(roles) if role)
 
+    def with_role(self, role: Role) -> list[Head]:
+        """The heads with this role."""
+        return [at for at in self.heads if self.role[at[0]][at[1]] == role]
+
     def copying(self, lag: int) -> list[Head]:
         """The heads that copy a lag, the one with the most mass on it first."""
-        found = [at for at in self.heads if self.role[at[0]][at[1]] == "copy" and self.copy_lag[at] == lag]
+        found = [at for at in self.with_role("copy") if self.copy_lag[at] == lag]
         return sorted(found, key=lambda at: -float(self.copy_mass[at][lag - 1]))
 
     def table(self) -> DataFrame:
-        """One row per head: layer, head, role, copy_lag, copy_mass (on that lag), beta_1 .. beta_k, kappa, r2_match,
-        nats, nats_explained, mass_full, mass_partial, mass_none, mass_bos, success, message.
+        """One row per head: layer, head, role, copy_lag (missing where the head copies none), copy_mass (the most on
+        one lag), copy_share (of the mass that its copy heads have on a lag), beta_1 .. beta_k, kappa, r2_match, nats,
+        nats_explained, mass_full, mass_partial, mass_none, mass_bos, self_mass, duplicate_mass, sink_mass,
+        success, message.
         """
-        return self._rows(
+        lags = range(1, self.copy_mass.shape[-1] + 1)
+        total = {lag: sum(self.copy_mass[at][lag - 1] for at in self.copying(lag)) for lag in lags}
+        names = ("self_mass", "duplicate_mass", "sink_mass")
+        rows = self._rows(
             lambda at: {
-                "copy_lag": int(self.copy_lag[at]),
-                "copy_mass": self.copy_mass[at][self.copy_lag[at] - 1],
+                "copy_lag": int(self.copy_lag[at]) or None,
+                "copy_mass": self.copy_mass[at].max(),
+                "copy_share": self.copy_mass[at].max() / total[lag] if (lag := int(self.copy_lag[at])) else np.nan,
                 **{f"beta_{lag + 1}": value for lag, value in enumerate(self.beta[at])},
                 **{name: getattr(self, name)[at] for name in ("kappa", "r2_match", "nats", "nats_explained")},
                 "mass_full": self.mass[at][self.order],
                 "mass_partial": self.mass[at][1 : self.order].sum(),
                 "mass_none": self.mass[at][0],
                 "mass_bos": self.mass[at][self.order + 1],
+                **{name: getattr(self, name)[at] for name in names},
                 "success": bool(self.ok[at]),
                 "message": self.reasons[at[0]][at[1]],
             }
         )
+        return rows.astype({"copy_lag": "Int64"})
 
     def details(self) -> DataFrame:
         """One row per head with what `table` leaves out: standard errors, beta from the scores, mass on early keys, the
@@ -188,28 +208,39 @@ class HeadScan(Result):
 
     @property
     def title(self) -> str:
-        """The heads with a role."""
-        names = [*map(head_name, self.match_heads[:MOST_NAMED]), *["..."] * (len(self.match_heads) > MOST_NAMED)]
-        copies = [f"{head_name(at)} (lag {lag})" for lag, at in enumerate(self.copy_heads, start=1) if at is not None]
-        return f"match heads: {', '.join(names) or 'none'}; copy heads: {', '.join(copies) or 'none'}"
+        """The heads that match and those that copy."""
+        copies = [f"{head_name(place)} (lag {lag})" for lag, place in enumerate(self.copy_heads, start=1) if place]
+        return f"match heads: {listed(map(head_name, self.match_heads))}; copy heads: {listed(copies)}"
 
     def lines(self) -> list[str]:
-        """What was scanned, and the heads with a role with what they do."""
+        """What was scanned, the heads with a role with what they do, and the thresholds."""
         where = f"{self.n} sequences, {counted(len(self.queries), 'query', 'queries')}, order {self.order}"
-        shown = [f"{head_name(at)} ({self.nats_explained[at]:.0%})" for at in self.match_heads[:MOST_NAMED]]
+        matches = [f"{head_name(at)} ({self.nats_explained[at]:.0%})" for at in self.match_heads]
         copies = [
             f"{head_name(at)} ({self.copy_mass[at][lag - 1]:.3f} on lag {lag})"
-            for lag, at in enumerate(self.copy_heads[:MOST_NAMED], start=1)
-            if at is not None
+            for lag in range(1, self.copy_mass.shape[-1] + 1)
+            for at in self.copying(lag)
         ]
+        others = [f"{role} {listed(map(head_name, heads))}" for role in OTHERS if (heads := self.with_role(role))]
         return [
             f"scan of {counted(len(self.heads), 'head')} on {where}",
-            f"match   {', '.join(shown) or 'no head'}{'; in brackets: nats explained' * bool(shown)}",
-            f"copy    {', '.join(copies) or 'no head'}{'; in brackets: mean attention' * bool(copies)}",
+            f"match   {listed(matches)}{'; in brackets: nats explained' * bool(matches)}",
+            f"copy    {listed(copies)}{'; in brackets: mean attention' * bool(copies)}",
+            *([f"others  {'; '.join(others)}"] if others else []),
+            *f"rules   {self.rules}".split("\n"),
         ]
 
 
-@keywords(copies="min_copied", explains="min_matched")
+def listed(names: Iterable[str]) -> str:
+    """Names with commas, of many the first."""
+    every = list(names)
+    return ", ".join([*every[:MOST_NAMED], *["..."] * (len(every) > MOST_NAMED)]) or "none"
+
+
+OF_RULES = "rules=RoleRules(...)"
+
+
+@keywords(**dict.fromkeys(("min_copied", "min_matched", "min_explained"), OF_RULES))
 def scan_heads(
     model: Model,
     tokens: Tokens,
@@ -220,9 +251,7 @@ def scan_heads(
     symbols: Symbols = None,
     query: Query = "last",
     copy_lags: Whole | None = None,
-    min_copied: Number = MIN_COPIED,
-    min_matched: Number = MIN_MATCHED,
-    min_explained: Number = MIN_EXPLAINED,
+    rules: RoleRules | None = None,
 ) -> HeadScan:
     """Scan every head of a model in one forward pass; the module's docstring says what is measured.
 
@@ -236,9 +265,7 @@ def scan_heads(
     symbols         the ids that stand for the symbols, where the model's vocabulary is larger
     query           "last", "all", "trained" or token indices, as in `capture`; `copy_mass` is always over all positions
     copy_lags       how many lags are examined for copying
-    min_copied      least share that a copy head puts on one lag, of what even attention puts elsewhere
-    min_matched     least share of a match head's nats that the law explains
-    min_explained   least share of the nats that the law explains where beta and kappa are trusted
+    rules           the thresholds of the roles, by default `RoleRules()`
 
     Returns
     -------
@@ -250,8 +277,6 @@ def scan_heads(
         scan.table(), scan.copy_heads, scan.match_heads
     """
     circuit = as_scanned(model, order=order, vocab=vocab, bos=bos, symbols=symbols)
-    shares = {"min_copied": min_copied, "min_matched": min_matched, "min_explained": min_explained}
-    limits = {name: finite_number(value, name=name, above=0, most=1.0) for name, value in shares.items()}
     array = circuit.check(tokens)
     if len(array) < MIN_SEQUENCES:
         raise ValueError(f"{len(array)} sequences; a scan needs at least {MIN_SEQUENCES} for its standard errors")
@@ -261,7 +286,7 @@ def scan_heads(
     statistics = ScanStatistics(circuit, array, queries, lags=max(lags, circuit.order))
     statistics.gather()
     note = untrained_note(queries, circuit, array.shape[1])
-    return judged(statistics, **limits, note=note)
+    return judged(statistics, rules, note=note)
 
 
 def as_scanned(model: Any, **task: Any) -> Circuit:
@@ -273,60 +298,62 @@ def as_scanned(model: Any, **task: Any) -> Circuit:
     return model
 
 
-def judged(
-    statistics: ScanStatistics,
-    *,
-    min_copied: float = MIN_COPIED,
-    min_matched: float = MIN_MATCHED,
-    min_explained: float = MIN_EXPLAINED,
-    note: str = "",
-) -> HeadScan:
+def judged(statistics: ScanStatistics, rules: RoleRules | None = None, *, note: str = "") -> HeadScan:
     """The scan: the numbers of every head, its role, and whether its beta and kappa can be trusted."""
-    circuit, order = statistics.circuit, statistics.order
+    circuit, order, rules = statistics.circuit, statistics.order, rules or RoleRules()
     found, exists = _measured(statistics)
-    told, excess = found.pop("told"), found.pop("excess")
+    heads = {
+        (layer, head): {name: values[layer, head] for name, values in found.items()}
+        for layer, head in np.argwhere(exists).tolist()
+    }
     role, reasons = np.full(exists.shape, "", dtype=object), np.full(exists.shape, "", dtype=object)
-    near = []
-    for layer, head in np.argwhere(exists).tolist():
-        at = (layer, head)
-        numbers = {name: values[at] for name, values in found.items()}
-        lag = int(found["copy_lag"][at])
-        role[at] = "none"
-        if excess[at][lag] >= min_copied and np.delete(excess[at], lag).max() <= excess[at][lag] / 2:
-            role[at] = "copy"
-        elif _matches(numbers, explains=min_matched, share=1.0):
-            role[at] = "match"
-        elif _matches(numbers, explains=min_matched, share=NEAR):
-            beta = ", ".join(f"{value:z.2f}" for value in numbers["beta"])
-            near.append(f"{head_name(at)} (beta {beta}; {numbers['nats_explained']:.0%} of {numbers['nats']:.2g} nats)")
-        reasons[at] = distrust(numbers, bool(told[at]), min_explained=min_explained)
+    for at, one in heads.items():
+        role[at] = role_of(one, rules)
+        reasons[at] = distrust(one, bool(one["told"]), min_explained=rules.min_explained)
+    above = found.pop("above")
+    for name in ("told", "on_lag", "duplicate", "sink"):
+        del found[name]
     ok = exists & (reasons == "")
     for name in ("beta", "beta_stderr", "kappa", "kappa_stderr"):
         found[name] = np.where(ok if found[name].ndim == 2 else ok[..., None], found[name], np.nan)
     counts, follows = statistics.counts.numpy(), np.arange(1 << order) & 1
+    matching = tuple((int(layer), int(head)) for layer, head in np.argwhere(role == "match"))
+    near = {at: one for at, one in heads.items() if role[at] == "none" and matches(one, rules, share=rules.near)}
     scan = HeadScan(
         **found,
+        copy_lag=np.where(role == "copy", above.argmax(axis=-1), 0),
         order=order,
         induction_even=float((counts[..., : len(follows)] @ follows / counts.sum(axis=-1)).mean()),
         role=tuple(map(tuple, role)),
         ok=ok,
         reasons=tuple(map(tuple, reasons)),
         copy_heads=(None,) * order,
-        match_heads=tuple((int(layer), int(head)) for layer, head in np.argwhere(role == "match")),
-        near=_near_note(near, explains=min_matched) if near else "",
+        match_heads=matching,
+        rules=rules,
+        missing={},
+        near=near_note(near, rules),
         bos=circuit.has_sink,
         n=len(statistics.tokens),
         queries=statistics.queries.numpy() - int(circuit.has_bos),
         provenance=provenance(checkpoint=circuit.checkpoint),
     )
-    last = max((layer for layer, _ in scan.match_heads), default=len(role))
-    copying = tuple(next((at for at in scan.copying(lag) if at[0] < last), None) for lag in range(1, order + 1))
-    missing = [f"no head copies lag {lag}" for lag, place in enumerate(copying, start=1) if place is None]
-    missing += [] if scan.match_heads else ["no head matches"]
-    early = max((float(scan.mass[at][-1]) for at in scan.match_heads), default=0.0)
+    last = max((layer for layer, _ in matching), default=len(role))
+    copying, missing = list[tuple[Head, ...]](), dict[str, str]()
+    for lag in range(1, order + 1):
+        copying.append(tuple(at for at in scan.copying(lag) if at[0] < last))
+        if not copying[-1]:
+            missing[f"lag {lag}"] = copy_evidence(lag, heads, rules, late=scan.copying(lag))
+    if not matching:
+        missing["match"] = match_evidence(heads, rules)
+    early = max((float(scan.mass[at][-1]) for at in matching), default=0.0)
     notes = [early_note(early) if early > MUCH_EARLY and not circuit.has_sink else "", note]
-    message = "; ".join(filter(None, [*missing, *notes]))
-    return replace(scan, copy_heads=copying, success=not missing, message=message)
+    return replace(
+        scan,
+        copy_heads=tuple(map(one_or_all, copying)),
+        missing=missing,
+        success=not missing,
+        message="; ".join(filter(None, [*missing.values(), *notes])),
+    )
 
 
 def attention_laws(
@@ -377,7 +404,7 @@ class AttentionLaws:
 def distrust(numbers: Mapping[str, Any], told: bool, *, min_explained: float = MIN_EXPLAINED) -> str:
     """Why a head's beta and kappa cannot be trusted; empty where they can."""
     nats, explained, gap = (float(numbers[name]) for name in ("nats", "nats_explained", "mass_gap"))
-    if nats < MIN_NATS:
+    if nats < RoleRules.min_nats:
         return f"the attention has {max(0.0, nats):.2g} nats beyond even attention: nothing to explain"
     if explained < min_explained:
         found_share = f"matches explain {max(0.0, explained):.1%} of {nats:.2f} nats"
@@ -391,7 +418,7 @@ def distrust(numbers: Mapping[str, Any], told: bool, *, min_explained: float = M
 
 def _measured(statistics: ScanStatistics) -> tuple[dict[str, Any], Array]:
     """The numbers of every head as [layer, head, ...], and [layer, head] whether there is such a head."""
-    parts = (_masses, _law_of_attention, _law_of_scores, _copies)
+    parts = (_masses, _law_of_attention, _law_of_scores, _copies, _special)
     fitted = {
         layer: {name: values for part in parts for name, values in part(statistics, layer).items()}
         for layer in statistics.layers
@@ -454,28 +481,35 @@ def _law_of_scores(statistics: ScanStatistics, layer: int) -> dict[str, Array]:
 
 
 def _copies(statistics: ScanStatistics, layer: int) -> dict[str, Array]:
-    """Mass on each lag, and the lag that exceeds even attention most; lag 0 is measured, but is not a copy."""
+    """Mass on each lag from 0, and how much of that is above even attention."""
     mean, stderr = _means(statistics.sums[layer].on_lag.numpy().swapaxes(0, 1))
     visible = np.arange(1, statistics.tokens.shape[1] + 1) + statistics.bos
     even = np.array([(1.0 / visible[lag:]).mean() for lag in range(mean.shape[1])])
-    excess = (mean - even) / (1.0 - even)
-    best = 1 + excess[:, 1:].argmax(axis=1)
-    return {"copy_mass": mean[:, 1:], "copy_mass_stderr": stderr[:, 1:], "copy_lag": best, "excess": excess}
+    above = (mean - even) / (1.0 - even)
+    masses = {"copy_mass": mean[:, 1:], "copy_mass_stderr": stderr[:, 1:], "self_mass": mean[:, 0]}
+    return {**masses, "on_lag": mean, "above": above}
 
 
-def _matches(numbers: Mapping[str, Any], *, explains: float, share: float) -> bool:
-    """Whether a head reaches this share of each threshold of a match head, with a beta that is sure."""
-    enough = numbers["nats"] >= share * MIN_NATS and numbers["nats_explained"] >= share * explains
-    return bool(enough and (numbers["beta"] >= np.maximum(share * MIN_BETA, SURE * numbers["beta_stderr"])).any())
-
-
-def _near_note(heads: list[str], *, explains: float) -> str:
-    """The heads below a threshold, the first of them by name, and the thresholds."""
-    more = f" and {len(heads) - MOST_NAMED} more" if len(heads) > MOST_NAMED else ""
-    return (
-        f"below the thresholds of a match head (a beta of {MIN_BETA:g}, {MIN_NATS:g} nats, {explains:.0%} of them "
-        f"explained): {', '.join(heads[:MOST_NAMED])}{more}"
-    )
+def _special(statistics: ScanStatistics, layer: int) -> dict[str, Array]:
+    """Attention on earlier keys of the query's token, and on BOS and the first token: its mean; and what is above even
+    attention, symbol by symbol, with the standard error over symbols.
+    """
+    special, visible = statistics.sums[layer].special.double().numpy(), statistics.queries.numpy() + 1.0
+    first = 1.0 + statistics.bos
+    symbols = statistics.tokens[:, statistics.queries - statistics.bos].numpy()
+    found = {}
+    for name, mass, keys in (("duplicate", special[..., 0], statistics.same.numpy()), ("sink", special[..., 1], first)):
+        even = np.broadcast_to(keys / visible, symbols.shape)
+        some = (even > 0) & (even < 1)
+        seen, places = np.unique(symbols[some], return_inverse=True)
+        member = np.eye(len(seen))[places] / np.maximum(np.bincount(places, minlength=len(seen)), 1)
+        by_symbol = ((mass - even) / np.where(some, 1.0 - even, 1.0))[:, some] @ member
+        with warnings.catch_warnings():  # no query, or one symbol: NaN
+            warnings.simplefilter("ignore", RuntimeWarning)
+            found[f"{name}_mass"] = mass[:, some].mean(axis=1)
+            error = by_symbol.std(axis=1, ddof=1) / np.sqrt(len(seen))
+            found[name] = np.stack([by_symbol.mean(axis=1), error], axis=1)
+    return found
 
 
 def _means(values: Float[np.ndarray, "head sequence item"]) -> tuple[Array, Array]:

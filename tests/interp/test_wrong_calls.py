@@ -29,7 +29,7 @@ share: float = law.nats_explained + fit.r2_match
 groups = ip.overlap_mass(cap, fit).table(by="mask")
 tests = ip.causal_tests(model, chains.tokens, next_law=chains.next_law, law=fit, pair_law=pairs)
 by_hand = ip.causal_tests(model, chains.tokens, next_law=chains.next_law, law=((2.7, 1.2), 3.3))
-scan = ip.scan_heads(model, [[0, 1, 2, 3]], query=[2, 3], min_copied=0.5)
+scan = ip.scan_heads(model, [[0, 1, 2, 3]], query=[2, 3], rules=ip.RoleRules(min_copied=0.5))
 found = ip.find_circuit(model, chains.tokens, scan=scan)
 edits = ip.replace_heads(found, chains.tokens, query="trained", law="fitted")
 near = ip.nearest_estimator(model, chains.tokens, law=ip.optimal_parameters(prior, length=64, bos=True))

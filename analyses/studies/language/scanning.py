@@ -55,7 +55,7 @@ def _chain_scan(options: Options) -> list[Row]:
                 "head": at[1],
                 "role": scan.role[at[0]][at[1]],
                 "copy_lag": int(scan.copy_lag[at]),
-                "copy_mass": scan.copy_mass[at][scan.copy_lag[at] - 1],
+                "copy_mass": scan.copy_mass[at].max(),
                 **{name: getattr(scan, name)[at] for name in COLUMNS},
                 "control_r2_match": control.r2_match[at],
                 "control_nats_explained": control.nats_explained[at],

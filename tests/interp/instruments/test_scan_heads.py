@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import interp as ip
+from interp.circuit.circuit import one_or_all
 from interp.fitting.scan_statistics import ScanStatistics
 from interp.instruments.scan_heads import HeadScan
 from tests import tiny_language
@@ -19,8 +20,9 @@ from tests.planted_heads import PLANTS, Plant, expected_heads, plant, random_tra
 
 QUERIES = [-1, -5, -9]
 COLUMNS = [
-    *("layer", "head", "role", "copy_lag", "copy_mass", "beta_1", "beta_2", "kappa", "r2_match", "nats"),
-    *("nats_explained", "mass_full", "mass_partial", "mass_none", "mass_bos", "success", "message"),
+    *("layer", "head", "role", "copy_lag", "copy_mass", "copy_share", "beta_1", "beta_2", "kappa", "r2_match", "nats"),
+    *("nats_explained", "mass_full", "mass_partial", "mass_none", "mass_bos"),
+    *("self_mass", "duplicate_mass", "sink_mass", "success", "message"),
 ]
 
 
@@ -47,7 +49,8 @@ def test_exactly_the_planted_heads_are_named(name: str, noise: float) -> None:
     scan = ip.scan_heads(plant(spec, noise=noise), tokens_for(spec), **spec.task, query=QUERIES)
     assert roles(scan) == expected_heads(spec)
     assert scan.match_heads == tuple(sorted(spec.matches))
-    assert scan.copy_heads == tuple(spec.copies[lag][0] for lag in range(1, spec.order + 1))
+    copies = [spec.copies[lag] for lag in range(1, spec.order + 1)]
+    assert scan.copy_heads == tuple(one_or_all(heads) for heads in copies)
     assert scan.success
     for at, (beta, kappa) in spec.matches.items():
         near = np.maximum(3 * scan.beta_stderr[at], 0.05 if noise else 1e-6)
@@ -60,6 +63,22 @@ def test_exactly_the_planted_heads_are_named(name: str, noise: float) -> None:
         for at in heads:
             assert scan.copy_lag[at] == lag
             assert scan.copy_mass[at][lag - 1] > 0.95
+    assert [at for at in scan.heads if scan.copy_lag[at]] == scan.with_role("copy")
+
+
+@pytest.mark.parametrize(("lag", "share"), [(2, 0.49), (4, 0.4), (2, 0.3)])
+def test_a_copy_head_may_attend_to_another_lag_too(lag: int, share: float) -> None:
+    spec = Plant(order=1, copies={1: ((0, 0), (0, 3))}, leaks={(0, 3): (lag, share)}, matches={(1, 1): ((4.0,), 1.0)})
+    scan = ip.scan_heads(plant(spec), tokens_for(spec), **spec.task)
+    assert scan.copying(1) == [(0, 0), (0, 3)]
+    assert scan.copy_mass[0, 3][0] == pytest.approx(1 - share, abs=0.05)
+    table = scan.table().set_index(["layer", "head"])
+    assert table.copy_share[0, 3] == pytest.approx((1 - share) / (2 - share), abs=0.05)
+    assert table.copy_lag.isna().sum() == len(table) - 2
+    strict = ip.scan_heads(
+        plant(spec), tokens_for(spec), **spec.task, rules=ip.RoleRules(min_copied=0.9, max_second=0.2)
+    )
+    assert roles(strict)[0, 3] == ("copy" if share < 0.5 else "none")  # more than half of all attention is enough
 
 
 def test_random_weights_find_nothing() -> None:
@@ -74,8 +93,8 @@ def test_random_weights_find_nothing() -> None:
         assert scan.copy_heads == (None,) * order
         assert scan.match_heads == ()
         assert not scan.success
-        lags = "".join(f"no head copies lag {lag}; " for lag in range(1, order + 1))
-        assert scan.message == f"{lags}no head matches"
+        for missing in ("no head matches", *(f"no head copies lag {lag}" for lag in range(1, order + 1))):
+            assert f"{missing} (nearest: " in scan.message
         assert np.isnan(scan.beta).all()
         some = scan.nats > 0.02
         most_explained = max(most_explained, float(scan.nats_explained[some].max(initial=0.0)))
@@ -283,7 +302,7 @@ def test_the_table_has_the_columns_of_the_design(decoys: HeadScan) -> None:
         (lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, query=[99]), "query 99 is outside the tokens 0..23"),
         (lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, copy_lags=0), "copy_lags must be an integer >= 1"),
         (
-            lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, min_copied=0.0),
+            lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, rules=ip.RoleRules(min_copied=0.0)),
             "min_copied must be a finite number > 0, got 0.0",
         ),
         (lambda m, t: ip.scan_heads(m, t, order=2, vocab=4, bos="last"), "bos must be the id of the BOS token"),
