@@ -204,7 +204,8 @@ class HeadScan(Result):
         figure = ax.get_figure(root=True)
         assert figure is not None
         figure.colorbar(ax.images[0], ax=ax, label="nats explained by matches")
-        return heading(ax, self.title, doubt=self.doubt)
+        missing = "; ".join(reason.split(" (")[0] for reason in self.missing.values())
+        return heading(ax, self.title, doubt=f"{self.DOUBT}: {missing}" if missing else "")
 
     @property
     def title(self) -> str:
