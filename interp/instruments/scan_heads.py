@@ -204,8 +204,7 @@ class HeadScan(Result):
         figure = ax.get_figure(root=True)
         assert figure is not None
         figure.colorbar(ax.images[0], ax=ax, label="nats explained by matches")
-        missing = "; ".join(reason.split(" (")[0] for reason in self.missing.values())
-        return heading(ax, self.title, doubt=f"{self.DOUBT}: {missing}" if missing else "")
+        return heading(ax, self.title, doubt=self.doubt)
 
     @property
     def title(self) -> str:
@@ -214,19 +213,20 @@ class HeadScan(Result):
         return f"match heads: {listed(map(head_name, self.match_heads))}; copy heads: {listed(copies)}"
 
     def lines(self) -> list[str]:
-        """What was scanned, the heads with a role with what they do, and the thresholds."""
+        """What was scanned, the heads with a role with what they do or the nearest head, and the thresholds."""
         where = f"{self.n} sequences, {counted(len(self.queries), 'query', 'queries')}, order {self.order}"
         matches = [f"{head_name(at)} ({self.nats_explained[at]:.0%})" for at in self.match_heads]
         copies = [
-            f"{head_name(at)} ({self.copy_mass[at][lag - 1]:.3f} on lag {lag})"
+            f"lag {lag} {listed(f'{head_name(at)} ({self.copy_mass[at][lag - 1]:.3f})' for at in heads)}"
             for lag in range(1, self.copy_mass.shape[-1] + 1)
-            for at in self.copying(lag)
+            if (heads := self.copying(lag))
         ]
         others = [f"{role} {listed(map(head_name, heads))}" for role in OTHERS if (heads := self.with_role(role))]
+        lacking = "; ".join(reason for name, reason in self.missing.items() if name != "match")
         return [
             f"scan of {counted(len(self.heads), 'head')} on {where}",
-            f"match   {listed(matches)}{'; in brackets: nats explained' * bool(matches)}",
-            f"copy    {listed(copies)}{'; in brackets: mean attention' * bool(copies)}",
+            f"match   {listed(matches) + '; in brackets: nats explained' if matches else self.missing['match']}",
+            f"copy    {'; '.join(filter(None, [', '.join(copies), lacking]))}",
             *([f"others  {'; '.join(others)}"] if others else []),
             *f"rules   {self.rules}".split("\n"),
         ]
@@ -353,7 +353,7 @@ def judged(statistics: ScanStatistics, rules: RoleRules | None = None, *, note: 
         copy_heads=tuple(map(one_or_all, copying)),
         missing=missing,
         success=not missing,
-        message="; ".join(filter(None, [*missing.values(), *notes])),
+        message="; ".join(filter(None, [*(reason.split(" (")[0] for reason in missing.values()), *notes])),
     )
 
 

@@ -94,7 +94,8 @@ def test_random_weights_find_nothing() -> None:
         assert scan.match_heads == ()
         assert not scan.success
         for missing in ("no head matches", *(f"no head copies lag {lag}" for lag in range(1, order + 1))):
-            assert f"{missing} (nearest: " in scan.message
+            assert missing in scan.message
+            assert f"{missing} (nearest: " in str(scan)
         assert np.isnan(scan.beta).all()
         some = scan.nats > 0.02
         most_explained = max(most_explained, float(scan.nats_explained[some].max(initial=0.0)))
