@@ -30,7 +30,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "kl_curves": {"batch": 60, "draws": 80, "vocab": VOCAB, "lengths": (8, LENGTH)},
     "optimal": {"batch": 60, "draws": 500, "lengths": (8, LENGTH)},
     "open_choices": {"batch": 40, "draws": 400, "eta0s": (1.0,), "eta0_lengths": (16,), "lengths": (16,)},
-    "worlds": {"draws": 400, "batch": 60, "runs": Path("none")},
+    "worlds": {"draws": 400, "batch": 60},
     "pseudo_counts": {"batch": 60, "lengths": (16, 32)},
     "copy_heads": {"batch": 32},
     "label_symmetry": {"batch": 16},

@@ -32,7 +32,6 @@ LEGEND = {
 }
 ASK = Ask(select=not_long(near(32, 64, 128, seeds=1)), cost=0.2)
 LEAST_MATCHES = 2
-SPREAD_SEQUENCES = 64  # for the standard deviation of a copy head's share
 DIGITS = 6  # more than the pictures can show
 
 
@@ -56,29 +55,22 @@ def analyse(subject: Subject, options: CheckpointOptions) -> Table:
     match_bias     [distance] r_{i-j} of the match head
     match_weight   [(k+1)|V|, (k+1)|V|] the paper's W_A^(2); None for the standard family, which has LayerNorm
     copies         per copy head what `interp.copy_heads` reads: head, lag, share (mean weight there), last and bos (of
-                   the last query), verdict; over_batch, last_over_batch, bos_over_batch: mean and standard deviation of
-                   `share`, `last` and `bos` over the first `SPREAD_SEQUENCES` sequences
+                   the last query), verdict
     per_key        kind -> the mean of `weights` over its keys
     on_full        of all queries with a full match before them: at how many the heaviest candidate is one, and how many
                    there are
-    readout_moves  total variation between `law` and the vote of the attention alone, where BOS votes for all alike
-    raw_beta       per lag, the identity coefficient of the aligned block of `match_weight`
     aligned_share  share of the squared `match_weight` in the aligned blocks, of the part that the softmax sees (see
-                   `interp.identity_blocks`); both are None where heads copy no distinct lags, or without that matrix
+                   `interp.identity_blocks`); None where heads copy no distinct lags, or without that matrix
     sequence       which of the batch it is
-    over_batch     kind -> mean and standard deviation of its share over all sequences of the batch: how representative
-                   the shown sequence is
     """
     from interp.results import provenance
 
     tokens = subject.chains.tokens
     place = first_with_matches(tokens, order=subject.model_config["order"])
     seen = one_sequence(subject.model, tokens[place : place + 1])
-    add_copy_spread(seen["copies"], subject.model, tokens[:SPREAD_SEQUENCES])
     row = {
         **seen,
         "sequence": place,
-        "over_batch": {kind: mean_and_spread(each) for kind, each in masses_of_each(subject.capture()).items()},
         "provenance": provenance(seed=options.seed, checkpoint=str(subject.path)),
     }
     shares = ", ".join(f"{kind} {share:.3f}" for kind, share in seen["mass"].items() if share > 0)
@@ -96,49 +88,6 @@ def keys_of_last_query(seen: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {"position": place, **dict(zip(names, one, strict=True))} for place, one in enumerate(columns, int(not bos))
     ]
-
-
-def add_copy_spread(copies: list[dict[str, Any]], model: ip.InductionTransformer, tokens: torch.Tensor) -> None:
-    """Give each copy head means and standard deviations over sequences: of all queries, and at the last query."""
-    cap = ip.capture(model, tokens)
-    for copy in copies:
-        last = cap.copy_pattern[:, copy["head"], -1].double().numpy()
-        found = {
-            "over_batch": copies_of_each(cap, head=copy["head"], lag=copy["lag"]),
-            "last_over_batch": last[:, -1 - copy["lag"]],
-            "bos_over_batch": last[:, 0] if cap.bos else np.zeros(len(last)),
-        }
-        copy |= {name: mean_and_spread(values) for name, values in found.items()}
-
-
-def copies_of_each(cap: ip.Capture, *, head: int, lag: int) -> np.ndarray:
-    """[sequence]: the attention of a copy head on its lag, mean over the queries that have a token there, not BOS."""
-    on_lag = np.diagonal(cap.copy_pattern[:, head].double().numpy(), -lag, axis1=1, axis2=2)
-    return on_lag[:, int(cap.bos) :].mean(-1)
-
-
-def mean_and_spread(values: np.ndarray) -> list[float]:
-    """Mean and standard deviation over sequences."""
-    return [float(values.mean()), float(values.std())]
-
-
-def masses_of_each(cap: ip.Capture) -> dict[str, np.ndarray]:
-    """kind -> [sequence]: the last query's attention on keys of that kind, mean over the match heads."""
-    from interp.notation import OVERLAP_KINDS, overlap
-
-    masks = ip.match_masks(cap.tokens, order=cap.order).numpy()
-    weights = cap.match_pattern[:, :, -1].double().mean(1).numpy()
-    own = weights[:, int(cap.bos) :]
-    overlaps = np.array([overlap(mask) for mask in range(1 << cap.order)])[np.maximum(masks, 0)]
-    candidate = masks >= 0
-    shares = {
-        "full": own * (candidate & (overlaps == cap.order)),
-        "partial": own * (candidate & (overlaps > 0) & (overlaps < cap.order)),
-        "none": own * (candidate & (overlaps == 0)),
-        "bos": weights[:, : int(cap.bos)],
-        "early": own * ~candidate,
-    }
-    return {kind: shares[kind].sum(-1) for kind in OVERLAP_KINDS}
 
 
 def first_with_matches(tokens: torch.Tensor, *, order: int) -> int:
@@ -181,19 +130,10 @@ def one_sequence(model: ip.InductionTransformer, tokens: torch.Tensor) -> dict[s
 
 def copy_scores(model: ip.InductionTransformer, tokens: torch.Tensor) -> torch.Tensor:
     """[head, query, key]: the copy heads' scores before the softmax, on the first of the sequences."""
-    import torch
-    from torch.nn import functional
-
-    if model.config.bos:
-        tokens = functional.pad(tokens, (1, 0), value=model.config.vocab)
-    seen: list[torch.Tensor] = []
-
-    def keep(scores: torch.Tensor, hook: object) -> None:
-        seen.append(scores[0])
-
-    with torch.no_grad():
-        model.run_with_hooks(tokens[:1], stop_at_layer=1, fwd_hooks=[("blocks.0.attn.hook_attn_scores", keep)])
-    return seen[0]
+    name = "blocks.0.attn.hook_attn_scores"
+    _, cache = model.run_with_cache(ip.Circuit(model).ids(tokens[:1]), names_filter=name, stop_at_layer=1)
+    scores: torch.Tensor = cache[name][0]
+    return scores
 
 
 def readings(seen: dict[str, Any], *, order: int, vocab: int) -> dict[str, Any]:
@@ -214,17 +154,11 @@ def readings(seen: dict[str, Any], *, order: int, vocab: int) -> dict[str, Any]:
         bos=bool(offset),
     )
     heads = ip.copy_heads(cap)
-    read = zip(heads.lag, heads.mass, heads.last_mass, heads.last_bos, heads.verdict, strict=True)
+    names = ("lag", "share", "last", "bos", "verdict")
+    read = (each.tolist() for each in (heads.lag, heads.mass, heads.last_mass, heads.last_bos))
     copies = [
-        {
-            "head": head,
-            "lag": int(lag),
-            "share": float(mass),
-            "last": float(last),
-            "bos": float(bos),
-            "verdict": verdict,
-        }
-        for head, (lag, mass, last, bos, verdict) in enumerate(read)
+        {"head": head, **dict(zip(names, one, strict=True))}
+        for head, one in enumerate(zip(*read, heads.verdict, strict=True))
     ]
     masks = ip.match_masks(tokens, order=order, every_position=True)[0]
     full = masks == (1 << order) - 1
@@ -232,25 +166,23 @@ def readings(seen: dict[str, Any], *, order: int, vocab: int) -> dict[str, Any]:
     with_full = full.any(-1)
     hits = full.gather(-1, candidates.argmax(-1, keepdim=True))[:, 0] & with_full
     weights, kinds = np.array(seen["weights"]), np.array(seen["kinds"])
-    vote = np.bincount(seen["tokens"], weights=weights[offset:], minlength=vocab) + weights[:offset].sum() / vocab
     return {
         "copies": copies,
         "per_key": {kind: float(weights[kinds == kind].mean()) for kind in dict.fromkeys(seen["kinds"])},
         "on_full": [int(hits.sum()), int(with_full.sum())],
-        "readout_moves": float(np.abs(vote - np.array(seen["law"])).sum() / 2),
-        **_block_readings(seen["match_weight"], copies, vocab=vocab),
+        "aligned_share": _aligned_share(seen["match_weight"], copies, vocab=vocab),
     }
 
 
-def _block_readings(weight: Any, copies: list[dict[str, Any]], *, vocab: int) -> dict[str, Any]:
-    """raw_beta and aligned_share: lag r compares x_{i-r+1} with x_{j-r}, in the blocks that their heads write."""
+def _aligned_share(weight: Any, copies: list[dict[str, Any]], *, vocab: int) -> float | None:
+    """aligned_share: lag r compares x_{i-r+1} with x_{j-r}, in the blocks that their heads write."""
     from interp.instruments.block_routes import in_lag_order
     from interp.instruments.identity_blocks import aligned_parts
 
     if weight is None or any(copy["verdict"] != f"copies lag {copy['lag']}" for copy in copies):
-        return {"raw_beta": None, "aligned_share": None}
-    raw_beta, share = aligned_parts(in_lag_order(np.array(weight), [copy["lag"] for copy in copies], vocab=vocab))
-    return {"raw_beta": raw_beta, "aligned_share": share}
+        return None
+    _, share = aligned_parts(in_lag_order(np.array(weight), [copy["lag"] for copy in copies], vocab=vocab))
+    return float(share)
 
 
 def shortened(values: Any) -> Any:

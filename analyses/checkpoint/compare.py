@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 import interp as ip
-from analyses.checkpoint.attention import copies_of_each, masses_of_each
 from analyses.running.cache import digest_of
 from analyses.running.options import CheckpointOptions
 from analyses.running.subject import Subject
@@ -50,6 +49,31 @@ def analyse(subject: Subject, options: CheckpointOptions) -> Table:
     fits = [parameters(fit), *map(parameters, fits_without(cap))] if fit.success else []
     row = {"tokens": digest_of(tokens.tolist()), "each": each, "fits": fits, "doubt": fit.doubt}
     return Table(rows=[row])
+
+
+def copies_of_each(cap: ip.Capture, *, head: int, lag: int) -> np.ndarray:
+    """[sequence]: the attention of a copy head on its lag, mean over the queries that have a token there, not BOS."""
+    on_lag = np.diagonal(cap.copy_pattern[:, head].double().numpy(), -lag, axis1=1, axis2=2)
+    return on_lag[:, int(cap.bos) :].mean(-1)
+
+
+def masses_of_each(cap: ip.Capture) -> dict[str, np.ndarray]:
+    """kind -> [sequence]: the last query's attention on keys of that kind, mean over the match heads."""
+    from interp.notation import OVERLAP_KINDS, overlap
+
+    masks = ip.match_masks(cap.tokens, order=cap.order).numpy()
+    weights = cap.match_pattern[:, :, -1].double().mean(1).numpy()
+    own = weights[:, int(cap.bos) :]
+    overlaps = np.array([overlap(mask) for mask in range(1 << cap.order)])[np.maximum(masks, 0)]
+    candidate = masks >= 0
+    shares = {
+        "full": own * (candidate & (overlaps == cap.order)),
+        "partial": own * (candidate & (overlaps > 0) & (overlaps < cap.order)),
+        "none": own * (candidate & (overlaps == 0)),
+        "bos": weights[:, : int(cap.bos)],
+        "early": own * ~candidate,
+    }
+    return {kind: shares[kind].sum(-1) for kind in OVERLAP_KINDS}
 
 
 def parameters(fit: Any) -> dict[str, float]:

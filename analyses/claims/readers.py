@@ -22,7 +22,7 @@ SIZES = ("length", "order", "vocab")  # what predictors must share to be compare
 
 @dataclass(frozen=True)
 class Column:
-    """A column by its path ("over_batch.partial.0"), with that of its standard error, less another one.
+    """A column by its path ("kl.early.0"), with that of its standard error, less another one.
 
     >>> Column("kl.x", error="e")({"kl": {"x": 2}, "e": 0.5}, {}), Column("a", less="b")({"a": 3, "b": 1}, {})
     ((2.0, 0.5), (2.0, 0.0))

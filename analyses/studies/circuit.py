@@ -83,7 +83,6 @@ def study(options: Options, cache: Cache) -> Table:
         "truth": chains.next_law[place].tolist(),
         "least_copy": least_copy(cap),
         "largest_ratio_error": largest_ratio_error(keys),
-        "early_weight": sum(key["weight"] for key in keys if key["kind"] == "early"),
         "to_estimator": max(abs(a - b) for a, b in zip(aggregated, estimator.tolist(), strict=True)),
         "model_to_estimator": float((predicted - estimator).abs().max()),
     }
@@ -91,7 +90,7 @@ def study(options: Options, cache: Cache) -> Table:
         rows=[row],
         provenance={"prior": prior.to_dict(), "sequence": place},
         shown=("beta_1", "beta_2", "kappa", "least_copy", "largest_ratio_error", "to_estimator", "model_to_estimator"),
-        notes=notes_of(row),
+        notes=["largest_ratio_error is of ln(ratio); to_estimator of the votes, model_to_estimator of the readout"],
     )
 
 
@@ -195,16 +194,3 @@ def votes_by_kind(keys: Sequence[Row], *, vocab: int) -> dict[str, list[float]]:
 def largest_ratio_error(keys: Sequence[Row]) -> float:
     """The largest |ln ratio - ln expected| over candidates and BOS."""
     return max(abs(math.log(key["ratio"] / key["expected"])) for key in keys if key["kind"] != "early")
-
-
-def notes_of(row: Row) -> list[str]:
-    """The sequence, BOS and the candidates to be shown, in words."""
-    lines = [f"sequence {row['sequence']}: BOS {' '.join(map(str, row['tokens']))}; parameters {row['parameters']}"]
-    for key in (row["keys"][position] for position in [0, *row["shown"]]):
-        lines.append(
-            f"position {key['position']} ({key['kind']}): attention {key['weight']:.4f}, {key['ratio']:.4f} times an "
-            f"empty match's; by the closed form {key['expected']:.4f}"
-        )
-    laws = [f"{name}: {' '.join(f'{value:.4f}' for value in row[name])}" for name in ("estimator", "truth")]
-    legend = "largest_ratio_error is of ln(ratio); to_estimator of the votes, model_to_estimator of the readout."
-    return [*lines, *laws, legend]

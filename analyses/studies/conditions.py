@@ -49,7 +49,6 @@ from analyses.running.options import ROOT, ZooOptions, option, place
 from analyses.running.subject import Subject, find_subjects, prior_text
 from analyses.running.table import Table
 from models.families.registry import find_family
-from models.training.protocols import PROTOCOLS
 
 SHIPPED = "CONDITIONS"
 SHOWN = (
@@ -63,7 +62,6 @@ CELLS = (
 )  # fmt: skip
 # What the runs of a row share.
 GROUP = ("cell", "readout", "protocol", "init", "prior", "bos", "length", "order", "vocab")
-TWIN = ("cell", "readout", "prior", "bos", "length", "init")  # what a run of the paper's protocol shares with its twin
 PAPER = "paper"  # the protocol
 # What the claims are judged by and the study measures too.
 ASKED = {name: quantity for name, quantity in JUDGED.items() if "conditions" in quantity.read}
@@ -246,7 +244,7 @@ def met_counts(row: Row) -> dict[str, list[int]]:
 
 
 def answers(rows: list[Row]) -> list[str]:
-    """Where each need is met, then what the paper's protocol changes."""
+    """Where each need is met, cell by cell."""
     cells: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row["protocol"] != PAPER:
@@ -259,29 +257,4 @@ def answers(rows: list[Row]) -> list[str]:
             parts += [f"{cell} ({readout}) {met}/{asked}"] if asked else []
         if parts:
             found.append(f"{quantity.words} [{quantity.required}]: {', '.join(parts)}")
-    return [*found, *protocol_answer(rows)]
-
-
-def protocol_answer(rows: list[Row]) -> list[str]:
-    """What the paper's protocol changes: each run with all of its steps beside the annealed twin of cell and seed."""
-
-    def runs_by(protocol: str) -> dict[tuple[Any, ...], tuple[Row, Row]]:
-        mine = [(row, run) for row in rows if row["protocol"] == protocol for run in row["runs"]]
-        return {(*(row[name] for name in TWIN), run["seed"]): (row, run) for row, run in mine}
-
-    annealed = runs_by("annealed")
-    whole = {twin: one for twin, one in runs_by(PAPER).items() if (one[1]["steps"] or 0) >= PROTOCOLS[PAPER].steps}
-    pairs = [(*one, annealed[twin][1]) for twin, one in whole.items() if twin in annealed]
-    asked, moved = 0, []
-    for row, run, twin in pairs:
-        for name, quantity in ASKED.items():
-            before, after = is_met(name, row, twin), is_met(name, row, run)
-            asked += before is not None and after is not None
-            if before is not None and after is not None and before != after:
-                where = f"{row['cell']}, {row['readout']}, T = {row['length']}"
-                moved.append(f"{quantity.words} ({where}: {'gained' if after else 'lost'})")
-    differing = f"; different: {'; '.join(moved)}" if moved else ""
-    return [
-        f"The paper's protocol (a constant rate, sampled tokens) beside the annealed one, {len(pairs)} pairs of runs: "
-        f"{asked - len(moved)} of {asked} answers are the same{differing}."
-    ] * bool(pairs)
+    return found

@@ -3,13 +3,14 @@
     python -m analyses optimal                                        every sweep, both priors, with and without BOS
     python -m analyses optimal --sweeps length --lengths 32 64 128
     python -m analyses optimal --priors hierarchical:5 --draws 200000
+    python -m analyses optimal --sweeps zoo --zoo models/other_worlds --seed 1     trained models alone
 
 The paper leaves the optimum open. Around its base point (k = 2, |V| = 5, T = 64, alpha = 1 or eta = 5) one quantity is
 varied at a time. Each row has beta*, kappa* and KL* with standard errors, the closed form of lemma:optimal_beta, and on
 --batch common sequences the excess over the Bayes predictor. With BOS under the independent prior beta* is infinite:
 then `combination`, kappa - sum(beta), is what is identified, and ln(alpha |V|) is what prop:add_constant says of it.
-Rows of source `trained` are the checkpoints of the zoo: beta and kappa as `fit_scores` reads them from their attention,
-beside the optimum of the same setting (`gap_*` is trained minus optimum).
+Sweep `zoo` is the checkpoints: beta and kappa as `fit_scores` reads them from their attention, beside the optimum of
+their setting (`gap_*` is trained minus optimum, `over_optimum` the KL over the optimum's on the same sequences).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -32,19 +33,19 @@ from analyses.running.table import Table, gathered
 
 SHOWN = (
     "source", "prior", "order", "vocab", "length", "bos", "beta_1", "beta_2", "kappa", "combination", "kl",
-    "excess_share",
+    "excess_share", "over_optimum", "over_optimum_stderr",
 )  # fmt: skip
 BASE = {"order": 2, "vocab": 5, "length": 64}
 BAYES_DRAWS = 120
 FITTED_KEYS = 32_768  # keys that a trained model's beta is read from, in as many sequences as that takes
 
-Sweep = Literal["length", "vocab", "order", "concentration"]
+Sweep = Literal["length", "vocab", "order", "concentration", "zoo"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ZooOptions):
     batch: int = option(2000, "number of sequences (default: %(default)s)", metavar="N", least=1)
-    sweeps: tuple[Sweep, ...] = option(("length", "vocab", "order", "concentration"), "what to vary (default: all)")
+    sweeps: tuple[Sweep, ...] = option(get_args(Sweep), "what to vary (default: all)")
     priors: tuple[str, ...] = option(
         ("hierarchical:5", "independent:1"), "base points (default: %(default)s)", metavar="PRIOR"
     )
@@ -58,7 +59,7 @@ class Options(ZooOptions):
 
 
 # The draws that kl_curves tunes on, so that each optimum is searched only once.
-ASK = Ask(options=Options(sweeps=("length",), draws=40_000, seed=1, batch=500), cost=0.15)
+ASK = Ask(options=Options(sweeps=("length", "zoo"), draws=40_000, seed=1, batch=500), cost=0.15)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,16 +79,16 @@ class Point:
 
 def pieces(options: Options) -> list[Point]:
     """Base point by base point, one quantity varied at a time; then the trained models by what they were trained on."""
-    found = []
+    found: list[Point] = []
     for text in options.priors:
         kind = text.partition(":")[0]
-        for sweep in options.sweeps:
+        for sweep in [one for one in options.sweeps if one != "zoo"]:
             for value in dict.fromkeys(getattr(options, f"{sweep}s")):
                 shape = BASE if sweep == "concentration" else {**BASE, sweep: value}
                 named = f"{kind}:{value:g}" if sweep == "concentration" else text
                 found.append(Point(sweep=sweep, prior=named, **shape))
     groups: dict[Point, list[str]] = {}
-    for one in find_subjects(options.zoo, unfinished=options.unfinished):
+    for one in find_subjects(options.zoo, unfinished=options.unfinished) if "zoo" in options.sweeps else ():
         record, length = one.training["prior"], one.model_config["length"]
         shape = {"order": record["order"], "vocab": record["vocab"], "length": length}
         groups.setdefault(Point(sweep="zoo", prior=prior_text(record), **shape), []).append(one.name)
@@ -108,9 +109,8 @@ def study_piece(options: Options, piece: Point, cache: Cache) -> Table:
     rows, failures = [], []
     for bos in (True, False):
         best = optimum(prior, length=piece.length, bos=bos, draws=options.draws, seed=options.seed, cache=cache)
-        beta, kappa = best.usable()
-        predictor = soft("optimum", vocab=best.vocab, beta=beta, kappa=kappa)
-        rows.append(setting_columns(piece, prior, best) | bayes_columns(prior, piece.length, predictor, options, cache))
+        sequences = Sequences(prior=prior, batch=options.batch, length=piece.length, seed=options.seed + 1)
+        rows.append(setting_columns(piece, prior, best) | bayes_columns(sequences, soft_at(best), cache))
         failures += [] if best.success else [f"{piece}, {'BOS' if bos else 'no BOS'}: {best.message}"]
     return Table(rows=rows, failures=failures)
 
@@ -158,13 +158,18 @@ def setting_columns(point: Point, prior: ip.Prior, best: Any) -> dict[str, Any]:
     }
 
 
-def bayes_columns(prior: ip.Prior, length: int, predictor: Predictor, options: Options, cache: Cache) -> dict[str, Any]:
+def soft_at(best: Any) -> Predictor:
+    """Soft matching at an optimum."""
+    beta, kappa = best.usable()
+    return soft("optimum", vocab=best.vocab, beta=beta, kappa=kappa)
+
+
+def bayes_columns(sequences: Sequences, predictor: Predictor, cache: Cache) -> dict[str, Any]:
     """KL on the common sequences, Bayes' KL, and the excess."""
-    sequences = Sequences(prior=prior, batch=options.batch, length=length, seed=options.seed + 1)
     bayes = measure_bayes(sequences, cache, draws=BAYES_DRAWS).values
     columns = excess_columns(measure(sequences, predictor, cache).values, bayes)
     columns["kl_stderr"] = columns.pop("stderr")
-    return {**columns, "bayes_kl": float(bayes.mean()), "batch": options.batch}
+    return {**columns, "bayes_kl": float(bayes.mean()), "batch": sequences.batch}
 
 
 def trained_row(checkpoint: Subject, point: Point, options: Options, cache: Cache) -> dict[str, Any]:
@@ -173,10 +178,15 @@ def trained_row(checkpoint: Subject, point: Point, options: Options, cache: Cach
     best = optimum(prior, length=point.length, bos=bos, draws=options.draws, seed=options.seed, cache=cache)
     key = {"what": "fit", "digest": checkpoint.digest, "keys": FITTED_KEYS, "covariance": True}
     fit = cache.value(key, lambda: fitted(checkpoint))
+    sequences = Sequences(prior=prior, batch=options.batch, length=point.length, seed=options.seed + 1)
+    own, ideal = (measure(sequences, one, cache).values for one in (predictor_of(checkpoint), soft_at(best)))
+    over = excess_columns(own, ideal)
     learned, learned_stderr = learned_combination(fit, [lag for lag, is_flat in enumerate(best.flat) if is_flat])
     return {
         **setting_columns(point, prior, best),
-        **bayes_columns(prior, point.length, predictor_of(checkpoint), options, cache),
+        **bayes_columns(sequences, predictor_of(checkpoint), cache),
+        "over_optimum": over["excess_share"],
+        "over_optimum_stderr": over["excess_share_stderr"],
         **{name: fit[name] for name in ("beta", "kappa", "stderr", "success", "message")},
         "combination": learned,
         "combination_stderr": learned_stderr,

@@ -2,7 +2,6 @@
 
     python -m analyses worlds                                          everything
     python -m analyses worlds --questions context --prior independent:1 --length 128
-    python -m analyses worlds --questions trained --runs runs/other_worlds
 
 The questions, each with its own columns:
 
@@ -15,9 +14,6 @@ optimum  the law of the optimum on the second test grid, worlds that it was not 
 excess   what soft matching at the searched optimum adds to the KL of the Bayes predictor, in nats, and as a `share` of
          Bayes' own KL. `queries_*` and `excess_*` say how the last queries, and the excess, are spread over the
          visits of the query's full context before; `suffix_*` and `at_suffix_*` over its longest suffix that occurred
-trained  trained models of other worlds than the paper's. model_*: as `fit_scores` reads them from the scores;
-         predicted_*, searched_*: as above. gap: the largest distance of the model's beta from the searched ones.
-         excess_share is kl / kl_searched - 1, with its paired error. copies: the lags that the copy heads copy
 context  of trained models and estimators on one prior and length, the excess over Bayes within bins of the same
          sequences: `seen`, how often the last context has occurred before; `entropy` of the true law, as a share of
          ln |V|; `position` where the prediction is made, at which `soft matching` keeps the parameters that are best at
@@ -25,7 +21,8 @@ context  of trained models and estimators on one prior and length, the excess ov
          share of sequences times its excess, `contribution_share` its part of the whole
 
 The tables of `optimum` and `excess` are shipped; the tests measure some of their worlds again. The notes also say what
-the first version of the law gave on the first test grid.
+the first version of the law gave on the first test grid. Trained models of other worlds stand beside their optima in
+`python -m analyses optimal --sweeps zoo --zoo models/other_worlds`.
 """
 
 from __future__ import annotations
@@ -35,7 +32,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
@@ -47,7 +43,7 @@ from analyses.parts.heldout import Predictor, Sequences, excess_columns, measure
 from analyses.parts.world_grid import EXCESS, NAMES, VISITS, shipped_table
 from analyses.running.ask import Ask
 from analyses.running.cache import Cache
-from analyses.running.options import PRIOR_FORMS, ROOT, ChainOptions, CheckpointOptions, ZooOptions, option, place
+from analyses.running.options import PRIOR_FORMS, ChainOptions, ZooOptions, option
 from analyses.running.subject import Subject, find_subjects
 from analyses.running.table import Table, gathered
 
@@ -57,21 +53,17 @@ SHOWN = (
 )  # fmt: skip
 NEAR, FAR = 0.02, 0.05  # KL over the searched optimum's, or over Bayes'
 CLOSE = 0.25  # nats
-FITTED = 512  # sequences that the scores of a trained model are fitted on
-LAGS = 3  # of the trained models of other worlds
 SEEN = (("0", 0, 0), ("1", 1, 1), ("2", 2, 2), ("3-5", 3, 5), ("more", 6, math.inf))
 ENTROPY_EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
-Question = Literal["optimum", "excess", "trained", "context"]
+Question = Literal["optimum", "excess", "context"]
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ChainOptions, ZooOptions):
-    batch: int = option(
-        4000, "sequences for each KL; half for trained models (default: %(default)s)", metavar="N", least=2
-    )
-    questions: tuple[Question, ...] = option(("optimum", "excess", "trained", "context"), "which (default: all)")
+    batch: int = option(4000, "sequences for each KL (default: %(default)s)", metavar="N", least=2)
+    questions: tuple[Question, ...] = option(("optimum", "excess", "context"), "which (default: all)")
     draws: int = option(40_000, "sequences that optima are found on (default: %(default)s)", metavar="N", least=100)
     bayes_draws: int = option(
         120, "posterior draws of the Bayes predictor (default: %(default)s)", metavar="N", least=16
@@ -79,17 +71,9 @@ class Options(ChainOptions, ZooOptions):
     prior: str = option("hierarchical:5", f"of the contexts: {PRIOR_FORMS} (default: %(default)s)", metavar="PRIOR")
     length: int = option(64, "of the contexts: tokens (default: %(default)s)", metavar="T", least=2)
     all_seeds: bool = option(False, "all checkpoints of that prior and length, not one of each kind")
-    runs: Path = place(
-        ROOT / "models" / "other_worlds", "runs of other worlds (default: models/other_worlds)", metavar="DIR"
-    )
 
 
 ASK = Ask(options=Options(), cost=2.0)
-
-
-def weights(options: Options) -> dict[str, str]:
-    """The runs of other worlds."""
-    return {run.name: run.digest for run in find_subjects(options.runs, unfinished=options.unfinished)}
 
 
 def pieces(options: Options) -> list[Question]:
@@ -103,7 +87,7 @@ def together(options: Options, piece: Question) -> str:
 
 def study_piece(options: Options, piece: Question, cache: Cache) -> Table:
     """The rows of one question, with what they say."""
-    ask = {"optimum": optimum_table, "excess": excess_table, "trained": trained_table, "context": context_table}
+    ask = {"optimum": optimum_table, "excess": excess_table, "context": context_table}
     found = ask[piece](options, cache)
     return dataclasses.replace(found, rows=[{"question": piece, **row} for row in found.rows])
 
@@ -156,25 +140,21 @@ def optimum_notes(rows: list[Row]) -> list[str]:
             f"KL at {name} parameters: within {NEAR:.0%} of the searched in {share(over, NEAR)} of {len(rows)} worlds, "
             f"within {FAR:.0%} in {share(over, FAR)}; largest {max(over):+.1%}."
         )
-    far = sorted((row for row in rows if row["over_predicted"] > FAR), key=lambda row: -row["over_predicted"])
     return [*lines, closeness(rows)] + [
         f"Beyond {FAR:.0%}: {row['prior']}, k = {row['order']}, |V| = {row['vocab']}, T = {row['length']}, "
         f"{'BOS' if row['bos'] else 'no BOS'}: {row['over_predicted']:+.1%} of a KL of {row['kl']:.4f}"
-        for row in far
+        for row in sorted(rows, key=lambda row: -row["over_predicted"])
+        if row["over_predicted"] > FAR
     ]
 
 
 def closeness(rows: list[Row]) -> str:
     """In what share of the cases beta and kappa themselves are near the searched ones."""
     errors = {name: [abs(row[f"error_{name}"]) for row in rows if row[f"error_{name}"] is not None] for name in NAMES}
-    kappa = errors.pop("kappa")
-    beta = list(itertools.chain(*errors.values()))
-    worst = [row["worst"] for row in rows if row["worst"] is not None]
-    return (
-        f"Within {CLOSE} nats: {share(beta + kappa, CLOSE)} of {len(beta + kappa)} parameters (beta: "
-        f"{share(beta, CLOSE)} of {len(beta)}, kappa: {share(kappa, CLOSE)} of {len(kappa)}); all parameters in "
-        f"{share(worst, CLOSE)} of {len(worst)} worlds."
-    )
+    kappa, beta = errors.pop("kappa"), list(itertools.chain(*errors.values()))
+    kinds = {"parameters": beta + kappa, "beta": beta, "kappa": kappa}
+    parts = [f"{share(found, CLOSE)} of {len(found)} {name}" for name, found in kinds.items()]
+    return f"Within {CLOSE} nats: {', '.join(parts)}."
 
 
 def share(values: Sequence[float], most: float) -> str:
@@ -209,57 +189,6 @@ def with_error(row: Row) -> Row:
     """The row with a standard error of the share, from those of its two parts as if they were independent."""
     parts = row["excess_stderr"] / row["excess"], row["kl_bayes_stderr"] / row["kl_bayes"]
     return {**row, "share_stderr": row["share"] * math.hypot(*parts)}
-
-
-# --- trained models of other worlds -------------------------------------------------------------------------------
-
-
-def trained_table(options: Options, cache: Cache) -> Table:
-    """Every run beside the optimum of its world."""
-    rows = [trained_row(run, options, cache) for run in find_subjects(options.runs, unfinished=options.unfinished)]
-    order = ("order", "vocab", "init", "length", "seed")
-    return Table(rows=sorted(rows, key=lambda row: [row[name] for name in order]))
-
-
-def trained_row(run: Subject, options: Options, cache: Cache) -> Row:
-    """One run: beta and kappa of its scores, of the predicted and of the searched optimum, and the KL of each."""
-    prior, model = run.prior, run.model_config
-    setting = {"length": model["length"], "bos": model["bos"]}
-    seen = run.asked(CheckpointOptions(batch=min(FITTED, options.batch), seed=options.seed)).capture(copies=True)
-    fit, predicted = ip.fit_scores(seen), ip.predicted_parameters(prior, **setting)
-    best = optimum(prior, **setting, draws=options.draws, seed=options.seed, cache=cache)
-    sequences = Sequences(prior=prior, batch=options.batch // 2, length=setting["length"], seed=options.seed + 1)
-
-    def kl(name: str, beta: Any, kappa: float | None) -> np.ndarray:
-        return measure(sequences, soft(name, vocab=prior.vocab, beta=beta, kappa=kappa), cache).values
-
-    ideal = kl("optimum", *best.usable())
-    columns = excess_columns(measure(sequences, predictor_of(run), cache).values, ideal)
-    row: Row = {
-        "run": run.name,
-        "cell": Path(run.name).parts[0],
-        "order": prior.order,
-        "vocab": prior.vocab,
-        "length": setting["length"],
-        "seed": run.training.get("seed"),
-        "init": run.training.get("init"),
-        "r2": fit.r2,
-        "copies": "; ".join(ip.copy_heads(seen).verdict),
-        "gap": max(abs(float(one) - float(other)) for one, other in zip(fit.beta, best.beta, strict=True)),
-        "kl_predicted": float(kl("predicted", *predicted.usable()).mean()),
-        "kl_searched": float(ideal.mean()),
-        **{name: columns[name] for name in ("kl", "excess_share", "excess_share_stderr")},
-    }
-    parameters: dict[str, tuple[Any, Any]] = {
-        "model": (fit.beta, fit.kappa),
-        "stderr": (best.stderr[: prior.order], best.stderr[-1]),
-        "predicted": (predicted.beta, predicted.kappa),
-        "searched": (best.beta, best.kappa),
-    }
-    for name, (beta, kappa) in parameters.items():
-        row |= {f"{name}_{lag + 1}": beta[lag] if lag < prior.order else None for lag in range(LAGS)}
-        row[f"{name}_kappa"] = kappa
-    return {name: None if isinstance(one, float) and not math.isfinite(one) else one for name, one in row.items()}
 
 
 # --- contexts -----------------------------------------------------------------------------------------------------

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 import interp as ip
+from analyses.checkpoint import compare
 from analyses.running.cli import main
 from analyses.running.options import CheckpointOptions
 from analyses.running.subject import Subject
+from interp.notation import key_kinds, kind_masses
 from tests import tiny_zoo
 from tests.planted import without_mechanism
 
@@ -90,3 +92,16 @@ def test_kappa_is_compared_where_both_have_bos(planted: dict[str, Path], capsys:
     rows = compared(capsys, planted["first"], planted["bare"])
     assert "kappa" not in rows
     assert rows["beta_1"]["difference"] == pytest.approx(0.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["first", "random"])
+def test_masses_of_many_sequences_are_those_of_each(name: str, planted: dict[str, Path]) -> None:
+    model = ip.load(planted[name])
+    tokens = ip.HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0)).sample(batch=7, length=24, seed=5).tokens
+    cap = ip.capture(model, tokens)
+    masses = compare.masses_of_each(cap)
+    for row in range(len(tokens)):
+        kinds = key_kinds(ip.match_masks(tokens[row : row + 1], order=2)[0].numpy(), order=2, bos=True)
+        for kind, mass in kind_masses(cap.match_pattern[row, 0, -1].double().numpy(), kinds).items():
+            assert masses[kind][row] == pytest.approx(mass, abs=1e-6)
+    assert sum(masses.values()) == pytest.approx(1.0, abs=1e-5)

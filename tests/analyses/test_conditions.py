@@ -119,24 +119,6 @@ def test_cutting_the_direct_path_alone_does_not_bring_the_law_back(table):
         )
 
 
-def test_the_papers_protocol_is_compared_with_the_annealed_twin(table):
-    wanted = {"cell": "frozen", "readout": "probability", "prior": "hierarchical", "length": 64, "protocol": "annealed"}
-    (row,) = [one for one in table if wanted.items() <= one.items()]
-    ours = [one for one in table if one["protocol"] != "paper"]
-
-    def told(**changes):
-        paper = {**row, "protocol": "paper", "runs": [{**row["runs"][0], "steps": 1_000_000, **changes}]}
-        return conditions.protocol_answer([*ours, paper])
-
-    (same,) = told()
-    assert "1 pairs of runs" in same
-    assert same.endswith("answers are the same.")
-    (other,) = told(r2=0.5)
-    assert f"R2 of the law in the scores (frozen, probability, T = {row['length']}: lost)" in other
-    assert told(steps=50_000) == []  # not the protocol's
-    assert told(seed=17) == []  # a seed that has no annealed run
-
-
 UNKNOWN = dict.fromkeys(QUANTITIES)
 RUNS_OF = [UNKNOWN, {**UNKNOWN, "r2": 0.5, "block_1": 3.0, "block_2": 1.0, "partial_alone": 0.2, "readout_alone": 0.0}]
 

@@ -131,7 +131,7 @@ def test_the_excess_of_contexts_adds_up(run):
 def test_optimal_reports_combinations_and_what_was_learned(run, monkeypatch):
     monkeypatch.setattr(optimal, "BASE", {"order": 2, "vocab": 3, "length": LENGTH})
     found = run(
-        "optimal", "--sweeps", "length", "concentration", "--lengths", 16, "--concentrations", 5,
+        "optimal", "--sweeps", "length", "concentration", "zoo", "--lengths", 16, "--concentrations", 5,
         "--draws", 8000, "--batch", 200,
     )  # fmt: skip
     rows = pd.DataFrame(found["rows"])
@@ -147,6 +147,7 @@ def test_optimal_reports_combinations_and_what_was_learned(run, monkeypatch):
     assert learned.source == "trained"
     np.testing.assert_allclose(learned.beta, BETA, atol=1e-3)
     assert learned.kappa == pytest.approx(KAPPA, abs=1e-3)
+    assert learned.over_optimum > -4 * learned.over_optimum_stderr
     best = rows[(rows.sweep == "concentration") & (rows.kind == "hierarchical") & rows.bos].iloc[0]
     np.testing.assert_allclose(learned.gap_beta, np.subtract(BETA, best.beta), atol=1e-3)
     assert (rows.excess > -4 * rows.excess_stderr - 1e-9).all()

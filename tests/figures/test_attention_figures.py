@@ -172,7 +172,6 @@ def test_heads_are_ordered_by_the_lag_they_copy(results, drawn):
     assert panel.texts[0].get_text() == "head 1\nlag 1: 1.00"
     row = family(other, "construction")
     assert [(one["head"], one["lag"]) for one in circuit_rows.by_lag(row)] == [(1, 1), (0, 2)]
-    assert row["raw_beta"] == pytest.approx(tiny_zoo.BETA)
 
 
 def test_blocks_are_not_named_by_lags_that_no_head_copies(results, drawn):
