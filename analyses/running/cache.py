@@ -125,11 +125,9 @@ class Cache:
         found: dict[str, np.ndarray] = self._find(key, "npz", make)
         return found
 
-    def value(
-        self, key: dict[str, Any], make: Callable[[], Any], *, keep: Callable[[Any], bool] = lambda value: True
-    ) -> Any:
-        """The JSON value kept for the key, or the one that `make` gives, which is kept if `keep` says so."""
-        return self._find(key, "json", lambda: json.loads(json.dumps(make())), keep)  # the same types as if read
+    def value(self, key: dict[str, Any], make: Callable[[], Any]) -> Any:
+        """The JSON value kept for the key, or the one that `make` gives, which is kept."""
+        return self._find(key, "json", lambda: json.loads(json.dumps(make())))  # the same types as if read
 
     def known(self, key: dict[str, Any], suffix: str = "json") -> Any | None:
         """The value that is kept for the key; None if there is none, or its file is damaged."""
@@ -139,20 +137,12 @@ class Cache:
                 self.memory[name] = FORMS[suffix][0]((self.directory / name).read_bytes())
         return self.memory.get(name)
 
-    def _find(
-        self,
-        key: dict[str, Any],
-        suffix: str,
-        make: Callable[[], Any],
-        keep: Callable[[Any], bool] = lambda value: True,
-    ) -> Any:
+    def _find(self, key: dict[str, Any], suffix: str, make: Callable[[], Any]) -> Any:
         found = self.known(key, suffix)
         if found is None:
-            found = make()
-            if keep(found):
-                self.memory[_name(key, suffix)] = found
-                if self.directory is not None and code_is_unchanged():
-                    write_file(self.directory / _name(key, suffix), FORMS[suffix][1](key, found))
+            found = self.memory[_name(key, suffix)] = make()
+            if self.directory is not None and code_is_unchanged():
+                write_file(self.directory / _name(key, suffix), FORMS[suffix][1](key, found))
         return found
 
 

@@ -23,7 +23,7 @@ from analyses.running import questions
 from analyses.running.ask import Ask
 from analyses.running.cache import Cache
 from analyses.running.options import at
-from analyses.running.pool import run_jobs
+from analyses.running.pool import Job, run_jobs
 from analyses.running.questions import Question
 from analyses.running.subject import Opened, Subject, find_subjects
 from analyses.running.table import Table
@@ -32,29 +32,6 @@ from models.running.command_line import BadInput
 
 BASE_LENGTH = 64  # the length that costs are stated for
 MOST_NAMES = 4  # analyses that a line of progress names
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """Questions that one process answers, one after the other, with their keys in the cache."""
-
-    questions: tuple[Question, ...]
-    keys: tuple[dict[str, Any], ...]
-    cost: float
-    cache: str
-
-    @property
-    def kind(self) -> str:
-        """What the job measures: checkpoints, or the subject of a study."""
-        first = self.questions[0]
-        return "checkpoint" if first.checkpoint is not None else first.analysis
-
-    @property
-    def words(self) -> str:
-        """The analyses, then what they are about."""
-        names = list(dict.fromkeys(question.analysis for question in self.questions))
-        listed = ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} analyses of"
-        return listed + self.questions[0].words.removeprefix(names[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,10 +88,9 @@ def run_plan(asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int, unfi
     found = {question: Table(**kept) for question, key in keys.items() if (kept := keeping.known(key)) is not None}
     lengths = {str(one.path): one.model_config["length"] for one in subjects}
     missing = {question: key for question, key in keys.items() if question not in found}
-    for job, tables in run_jobs(
-        perform, jobs_of(missing, asks, lengths=lengths, cache=cache), workers=jobs, what="analyses"
-    ):
-        found |= dict(zip(job.questions, tables, strict=True))
+    waiting = jobs_of(missing, asks, lengths=lengths, cache=cache)
+    for (mine, _), tables in run_jobs(perform, waiting, workers=jobs, what="analyses"):
+        found |= dict(zip(mine, tables, strict=True))
     made = {name: questions.joined(name, options[name], [found[one] for one in mine]) for name, mine in asked.items()}
     return Run(
         tables={name: shipped.get(name) or made[name] for name in asks},
@@ -134,23 +110,31 @@ def chosen(name: str, ask: Ask, subjects: Iterable[Subject]) -> list[str]:
 def jobs_of(
     keys: Mapping[Question, dict[str, Any]], asks: Mapping[str, Ask], *, lengths: Mapping[str, int], cache: Path
 ) -> list[Job]:
-    """The questions as jobs; questions that can share computations are in one job."""
-    groups: dict[Any, list[Question]] = {}
-    for question in keys:
+    """Jobs of questions with their keys, and of the cache; questions that can share computations are in one job."""
+    groups: dict[Any, dict[Question, dict[str, Any]]] = {}
+    for question, key in keys.items():
         module = questions.load_module(question.analysis)
         group: Any = question.checkpoint
         if question.checkpoint is None and hasattr(module, "together"):
             group = ("study", module.together(question.options, question.piece))
-        groups.setdefault(question if group is None else group, []).append(question)
+        groups.setdefault(question if group is None else group, {})[question] = key
     return [
         Job(
-            questions=tuple(group),
-            keys=tuple(keys[question] for question in group),
+            task=(group, str(cache)),
+            words=words_of(group),
+            kind=next("checkpoint" if one.checkpoint is not None else one.analysis for one in group),
             cost=sum(cost_of(question, asks[question.analysis], lengths) for question in group),
-            cache=str(cache),
         )
         for group in groups.values()
     ]
+
+
+def words_of(group: Iterable[Question]) -> str:
+    """The analyses, then what they are about."""
+    first, *_ = group
+    names = list(dict.fromkeys(question.analysis for question in group))
+    listed = ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} analyses of"
+    return listed + first.words.removeprefix(first.analysis)
 
 
 def cost_of(question: Question, ask: Ask, lengths: Mapping[str, int]) -> float:
@@ -159,14 +143,14 @@ def cost_of(question: Question, ask: Ask, lengths: Mapping[str, int]) -> float:
     return ask.cost * lengths.get(question.checkpoint or "", length) / BASE_LENGTH
 
 
-def perform(job: Job) -> list[Table]:
+def perform(task: tuple[dict[Question, dict[str, Any]], str]) -> list[Table]:
     """Answer the questions of a job."""
+    keys, cache = task
     opened: Opened = {}
-    cache = _cache_of_process(job.cache)
     with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
         return [
-            questions.answer(question, key=key, cache=cache, opened=opened)
-            for question, key in zip(job.questions, job.keys, strict=True)
+            questions.answer(question, key=key, cache=_cache_of_process(cache), opened=opened)
+            for question, key in keys.items()
         ]
 
 

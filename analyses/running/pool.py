@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from interp.outside import one_line
 from models.running.interrupt import end_with_parent
@@ -21,33 +22,29 @@ WIDTH = 80  # of a line of progress in a log
 SECONDS = 1.0  # between two movements of the bar on a terminal
 
 
-class Job(Protocol):
-    """What can be run: `words` name it in the progress line, `cost` is about its seconds.
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A task with what a line of progress says of it, and about how many seconds it takes.
 
     Jobs of one `kind` mostly call the same compiled functions.
     """
 
-    @property
-    def words(self) -> str: ...
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def cost(self) -> float: ...
+    task: Any
+    words: str
+    cost: float = 1.0
+    kind: str = ""
 
 
-Task = TypeVar("Task", bound=Job)
 Found = TypeVar("Found")
 Item = TypeVar("Item")
 
 
 def run_jobs(
-    perform: Callable[[Task], Found], jobs: Sequence[Task], *, workers: int, what: str
-) -> Iterator[tuple[Task, Found]]:
-    """Each job with what `perform` returns for it, as they finish. With one worker all stays in this process."""
+    perform: Callable[[Any], Found], jobs: Sequence[Job], *, workers: int, what: str
+) -> Iterator[tuple[Any, Found]]:
+    """Each task with what `perform` returns for it, as they finish. With one worker all stays in this process."""
     ordered, workers = in_order(jobs, workers), max(1, min(workers, len(jobs)))
-    here = ((job, perform(job)) for job in ordered)
+    here = ((job, perform(job.task)) for job in ordered)
     finished = here if workers == 1 else _in_processes(perform, ordered, workers, what)
     start, cost, spent = time.monotonic(), sum(job.cost for job in ordered), 0.0
     with moving_bar(len(ordered), what) as bar, contextlib.closing(finished):  # also if an error keeps this frame alive
@@ -58,17 +55,17 @@ def run_jobs(
             bar.update()
             if bar.disable:
                 say(in_width(f"  {count}/{len(ordered)}, {left} left; {one_line(job.words)}"))
-            yield job, found
+            yield job.task, found
 
 
-def in_order(jobs: Sequence[Task], workers: int) -> list[Task]:
+def in_order(jobs: Sequence[Job], workers: int) -> list[Job]:
     """The longest first, but the first jobs of the processes are of different kinds, as far as there are any.
 
     A function is compiled by the first process that calls it, and kept for the others. Processes that begin with the
     same kind of job would all compile the same functions at the same time.
     """
     waiting = sorted(jobs, key=lambda job: -job.cost)
-    first: dict[str, Task] = {}
+    first: dict[str, Job] = {}
     for job in waiting:
         if len(first) < workers:
             first.setdefault(job.kind, job)
@@ -76,12 +73,12 @@ def in_order(jobs: Sequence[Task], workers: int) -> list[Task]:
 
 
 def _in_processes(
-    perform: Callable[[Task], Found], jobs: Sequence[Task], workers: int, what: str
-) -> Generator[tuple[Task, Found], None, None]:
+    perform: Callable[[Any], Found], jobs: Sequence[Job], workers: int, what: str
+) -> Generator[tuple[Job, Found], None, None]:
     with ProcessPoolExecutor(
         workers, multiprocessing.get_context("spawn"), initializer=end_with_parent, initargs=(os.getpid(),)
     ) as pool:
-        waiting = {pool.submit(perform, job): job for job in jobs}
+        waiting = {pool.submit(perform, job.task): job for job in jobs}
         try:
             for future in as_completed(waiting):
                 yield waiting[future], future.result()

@@ -34,9 +34,7 @@ and where they need them
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
@@ -110,28 +108,24 @@ def questions_of(name: str, options: Options, checkpoints: Iterable[str] = ()) -
 def answer(
     question: Question, *, cache: Cache, key: Mapping[str, Any] | None = None, opened: Opened | None = None
 ) -> Table:
-    """The answer: that which the cache keeps for the key, or a new one. It is kept, unless a checkpoint was bad.
+    """The answer: that which the cache keeps for the key, or a new one. What a bad checkpoint gives is not kept.
 
     `opened` keeps the subjects, so that questions about one checkpoint share its captures.
     """
-    if key is not None:
-        kept = cache.value(
-            dict(key),
-            lambda: asdict(answer(question, cache=cache, opened=opened)),
-            keep=lambda one: not one["errors"],
-        )
-        return Table(**kept)
-    start = time.process_time()
-    try:
+
+    def ask() -> dict[str, Any]:
+        start = time.process_time()
         found = ask_study(question, cache) if question.checkpoint is None else ask_checkpoint(question, opened)
+        return asdict(replace(found, seconds=time.process_time() - start))
+
+    try:
+        return Table(**(ask() if key is None else cache.value(dict(key), ask)))
     except (ValueError, OSError) as error:
         if question.checkpoint is not None:
-            found = unread(question.checkpoint, question.analysis, error)
-        elif isinstance(error, OSError):
+            return unread(question.checkpoint, question.analysis, error)
+        if isinstance(error, OSError):
             raise
-        else:  # in a study a `ValueError` means that an option was wrong
-            raise BadInput(one_line(error)) from error
-    return replace(found, seconds=time.process_time() - start)
+        raise BadInput(one_line(error)) from error  # in a study a `ValueError` means that an option was wrong
 
 
 def ask_study(question: Question, cache: Cache) -> Table:
@@ -211,17 +205,23 @@ def joined_origin(tables: Sequence[Table]) -> dict[str, Any]:
 
 def keys_of(questions: Iterable[Question]) -> dict[Question, dict[str, Any]]:
     """What each answer depends on besides the code: options, piece, and the weights that are read."""
-    digest = functools.cache(_digest)
+
+    @functools.cache
+    def digest(folder: Path) -> str:
+        try:
+            return Subject.open(folder).digest
+        except (ValueError, OSError):  # what is wrong with it is said when it is read
+            return ""
 
     @functools.cache
     def zoo(folder: Path, unfinished: bool) -> dict[str, str]:
-        return {one.name: digest(one.path.resolve()) for one in find_subjects(folder, unfinished=unfinished)}
+        return {one.name: digest(one.path) for one in find_subjects(folder, unfinished=unfinished)}
 
     def weights_of(question: Question) -> dict[str, str]:
         module, options = load_module(question.analysis), question.options
         if question.checkpoint is not None:
             more = module.reads(Path(question.checkpoint), options) if hasattr(module, "reads") else []
-            return {str(folder): digest(Path(folder).resolve()) for folder in [question.checkpoint, *more]}
+            return {str(folder): digest(Path(folder)) for folder in [question.checkpoint, *more]}
         read: dict[str, str] = module.weights(options) if hasattr(module, "weights") else {}
         for place in ZOOS:
             if hasattr(options, place):
@@ -239,10 +239,3 @@ def keys_of(questions: Iterable[Question]) -> dict[Question, dict[str, Any]]:
         }
 
     return {question: key_of(question) for question in questions}
-
-
-def _digest(folder: Path) -> str:
-    """A digest of all files of a checkpoint; empty if it is not there."""
-    files = sorted(folder.iterdir()) if folder.is_dir() else []
-    contents = [(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files if file.is_file()]
-    return hashlib.sha256(json.dumps(contents).encode()).hexdigest() if contents else ""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from analyses.running.cache import digest_of, picture_key
 from analyses.running.files import check_document_target, write_file
-from analyses.running.pool import run_jobs
+from analyses.running.pool import Job, run_jobs
 from analyses.running.table import json_text
 from figures.parts.rows import MissingPanel, protocol_note, setting_fields
 from interp.outside import one_line
@@ -53,16 +53,6 @@ class Drawing:
     given: bool = False
     size: tuple[float, float] | None = None
     style: tuple[Any, ...] = ()  # on top of the house style: style sheets as dicts
-
-    @property
-    def words(self) -> str:
-        """What it is, for a line of progress."""
-        return self.figure
-
-    @property
-    def kind(self) -> str:
-        """Pictures need nothing compiled."""
-        return self.figure
 
     @property
     def cost(self) -> float:
@@ -114,7 +104,8 @@ def draw_all(chosen: Sequence[Entry], documents: Documents, order: Order) -> tup
             found[entry.name] = known
         else:
             wanted.append(one)
-    found |= {job.figure: drawn for job, drawn in run_jobs(draw, wanted, workers=order.jobs, what="figures")}
+    jobs = [Job(task=one, words=one.figure, kind=one.figure, cost=one.cost) for one in wanted]
+    found |= {one.figure: drawn for one, drawn in run_jobs(draw, jobs, workers=order.jobs, what="figures")}
     drawn, errors = [], []
     for entry in chosen:
         one_found = found[entry.name]

@@ -117,16 +117,19 @@ def test_questions_about_one_checkpoint_are_one_job_and_so_are_pieces_that_share
     ]
     lengths = {str(one.path): one.model_config["length"] for one in found}
     jobs = jobs_of({question: {} for question in mine}, wanted, lengths=lengths, cache=tmp_path)
-    assert sorted(question.words for job in jobs for question in job.questions) == sorted(q.words for q in mine)
-    by_checkpoint = [job for job in jobs if job.questions[0].checkpoint is not None]
+    assert sorted(one.words for job in jobs for one in job.task[0]) == sorted(one.words for one in mine)
+    by_checkpoint = [list(job.task[0]) for job in jobs if job.kind == "checkpoint"]
     assert len(by_checkpoint) == len(found)
-    for job in by_checkpoint:
-        assert [one.analysis for one in job.questions] == ["copy_heads", "beta_kappa", "overlap_mass", "lag_asymmetry"]
-        assert len({one.checkpoint for one in job.questions}) == 1
-    place = next(job for job in jobs if "kl_curves hierarchical:5 T=16" in {one.words for one in job.questions})
-    assert {one.analysis for one in place.questions} == {"kl_curves", "optimal"}
-    shorter = next(job for job in jobs if "kl_curves hierarchical:5 T=8" in {one.words for one in job.questions})
-    assert place.cost > shorter.cost
+    for group in by_checkpoint:
+        assert [one.analysis for one in group] == ["copy_heads", "beta_kappa", "overlap_mass", "lag_asymmetry"]
+        assert len({one.checkpoint for one in group}) == 1
+
+    def job_of(words):
+        return next(job for job in jobs if words in {one.words for one in job.task[0]})
+
+    place = job_of("kl_curves hierarchical:5 T=16")
+    assert {one.analysis for one in place.task[0]} == {"kl_curves", "optimal"}
+    assert place.cost > job_of("kl_curves hierarchical:5 T=8").cost
 
 
 def test_second_run_reads_what_the_first_computed(zoo, tmp_path, monkeypatch):
@@ -139,7 +142,7 @@ def test_second_run_reads_what_the_first_computed(zoo, tmp_path, monkeypatch):
     planted = [row for row in first["beta_kappa"].rows if row["subject"]["family"] == "construction"]
     assert planted[0]["beta"] == pytest.approx(tiny_zoo.BETA, abs=1e-3)
 
-    monkeypatch.setattr(plan, "perform", lambda job: pytest.fail(f"{job.words} ran again"))
+    monkeypatch.setattr(plan, "perform", lambda task: pytest.fail(f"{next(iter(task[0])).words} ran again"))
     again = run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1)
     assert again.tables == first
     assert again.made == set()

@@ -152,7 +152,7 @@ def test_missing_checkpoints_are_a_note_and_a_warning(draw, tmp_path, capsys):
 
 @pytest.mark.parametrize("name", ["all", "nobos_trained", "mech_indep", "lag_asymmetry", "reproduce"])
 def test_no_checkpoint_is_told_before_any_work(name, draw, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(plan, "perform", lambda job: pytest.fail(f"{job.words} ran"))
+    monkeypatch.setattr(plan, "perform", lambda task: pytest.fail(f"{next(iter(task[0])).words} ran"))
     (tmp_path / "zoo").mkdir()
     assert draw(name, "--checkpoints", tmp_path / "zoo", "--out", tmp_path / "out") == 2
     words = f"error: no finished checkpoint below {tmp_path / 'zoo'}; python -m models train makes one\n"

@@ -46,7 +46,7 @@ def made(tmp_path_factory):
         arguments = ["reproduce", "--checkpoints", str(zoo), "--out", str(out), "--cache", str(folder / "cache")]
         code = cli.main([*arguments, "--jobs", "1"])
         before = {file: file.stat().st_mtime_ns for file in (out / "figures").iterdir()}
-        patch.setattr(plan, "perform", lambda job: pytest.fail(f"{job.words} ran again"))
+        patch.setattr(plan, "perform", lambda task: pytest.fail(f"{next(iter(task[0])).words} ran again"))
         patch.setattr(drawing, "draw", lambda one: pytest.fail(f"{one.figure} was drawn again"))
         again = cli.main([*arguments, "--jobs", "1"])
         after = {file: file.stat().st_mtime_ns for file in (out / "figures").iterdir()}

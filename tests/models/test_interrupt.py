@@ -6,11 +6,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from analyses.running.pool import run_jobs
+from analyses.running.pool import Job, run_jobs
 from models.running import cli as models_cli
 from models.running.interrupt import INTERRUPTED, enter
 
@@ -70,18 +69,17 @@ def test_only_what_can_be_resumed_says_so(words, called, said, monkeypatch, caps
 
 
 POOL = """
-from types import SimpleNamespace
-from analyses.running.pool import run_jobs
+from analyses.running.pool import Job, run_jobs
 from tests.models.test_interrupt import started
 
-jobs = [SimpleNamespace(words="", kind="", cost=1.0, file=f"{folder}/{number}") for number in range(2)]
+jobs = [Job(task=f"{folder}/{number}", words="") for number in range(2)]
 list(run_jobs(started, jobs, workers=2, what="jobs"))
 """
 
 
-def started(job):
-    """A job that does not end; its process names itself in a file."""
-    Path(job.file).write_text(str(os.getpid()))
+def started(file):
+    """A task that does not end; its process names itself in a file."""
+    Path(file).write_text(str(os.getpid()))
     time.sleep(300)
 
 
@@ -106,6 +104,6 @@ def test_a_killed_parent_takes_its_workers_with_it(tmp_path):
 
 
 def test_a_killed_worker_is_one_line():
-    jobs = [SimpleNamespace(words="", kind="", cost=1.0) for _ in range(2)]
+    jobs = [Job(task=None, words="") for _ in range(2)]
     with pytest.raises(ChildProcessError, match="a process of the jobs was killed, perhaps for lack of memory"):
         list(run_jobs(killed, jobs, workers=2, what="jobs"))
