@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from analyses.claims import ours, paper
 from analyses.claims.judge import judge
-from analyses.claims.quantities import QUANTITIES
-from analyses.claims.readers import word_of
-from analyses.claims.records import SET_AFTER_DATA, Finding, Group, Verdict
 from analyses.claims.wording import LEGEND as LEGEND
-from analyses.claims.wording import runs_in_words
-from analyses.running.subject import place_of_start
 from analyses.running.table import Table
 from interp.outside import one_line, read_object
 from models.running.command_line import BadInput
 
 NAME = "claims"
-ZOO = "copy_heads"  # the analysis of every model of the suite
 CLAIMS = (*paper.CLAIMS, *ours.CLAIMS)
 WIDTH = 100
 
@@ -28,28 +21,9 @@ WIDTH = 100
 def document(documents: Mapping[str, Table]) -> Table:
     """Every claim judged on these documents, the paper's first."""
     tables = {name: one.rows for name, one in documents.items()}
-    rows = [row_of(judge(claim, tables)) for claim in CLAIMS]
+    rows = [judge(claim, tables) for claim in CLAIMS]
     origin = next((one.provenance for one in documents.values() if one.provenance), {})
-    text = "\n".join([*lines(rows), "", LEGEND, *(textwrap.fill(line, WIDTH) for line in zoo_lines(documents))])
-    return Table(analysis=NAME, rows=rows, provenance=origin, text=text)
-
-
-def zoo_lines(documents: Mapping[str, Table]) -> list[str]:
-    """Which models the verdicts rest on: of each family and task the starts, with their lengths and numbers of runs."""
-    found: dict[tuple[str, str], dict[str, list[int]]] = {}
-    for row in documents[ZOO].rows if ZOO in documents else ():
-        task = f"{word_of(row, 'prior')} task, {'BOS' if word_of(row, 'bos') else 'no BOS'}"
-        starts = found.setdefault((str(word_of(row, "family")), task), {})
-        starts.setdefault(word_of(row, "start"), []).append(word_of(row, "length"))
-    told = []
-    for (family, task), starts in found.items():
-        known = []
-        for start in sorted(starts, key=place_of_start):
-            lengths = tuple(sorted(set(starts[start])))
-            where = runs_in_words([Group(family=family, start=start, word="holds", lengths=lengths)])
-            known.append(f"{where} ({len(starts[start])} run{'s' * (len(starts[start]) > 1)})")
-        told.append(f"Judged: {family}, {task}: {'; '.join(known)}.")
-    return told
+    return Table(analysis=NAME, rows=rows, provenance=origin, text="\n".join([*lines(rows), "", LEGEND]))
 
 
 def read(folder: Path) -> Table:
@@ -68,36 +42,6 @@ def read(folder: Path) -> Table:
         return document(found)
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(f"a table in {folder} does not hold what the claims ask for ({one_line(error)})") from error
-
-
-def row_of(verdict: Verdict) -> dict[str, Any]:
-    """A verdict as a row: the claim, the word, and every need with what was required and found."""
-    claim = verdict.claim
-    return {
-        "claim": claim.id,
-        **{name: getattr(claim, name) for name in ("number", "label", "topic", "ours", "sentence")},
-        "verdict": verdict.word,
-        **{name: getattr(verdict, name) for name in ("says", "start", "runs", "others")},
-        "found": verdict.number,
-        "note": claim.note,
-        "needs": [_need_row(finding) for finding in verdict.findings],
-    }
-
-
-def _need_row(finding: Finding) -> dict[str, Any]:
-    need, quantity = finding.need, QUANTITIES[finding.need.quantity]
-    return {
-        "table": need.table,
-        "quantity": quantity.words,
-        **{name: getattr(quantity, name) for name in ("required", "reason", "after_data")},
-        "of": need.quantifier,
-        "of_after_data": need.quantifier in SET_AFTER_DATA,
-        "part": need.part,
-        "groups": [
-            {name: value for name, value in vars(group).items() if name != "margin"}
-            for group in (*finding.groups, *finding.others)
-        ],
-    }
 
 
 def lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:

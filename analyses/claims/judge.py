@@ -16,7 +16,19 @@ from typing import Any
 from analyses.claims import wording
 from analyses.claims.quantities import LEAST_WITH, MOST_WITHOUT, QUANTITIES
 from analyses.claims.readers import TO_COMPARE, word_of
-from analyses.claims.records import Claim, Finding, Group, Need, Quantifier, Quantity, Row, Tables, Value, Verdict, Word
+from analyses.claims.records import (
+    SET_AFTER_DATA,
+    Claim,
+    Finding,
+    Group,
+    Need,
+    Quantifier,
+    Quantity,
+    Row,
+    Tables,
+    Value,
+    Word,
+)
 from analyses.running.subject import place_of_start
 
 STUDY, STUDIED = "conditions", "disentangled"  # the study of conditions, and the family of its runs
@@ -30,25 +42,49 @@ FEATURES: Mapping[str, Callable[[Row], bool]] = {
 SEVERITY: tuple[Word, ...] = ("does not hold", "cannot tell", "not judged", "holds")  # of lengths, the first counts
 
 
-def judge(claim: Claim, tables: Tables) -> Verdict:
-    """The claim's verdict on these tables."""
-    if not claim.needs:
-        return Verdict(claim=claim, word="not judged", says=claim.note)
+def judge(claim: Claim, tables: Tables) -> dict[str, Any]:
+    """The claim with its verdict on these tables: a row of the table `claims`.
+
+    says    the word with what it holds for, and under which condition
+    found   the number that decides
+    start   of the runs that it rests on; `runs` says it in words, with their protocol and lengths
+    others  what was found from other starts
+    needs   of each need what was required, and what was found in each group of runs
+    """
     findings = tuple(find(need, tables) for need in claim.needs)
-    word, says = wording.sentence(findings)
+    word, says = wording.sentence(findings) if findings else ("not judged", claim.note)
     if claim.where and word == "holds":
         word, says = "holds where", f"holds where {claim.where}"
     trained = wording.trained_groups(findings)
-    return Verdict(
-        claim=claim,
-        word=word,
-        says=says,
-        number=wording.deciding_number(findings),
-        start="/".join(dict.fromkeys(group.start for group in trained if group.start)),
-        runs=wording.runs_in_words(trained),
-        others=wording.others_in_words(findings),
-        findings=findings,
-    )
+    return {
+        "claim": claim.id,
+        **{name: getattr(claim, name) for name in ("number", "label", "topic", "ours", "sentence")},
+        "verdict": word,
+        "says": says,
+        "start": "/".join(dict.fromkeys(group.start for group in trained if group.start)),
+        "runs": wording.runs_in_words(trained),
+        "others": wording.others_in_words(findings),
+        "found": wording.deciding_number(findings) if findings else "",
+        "note": claim.note,
+        "needs": [need_row(finding) for finding in findings],
+    }
+
+
+def need_row(finding: Finding) -> dict[str, Any]:
+    """A need with what was required and found."""
+    need, quantity = finding.need, QUANTITIES[finding.need.quantity]
+    return {
+        "table": need.table,
+        "quantity": quantity.words,
+        **{name: getattr(quantity, name) for name in ("required", "reason", "after_data")},
+        "of": need.quantifier,
+        "of_after_data": need.quantifier in SET_AFTER_DATA,
+        "part": need.part,
+        "groups": [
+            {name: value for name, value in vars(group).items() if name != "margin"}
+            for group in (*finding.groups, *finding.others)
+        ],
+    }
 
 
 def find(need: Need, tables: Tables) -> Finding:

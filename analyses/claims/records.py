@@ -135,23 +135,3 @@ class Finding:
     need: Need
     groups: tuple[Group, ...]
     others: tuple[Group, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """A claim's verdict.
-
-    says    the word with what it holds for, and under which condition
-    number  the number that decides
-    start   of the runs that it rests on; `runs` says it in words, with their protocol and lengths
-    others  what was found from other starts
-    """
-
-    claim: Claim
-    word: Word
-    says: str
-    number: str = ""
-    start: str = ""
-    runs: str = ""
-    others: str = ""
-    findings: tuple[Finding, ...] = ()

@@ -26,14 +26,7 @@ import click
 
 from analyses.running import questions, report
 from analyses.running.cache import Cache
-from analyses.running.files import (
-    check_cache,
-    check_directory,
-    check_document_target,
-    check_table_target,
-    is_result,
-    write_file,
-)
+from analyses.running.files import check_cache, check_directory, check_table_target, is_result, write_file
 from analyses.running.options import CachedOptions, CheckpointOptions, Options, option
 from analyses.running.pool import watched
 from analyses.running.questions import FOLDERS, Question
@@ -150,24 +143,16 @@ def kind_of_options(name: str) -> type[Options]:
 def perform(entry: Entry, given: Mapping[str, Any]) -> int:
     """Check where the result goes, find it, and deliver it."""
     options, to = read(kind_of_options(entry.name), given), read(Delivery, given)
-    check_targets(entry.name, to)
+    if to.csv is not None:
+        check_table_target(to.csv, overwrite=to.overwrite)
+    if to.out is not None:
+        check_directory(to.out, ours=is_result, overwrite=to.overwrite)
     if isinstance(options, CachedOptions) and not options.no_cache:
         check_cache(options.cache, overwrite=to.overwrite)
     checkpoints = checkpoints_at([*map(str, given["checkpoints"])]) if "checkpoints" in given else []
     with contextlib.redirect_stdout(sys.stderr):  # what libraries print; stdout is for the result
         found = run_all(options, checkpoints) if entry is ALL else run_one(entry.name, options, checkpoints)
     return deliver(found, to)
-
-
-def check_targets(name: str, to: Delivery) -> None:
-    """Refuse, before any work, to write where something else lies."""
-    tables = [] if to.csv is None else [to.csv]
-    if to.out is not None:
-        check_directory(to.out, ours=is_result, overwrite=to.overwrite)
-        check_document_target(to.out / f"{name}.json", key="analysis", name=name, overwrite=to.overwrite)
-        tables += [to.out / f"{name}.csv", to.out / f"{name}_tidy.csv"]
-    for table in tables:
-        check_table_target(table, overwrite=to.overwrite)
 
 
 def run_one(name: str, options: Options, checkpoints: Sequence[str]) -> Table:

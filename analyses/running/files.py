@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from interp.outside import one_line, read_json
+from interp.outside import one_line
 from interp.staging import replace_file
 from models.running.command_line import BadInput
 
@@ -23,31 +23,13 @@ def check_writable(place: Path, *, named: str) -> None:
         raise BadInput(f"{named}: {above} cannot be written")
 
 
-def check_file(file: Path, *, ours: Callable[[Path], bool], what: str, overwrite: bool) -> None:
-    """Refuse to write where something else lies: anything but a file that is `ours`, or any file with `overwrite`."""
+def check_table_target(file: Path, *, overwrite: bool) -> None:
+    """Refuse to overwrite any file but an earlier table."""
     check_writable(file.parent, named=str(file))
     if file.exists() and not file.is_file():
         raise BadInput(f"{file} is no regular file: it is not replaced")
-    if file.exists() and not overwrite and not ours(file):
-        raise BadInput(f"{file} is not {what}; --overwrite replaces it")
-
-
-def check_table_target(file: Path, *, overwrite: bool) -> None:
-    """Refuse to overwrite any file but an earlier table."""
-    check_file(file, ours=is_table, what="a table of an analysis", overwrite=overwrite)
-
-
-def check_document_target(file: Path, *, key: str, name: str, overwrite: bool) -> None:
-    """Refuse to overwrite any file but an earlier result, whose `key` has the value `name`."""
-
-    def is_document(file: Path) -> bool:
-        try:
-            document = read_json(file)
-        except ValueError:
-            return False
-        return isinstance(document, dict) and document.get(key) == name
-
-    check_file(file, ours=is_document, what=f"a result of {name}", overwrite=overwrite)
+    if file.exists() and not overwrite and not is_table(file):
+        raise BadInput(f"{file} is not a table of an analysis; --overwrite replaces it")
 
 
 def check_directory(

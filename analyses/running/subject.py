@@ -57,10 +57,7 @@ class Subject:
     batch: int = DEFAULT_BATCH
     seed: int = 0
     given_prior: str | None = None
-    _captures: dict[tuple[str, bool], ip.Capture] = field(default_factory=dict, repr=False, compare=False)
-    _fits: dict[tuple[int, str, bool], tuple[ip.Capture, MatchFit]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    _made: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)  # captures, and their fits
 
     @classmethod
     def open(cls, path: str | Path, options: CheckpointOptions | None = None, *, name: str | None = None) -> Subject:
@@ -82,7 +79,7 @@ class Subject:
 
     def asked(self, options: CheckpointOptions) -> Self:
         """The same checkpoint on the sequences that the options ask for."""
-        return replace(self, batch=options.batch, seed=options.seed, given_prior=options.prior, _captures={}, _fits={})
+        return replace(self, batch=options.batch, seed=options.seed, given_prior=options.prior, _made={})
 
     @property
     def model_config(self) -> dict[str, Any]:
@@ -197,10 +194,10 @@ class Subject:
 
     def capture(self, *, query: Literal["last", "all", "trained"] = "last", copies: bool = False) -> ip.Capture:
         """`interp.capture` of the model on `chains`, made once."""
-
-        if (query, copies) not in self._captures:
-            self._captures[query, copies] = ip.capture(self.model, self.chains.tokens, query=query, copies=copies)
-        return self._captures[query, copies]
+        if (query, copies) not in self._made:
+            self._made[query, copies] = ip.capture(self.model, self.chains.tokens, query=query, copies=copies)
+        found: ip.Capture = self._made[query, copies]
+        return found
 
     @property
     def is_foreign(self) -> bool:
@@ -211,11 +208,11 @@ class Subject:
         self, cap: ip.Capture, *, source: Literal["scores", "pattern"] = "scores", position: bool = True
     ) -> MatchFit:
         """`interp.fit_scores` of a capture, made once."""
-
         key = (id(cap), source, position)  # the capture is kept, so that its id is not reused
-        if key not in self._fits:
-            self._fits[key] = (cap, ip.fit_scores(cap, source=source, position=position))
-        return self._fits[key][1]
+        if key not in self._made:
+            self._made[key] = (cap, ip.fit_scores(cap, source=source, position=position))
+        found: MatchFit = self._made[key][1]
+        return found
 
     def law(self, cap: ip.Capture) -> MatchFit | AttentionFit:
         """The additive law of the capture's match heads, from their scores.

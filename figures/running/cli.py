@@ -142,8 +142,6 @@ def draw(entry: Entry, order: Order, figures: dict[str, Entry]) -> int:
     from figures.running import drawing, sources
 
     chosen = list(figures.values()) if entry.name == "all" else [entry]
-    for one in chosen:
-        drawing.check_figure_target(one.name, order)
     unfinished = sources.say_left_out(order)
     needed = [name for one in chosen for name in drawing.load_module(one.name).ANALYSES]
     documents = sources.documents_of(needed, order)

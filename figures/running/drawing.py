@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analyses.running.cache import digest_of, picture_key
-from analyses.running.files import check_document_target, write_file
+from analyses.running.files import write_file
 from analyses.running.pool import Job, run_jobs
 from analyses.running.table import json_text
 from figures.parts.rows import MissingPanel, protocol_note, setting_fields
@@ -258,17 +258,6 @@ def of_given_results(figure: str, *, given: bool) -> Iterator[None]:
             raise
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise BadInput(f"{figure}: the results do not hold what it draws ({reason})") from error
-
-
-def check_figure_target(name: str, order: Order) -> None:
-    """Refuse, before any work, to write where something else lies."""
-    sidecar = order.place / f"{name}.json"
-    check_document_target(sidecar, key="figure", name=name, overwrite=order.overwrite)
-    if not sidecar.exists() and not order.overwrite:
-        for suffix in order.format:
-            picture = order.place / f"{name}.{suffix}"
-            if picture.exists():
-                raise BadInput(f"{picture} is no figure of ours; --overwrite replaces it")
 
 
 def picture_bytes(figure: Figure, suffix: str) -> bytes:

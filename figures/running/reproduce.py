@@ -14,7 +14,7 @@ from typing import Any
 
 from analyses.claims import document as claims
 from analyses.running import plan
-from analyses.running.files import check_document_target, write_file
+from analyses.running.files import write_file
 from figures.page import results as page
 from figures.page.explorer import page as explorer
 from figures.running import drawing, sources
@@ -31,14 +31,10 @@ def reproduce(entries: dict[str, Entry], order: Order) -> int:
     asks = plan.shipped_asks()
     unfinished = sources.say_left_out(order)
     plan.check_zoo(asks, order.zoo, unfinished=order.unfinished)
-    for name in (*asks, claims.NAME):
-        check_document_target(out / f"{name}.json", key="analysis", name=name, overwrite=order.overwrite)
     page.check_target(out / page.FILE, overwrite=order.overwrite)
     explorer.check_target(out / explorer.FILE, overwrite=order.overwrite)
     formats = tuple(dict.fromkeys([*order.format, "png"]))  # the page shows PNGs
     pictures = replace(order, out=out / "figures", format=formats)
-    for name in entries:
-        drawing.check_figure_target(name, pictures)
 
     say(f"== analyses, of the checkpoints below {order.zoo}")
     run = sources.made(asks, order)

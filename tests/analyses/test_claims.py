@@ -227,25 +227,25 @@ def judged(rows: list[Row], *, claim: Claim | None = None, **others: list[Row]) 
 
 def test_a_verdict_names_the_start() -> None:
     found = judged([run(1.0), run(-1.0, start="soft")])
-    assert (found.word, found.says, found.start) == ("holds", "holds", "hard")
-    assert found.runs == "hard copies, paper's protocol, T = 64"
-    assert found.others == "random or soft starts: not"
+    assert (found["verdict"], found["says"], found["start"]) == ("holds", "holds", "hard")
+    assert found["runs"] == "hard copies, paper's protocol, T = 64"
+    assert found["others"] == "random or soft starts: not"
     other = judged([run(-1.0), run(1.0, start="soft")])
-    assert other.says == "holds from random or soft starts"
-    assert other.number == "1.00, else -1.00 (>= 0.1*) lag-1 less lag-2 block (nats)"
+    assert other["says"] == "holds from random or soft starts"
+    assert other["found"] == "1.00, else -1.00 (>= 0.1*) lag-1 less lag-2 block (nats)"
 
 
 def test_a_bound_of_the_length_is_found() -> None:
     found = judged([run(-1.0, length=32), run(1.0), run(2.0, length=128)])
-    assert (found.word, found.says) == ("holds where", "holds where T >= 64")
-    assert found.number.startswith("1.00, else -1.00 (")
+    assert (found["verdict"], found["says"]) == ("holds where", "holds where T >= 64")
+    assert found["found"].startswith("1.00, else -1.00 (")
 
 
 def test_within_one_error_nothing_is_told() -> None:
     claim = Claim(id="a", label="a", topic="cause", sentence="a", needs=(Need(table="direct_path", quantity="direct"),))
     for gain, error, word in ((0.012, 0.003, "cannot tell"), (1e-5, 1e-6, "holds")):  # ten errors, and no effect
         rows = [{"subject": SUBJECT, "gain": gain, "gain_stderr": error}]
-        assert judge.judge(claim, {"direct_path": rows}).word == word
+        assert judge.judge(claim, {"direct_path": rows})["verdict"] == word
 
 
 CELL = {"prior": "hierarchical", "bos": True, "readout": "probability", "protocol": "annealed", "length": 64}
@@ -262,19 +262,19 @@ def study(first: list[Row], last: list[Row], *, cell: str = "frozen_copies", fre
 
 def test_the_condition_is_of_the_study_given() -> None:
     found = judged([run(-1.0)], conditions=study(BLOCKS, NO_BLOCKS))
-    assert found.says == "holds where the copy heads are frozen"
-    (group,) = found.findings[0].groups
-    assert group.evidence == "3 of 3 runs with it, 0 of 3 without (study `conditions`)"
-    assert judged([run(-1.0)], conditions=study(NO_BLOCKS, BLOCKS)).word == "does not hold"
-    assert judged([run(-1.0)]).word == "does not hold"
+    assert found["says"] == "holds where the copy heads are frozen"
+    (group,) = found["needs"][0]["groups"]
+    assert group["evidence"] == "3 of 3 runs with it, 0 of 3 without (study `conditions`)"
+    assert judged([run(-1.0)], conditions=study(NO_BLOCKS, BLOCKS))["verdict"] == "does not hold"
+    assert judged([run(-1.0)])["verdict"] == "does not hold"
 
 
 def test_the_conditions_of_the_runs_are_not_their_condition() -> None:
     runs = study(BLOCKS, NO_BLOCKS, cell="hard_start", freeze="")
-    assert judged([run(-1.0, start="soft")], conditions=runs).says == "holds where the copy heads start sharp"
-    assert judged([run(-1.0)], conditions=runs).word == "does not hold"
+    assert judged([run(-1.0, start="soft")], conditions=runs)["says"] == "holds where the copy heads start sharp"
+    assert judged([run(-1.0)], conditions=runs)["verdict"] == "does not hold"
     lost = judged([run(-1.0, family="standard", start="soft")], claim=lead_of("standard"), conditions=runs)
-    assert lost.word == "does not hold"  # the study has no standard models trained so
+    assert lost["verdict"] == "does not hold"  # the study has no standard models trained so
 
 
 def test_a_fixed_readout_is_no_condition() -> None:
@@ -288,28 +288,28 @@ def test_what_is_not_there_is_said() -> None:
     long, nine = (next(one for one in paper.CLAIMS if one.id == name) for name in ("sharp_copies_long", "lengths"))
     rows = [{"subject": {**SUBJECT, "length": 32}, "mass": [1.0], "stderr": [0.0], "success": True}]
     found = judge.judge(long, {"copy_heads": rows})
-    assert found.word == "cannot tell"
-    assert "cannot tell for disentangled models: no run of T = 128, only of T = 32" in found.says
-    assert judge.judge(long, {}).says == "cannot tell: there is no table copy_heads"
+    assert found["verdict"] == "cannot tell"
+    assert "cannot tell for disentangled models: no run of T = 128, only of T = 32" in found["says"]
+    assert judge.judge(long, {})["says"] == "cannot tell: there is no table copy_heads"
     rows = [{"subject": {**SUBJECT, "seed": seed, "length": 32}} for seed in range(3)]
-    assert "disentangled models: no run of T = 64, 128" in judge.judge(nine, {"copy_heads": rows}).says
-    assert judged([run(1.0)], claim=LEAD).says == (
+    assert "disentangled models: no run of T = 64, 128" in judge.judge(nine, {"copy_heads": rows})["says"]
+    assert judged([run(1.0)], claim=LEAD)["says"] == (
         "holds for disentangled models; cannot tell for construction models: no run on the hierarchical task with BOS"
     )
 
 
 @pytest.mark.parametrize(("protocol", "words"), wording.PROTOCOL_WORDS.items())
 def test_the_protocol_of_the_runs_is_said(protocol: str, words: str) -> None:
-    assert judged([run(1.0, protocol=protocol)]).runs == f"hard copies, {words}, T = 64"
+    assert judged([run(1.0, protocol=protocol)])["runs"] == f"hard copies, {words}, T = 64"
 
 
 def test_runs_of_other_protocols_decide_only_alone() -> None:
     main = [run(1.0, protocol="annealed")]
     for protocol in ("long", "paper_changed"):
         beside = run(-1.0, protocol=protocol)
-        assert judged([*main, beside]).word == "holds"
-        assert judged([beside]).word == "does not hold"
-    assert judged([run(1.0), run(-1.0, protocol="annealed")]).word == "holds"
+        assert judged([*main, beside])["verdict"] == "holds"
+        assert judged([beside])["verdict"] == "does not hold"
+    assert judged([run(1.0), run(-1.0, protocol="annealed")])["verdict"] == "holds"
 
 
 def test_two_scalars_are_judged_by_the_rule_of_kappa() -> None:
@@ -327,11 +327,11 @@ def test_two_scalars_are_judged_by_the_rule_of_kappa() -> None:
         for name, over in (("free", 0.0), ("tied(1)", 3.0), ("fixed(0)", 0.2))
     ]
     absent = judge.judge(two, {"kl_curves": [*curves, made[0]], "open_choices": readings})
-    assert "holds for the best betas where kappa is free or fixed(0)" in absent.says
-    assert "no run with kappa tied" in absent.says
-    assert absent.number == "0.20, else 3.00 (<= 0.5*) KL over trained / add-alpha's gap"
+    assert "holds for the best betas where kappa is free or fixed(0)" in absent["says"]
+    assert "no run with kappa tied" in absent["says"]
+    assert absent["found"] == "0.20, else 3.00 (<= 0.5*) KL over trained / add-alpha's gap"
     told = judge.judge(two, {"kl_curves": [*curves, *made], "open_choices": readings})
-    assert told.says == (
+    assert told["says"] == (
         "holds for trained betas where kappa is free or fixed; holds for the best betas where kappa is free or fixed(0)"
     )
 
@@ -347,9 +347,9 @@ def test_a_changed_protocol_is_not_the_papers() -> None:
 
 def test_most_runs_decide_and_a_run_without_the_number_does_not_meet_it() -> None:
     two = [run(1.0), run(1.0, seed=1), run(-1.0, seed=2)]
-    assert judged(two).word == "holds"
+    assert judged(two)["verdict"] == "holds"
     lost = {**run(0.0, seed=3), "raw_1": None, "fit": False}
-    assert judged([*two, lost]).word == "does not hold"
+    assert judged([*two, lost])["verdict"] == "does not hold"
 
 
 def test_claims_are_printed_in_the_papers_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -432,7 +432,7 @@ def verdicts(tables: Tables, *ids: str) -> dict[str, str]:
                 for need in claim.needs
             ]
             needs = tuple(replace(need, rows=mine) for need, mine in zip(claim.needs, rows, strict=True))
-            found[claim.id] = judge.judge(replace(claim, needs=needs), tables).word
+            found[claim.id] = judge.judge(replace(claim, needs=needs), tables)["verdict"]
     return found
 
 
@@ -462,5 +462,5 @@ def test_a_spoiled_row_turns_what_reads_it_red(name: str, tmp_path: Path) -> Non
     (row,) = analysed(tmp_path / "good", trained_like(noise=0.02), "attention")["attention"]
     claim = Claim(id="a", label="a", topic="matching", sentence="a", needs=(Need(table="attention", quantity=name),))
     if name != "bos_error":  # under this prior no share of BOS is asked for
-        assert judge.judge(claim, {"attention": [row]}).word == "holds"
-    assert judge.judge(claim, {"attention": [spoiled(row)]}).word == "does not hold"
+        assert judge.judge(claim, {"attention": [row]})["verdict"] == "holds"
+    assert judge.judge(claim, {"attention": [spoiled(row)]})["verdict"] == "does not hold"

@@ -302,7 +302,7 @@ def test_out_refreshes_only_its_own_files(run, checkpoints, tmp_path):
     assert pd.read_csv(tmp_path / "probe_tidy.csv")["lag"].tolist() == [1, 2]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["probe.csv", "probe.json", "probe_tidy.csv"]
     assert run(*arguments)[0] == 0  # an earlier result may be refreshed
-    for name, content in (("probe.json", '{"analysis": "other"}'), ("probe.csv", "a,b\n1,2\n")):
+    for name, content in (("probe.json", '{"name": "other"}'), ("probe.csv", "a,b\n1,2\n")):
         kept = (tmp_path / name).read_text()
         (tmp_path / name).write_text(content)
         code, out, err = run(*arguments)
