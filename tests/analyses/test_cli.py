@@ -24,7 +24,6 @@ from analyses.running.table import Table
 from figures.running import cli as figures_cli
 from models.running import cli as models_cli
 from models.running.command_line import BadInput
-from models.running.terminal import WIDTH
 from models.running.zoo import work_directory
 
 ROOT = Path(cli.__file__).parents[2]
@@ -87,14 +86,6 @@ def test_every_analysis_keeps_the_convention():
         options = [one for one in cli.make_command(entry).params if isinstance(one, click.Option)]
         assert {"json", "latex", "csv", "out", "overwrite", "seed", "batch"} <= {one.name for one in options}
         assert all(one.help for one in options), entry.name
-
-
-def test_listing_names_every_analysis_once(run):
-    code, out, err = run()
-    assert code == 0
-    assert not err
-    assert "probe     Probes. Really" in out
-    assert all(len(line) <= WIDTH for line in out.splitlines())
 
 
 def test_json_is_alone_on_stdout(run, checkpoints):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from analyses.running.cache import Cache
 from analyses.running.options import CheckpointOptions
 from analyses.running.plan import asks_for, chosen, jobs_of, run_plan
 from analyses.running.questions import Question, answer, keys_of, options_of, questions_of
-from analyses.running.subject import TASK, find_subjects
+from analyses.running.subject import find_subjects
 from analyses.studies import worlds
 from models.running.command_line import BadInput
 from tests import tiny_zoo
@@ -232,40 +231,12 @@ def test_snapshots_and_other_seeds_are_in_the_key(zoo):
     assert len(weights(alone)) == 1
 
 
-def test_damaged_cache_is_made_again(zoo, tmp_path):
-    wanted = asked("construction_attention")
-    first = run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1)
-    (file,) = tmp_path.glob("answer-construction_attention-*.json")
-    whole = file.read_text()
-    file.write_text(whole[:100])
-    second = run_plan(wanted, zoo=zoo, cache=tmp_path, jobs=1)
-    assert second.tables["construction_attention"].rows == first.tables["construction_attention"].rows
-    assert json.loads(file.read_text())["key"] == json.loads(whole)["key"]
-
-
 def test_two_processes_give_what_one_gives(zoo, tmp_path):
     wanted = asked("copy_heads", "pseudo_counts")
     one = run_plan(wanted, zoo=zoo, cache=tmp_path / "one", jobs=1)
     two = run_plan(wanted, zoo=zoo, cache=tmp_path / "two", jobs=2)
     for name in wanted:
         assert one.tables[name].rows == two.tables[name].rows
-
-
-def test_documents_are_written_as_the_command_line_writes_them(zoo, tmp_path):
-    documents = run_plan(asked("lag_pairs", "construction_attention"), zoo=zoo, cache=tmp_path / "cache", jobs=1).tables
-    for document in documents.values():
-        document.write(tmp_path)
-    stored = json.loads((tmp_path / "lag_pairs.json").read_text())
-    assert stored["analysis"] == "lag_pairs"
-    assert stored["rows"] == documents["lag_pairs"].rows
-    given = {"batch": 64, "seed": 0, "prior": None}
-    assert stored["provenance"]["options"] == {
-        **given,
-        **dict.fromkeys(TASK),
-    }  # a shipped checkpoint says its task itself
-    assert (tmp_path / "lag_pairs.csv").read_text().startswith("analysis,checkpoint,subject.family")
-    assert (tmp_path / "lag_pairs_tidy.csv").is_file()
-    assert not (tmp_path / "construction_attention_tidy.csv").exists()
 
 
 def test_checkpoints_that_come_while_it_runs_are_left_for_the_next_run(zoo, tmp_path, monkeypatch):
@@ -287,8 +258,3 @@ def test_an_empty_zoo_gives_empty_documents(tmp_path):
     (tmp_path / "zoo").mkdir()
     documents = run_plan(asked("attention", "lag_asymmetry"), zoo=tmp_path / "zoo", cache=tmp_path, jobs=1).tables
     assert [document.rows for document in documents.values()] == [[], []]
-
-
-def test_unknown_names_are_refused():
-    with pytest.raises(BadInput, match="no analysis 'nothing' that figures can run"):
-        asks_for(["nothing"])

@@ -45,16 +45,6 @@ def test_the_deepest_level_of_a_tree_is_the_kernel_that_sequences_are_drawn_from
         np.testing.assert_allclose(laws.sum(-1), 1.0, atol=1e-12)
 
 
-def test_a_node_is_centred_on_its_suffix_and_not_on_its_prefix():
-    """Codes have lag 1 lowest, so the parent of (older, recent) must be (recent)."""
-    tree = HierarchicalDirichlet(order=2, vocab=3, eta=(1.0, 1e6)).draw_tree(20, np.random.default_rng(0))
-    for code in range(9):
-        older, recent = prior_trees.context_of(code, depth=2, vocab=3)
-        np.testing.assert_allclose(tree[2][:, code], tree[1][:, recent], atol=0.01)
-        if older != recent:
-            assert np.abs(tree[2][:, code] - tree[1][:, older]).max() > 0.1
-
-
 def test_nodes_are_the_first_draw_with_siblings_side_by_side(run):
     rows = run("prior_trees", "--draws", 50, "--seed", 4)["rows"]
     assert len({tuple(row) for row in rows}) == 1  # the same keys everywhere
