@@ -48,6 +48,12 @@ def soft(name: str, *, vocab: int, beta: Sequence[float], kappa: float | None) -
     )
 
 
+def soft_at(best: OptimalParameters, name: str = "optimum") -> Predictor:
+    """Soft matching at an optimum."""
+    beta, kappa = best.usable()
+    return soft(name, vocab=best.vocab, beta=beta, kappa=kappa)
+
+
 def classical(name: str, function: Callable[..., Any], **options: Any) -> Predictor:
     """An estimator of the textbooks, by its function and options."""
     return Predictor(
@@ -116,5 +122,4 @@ def constructions(prior: ip.Prior, *, length: int, draws: int, seed: int, cache:
         yield soft("beta(t), no BOS", vocab=vocab, beta=(adaptive,) * order, kappa=None)
     for bos in (False, True):
         best = optimum(prior, length=length, bos=bos, draws=draws, seed=seed + 1, cache=cache)
-        beta, kappa = best.usable()
-        yield soft(f"optimal, {'BOS' if bos else 'no BOS'}", vocab=vocab, beta=beta, kappa=kappa)
+        yield soft_at(best, f"optimal, {'BOS' if bos else 'no BOS'}")

@@ -41,7 +41,7 @@ from analyses.claims.document import CLAIMS
 from analyses.claims.judge import compare
 from analyses.claims.quantities import QUANTITIES as JUDGED
 from analyses.parts.condition_runs import QUANTITIES, run_row
-from analyses.parts.estimators import optimum, soft
+from analyses.parts.estimators import optimum, soft_at
 from analyses.parts.heldout import Sequences, measure
 from analyses.running.ask import Ask
 from analyses.running.cache import Cache
@@ -151,9 +151,8 @@ def study_piece(options: Options, piece: Setting, cache: Cache, *, known: Contai
         return Table()
     prior, length = ip.parse_prior(piece.prior, order=piece.order, vocab=piece.vocab), piece.length
     best = optimum(prior, length=length, bos=piece.bos, draws=options.draws, seed=options.seed, cache=cache)
-    beta, kappa = best.usable()
     sequences = Sequences(prior=prior, batch=options.batch, length=length, seed=options.seed + 1)
-    ideal = measure(sequences, soft("optimum", vocab=piece.vocab, beta=beta, kappa=kappa), cache).values
+    ideal = measure(sequences, soft_at(best), cache).values
     what: dict[str, Any] = {"best": best, "ideal": ideal, "sequences": sequences, "keys": options.keys, "cache": cache}
     rows = []
     for words, runs in groups.items():

@@ -123,20 +123,6 @@ def join(options: Options, studies: Sequence[Table]) -> Table:
         origin={"priors": priors, "checkpoints": {one.name: one.digest[:16] for one in found}},
         shown=("prior", "length", "predictor", "kl", "stderr", "excess", "excess_stderr", "excess_share", "floored"),
     )
-    return replace(whole, notes=notes(whole.rows, len(found)))
-
-
-def notes(rows: Sequence[dict[str, Any]], checkpoints: int) -> list[str]:
-    """The predictor nearest to Bayes at each prior and length; and what was missing."""
-    lines = []
-    for prior in dict.fromkeys(row["prior"] for row in rows):
-        parts = []
-        for length in dict.fromkeys(row["length"] for row in rows if row["prior"] == prior):
-            here = [r for r in rows if (r["prior"], r["length"]) == (prior, length) and r["group"] != "bayes"]
-            best = min(here, key=lambda r: r["excess"])
-            parts.append(f"T={length} {best['predictor']} {best['excess_share']:+.1%}")
-        lines.append(f"{prior}, nearest to Bayes: {'; '.join(parts)}")
-    lines.append("floored: share of sequences in which a possible symbol was given less than the floor")
-    if not checkpoints:
-        lines.append("no trained checkpoint was found; `python -m models sweep zoo` trains them")
-    return lines
+    notes = ["floored: share of sequences in which a possible symbol was given less than the floor"]
+    notes += [] if found else ["no trained checkpoint was found; `python -m models sweep zoo` trains them"]
+    return replace(whole, notes=notes)

@@ -7,14 +7,12 @@ Question `eta0`: the paper gives eta_1 = eta_2 = 5 and not eta_0 (ours is 1). Fo
 matching (beta, kappa), its KL, the best add-alpha, and both above the Bayes predictor on --batch common sequences.
 Question `kappa`: the paper trains beta_1, beta_2 alone and does not say how kappa is set (`models.families.kappa`). For
 each length the best betas when kappa is free, tied(1), fixed(0), or absent (no BOS), and how much KL each reading costs
-against a free kappa, on the same sequences. A free kappa is tied(ALPHA) with the best ALPHA, and fixed(DELTA) with the
-best DELTA: `implied_alpha` and `implied_delta` say which.
+against a free kappa, on the same sequences.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import interp as ip
-from analyses.parts.estimators import TUNED_ALPHA, optimum, soft, tuned_additive
+from analyses.parts.estimators import TUNED_ALPHA, optimum, soft_at, tuned_additive
 from analyses.parts.heldout import Sequences, excess_columns, measure, measure_bayes
 from analyses.running.ask import Ask
 from analyses.running.cache import Cache
@@ -33,10 +31,9 @@ READINGS = ("free", "tied(1)", "fixed(0)", "no BOS")
 ETA0 = 1.0  # for the comparison of the readings of kappa; the suite's own choice
 BAYES_DRAWS = 120
 COLUMNS = (
-    "question", "prior", "eta0", "length", "order", "vocab", "reading", "beta", "kappa", "implied_alpha",
-    "implied_delta", "beta_stderr", "kl", "kl_stderr", "excess_share", "excess_share_stderr", "alpha",
-    "add_alpha_share", "add_alpha_share_stderr", "below_add_alpha", "below_add_alpha_stderr", "over_free",
-    "over_free_stderr", "over_free_share", "floored", "n",
+    "question", "prior", "eta0", "length", "order", "vocab", "reading", "beta", "kappa", "beta_stderr", "kl",
+    "kl_stderr", "excess_share", "excess_share_stderr", "alpha", "add_alpha_share", "add_alpha_share_stderr",
+    "below_add_alpha", "below_add_alpha_stderr", "over_free", "over_free_stderr", "over_free_share", "floored", "n",
 )  # fmt: skip
 SHOWN = (
     "question", "eta0", "length", "reading", "beta_1", "beta_2", "kappa", "kl", "excess_share", "add_alpha_share",
@@ -96,17 +93,17 @@ def eta0_row(options: Options, piece: Point, prior: ip.HierarchicalDirichlet, ca
     """The optimum, the best add-alpha and Bayes under one eta_0."""
     length, draws, seed = piece.length, options.draws, options.seed
     best = optimum(prior, length=length, bos=True, draws=draws, seed=seed + 1, cache=cache)
-    beta, kappa = best.usable()
     sequences = Sequences(prior=prior, batch=options.batch, length=length, seed=seed)
     bayes = measure_bayes(sequences, cache, draws=BAYES_DRAWS)
     additive = tuned_additive(prior, length=length, draws=draws, seed=seed, cache=cache)
-    ours = measure(sequences, soft("optimal", vocab=prior.vocab, beta=beta, kappa=kappa), cache)
+    ours = measure(sequences, soft_at(best), cache)
     rival = measure(sequences, additive, cache)
     gain, gain_stderr = ip.mean_stderr(rival.values - ours.values)
     found, others = (excess_columns(one.values, bayes.values) for one in (ours, rival))
     return {
         "reading": "free",
-        **parameters(best.beta, best.kappa, vocab=prior.vocab),
+        "beta": list(best.beta),
+        "kappa": best.kappa,
         "beta_stderr": list(best.stderr[: prior.order]),
         **{name: getattr(best, name) for name in ("kl", "floored", "n")},
         "kl_stderr": best.kl_stderr,
@@ -138,7 +135,8 @@ def kappa_rows(options: Options, piece: Point, prior: ip.HierarchicalDirichlet) 
         over, over_stderr = ip.mean_stderr(losses - free_losses) if bos else (kl - free_kl, None)
         yield {
             "reading": reading,
-            **parameters(theta[: prior.order].tolist(), float(theta[-1]) if bos else None, vocab=prior.vocab),
+            "beta": theta[: prior.order].tolist(),
+            "kappa": float(theta[-1]) if bos else None,
             "kl": kl,
             "kl_stderr": kl_stderr,
             "over_free": over,
@@ -147,17 +145,6 @@ def kappa_rows(options: Options, piece: Point, prior: ip.HierarchicalDirichlet) 
             "floored": floored,
             "n": len(sample.laws),
         }
-
-
-def parameters(beta: Sequence[float], kappa: float | None, *, vocab: int) -> dict[str, Any]:
-    """beta and kappa, and which ALPHA or DELTA of `models.families.kappa` this kappa is."""
-    total = sum(beta)
-    return {
-        "beta": list(beta),
-        "kappa": kappa,
-        "implied_alpha": None if kappa is None else math.exp(kappa - total) / vocab,
-        "implied_delta": None if kappa is None else kappa - total / vocab,
-    }
 
 
 def best_under(sample: Any, reading: str, *, order: int, vocab: int) -> np.ndarray:

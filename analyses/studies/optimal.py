@@ -23,7 +23,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 import interp as ip
-from analyses.parts.estimators import alpha_of, optimum, soft
+from analyses.parts.estimators import alpha_of, optimum, soft_at
 from analyses.parts.heldout import Predictor, Sequences, excess_columns, measure, measure_bayes, predictor_of
 from analyses.running.ask import Ask
 from analyses.running.cache import Cache
@@ -156,12 +156,6 @@ def setting_columns(point: Point, prior: ip.Prior, best: Any) -> dict[str, Any]:
         "kl_population_stderr": best.kl_stderr,
         **{name: getattr(best, name) for name in ("floored", "n", "success", "message")},
     }
-
-
-def soft_at(best: Any) -> Predictor:
-    """Soft matching at an optimum."""
-    beta, kappa = best.usable()
-    return soft("optimum", vocab=best.vocab, beta=beta, kappa=kappa)
 
 
 def bayes_columns(sequences: Sequences, predictor: Predictor, cache: Cache) -> dict[str, Any]:

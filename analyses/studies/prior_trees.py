@@ -6,10 +6,10 @@
 Two kinds of rows (fig:task_priors). `node`: the law of one node of the context tree, in the first of --draws draws from
 the sampler that makes the training data; the independent prior has laws for contexts of length k only. `pair`: the
 correlation between the laws of two nodes over all draws, with its standard error, beside its exact value: contexts that
-share their k-1 most recent tokens (siblings), contexts that do not (others), a context and its suffix (parent), and
-siblings minus others. The correlation of laws p and q is E[(p - 1/|V|).(q - 1/|V|)] over the root of the same products
-of p and of q with themselves; 1/|V| is the mean of every law, by symmetry. Draws are independent of each other, pairs
-of one draw are not, so the standard error is over draws.
+share their k-1 most recent tokens (siblings), contexts that do not (others), and a context and its suffix (parent).
+The correlation of laws p and q is E[(p - 1/|V|).(q - 1/|V|)] over the root of the same products of p and of q with
+themselves; 1/|V| is the mean of every law, by symmetry. Draws are independent of each other, pairs of one draw are not,
+so the standard error is over draws.
 """
 
 from __future__ import annotations
@@ -108,7 +108,6 @@ def pairs(tree: dict[int, np.ndarray], prior: ip.Prior) -> list[Row]:
         others = products[:, far].mean(-1)
         exact_others = float(np.mean([moments[length] for length in shared[far]])) / moments[order]
         found.append(correlation("others", others, own, own, exact=exact_others))
-        found.append(correlation("siblings less others", siblings - others, own, own, exact=exact - exact_others))
     if order - 1 in tree:
         parents = tree[order - 1] - 1.0 / vocab
         theirs = np.tile(parents, (1, vocab, 1))  # code c has suffix code c mod |V|^(k-1)

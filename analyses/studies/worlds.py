@@ -38,7 +38,7 @@ from typing import Any, Literal
 import numpy as np
 
 import interp as ip
-from analyses.parts.estimators import additive, alpha_of, optimum, soft
+from analyses.parts.estimators import additive, alpha_of, optimum, soft_at
 from analyses.parts.heldout import Predictor, Sequences, excess_columns, measure, measure_bayes, predictor_of
 from analyses.parts.world_grid import EXCESS, NAMES, VISITS, shipped_table
 from analyses.running.ask import Ask
@@ -247,8 +247,7 @@ def chosen(subjects: list[Subject], prior: ip.Prior, *, length: int, every: bool
 def soft_matching_at(prior: ip.Prior, length: int, name: str, options: Options, cache: Cache) -> Predictor:
     """Soft matching with BOS at the population optimum of this length."""
     best = optimum(prior, length=length, bos=True, draws=options.draws, seed=options.seed + 1, cache=cache)
-    beta, kappa = best.usable()
-    return soft(name, vocab=prior.vocab, beta=beta, kappa=kappa)
+    return soft_at(best, name)
 
 
 def seen_bins(sequences: Sequences) -> dict[str, np.ndarray]:

@@ -43,8 +43,9 @@ def test_the_readings_of_kappa(rows: list[dict[str, Any]]) -> None:
     for name in ("tied(1)", "fixed(0)", "no BOS"):
         assert readings[name]["over_free"] > 0
         assert readings[name]["kl"] > readings["free"]["kl"]
-    assert readings["tied(1)"]["implied_alpha"] == pytest.approx(1.0)
-    assert readings["fixed(0)"]["implied_delta"] == pytest.approx(0.0, abs=1e-9)
+    tied, fixed = readings["tied(1)"], readings["fixed(0)"]
+    assert tied["kappa"] == pytest.approx(sum(tied["beta"]) + np.log(5))
+    assert fixed["kappa"] == pytest.approx(sum(fixed["beta"]) / 5)
     assert readings["no BOS"]["kappa"] is None
 
 
