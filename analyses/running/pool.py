@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -19,7 +18,7 @@ from models.running.progress import progress_bar
 from models.running.terminal import say
 
 WIDTH = 80  # of a line of progress in a log
-SECONDS = 1.0  # between two movements of the bar on a terminal
+FORM = "{desc} {n}/{total}, {elapsed}{postfix}"  # of the bar on a terminal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +46,13 @@ def run_jobs(
     here = ((job, perform(job.task)) for job in ordered)
     finished = here if workers == 1 else _in_processes(perform, ordered, workers, what)
     start, cost, spent = time.monotonic(), sum(job.cost for job in ordered), 0.0
-    with moving_bar(len(ordered), what) as bar, contextlib.closing(finished):  # also if an error keeps this frame alive
+    bar = progress_bar(total=len(ordered), desc=what, leave=False, shown=bool(ordered), bar_format=FORM)
+    with bar, contextlib.closing(finished):  # also if an error keeps this frame alive
         for count, (job, found) in enumerate(finished, start=1):
             spent += job.cost
             left = readable((cost - spent) * (time.monotonic() - start) / spent)
-            bar.set_postfix_str(f"{left} left; {one_line(job.words)}", refresh=False)
             bar.update()
+            bar.set_postfix_str(f"{left} left; {one_line(job.words)}")
             if bar.disable:
                 say(in_width(f"  {count}/{len(ordered)}, {left} left; {one_line(job.words)}"))
             yield job.task, found
@@ -96,32 +96,13 @@ def _in_processes(
 
 
 def watched(items: Sequence[Item], what: str, *, words: Callable[[Item], str]) -> Iterator[Item]:
-    """The items; on a terminal a bar names the one in work, and counts the seconds."""
-    with moving_bar(len(items), what) as bar:
+    """The items; on a terminal a bar names the one in work."""
+    bar = progress_bar(total=len(items), desc=one_line(what), leave=False, shown=bool(items), bar_format=FORM)
+    with bar:
         for item in items:
             bar.set_postfix_str(one_line(words(item)))
             yield item
             bar.update()
-
-
-@contextlib.contextmanager
-def moving_bar(total: int, what: str) -> Iterator[Any]:
-    """A progress bar that is drawn again every second; hidden where stderr is no terminal."""
-    ended = threading.Event()
-    form = "{desc} {n}/{total}, {elapsed}{postfix}"
-    with progress_bar(total=total, desc=one_line(what), leave=False, shown=total > 0, bar_format=form) as bar:
-
-        def move() -> None:
-            while not ended.wait(SECONDS):
-                bar.refresh()
-
-        mover = threading.Thread(target=move, daemon=True)
-        mover.start()
-        try:
-            yield bar
-        finally:
-            ended.set()
-            mover.join()
 
 
 def in_width(line: str) -> str:
