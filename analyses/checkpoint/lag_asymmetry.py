@@ -12,49 +12,27 @@ under the independent prior the lags are exchangeable.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from analyses.running.ask import Ask, not_long, up_to
 from analyses.running.options import CheckpointOptions
 from analyses.running.subject import Subject
 from analyses.running.table import Table
+from interp.digits import plus_minus
 
 ASK = Ask(select=not_long(up_to(256)), cost=0.1)
-SHOWN = ("checkpoint", "prior", "length", "beta_1", "beta_2", "difference", "stderr", "raw_1", "raw_2", "asymmetric")
+COLUMNS = ("prior", "length", "beta_1", "beta_2", "difference", "stderr", "raw_1", "raw_2", "asymmetric")
 SIGMAS = 3.0
-DEFINITIONS = (
-    "beta_1, beta_2: fitted to the scores of the last query, as in `beta_kappa`. difference: beta_1 - beta_2. "
-    f"asymmetric: which of them is larger by {SIGMAS:g} standard errors. raw_1, raw_2: the same read from the aligned "
-    "blocks of W_A; the standard family has no such blocks."
-)
+LEGEND = {
+    "beta": "fitted to the scores of the last query, as in `beta_kappa`; none where the scores do not follow the law",
+    "difference": "beta_1 - beta_2",
+    "asymmetric": f"which of them is larger by {SIGMAS:g} standard errors",
+    "raw": "the same read from the aligned blocks of W_A; the standard family has no such blocks",
+}
 ROUNDING = 1e-6  # a construction has no noise: equal betas differ by rounding only
 
 
 def applies(subject: Subject) -> str | None:
     return "order 1 has one lag, so there is nothing to compare" if subject.model_config["order"] < 2 else None
-
-
-def survey(rows: list[dict[str, Any]], options: CheckpointOptions) -> Table:
-    """What the checkpoints say together."""
-    from interp.results import provenance
-
-    told = [row for row in rows if row["fit"]]
-    notes = []
-    for kind in sorted({row["prior"] for row in told}):
-        mine = [row for row in told if row["prior"] == kind]
-        larger = sum(row["asymmetric"] == "beta_1" for row in mine)
-        smaller = sum(row["asymmetric"] == "beta_2" for row in mine)
-        raw = sum(row["raw_1"] is not None and row["raw_1"] < row["raw_2"] for row in mine)
-        notes.append(
-            f"{kind}: beta_1 is larger in {larger} of {len(mine)} checkpoints, beta_2 in {smaller} "
-            f"(by {SIGMAS:g} standard errors); the raw blocks show the opposite order in {raw}"
-        )
-    if len(told) < len(rows):
-        notes.append(
-            f"in {len(rows) - len(told)} checkpoints the scores do not follow the law; their betas are left empty"
-        )
-    notes.append(DEFINITIONS)
-    return Table(rows=rows, provenance=provenance(seed=options.seed), shown=SHOWN, notes=notes)
 
 
 def analyse(subject: Subject, options: CheckpointOptions) -> Table:
@@ -83,7 +61,9 @@ def analyse(subject: Subject, options: CheckpointOptions) -> Table:
         "raw_2": raw[1],
         "r2": fit.r2,
     }
-    return Table(rows=[row])
+    text = f"beta_1 - beta_2 = {plus_minus(difference, stderr)}" if fit.success else "the scores do not follow the law"
+    text += f"; in the weight blocks {raw[0] - raw[1]:.3f}" if subject.info.one_hot else ""
+    return Table(rows=[row], text=text)
 
 
 def _raw_blocks(subject: Subject) -> tuple[float, float]:

@@ -25,7 +25,7 @@ beta, kappa, r2   soft matching fitted to the scores of the last query
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,20 +56,11 @@ class Options(ZooOptions):
 ASK = Ask(cost=15.0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Size:
-    """What models must share to be compared."""
-
-    length: int
-    order: int
-    vocab: int
-
-    def __str__(self) -> str:
-        return f"T={self.length}"
-
-
 class Run(NamedTuple):
-    """What tells one run from another, as its training record says it: folders do not matter."""
+    """What tells one run from another, as its training record says it: folders do not matter.
+
+    Models are compared that share `size`.
+    """
 
     length: int
     order: int
@@ -78,6 +69,10 @@ class Run(NamedTuple):
     init: str
     freeze: str
     seed: int
+
+    @property
+    def size(self) -> str:
+        return f"T={self.length} k={self.order} |V|={self.vocab}"
 
 
 def run_of(subject: Subject) -> Run | None:
@@ -117,17 +112,18 @@ def weights(options: Options) -> dict[str, str]:
     return {str(run): subject.digest for run, subject in runs_of(options).items()}
 
 
-def pieces(options: Options) -> list[Size]:
+def pieces(options: Options) -> list[str]:
     """Each size that runs have, shortest first."""
-    found = dict.fromkeys(run[:3] for run in runs_of(options))
-    return [Size(length=length, order=order, vocab=vocab) for length, order, vocab in found]
+    return list(dict.fromkeys(run.size for run in runs_of(options)))
 
 
-def study_piece(options: Options, piece: Size, cache: Cache) -> Table:
+def study_piece(options: Options, piece: str, cache: Cache) -> Table:
     """All models of one size, and the points between them, on the same sequences."""
-    subjects = {run: subject for run, subject in runs_of(options).items() if run[:3] == astuple(piece)}
+    subjects = {run: subject for run, subject in runs_of(options).items() if run.size == piece}
     prior = next(iter(subjects.values())).prior
-    chains = prior.sample(batch=options.batch, length=piece.length, seed=options.seed, method="collapsed")
+    chains = prior.sample(
+        batch=options.batch, length=next(iter(subjects)).length, seed=options.seed, method="collapsed"
+    )
     seen = {run: look(subject.model, chains, options) for run, subject in subjects.items()}
     rows = []
     for run, found in seen.items():
@@ -204,20 +200,17 @@ def look(model: Any, chains: ip.ChainBatch, options: Options) -> Look:
 
 
 def join(options: Options, studies: Sequence[Table]) -> Table:
-    """All sizes in one table, with the largest rise along each way, and the range over the starts."""
+    """All sizes in one table, with the largest rise along each way."""
     whole = gathered(studies, shown=SHOWN)
     notes = (
         [] if whole.rows else ["no run of the task was found; `python -m models sweep disentangled_starts` trains some"]
     )
-    for length in sorted({row["length"] for row in whole.rows}):
-        here = [row for row in whole.rows if row["length"] == length]
-        for way in sorted({row["way"] for row in here if row["way"]}):
-            top = max((row for row in here if row["way"] == way), key=lambda row: row["over_hard"])
-            notes.append(
-                f"T = {length}, straight in {way}: KL rises by at most {top['over_hard']:.4f} ± "
-                f"{top['over_hard_stderr']:.4f} nats over the hard end, at {top['point']:g}"
-            )
-        over = [row["over_hard"] for row in here if row["question"] == "start" and row["over_hard"] is not None]
-        if over:
-            notes.append(f"T = {length}, starts: KL {min(over):+.4f} to {max(over):+.4f} nats over the hard start")
+    lines = [row for row in whole.rows if row["way"]]
+    for length, way in sorted({(row["length"], row["way"]) for row in lines}):
+        mine = [row for row in lines if (row["length"], row["way"]) == (length, way)]
+        top = max(mine, key=lambda row: row["over_hard"])
+        notes.append(
+            f"T = {length}, straight in {way}: KL rises by at most {top['over_hard']:.4f} ± "
+            f"{top['over_hard_stderr']:.4f} nats over the hard end, at {top['point']:g}"
+        )
     return gathered([whole], shown=SHOWN, notes=notes)

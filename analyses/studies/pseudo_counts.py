@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -112,12 +112,5 @@ def study_piece(options: Options, piece: Setting, cache: Cache) -> Table:
 
 def join(options: Options, studies: Sequence[Table]) -> Table:
     """The whole table."""
-    whole = gathered(
-        studies,
-        shown=("order", "vocab", "length", "beta", "mean", "stderr", "ratio", "variation", "within_two", "correlation"),
-    )
-    far = sum(abs(row["ratio"] - 1) > 0.25 for row in whole.rows)
-    spread = sum(row["variation"] > 0.5 for row in whole.rows)
-    notes = [f"Of {len(whole.rows)} settings the mean is more than 25% from alpha in {far},",
-             f"and the spread is more than half the mean in {spread}."]  # fmt: skip
-    return replace(whole, notes=notes)
+    shown = ("order", "vocab", "length", "beta", "mean", "stderr", "ratio", "variation", "within_two", "correlation")
+    return gathered(studies, shown=shown)

@@ -39,7 +39,6 @@ CLAIMS: tuple[tuple[str, str, float], ...] = (
     ("estimators.hard_limit", "sec:interpretation", 1e-9),
     ("symmetry.independent_prior", "eq:label_symmetry", 1e-9),
     ("symmetry.hierarchical_prior", "eq:label_symmetry", 1e-9),
-    ("symmetry.gradient_equivariance", "theorem:invariance", 1e-10),
     ("symmetry.invariant_descent", "theorem:invariance", 1e-9),
     ("symmetry.invariant_matrix", "lemma:permutation_invariant_matrix", 1e-12),
     ("symmetry.inductive", "corollary:inductive", 1e-9),

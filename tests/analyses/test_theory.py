@@ -124,7 +124,6 @@ def gives(value):
 BREAKS = [
     ("first_order", gradient, "ratio_at_means", lambda original: lambda x, y, c: original(x, y + 1e-3, c)),
     ("transformer_gradient", gradient, "construct", constructed_otherwise),
-    ("transformer_gradient", gradient, "soft_matching", shifted),
     ("transformer_gradient", gradient, "cumulative_counts", one_more_candidate),
     ("approx_condition", gradient, "sequence_probability", favours_zero),
     ("approx_condition", gradient, "beta_for_add_alpha", off_for("line_search")),
@@ -144,8 +143,6 @@ BREAKS = [
     ("independent_prior", symmetry, "sequence_probability", favours_zero),
     ("hierarchical_prior", symmetry.HierarchicalDirichlet, "sample", biased_sampler),
     ("hierarchical_prior", symmetry, "sequence_probability", favours_zero),
-    ("gradient_equivariance", symmetry, "symmetrised", lambda _: lambda tokens, targets, *, vocab: (tokens, targets)),
-    ("gradient_equivariance", symmetry, "relabelled", lambda _: lambda values, sigma: values),
     ("invariant_descent", symmetry, "symmetrised", lambda _: lambda tokens, targets, *, vocab: (tokens, targets)),
     ("invariant_descent", symmetry, "symmetric_start", lopsided_start),
     ("invariant_descent", symmetry, "descend", gives(None)),

@@ -106,33 +106,6 @@ def fit_of(drawn: Sequence[Sequence[int]], law: dict[tuple[int, ...], float]) ->
     return float(chisquare(seen, expected).pvalue)
 
 
-def gradient_equivariance(seed: int, batch: int) -> Found:
-    """gradient at relabeled parameters = relabeled gradient (symmetrised batch); eq:parameter_relabeling"""
-    rng = np.random.default_rng([seed, 11])
-    of_predictor, of_gradient, broken = [], [], []
-    for model in small_models():
-        randomise(model, rng)
-        tokens, targets = one_batch(rng, model.config, max(4, batch // 2))
-        everything = symmetrised(tokens, targets, vocab=model.config.vocab)
-        gradient, lopsided = gradient_of(model, *everything), gradient_of(model, tokens, targets)
-        start, moved = copy_of(model), []
-        for sigma in relabelings(model.config.vocab):
-            image = predict(model, sigma[tokens])
-            write(model, relabelled(start, sigma))
-            of_predictor.append(gap(predict(model, tokens), image[:, sigma]))
-            of_gradient.append(distance(gradient_of(model, *everything), relabelled(gradient, sigma)))
-            moved.append(distance(gradient_of(model, tokens, targets), relabelled(lopsided, sigma)))
-            write(model, start)
-        broken.append(max(moved))
-    return Found(
-        max(of_gradient + of_predictor),
-        len(of_gradient),
-        f"gradient {max(of_gradient):.0e}, predictor {max(of_predictor):.0e}; "
-        f"batch not symmetrised: {min(broken):.0e} or more",
-        {"a batch that is not symmetrised breaks it": min(broken) > 1e-5},
-    )
-
-
 def invariant_descent(seed: int, batch: int) -> Found:
     """30 steps of full-batch descent from a symmetric start: parameters and predictor stay symmetric"""
     rng = np.random.default_rng([seed, 12])
@@ -248,15 +221,6 @@ def predictor_asymmetry(model: InductionTransformer, tokens: torch.Tensor) -> fl
     """How far the predictor is from the class M: the largest change of a law under relabeling."""
     law = predict(model, tokens)
     return max(gap(predict(model, sigma[tokens])[:, sigma], law) for sigma in relabelings(model.config.vocab))
-
-
-@torch.no_grad()
-def randomise(model: InductionTransformer, rng: np.random.Generator) -> None:
-    """Random free parameters; the readout's are positive, so that the probability readout is differentiable."""
-    for name in model.free_parameters():
-        parameter = model.get_parameter(name)
-        values = torch.from_numpy(rng.normal(0, 0.5, tuple(parameter.shape)))
-        parameter.copy_(values.abs() + 0.1 if name == "unembed.W_U" else values)
 
 
 @torch.no_grad()
