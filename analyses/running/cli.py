@@ -24,11 +24,10 @@ from typing import Any
 
 import click
 
-from analyses.running import questions, report
-from analyses.running.cache import Cache
+from analyses.running import plan, questions, report
 from analyses.running.files import check_cache, check_directory, check_table_target, is_result, write_file
 from analyses.running.options import CachedOptions, CheckpointOptions, Options, option
-from analyses.running.pool import watched
+from analyses.running.pool import Engine, Job, run_jobs, watched
 from analyses.running.questions import FOLDERS, Question
 from analyses.running.subject import ZOOS, DoesNotApply, Opened, checkpoints_at, left_out
 from analyses.running.table import Table, json_text
@@ -53,6 +52,7 @@ TITLES = {
     "studies": "studies, which need no checkpoint",
     "checkpoint": "questions to a checkpoint (several checkpoints: one row each)",
 }
+HERE = Engine()
 ALL = Entry(name="all", marker="checkpoint", document="Every question that applies to a checkpoint, on one page.")
 CKPT = """
 CKPT is a directory with config.json and model.safetensors, a folder (the finished checkpoints below it), a language
@@ -128,7 +128,7 @@ def make_command(entry: Entry) -> click.Command:
     named = [click.Argument(["checkpoints"], nargs=-1, required=True, type=PATH, metavar="CKPT ...")] if asks else []
     return Command(
         entry.name,
-        params=[*named, *parameters(Delivery), *parameters(kind_of_options(entry.name))],
+        params=[*named, *parameters(Delivery), *parameters(Engine), *parameters(kind_of_options(entry.name))],
         help=help_text(f"{entry.document}\n{CKPT if asks else ''}"),
         epilog=help_text(EXAMPLES.format(name=entry.name, command=command)),
         callback=lambda **given: perform(entry, given),
@@ -150,25 +150,33 @@ def perform(entry: Entry, given: Mapping[str, Any]) -> int:
     if isinstance(options, CachedOptions) and not options.no_cache:
         check_cache(options.cache, overwrite=to.overwrite)
     checkpoints = checkpoints_at([*map(str, given["checkpoints"])]) if "checkpoints" in given else []
+    engine = read(Engine, given)
     with contextlib.redirect_stdout(sys.stderr):  # what libraries print; stdout is for the result
-        found = run_all(options, checkpoints) if entry is ALL else run_one(entry.name, options, checkpoints)
+        if entry is ALL:
+            found = run_all(options, checkpoints)
+        else:
+            found = run_one(entry.name, options, checkpoints, engine=engine)
     return deliver(found, to)
 
 
-def run_one(name: str, options: Options, checkpoints: Sequence[str]) -> Table:
+def run_one(name: str, options: Options, checkpoints: Sequence[str], *, engine: Engine = HERE) -> Table:
     """One analysis. A checkpoint that cannot be read is reported at once, and the others still run."""
     keeping = isinstance(options, CachedOptions) and not options.no_cache
-    cache = Cache(options.cache if isinstance(options, CachedOptions) and keeping else None)
+    cache = str(options.cache) if isinstance(options, CachedOptions) and keeping else ""
     left = unread_runs(options)
     asked = questions.questions_of(name, options, checkpoints)
     keys = questions.keys_of(asked) if keeping else {}
     say_loading(f"torch and TransformerLens for {asked[0].words if asked else name}")
-    tables = []
-    for question in watched(asked, name, words=lambda question: question.words):
-        tables.append(questions.answer(question, cache=cache, key=keys.get(question)))
-        say_unread(tables[-1].errors)
-    found = questions.joined(name, options, tables)
-    return replace(found, errors=[*found.errors, *left])
+    plan.forget()
+    jobs = [Job(task=({question: keys.get(question)}, cache), words=question.words) for question in asked]
+    found: dict[Question, Table] = {}
+    for (mine, _), tables in run_jobs(
+        plan.perform, jobs, workers=engine.jobs, what=name, cluster=engine.cluster, logged=False
+    ):
+        found |= dict(zip(mine, tables, strict=True))
+        say_unread(tables[0].errors)
+    whole = questions.joined(name, options, [found[question] for question in asked])
+    return replace(whole, errors=[*whole.errors, *left])
 
 
 def unread_runs(options: Options) -> list[dict[str, Any]]:

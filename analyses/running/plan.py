@@ -70,9 +70,11 @@ def check_zoo(asks: Iterable[str], zoo: Path, *, unfinished: bool = False) -> No
         raise BadInput(f"no finished checkpoint below {zoo}; python -m models train makes one")
 
 
-def run_plan(asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int, unfinished: bool = False) -> Run:
+def run_plan(
+    asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int, cluster: str | None = None, unfinished: bool = False
+) -> Run:
     """Run the analyses on the checkpoints below `zoo`, those of finished runs or, with `unfinished`, all."""
-    _cache_of_process.cache_clear()  # the files in the folder may have changed since an earlier run
+    forget()
     subjects = find_subjects(zoo, unfinished=unfinished)
     shipped = {name: table for name in asks if (table := shipped_table(name)) is not None}
     options = {
@@ -89,7 +91,7 @@ def run_plan(asks: Mapping[str, Ask], *, zoo: Path, cache: Path, jobs: int, unfi
     lengths = {str(one.path): one.model_config["length"] for one in subjects}
     missing = {question: key for question, key in keys.items() if question not in found}
     waiting = jobs_of(missing, asks, lengths=lengths, cache=cache)
-    for (mine, _), tables in run_jobs(perform, waiting, workers=jobs, what="analyses"):
+    for (mine, _), tables in run_jobs(perform, waiting, workers=jobs, what="analyses", cluster=cluster):
         found |= dict(zip(mine, tables, strict=True))
     made = {name: questions.joined(name, options[name], [found[one] for one in mine]) for name, mine in asked.items()}
     return Run(
@@ -143,8 +145,8 @@ def cost_of(question: Question, ask: Ask, lengths: Mapping[str, int]) -> float:
     return ask.cost * lengths.get(question.checkpoint or "", length) / BASE_LENGTH
 
 
-def perform(task: tuple[dict[Question, dict[str, Any]], str]) -> list[Table]:
-    """Answer the questions of a job."""
+def perform(task: tuple[Mapping[Question, dict[str, Any] | None], str]) -> list[Table]:
+    """Answer the questions of a job; an answer without a key is not kept."""
     keys, cache = task
     opened: Opened = {}
     with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
@@ -154,7 +156,12 @@ def perform(task: tuple[dict[Question, dict[str, Any]], str]) -> list[Table]:
         ]
 
 
+def forget() -> None:
+    """Begin with an empty memory: the files in the folder may have changed since an earlier run of this process."""
+    _cache_of_process.cache_clear()
+
+
 @functools.cache
 def _cache_of_process(directory: str) -> Cache:
-    """One cache for all jobs of a process, so that they share what is in memory."""
-    return Cache(Path(directory))
+    """One cache for all jobs of a process, so that they share what is in memory; in memory alone without a folder."""
+    return Cache(Path(directory) if directory else None)

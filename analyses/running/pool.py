@@ -1,4 +1,7 @@
-"""Runs jobs on several processes, the longest first, and shows how far the work is."""
+"""Runs jobs in this process, on several, or on a Ray cluster, the longest first, and shows how far the work is.
+
+A cluster of many machines needs checkpoints and cache on a file system that all of them share.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from interp.outside import one_line
+from models.running.command_line import option
 from models.running.interrupt import end_with_parent
 from models.running.progress import progress_bar
 from models.running.terminal import say
@@ -34,26 +38,54 @@ class Job:
     kind: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """Where jobs run, as the options of a command."""
+
+    jobs: int = option(1, "processes that run analyses (default: %(default)s)", metavar="N", least=1)
+    engine: Literal["local", "ray"] = option("local", "this machine, or a Ray cluster (default: %(default)s)")
+    address: str | None = option(
+        None, "of the cluster; auto: the one that runs here (default: RAY_ADDRESS, else start one)", metavar="ADDRESS"
+    )
+
+    @property
+    def cluster(self) -> str | None:
+        """The address of the cluster, empty for the usual one; None for this machine."""
+        return (self.address or "") if self.engine == "ray" else None
+
+
 Found = TypeVar("Found")
 Item = TypeVar("Item")
 
 
 def run_jobs(
-    perform: Callable[[Any], Found], jobs: Sequence[Job], *, workers: int, what: str
+    perform: Callable[[Any], Found],
+    jobs: Sequence[Job],
+    *,
+    workers: int,
+    what: str,
+    cluster: str | None = None,
+    logged: bool = True,
 ) -> Iterator[tuple[Any, Found]]:
-    """Each task with what `perform` returns for it, as they finish. With one worker all stays in this process."""
+    """Each task with what `perform` returns for it, as they finish. With one worker all stays in this process.
+
+    cluster  the address of a Ray cluster, empty for the usual one; None for this machine
+    logged   whether a line for each job goes to a log, where stderr is no terminal
+    """
     ordered, workers = in_order(jobs, workers), max(1, min(workers, len(jobs)))
     here = ((job, perform(job.task)) for job in ordered)
     finished = here if workers == 1 else _in_processes(perform, ordered, workers, what)
+    finished = finished if cluster is None else _on_ray(perform, ordered, workers, cluster)
     start, cost, spent = time.monotonic(), sum(job.cost for job in ordered), 0.0
-    bar = progress_bar(total=len(ordered), desc=what, leave=False, shown=bool(ordered), bar_format=FORM)
+    bar = progress_bar(total=len(ordered), desc=one_line(what), leave=False, shown=bool(ordered), bar_format=FORM)
     with bar, contextlib.closing(finished):  # also if an error keeps this frame alive
+        bar.set_postfix_str(one_line(ordered[0].words) if ordered else "")
         for count, (job, found) in enumerate(finished, start=1):
             spent += job.cost
             left = readable((cost - spent) * (time.monotonic() - start) / spent)
             bar.update()
             bar.set_postfix_str(f"{left} left; {one_line(job.words)}")
-            if bar.disable:
+            if bar.disable and logged:
                 say(in_width(f"  {count}/{len(ordered)}, {left} left; {one_line(job.words)}"))
             yield job.task, found
 
@@ -93,6 +125,25 @@ def _in_processes(
             for process in processes:
                 process.join()
             raise
+
+
+def _on_ray(
+    perform: Callable[[Any], Found], jobs: Sequence[Job], workers: int, address: str
+) -> Generator[tuple[Job, Found], None, None]:
+    from models.training.sweep import RETRIES, connected
+
+    ray = connected(address or None, workers)
+    task = ray.remote(num_cpus=1, max_retries=RETRIES)(_performed)
+    waiting = {task.remote(perform, job.task, os.getcwd()): job for job in jobs}
+    while waiting:
+        (ready,), _ = ray.wait(list(waiting), num_returns=1)
+        yield waiting.pop(ready), ray.get(ready)
+
+
+def _performed(perform: Callable[[Any], Found], task: Any, folder: str) -> Found:
+    """What a worker of a cluster does: paths are those of the folder where the command was given."""
+    os.chdir(folder)
+    return perform(task)
 
 
 def watched(items: Sequence[Item], what: str, *, words: Callable[[Item], str]) -> Iterator[Item]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import click
 
 from analyses.running.options import CACHE, UNFINISHED, ZOO
+from analyses.running.pool import Engine
 from models.running.command_line import Listed, option
 
 FORMATS = ("pdf", "png", "svg")
@@ -32,7 +33,7 @@ class Size(click.ParamType):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class Order(Engine):
     """The options of the commands."""
 
     out: Path | None = option(

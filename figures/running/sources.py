@@ -33,7 +33,9 @@ def documents_of(names: Iterable[str], order: Order) -> Documents:
 def made(asks: Mapping[str, Ask], order: Order) -> plan.Run:
     """The results of these analyses, made where the cache has none."""
     with contextlib.redirect_stdout(sys.stderr):
-        run = plan.run_plan(asks, zoo=order.zoo, cache=order.kept, jobs=order.jobs, unfinished=order.unfinished)
+        run = plan.run_plan(
+            asks, zoo=order.zoo, cache=order.kept, jobs=order.jobs, cluster=order.cluster, unfinished=order.unfinished
+        )
     for name, document in run.tables.items():
         for error in document.errors:
             say(f"error: {name}: {one_line(error['error'])}")

@@ -277,15 +277,7 @@ def _ray(runs: list[PlannedRun], address: str | None, jobs: int | None, save_sec
     A run writes its files on the worker, so that on a shared file system a retry resumes from the last save. The
     checkpoint is also sent to the driver, which writes it where it is missing.
     """
-    try:
-        import ray
-    except ImportError:
-        raise ValueError("the ray engine needs Ray: pip install 'interp[cluster]'") from None
-    if not ray.is_initialized():
-        try:
-            _connect(ray, address, jobs)
-        except Exception as error:  # Ray raises what it likes, e.g. a bare Exception on a machine that is too busy
-            raise ValueError(f"Ray could not be started or reached: {one_line(error)}") from error
+    ray = connected(address, jobs)
     task = ray.remote(num_cpus=1, max_retries=RETRIES)(_run_on_worker)
     pending = {task.remote(run.spec.to_dict(), str(run.out.resolve()), save_seconds): run for run in runs}
     while pending:
@@ -298,6 +290,20 @@ def _ray(runs: list[PlannedRun], address: str | None, jobs: int | None, save_sec
             continue
         _write_missing(run.out, files)
         yield run, failure
+
+
+def connected(address: str | None, jobs: int | None) -> Any:
+    """Ray, connected to a cluster or started; a `ValueError` says why it cannot be."""
+    try:
+        import ray
+    except ImportError:
+        raise ValueError("the ray engine needs Ray: pip install 'interp[cluster]'") from None
+    if not ray.is_initialized():
+        try:
+            _connect(ray, address, jobs)
+        except Exception as error:  # Ray raises what it likes, e.g. a bare Exception on a machine that is too busy
+            raise ValueError(f"Ray could not be started or reached: {one_line(error)}") from error
+    return ray
 
 
 def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
