@@ -144,7 +144,7 @@ def planted(tmp_path_factory):
     before, kl_curves.TUNING_DRAWS = kl_curves.TUNING_DRAWS, 400
     try:
         run(["kl_curves", *few, "--batch", "200", "--draws", "80", *out, *zoo])
-        run(["optimal", "--sweeps", "length", *few, "--batch", "100", "--draws", "2000", *out, *zoo])
+        run(["optimal", "--sweeps", "length", "zoo", *few, "--batch", "100", "--draws", "2000", *out, *zoo])
         few = ["--questions", "context", "--draws", "400", "--bayes-draws", "80"]
         run(["worlds", *few, "--length", str(LENGTH), "--batch", "300", *out, *zoo])
     finally:
