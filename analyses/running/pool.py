@@ -137,7 +137,12 @@ def _on_ray(
     waiting = {task.remote(perform, job.task, os.getcwd()): job for job in jobs}
     while waiting:
         (ready,), _ = ray.wait(list(waiting), num_returns=1)
-        yield waiting.pop(ready), ray.get(ready)
+        try:
+            found = ray.get(ready)
+        except ray.exceptions.RayError as error:  # what a task raised is its cause; a worker that died has none
+            why = f"a worker of the cluster failed ({one_line(error)}); the same command goes on from what is kept"
+            raise getattr(error, "cause", None) or ChildProcessError(why) from error
+        yield waiting.pop(ready), found
 
 
 def _performed(perform: Callable[[Any], Found], task: Any, folder: str) -> Found:

@@ -7,11 +7,15 @@ import multiprocessing
 import re
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from analyses.running.pool import Job, in_order, run_jobs, watched
+from models.training import sweep
 
 
 def timed(cost: float, kind: str = "one") -> Job:
@@ -55,6 +59,48 @@ def test_ctrl_c_does_not_wait_for_the_workers() -> None:
     assert time.monotonic() - start < 90
     # Two threads wait for a process that has ended; the one that comes second still lists it.
     assert not [child.pid for child in multiprocessing.active_children() if Path(f"/proc/{child.pid}").exists()]
+
+
+class Cluster:
+    """What is used of Ray, without processes: a reference is what it will be asked for."""
+
+    class exceptions:
+        class RayError(Exception):
+            cause: Exception | None = None
+
+    def remote(self, **_: Any) -> Callable[..., Any]:
+        return lambda perform: SimpleNamespace(remote=lambda *given: (perform, *given))
+
+    def wait(self, waiting: list[Any], *, num_returns: int) -> tuple[list[Any], list[Any]]:
+        return waiting[-num_returns:], waiting[:-num_returns]
+
+    def get(self, reference: Any) -> Any:
+        perform, *given = reference
+        try:
+            return perform(*given)
+        except ArithmeticError as error:
+            failed = self.exceptions.RayError("died")
+            failed.cause = error if isinstance(error, ZeroDivisionError) else None
+            raise failed from None
+
+
+def inverse(number: float) -> float:
+    if number < 0:
+        raise OverflowError
+    return 1 / number
+
+
+def test_jobs_go_to_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "connected", lambda address, jobs: Cluster())
+
+    def run(*numbers: float) -> dict[float, float]:
+        return dict(run_jobs(inverse, [timed(number) for number in numbers], workers=2, what="x", cluster=""))
+
+    assert run(1.0, 2.0, 4.0) == {1.0: 1.0, 2.0: 0.5, 4.0: 0.25}
+    with pytest.raises(ZeroDivisionError):  # as in this process
+        run(0.0)
+    with pytest.raises(ChildProcessError, match="a worker of the cluster failed"):
+        run(-1.0)
 
 
 # On a terminal.
