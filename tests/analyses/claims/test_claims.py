@@ -384,7 +384,7 @@ def test_the_table_goes_between_the_marks(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_the_page_of_claims_has_every_claim_of_the_paper_that_is_judged() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "claims.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "claims.md").read_text()
     table = text[text.index(claims_table.BEGIN) : text.index(claims_table.END)]
     for claim in document.CLAIMS:
         if claim.number and claim.needs and claim.topic != "setting":

@@ -32,7 +32,7 @@ ROOT = Path(cli.__file__).parents[2]
 @pytest.fixture
 def run(monkeypatch, capsys):
     """Runs the command line over the fake analyses: (exit code, stdout, stderr)."""
-    monkeypatch.setattr(questions, "FOLDER", Path(__file__).parent / "fakes")
+    monkeypatch.setattr(questions, "FOLDER", Path(__file__).parents[1] / "fakes")
     monkeypatch.setattr(questions, "PACKAGE", "tests.analyses.fakes")
 
     def call(*arguments: object) -> tuple[int, str, str]:

@@ -24,7 +24,7 @@ from models.training.spec import RunSpec
 from tests.figures.artists import assert_readable
 
 NEAR_BETA, SMALL_RESIDUAL = 0.15, 0.1  # nats
-RUNS = Path(__file__).parents[2] / "models" / "conditions"
+RUNS = Path(__file__).parents[3] / "models" / "conditions"
 FEW = conditions.Options(cells=("frozen", "random_start"), lengths=(64,), batch=200, keys=4096, draws=2000, edited=1)
 
 
