@@ -17,7 +17,6 @@ from analyses.running.options import CheckpointOptions
 from analyses.running.subject import Subject
 from analyses.running.table import flat_rows
 from analyses.studies import construction_attention
-from interp.chains.priors import HierarchicalDirichlet
 from interp.plotting import OVERLAP_COLOURS
 from tests.planted import planted_standard, without_mechanism
 
@@ -110,17 +109,6 @@ def test_the_same_prior_and_length_show_the_same_sequence(built, random, tmp_pat
     assert other.tokens == first.tokens
     assert other.kinds == first.kinds[1:]
     assert other.match_weight is None
-
-
-def test_the_first_sequence_with_matches_is_taken(built):
-    result = asked(built)
-    tokens = HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0)).sample(
-        batch=64, length=24, seed=0, method="explicit"
-    )
-    masks = ip.match_masks(tokens.tokens, order=2)
-    enough = [(mask == 3).sum().item() >= attention.LEAST_MATCHES for mask in masks]
-    assert enough.index(True) == result.sequence
-    assert tokens.tokens[result.sequence].tolist() == result.tokens
 
 
 def test_results_can_be_written_and_read(built):

@@ -50,18 +50,6 @@ def test_a_bare_model_is_scanned(brought: Any, capsys: pytest.CaptureFixture[str
     assert found["subject"] == {**found["subject"], "family": "foreign", "length": 40, "order": 1, "vocab": 5}
 
 
-def test_the_table_is_printed(
-    brought: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    assert main(["scan", brought("with_bos"), "--order", "2", "--vocab", "5", "--bos", "5", "--batch", "40"]) == 0
-    out = capsys.readouterr().out
-    assert "on lag 2)" in out
-    assert "explained" in out
-    assert len([line for line in out.splitlines() if " match " in line]) >= 2
-    assert max(map(len, out.splitlines())) <= 80
-
-
 def test_other_analyses_find_the_circuit_first(brought: Any, capsys: pytest.CaptureFixture[str]) -> None:
     task = ["--order", "1", "--vocab", "5", "--batch", "40"]
     found = row(["beta_kappa", brought("bare"), *task, "--source", "attention", "--query", "trained"], capsys)

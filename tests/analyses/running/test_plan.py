@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from analyses.running import plan, questions
-from analyses.running.ask import Ask, everything, near, not_long, up_to
+from analyses.running.ask import Ask, everything, near, up_to
 from analyses.running.cache import Cache
-from analyses.running.options import CheckpointOptions
 from analyses.running.plan import asks_for, chosen, jobs_of, run_plan
-from analyses.running.questions import Question, answer, keys_of, options_of, questions_of
+from analyses.running.questions import answer, keys_of, options_of, questions_of
 from analyses.running.subject import find_subjects
 from analyses.studies import worlds
 from models.running.command_line import BadInput
@@ -80,13 +79,6 @@ def with_info(one, **words):
     model = {**one.model_config, **{name: words[name] for name in ("length",) if name in words}}
     training = {**one.training, **{name: words[name] for name in ("protocol", "init") if name in words}}
     return replace(one, info=replace(one.info, model=model, training=training), name=words.get("name", one.name))
-
-
-def test_long_runs_can_be_left_out(zoo):
-    found = find_subjects(zoo)
-    assert not_long(everything)(found) == found
-    long = [with_info(one, protocol="long") for one in found[:2]]
-    assert not_long(everything)([*long, *found[2:]]) == found[2:]
 
 
 def test_nearest_lengths_are_taken_by_ratio(zoo):
@@ -214,21 +206,6 @@ def test_every_file_of_the_zoo_that_is_read_is_in_the_key(zoo, watching):
     symmetry = next(question for question in keys if question.analysis == "label_symmetry")
     alone = {**keys[symmetry], "weights": {symmetry.checkpoint: ""}}
     assert unnamed(symmetry, alone) != set()  # the other seed
-
-
-def test_snapshots_and_other_seeds_are_in_the_key(zoo):
-    path = str(zoo / "hierarchical_bos/construction/free/T16_seed0")
-
-    def weights(question):
-        return keys_of([question])[question]["weights"]
-
-    history = Question(analysis="dynamics", options=CheckpointOptions(), checkpoint=path)
-    assert len(weights(history)) == 4
-    ask = tiny_zoo.tiny_asks()["label_symmetry"]
-    symmetry = Question(analysis="label_symmetry", options=ask.options, checkpoint=path)
-    assert len(weights(symmetry)) == 2
-    alone = Question(analysis="label_symmetry", options=replace(ask.options, siblings=False), checkpoint=path)
-    assert len(weights(alone)) == 1
 
 
 def test_two_processes_give_what_one_gives(zoo, tmp_path):

@@ -68,15 +68,6 @@ def test_the_table_for_latex_has_the_same_columns() -> None:
     assert report.latex_table(ROWS, columns=("beta_1", "stderr_1", "kappa")) == LATEX.strip()
 
 
-def test_long_lines_go_on_below_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    text = "head\n  partial  " + "off alone " * 12 + "end"
-    fitted = report.fitted(text)
-    assert max(map(len, fitted.splitlines())) <= 80
-    assert fitted.split() == text.split()
-    assert fitted.splitlines()[2].startswith("      ")
-
-
 def test_numbers_are_defined_below_the_result() -> None:
     for name in questions.analyses():
         if terms := getattr(questions.load_module(name), "LEGEND", {}):

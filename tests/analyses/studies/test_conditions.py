@@ -12,7 +12,6 @@ import pytest
 import interp as ip
 from analyses.parts.condition_runs import QUANTITIES
 from analyses.running.cache import Cache
-from analyses.running.questions import Question, keys_of
 from analyses.running.subject import find_subjects
 from analyses.shipped import shipped_table
 from analyses.studies import conditions
@@ -96,13 +95,6 @@ def test_the_papers_setting_has_the_optimums_weights_at_every_length_and_seed(ta
     assert min(row["block_gap"]["least"] for row in free if row["prior"] == "hierarchical") > NEAR_BETA
 
 
-def test_every_seed_of_the_table_is_edited(table):
-    for row in table:
-        for run in row["runs"]:
-            assert run["dependence"] is not None, run["run"]
-            assert run["direct"] is not None, run["run"]
-
-
 def test_cutting_the_direct_path_alone_does_not_bring_the_law_back(table):
     rows = {
         (row["cell"], row["length"]): row
@@ -135,19 +127,6 @@ RUNS_OF = [UNKNOWN, {**UNKNOWN, "r2": 0.5, "block_1": 3.0, "block_2": 1.0, "part
 def test_only_what_is_known_and_asked_is_counted(prior, bos, freeze, counts):
     found = conditions.met_counts({"prior": prior, "bos": bos, "freeze": freeze, "runs": RUNS_OF})
     assert {name: found[name] for name in counts} == counts
-
-
-def test_a_changed_run_changes_the_key(tmp_path):
-    source = next(one.path for one in find_subjects(RUNS))
-    folder = tmp_path / "frozen" / "a"
-    folder.mkdir(parents=True)
-    for file in ("config.json", "model.safetensors"):
-        (folder / file).write_bytes((source / file).read_bytes())
-    question = Question(analysis="conditions", options=replace(FEW, runs=tmp_path, zoo=tmp_path / "none"))
-    before = keys_of([question])[question]
-    assert list(before["weights"]) == ["runs/frozen/a"]
-    (folder / "config.json").write_text((folder / "config.json").read_text() + " ")
-    assert keys_of([question])[question] != before
 
 
 def test_no_runs_is_said(tmp_path):

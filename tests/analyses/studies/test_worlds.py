@@ -14,8 +14,6 @@ from analyses.parts.world_grid import (
     GRIDS,
     NAMES,
     TUNING,
-    VISITS,
-    World,
     draw_worlds,
     fit_terms,
     measure_excess,
@@ -124,16 +122,6 @@ def test_visits_and_suffixes_by_definition():
         assert visits[row] == sum(mask == frozenset({1, 2}) for mask in masks)
         suffixes = [j for j in range(order + 1) if any(set(range(1, j + 1)) <= mask for mask in masks)]
         assert longest[row] == max(suffixes)
-
-
-def test_shares_of_the_excess_are_shares():
-    world = World(prior=HierarchicalDirichlet(order=1, vocab=3, eta=(5.0,)), length=20, bos=True)
-    row = measure_excess(world, sequences=200)
-    assert sum(row[f"queries_{name}"] for name in VISITS) == pytest.approx(1.0)
-    assert sum(row[f"excess_{name}"] for name in VISITS) == pytest.approx(1.0)
-    assert sum(row[f"at_suffix_{length}"] for length in range(4)) == pytest.approx(1.0)
-    assert 0 < row["bias"] < row["excess"]
-    assert row["share"] == pytest.approx(row["excess"] / row["kl_bayes"])
 
 
 @pytest.fixture(scope="module")
