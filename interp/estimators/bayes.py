@@ -62,6 +62,8 @@ class BayesPredictive(Result):
     success  False if the chains disagree more than their draws explain, with the reason in `message`
     """
 
+    SHOWN = ("sequence", "symbol", "mean", "mcse")
+
     mean: Float[torch.Tensor, "batch vocab"]
     mcse: Float[torch.Tensor, "batch vocab"]
     rhat: Float[torch.Tensor, " batch"]
@@ -69,6 +71,12 @@ class BayesPredictive(Result):
     draws: int
     chains: int
     n: int
+
+    @property
+    def title(self) -> str:
+        how = f"{self.draws} draws in {self.chains} chains" if self.draws else "closed form"
+        worst = float(self.rhat.max())
+        return f"Bayes predictor of {self.n} sequences ({how}): error {self.error:.2g}, largest R-hat {worst:.3f}"
 
     def table(self) -> pd.DataFrame:
         """One row per sequence and symbol: sequence, symbol, mean, mcse, rhat."""
@@ -110,14 +118,6 @@ class BayesPredictive(Result):
         ax.set_xlabel("next symbol")
         ax.set_ylabel(f"posterior mean\n(Monte Carlo {INTERVAL_NAME})")
         return heading(ax, f"Bayes predictor of sequence {sequence}, R-hat {self.rhat[sequence]:.3f}", doubt=self.doubt)
-
-    def __str__(self) -> str:
-        how = f"{self.draws} draws in {self.chains} chains" if self.draws else "closed form"
-        lines = [
-            f"Bayes predictive of {self.n} sequences ({how})",
-            f"  Monte Carlo error {self.error:.2g}, largest R-hat {float(self.rhat.max()):.3f}",
-        ]
-        return "\n".join([*lines, *self.remarks()])
 
 
 def bayes_predictive(

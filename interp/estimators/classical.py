@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 
 from interp.arguments import Number, Numbers, Switch, Whole, finite_number, real_array, shown
-from interp.estimators.counts import queries
+from interp.estimators.counts import CHUNK_BYTES, queries
 from interp.estimators.soft_matching import Law
 from interp.estimators.suffixes import MAX_TALLY, SuffixCounts, count_suffixes
 from interp.notation import Tokens
@@ -269,7 +269,9 @@ def _from_suffixes(
 
     asked = queries(tokens, order=order, vocab=vocab, every_position=every_position)
     laws = asked.empty_laws()
-    for rows in asked.rows(numbers=(asked.order + 1) * (asked.vocab + MAX_TALLY)):
+    step = max(1, CHUNK_BYTES // (32 * asked.shape[1] * (asked.order + 1) * (asked.vocab + MAX_TALLY)))
+    for row in range(0, len(laws), step):
+        rows = slice(row, row + step)
         laws[rows] = estimate(count_suffixes(replace(asked, tokens=asked.tokens[rows]))).reshape(laws[rows].shape)
     return asked.result(laws)
 

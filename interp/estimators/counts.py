@@ -13,7 +13,7 @@ besides the numbers that are written, for any alphabet.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -60,12 +60,6 @@ class Queries:
         """Room for the answer."""
         fits_memory(8 * self.shape[0] * self.shape[1] * self.vocab, what="the laws")
         return np.empty((*self.shape, self.vocab))
-
-    def rows(self, *, numbers: int) -> Iterator[slice]:
-        """A few sequences at a time; a position takes about four arrays of `numbers`."""
-        step = max(1, CHUNK_BYTES // (32 * self.shape[1] * numbers))
-        for start in range(0, len(self.tokens), step):
-            yield slice(start, start + step)
 
 
 def queries(tokens: Tokens, *, order: Whole, vocab: Whole, every_position: Switch) -> Queries:
@@ -136,39 +130,43 @@ def mask_counts(
     >>> mask_counts([[0, 1, 0, 1]], order=2, vocab=2)[0].tolist()
     [[0, 1], [0, 0], [0, 0], [1, 0]]
     """
-    return count_masks(queries(tokens, order=order, vocab=vocab, every_position=every_position))
-
-
-def count_masks(asked: Queries) -> Int64[torch.Tensor, "*rows mask vocab"]:
-    """N_M(m) for checked arguments."""
+    asked = queries(tokens, order=order, vocab=vocab, every_position=every_position)
     fits_memory(8 * asked.shape[0] * asked.shape[1] * (asked.vocab << asked.order), what="counts for every mask")
-    counts = np.zeros((*asked.shape, 1 << asked.order, asked.vocab), dtype=np.int64)
-    if asked.every_position:
-        _count_prefixes(asked.tokens, asked.order, 0, new_memory(asked), counts)
-    else:
-        _count_last(asked.tokens, asked.order, counts[:, 0])
-    return asked.result(counts)
+    return asked.result(next(chunks(asked, len(asked.tokens), asked.shape[1]))[1])
 
 
-def laws_from_counts(
-    estimate: Callable[[torch.Tensor], torch.Tensor], asked: Queries
+def from_counts(
+    estimate: Callable[[torch.Tensor], torch.Tensor],
+    tokens: Tokens,
+    *,
+    order: Whole,
+    vocab: Whole,
+    every_position: Switch,
 ) -> Float[torch.Tensor, "*rows vocab"]:
-    """Apply a function of N_M(m) at the last or at every position, in chunks of bounded memory."""
-    laws, numbers = asked.empty_laws(), asked.vocab << asked.order
-    if not asked.every_position:
-        for rows in asked.rows(numbers=numbers):
-            laws[rows, 0] = estimate(count_masks(replace(asked, tokens=asked.tokens[rows])))
-        return asked.result(laws)
-    length, memory = asked.shape[1], new_memory(asked)
-    step = max(1, CHUNK_BYTES // (32 * numbers))
-    for rows in asked.rows(numbers=numbers):
-        tokens = asked.tokens[rows]
-        for start in range(0, length, step):
-            stop = min(start + step, length)
-            counts = np.zeros((len(tokens), stop - start, 1 << asked.order, asked.vocab), dtype=np.int64)
-            _count_prefixes(tokens, asked.order, start, memory, counts)
-            laws[rows, start:stop] = estimate(torch.from_numpy(counts))
+    """Apply a function of N_M(m) at the last or at every position; working memory is bounded by `CHUNK_BYTES`."""
+    asked = queries(tokens, order=order, vocab=vocab, every_position=every_position)
+    laws = asked.empty_laws()
+    at_once = max(1, CHUNK_BYTES // (32 * asked.vocab << asked.order))
+    for part, counts in chunks(asked, max(1, at_once // asked.shape[1]), at_once):
+        laws[part] = estimate(torch.from_numpy(counts))
     return asked.result(laws)
+
+
+def chunks(
+    asked: Queries, sequences: int, positions: int
+) -> Iterator[tuple[tuple[slice, slice], Int64[np.ndarray, "batch position mask vocab"]]]:
+    """N_M(m) for a few sequences and positions at a time, with their place among all that are asked."""
+    memory = new_memory(asked) if asked.every_position else None
+    for row in range(0, len(asked.tokens), sequences):
+        tokens = asked.tokens[row : row + sequences]
+        for start in range(0, asked.shape[1], positions):
+            stop = min(start + positions, asked.shape[1])
+            counts = np.zeros((len(tokens), stop - start, 1 << asked.order, asked.vocab), dtype=np.int64)
+            if memory is None:
+                _count_last(tokens, asked.order, counts[:, 0])
+            else:
+                _count_prefixes(tokens, asked.order, start, memory, counts)
+            yield (slice(row, row + sequences), slice(start, stop)), counts
 
 
 def cumulative_counts(

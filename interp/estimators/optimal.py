@@ -91,7 +91,7 @@ class Optimum(Result):
         ]
         return [*rows, ("kappa", *kappas)] if self.bos else rows
 
-    def _panel(self, ax: Axes | None, values: Array, reach: Array, *, note: str, title: str) -> Axes:
+    def _panel(self, ax: Axes | None, values: Array, reach: Array, *, note: str) -> Axes:
         """beta per lag and kappa, or the combination that is finite; infinite values stand at the upper end."""
         from interp.plotting import heading, panel, parameter_points
 
@@ -100,11 +100,7 @@ class Optimum(Result):
         names = [f"beta_{lag}" for lag in range(1, self.order + 1)] + ["kappa"] * self.bos
         parameter_points(ax, [*names, rf"$\kappa{taken}$"][: len(values)], values, reach)
         ax.set_ylabel(f"score above an empty match\n(nats, {note})")
-        return heading(ax, title, doubt=self.doubt)
-
-    def _text(self, head: str, lines: list[str]) -> str:
-        shown = lines if len(lines) <= 6 else [*lines[:2], f"  ... {len(lines) - 5} more", *lines[-3:]]
-        return "\n".join([head, *shown, *self.remarks()])
+        return heading(ax, self.title, doubt=self.doubt)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +115,8 @@ class OptimalParameters(Optimum):
     n, families  number of sequences in the sample, and of independent families of them (`population`)
     """
 
+    SHOWN = ("parameter", "estimate", "stderr")
+
     stderr: tuple[float, ...]
     flat: tuple[bool, ...]
     combination_stderr: float | None
@@ -127,6 +125,10 @@ class OptimalParameters(Optimum):
     floored: float
     n: int
     families: int
+
+    @property
+    def title(self) -> str:
+        return f"optimal soft matching, {self._task}: KL {self.kl:.4f} nats"
 
     def interval(self, level: Number = 0.95) -> tuple[Float[np.ndarray, " end"], Float[np.ndarray, " end"]]:
         """Lower and upper ends for beta_1, .., beta_k and, with BOS, kappa: `level` of such intervals hold the optimum.
@@ -152,14 +154,7 @@ class OptimalParameters(Optimum):
 
         rows = self.table().iloc[:-1]
         reach = half_width(rows["stderr"], n=self.families)
-        title = f"optimal soft matching, {self._task}: KL {self.kl:.4f} nats"
-        return self._panel(ax, rows["estimate"].to_numpy(), reach, note=INTERVAL_NAME, title=title)
-
-    def __str__(self) -> str:
-        lines = [
-            f"  {name:<12} {value:9.4f} ± {error:.4f}" for name, value, error, _ in self.table().itertuples(index=False)
-        ]
-        return self._text(f"Optimal soft matching, {self._task}, n = {self.n}", lines)
+        return self._panel(ax, rows["estimate"].to_numpy(), reach, note=INTERVAL_NAME)
 
 
 def optimal_parameters(

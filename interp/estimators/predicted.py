@@ -59,6 +59,10 @@ class PredictedParameters(Optimum):
     leading_beta: tuple[float, ...]
     leading_kappa: float | None
 
+    @property
+    def title(self) -> str:
+        return f"predicted optimum of soft matching, {self._task}"
+
     def table(self) -> pd.DataFrame:
         """One row per parameter: parameter, predicted, derived, leading; then `combination` where there is one."""
         import pandas as pd
@@ -72,15 +76,7 @@ class PredictedParameters(Optimum):
     def plot(self, ax: Axes | None = None) -> Axes:
         """beta per lag and kappa as predicted; what is infinite is written at the upper end."""
         values = self.table()["predicted"].to_numpy()
-        title = f"predicted optimum of soft matching, {self._task}"
-        return self._panel(ax, values, np.full(len(values), math.nan), note="predicted", title=title)
-
-    def __str__(self) -> str:
-        lines = [
-            f"  {name:<12} {value:9.4f}   derived {derived:.4f}   leading order {leading:.4f}"
-            for name, value, derived, leading in self.table().itertuples(index=False)
-        ]
-        return self._text(f"Predicted optimum of soft matching, {self._task}", lines)
+        return self._panel(ax, values, np.full(len(values), math.nan), note="predicted")
 
 
 def predicted_parameters(

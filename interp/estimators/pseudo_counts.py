@@ -14,8 +14,8 @@ import math
 import torch
 
 from interp.arguments import Number, Switch, Whole, count, finite_number, whole_number
-from interp.estimators.counts import superset_sum
-from interp.estimators.soft_matching import Law, from_counts
+from interp.estimators.counts import from_counts, superset_sum
+from interp.estimators.soft_matching import Law
 from interp.notation import Tokens, check_order, check_vocab, mask_bits
 
 

@@ -14,7 +14,6 @@ the law is uniform.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -36,7 +35,7 @@ from interp.arguments import (
     shown,
 )
 from interp.chains.priors import IndependentDirichlet
-from interp.estimators.counts import as_counts, laws_from_counts, mask_counts, queries, superset_sum
+from interp.estimators.counts import as_counts, from_counts, mask_counts, queries, superset_sum
 from interp.notation import (
     Tokens,
     as_alpha,
@@ -460,18 +459,6 @@ def beta_for_add_alpha(
     roots = np.polynomial.polynomial.polyroots([*coefficients, -alpha * vocab])
     positive = roots[(np.abs(roots.imag) <= 1e-9 * np.abs(roots)) & (roots.real > 0)].real
     return math.log1p(float(positive.max()))
-
-
-def from_counts(
-    estimate: Callable[[torch.Tensor], torch.Tensor],
-    tokens: Tokens,
-    *,
-    order: Whole,
-    vocab: Whole,
-    every_position: Switch,
-) -> Law:
-    """Apply a function of the mask counts at the last or at every position."""
-    return laws_from_counts(estimate, queries(tokens, order=order, vocab=vocab, every_position=every_position))
 
 
 def _normalised(votes: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -55,8 +55,11 @@ class Tuned(Result):
     order: int
     n: int
 
-    def _text(self, what: str) -> str:
-        return "\n".join([what, f"  KL {self.kl:.4f} ± {self.kl_stderr:.4f} nats, n = {self.n}", *self.remarks()])
+    NAME: ClassVar[str]  # of the smoother
+
+    @property
+    def title(self) -> str:
+        return f"{self.NAME}, length {self.length}: KL {self.kl:.4f} ± {self.kl_stderr:.4f} nats, n = {self.n}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +69,9 @@ class AddAlphaFit(Tuned):
     alpha    the one with the least population cross-entropy, with `stderr` (sandwich formula)
     success  False where the loss has no minimum inside the range that was searched
     """
+
+    NAME = "best add-alpha"
+    SHOWN = ("alpha", "stderr")
 
     alpha: float
     stderr: float
@@ -84,10 +90,7 @@ class AddAlphaFit(Tuned):
         ax = panel(ax, width=4.8)
         parameter_points(ax, [r"$\alpha$"], np.array([self.alpha]), half_width([self.stderr], n=self.n))
         ax.set_ylabel(f"pseudo-count ({INTERVAL_NAME})")
-        return heading(ax, f"best add-alpha, length {self.length}: KL {self.kl:.4f} nats", doubt=self.doubt)
-
-    def __str__(self) -> str:
-        return self._text(f"Best add-alpha at length {self.length}: alpha {self.alpha:.4f} ± {self.stderr:.4f}")
+        return heading(ax, self.title, doubt=self.doubt)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +100,8 @@ class JelinekMercerFit(Tuned):
     weights  lambda_0..lambda_k
     stderr   of each weight (sandwich formula); NaN where a weight is at 0
     """
+
+    NAME = "best Jelinek-Mercer weights"
 
     weights: tuple[float, ...]
     stderr: tuple[float, ...]
@@ -121,11 +126,7 @@ class JelinekMercerFit(Tuned):
             colours={"weight": [OVERLAP_COLOURS[overlap_kind(order, order=orders[-1])] for order in orders]},
         )
         ax.set_ylabel(rf"weight $\lambda_i$ ({INTERVAL_NAME})")
-        return heading(ax, f"Jelinek-Mercer, length {self.length}: KL {self.kl:.4f} nats", doubt=self.doubt)
-
-    def __str__(self) -> str:
-        weights = ", ".join(f"{w:.4f} ± {e:.4f}" for w, e in zip(self.weights, self.stderr, strict=True))
-        return self._text(f"Jelinek-Mercer weights of order 0..{self.order} at length {self.length}: {weights}")
+        return heading(ax, self.title, doubt=self.doubt)
 
 
 def tune_add_alpha(
