@@ -337,6 +337,10 @@ FOLDERS: dict[str, tuple[Maker, str]] = {
         ),
         "its table of characters is longer than its bytes",
     ),
+    "no tokenizer": (
+        both(without("tokenizer.json"), without("tokenizer_config.json")),
+        "has no tokenizer that can be read",
+    ),
     "a tokenizer of more tokens": (config(vocab_size=100), r"its config needs \[100, 32\]"),
     "a pickle alone": (both(without("model.safetensors"), pickled("pytorch_model.bin")), "holds no model.safetensors"),
     "a pickle by the index": (both(pickled("weights.bin"), indexed("weights.bin")), "which is no .*safetensors beside"),

@@ -81,4 +81,4 @@ def test_reproduce_installs_no_tools() -> None:
 def test_a_missing_package_would_be_found() -> None:
     assert "numpy" in with_needed(["torch", "pandas"])
     assert "gguf" not in with_needed(["numpy", "matplotlib"])
-    assert canonicalize_name("nltk") not in installed_for("run")
+    assert canonicalize_name("hypothesis") not in installed_for("run")

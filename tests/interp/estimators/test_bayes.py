@@ -7,10 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from scipy.special import betaln, gammaln
+from scipy.special import betaln
 from scipy.stats import beta as beta_law
 
-from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet, draw_dirichlet
+from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
 from interp.divergence import kl_divergence
 from interp.estimators.bayes import bayes_predictive
 from interp.estimators.classical import kneser_ney, witten_bell
@@ -68,21 +68,6 @@ def log_evidence(counts: np.ndarray, eta: float, p: np.ndarray) -> np.ndarray:
 GRID = (np.arange(250) + 0.5) / 250
 
 
-def test_equals_numerical_integration_at_order_1():
-    prior = HierarchicalDirichlet(order=1, vocab=2, eta=(5.0,))
-    tokens = prior.sample(batch=30, length=80, seed=0).tokens.numpy()
-    p = (np.arange(20_000) + 0.5) / 20_000  # pi_()(1), uniform since eta0 = 1
-    exact = []
-    for x in tokens:
-        counts = successors(x, 1)
-        density = log_evidence(counts[0], 5.0, p) + log_evidence(counts[1], 5.0, p)
-        weights = np.exp(density - density.max())
-        here = counts[x[-1]]
-        one = np.average((here[1] + 5.0 * p) / (here.sum() + 5.0), weights=weights)
-        exact.append([1 - one, one])
-    assert_within_its_error(bayes_predictive(tokens, prior=prior, draws=4800, chains=24, seed=1), exact)
-
-
 def test_equals_numerical_integration_at_order_2():
     eta = (5.0, 3.0)
     prior = HierarchicalDirichlet(order=2, vocab=2, eta=eta)
@@ -103,33 +88,6 @@ def test_equals_numerical_integration_at_order_2():
         one = np.average(ahead, weights=evidence[0] * evidence[1])
         exact.append([1 - one, one])
     assert_within_its_error(bayes_predictive(tokens, prior=prior, draws=2400, chains=24, seed=1), exact)
-
-
-def test_equals_importance_sampling_from_the_prior():
-    """A sampler that knows nothing of tables: laws of order 0 and 1 from the prior, weighted by the likelihood."""
-    eta, vocab = 4.0, 3
-    prior = HierarchicalDirichlet(order=2, vocab=vocab, eta=(eta, eta))
-    tokens = prior.sample(batch=8, length=40, seed=3).tokens.numpy()
-    result = bayes_predictive(tokens, prior=prior, draws=4800, chains=24, seed=1)
-    rng = np.random.default_rng(4)
-    root = draw_dirichlet(np.ones((50_000, vocab)), rng)
-    inner = draw_dirichlet(eta * np.repeat(root[:, None], vocab, axis=1), rng)  # [draw, recent token, symbol]
-    for row, x in enumerate(tokens):
-        counts = np.zeros((vocab,) * 3)  # [older, recent, symbol]
-        np.add.at(counts, (x[:-2], x[1:-1], x[2:]), 1)
-        shapes = np.maximum(eta * inner, 1e-300)
-        logs = np.zeros(len(root))
-        for older in range(vocab):
-            logs += (gammaln(shapes + counts[older]) - gammaln(shapes)).sum((1, 2))
-        weights = np.exp(logs - logs.max())
-        weights /= weights.sum()
-        here = counts[x[-2], x[-1]]
-        ahead = (here + eta * inner[:, x[-1]]) / (here.sum() + eta)
-        mean = weights @ ahead
-        error = np.sqrt((weights[:, None] ** 2 * (ahead - mean) ** 2).sum(0))
-        assert error.max() < 0.01  # enough draws fit the sequence for the comparison to mean something
-        apart = np.abs(result.mean[row].numpy() - mean)
-        assert (apart < 5 * np.hypot(error, result.mcse[row].numpy())).all()
 
 
 # ---- properties

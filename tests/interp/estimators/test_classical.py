@@ -1,4 +1,4 @@
-"""The classical smoothers against their definitions, as loops, and against NLTK; and what all estimators share."""
+"""The classical smoothers against their definitions, as loops; and what all estimators share."""
 
 from __future__ import annotations
 
@@ -273,58 +273,6 @@ def test_kneser_ney_falls_back_where_no_ngram_is_rare():
     fixed = kneser_ney(tokens, order=1, vocab=2, discount=FALLBACK_DISCOUNT)
     torch.testing.assert_close(law, fixed)
     assert float(law.min()) > 0
-
-
-# ---- NLTK
-
-
-def words(symbols):
-    return tuple(str(symbol) for symbol in symbols)
-
-
-def nltk_model(kind, x, k, vocab, **options):
-    """An nltk.lm model fed with the n-grams of every order at the paper's candidates."""
-    from nltk.lm import Vocabulary
-
-    model = kind(order=k + 1, vocabulary=Vocabulary(words(range(vocab)), unk_cutoff=1), **options)
-    grams = [words(x[s - i : s + 1]) for s in range(k, len(x)) for i in range(k + 1)]
-    model.counts.update([grams])
-    return model
-
-
-@pytest.mark.parametrize("alpha", [0.1, 1.0])
-def test_add_alpha_is_nltk_lidstone(alpha):
-    from nltk.lm import Lidstone
-
-    rng = np.random.default_rng(0)
-    for order, vocab in [(1, 3), (2, 4), (3, 2)]:
-        x = rng.integers(vocab, size=40).tolist()
-        model = nltk_model(Lidstone, x, order, vocab, gamma=alpha)
-        # NLTK counts a symbol <UNK> in its vocabulary, which has no probability here: compare odds, not shares.
-        expected = np.array([model.score(str(m), words(suffix(x, order))) for m in range(vocab)])
-        ours = add_alpha([x], order=order, vocab=vocab, alpha=alpha)[0].numpy()
-        np.testing.assert_allclose(ours, expected / expected.sum(), atol=1e-12)
-
-
-def test_witten_bell_is_nltk_witten_bell():
-    from nltk.lm import WittenBellInterpolated
-    from nltk.lm.smoothing import WittenBell
-
-    class DownToUniform(WittenBell):
-        """NLTK stops at the plain unigram; ours goes one step further, by the same rule, to the uniform law."""
-
-        def unigram_score(self, word):
-            unigrams = self.counts.unigrams
-            distinct = len(unigrams)
-            return (unigrams[word] + distinct / vocab) / (unigrams.N() + distinct)
-
-    rng = np.random.default_rng(1)
-    for order, vocab in [(1, 3), (2, 4), (3, 2)]:
-        x = rng.integers(vocab, size=40).tolist()
-        model = nltk_model(WittenBellInterpolated, x, order, vocab)
-        model.estimator = DownToUniform(model.vocab, model.counts)
-        expected = [model.score(str(m), words(suffix(x, order))) for m in range(vocab)]
-        np.testing.assert_allclose(witten_bell([x], order=order, vocab=vocab)[0].numpy(), expected, atol=1e-12)
 
 
 # ---- tuning

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import pickle
+import re
 import resource
 import socket
 import struct
@@ -59,10 +61,18 @@ OURS: dict[str, Edit] = {
     "widths of another file": put("model", family="standard", d_model=1000, d_mlp=1000),
     "widths of a billion": put("model", family="standard", d_model=10**9, d_mlp=10**9),
     "widths huge": put("model", family="standard", d_model=HUGE, d_mlp=HUGE),
+    "widths by half": put("model", family="wide", d_model=64),
+    "widths of less than a head": put("model", family="standard", d_model=0, d_mlp=4),
+    "no widths": put("model", family="standard"),
+    "order 2.0": put("model", order=2.0),
     "a tokenizer": put("model", tokenizer_name="gpt2"),
     "a key of a megabyte": put("model", **{"x" * (1 << 20): 1}),
     "a missing key": lambda document: document["model"].pop("floor"),
+    "an unknown key": put("model", heads=2),
     "model a list": lambda document: document.update(model=[]),
+    "another format": lambda document: document.update(format="other"),
+    "no format": lambda document: document.pop("format"),
+    "no training": lambda document: document.pop("training"),
     "format a list": lambda document: document.update(format=[]),
     "an unknown part": lambda document: document.update(code="print()"),
     "step a text": put("training", step="last"),
@@ -118,8 +128,15 @@ FOREIGN: dict[str, Edit] = {
     "architecture a path": put("transformer", original_architecture="../../model"),
     "yarn": put("transformer", use_yarn_rope=True),
     "attn_only a text": put("transformer", attn_only="false"),
+    "an unknown key": put("transformer", layers=3),
+    "MLPs of another file": put("transformer", d_mlp=50),
+    "a layer more": put("transformer", n_layers=3),
     "transformer a list": lambda document: document.update(transformer=[]),
     "circuit null": lambda document: document.update(circuit=None),
+    "no circuit": lambda document: document.pop("circuit"),
+    "no order": lambda document: document["circuit"].pop("order"),
+    "a model of ours": lambda document: document.update(model={}),
+    "a later format": lambda document: document.update(format="interp-circuit-9"),
     "length -1": put("circuit", length=-1),
     "length a text": put("circuit", length="x"),
     "length huge": put("circuit", length=HUGE),
@@ -134,7 +151,51 @@ FOREIGN: dict[str, Edit] = {
     "copy heads a text": put("circuit", copy_heads="ab"),
     "a head that is not there": put("circuit", match_heads=[[0, HUGE]]),
     "heads of objects": put("circuit", match_heads=[{"layer": 0}]),
+    "a layer that is not there": put("circuit", match_heads=[[9, 0]]),
     "a model": put("circuit", model={}),
+}
+# What people meet is named, in these words.
+SAYS = {
+    "ours, another format": "format is 'other', expected 'interp-checkpoint-1'",
+    "ours, no format": "format is None",
+    "ours, no training": "missing key training",
+    "ours, an unknown part": "unknown key 'code' in the document",
+    "ours, an unknown key": "unknown key 'heads' in the model config",
+    "ours, a missing key": "missing key floor in the model config",
+    "ours, order 2.0": "order must be an integer >= 1",
+    "ours, vocab 1": "vocab must be an integer >= 2",
+    "ours, length of the order": "length must be an integer >= 2, got 1",
+    "ours, bos 1": "bos must be True or False, got 1",
+    "ours, floor 0": "floor must be a finite number > 0",
+    "ours, family a path": "family must be a name in small letters, got '../../etc'",
+    "ours, readout a function": "readout must be one of probability, logit",
+    "ours, dtype int8": "dtype must be one of float32, float64",
+    "ours, widths of a construction": "d_model and d_mlp belong to the standard family only",
+    "ours, widths by half": "the wide family needs d_mlp",
+    "ours, widths of less than a head": "d_model must be an integer >= 1, got 0",
+    "ours, no widths": "the standard family needs d_model",
+    "ours, empty": "not valid JSON",
+    "ours, cut": "not valid JSON",
+    "ours, no text": "not valid JSON",
+    "ours, a list": "expected a JSON object, got list",
+    "ours, header: a tensor missing": "tensor embed.W_E is missing",
+    "ours, header: a tensor more": "tensor 'more' does not belong to a construction model",
+    "ours, header: another shape": r"has shape \[.*\], the config needs",
+    "ours, header: another type": "is of type F32, the config needs torch.float64",
+    "ours, header: not a number": "holds NaN or infinity",
+    "ours, header: empty": "not a readable safetensors file",
+    "ours, weights a pickle": "not a readable safetensors file",
+    "circuit, no circuit": "missing key circuit",
+    "circuit, no order": "missing key order in circuit",
+    "circuit, circuit null": "circuit must be a JSON object",
+    "circuit, a model of ours": "unknown key 'model' in the document",
+    "circuit, an unknown key": "unknown key 'layers' in transformer",
+    "circuit, dtype int8": "dtype must be one of .* got 'int8'",
+    "circuit, MLPs of another file": "has shape",
+    "circuit, a layer more": "is missing",
+    "circuit, a layer that is not there": r"layer 9, but the model has layers 0\.\.1",
+    "circuit, a model": "unknown key 'model' in circuit",
+    "circuit, a later format": "format is 'interp-circuit-9'",
 }
 
 
@@ -149,6 +210,9 @@ def config_texts(text: str) -> Iterator[tuple[str, bytes]]:
     yield "megabytes of lists", text.replace('"order"', '"x": [' + "[]," * (1 << 20) + '[]], "order"', 1).encode()
     yield "another encoding", text.encode("utf-16")
     yield "a list", b"[]"
+    yield "empty", b""
+    yield "cut", text[:40].encode()
+    yield "no text", b"\xff\xfe\x00"
 
 
 def header_edits(data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -219,6 +283,16 @@ def write_attack(folder: Path, canary: Path) -> None:
     (folder / "evil.py").write_text(f"open({str(canary)!r}, 'w').close()\nclass T: pass\n")
 
 
+class Bomb:
+    """Unpickling it writes the canary."""
+
+    def __init__(self, canary: Path) -> None:
+        self.canary = canary
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.write_text, (self.canary, "ran")
+
+
 def write_cases(folder: Path, canary: Path) -> list[str]:
     """A directory for each case."""
     ours, circuit = folder / "ours", folder / "circuit"
@@ -246,6 +320,7 @@ def write_cases(folder: Path, canary: Path) -> list[str]:
         case(ours, name, config=content)
     for name, content in header_edits(weights[ours]):
         case(ours, f"header: {name}", tensors=content)
+    case(ours, "weights a pickle", tensors=pickle.dumps(Bomb(canary)))
 
     document = json.loads(texts[circuit])
     attack = case(circuit, "a tokenizer that is code")
@@ -290,13 +365,17 @@ def child(folder: Path) -> None:
     for name in ("connect", "connect_ex", "sendto", "bind"):
         setattr(socket.socket, name, refuse)
     socket.create_connection = socket.getaddrinfo = refuse
-    for place in sorted(folder.iterdir()):
+
+    def outcome(read: Callable[[Path], object], place: Path) -> list[str]:
         try:
-            ip.load(place)
-            kind, message = "loaded", ""
+            read(place)
+            return ["loaded", ""]
         except Exception as error:
-            kind, message = type(error).__name__, str(error)
-        print(json.dumps({"name": place.name, "kind": kind, "message": message, "asked": asked}))
+            return [type(error).__name__, str(error)]
+
+    for place in sorted(folder.iterdir()):
+        described, loaded = outcome(ip.read_info, place), outcome(ip.load, place)
+        print(json.dumps({"name": place.name, "described": described, "loaded": loaded, "asked": asked}))
         asked.clear()
 
 
@@ -326,13 +405,17 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
 def test_every_case_is_refused_in_one_line(outcomes: dict[str, dict[str, Any]]) -> None:
     assert len(outcomes) > 120
     for name, one in outcomes.items():
+        kind, message = one["loaded"]
         if name in ("ours", "circuit"):
-            assert one["kind"] == "loaded", one
+            assert kind == "loaded", one
             continue
-        assert one["kind"] == "CheckpointError", one
-        assert one["message"].isprintable(), one
-        assert len(one["message"]) < 1500, one
-        assert name in one["message"] or "pipe" in name, one
+        assert kind == "CheckpointError", one
+        assert message.isprintable(), one
+        assert len(message) < 1500, one
+        assert name in message or "pipe" in name, one
+        assert one["described"] in (["loaded", ""], one["loaded"]), one
+        assert re.search(SAYS.get(name, ""), message), one
+    assert SAYS.keys() <= outcomes.keys()
 
 
 def test_no_case_asks_the_network(outcomes: dict[str, dict[str, Any]]) -> None:

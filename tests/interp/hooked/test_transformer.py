@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings
 from collections.abc import Callable
@@ -14,7 +13,6 @@ import pytest
 import torch
 
 import interp as ip
-from interp.hooked import config as module
 from interp.hooked.transformer import InductionConfig, InductionTransformer, RelativeBiasAttention
 from tests import reference
 
@@ -334,42 +332,6 @@ def test_building_touches_no_global_generator(config: InductionConfig) -> None:
     for name, value in first.named_parameters():
         assert torch.equal(value, second.get_parameter(name))
         assert value.isfinite().all()
-
-
-@pytest.mark.parametrize("config", [DISENTANGLED, STANDARD, *SHAPES[:2]], ids=name_of)
-def test_configs_round_trip(config: InductionConfig) -> None:
-    assert InductionConfig.from_dict(config.to_dict()) == config
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"family": "My Family"}, "family must be a name in small letters, got 'My Family'"),
-        ({"family": "wide", "d_model": 64}, "the wide family needs d_mlp"),
-        ({"readout": "softmax"}, "readout must be one of probability, logit"),
-        ({"dtype": "float16"}, "dtype must be one of float32, float64"),
-        ({"order": 2.0}, "order must be an integer >= 1"),
-        ({"vocab": 1}, "vocab must be an integer >= 2"),
-        ({"length": 2}, "length must be an integer >= 3, got 2"),
-        ({"length": 9.0}, "length must be an integer"),
-        ({"bos": 1}, "bos must be True or False, got 1"),
-        ({"floor": math.nan}, "floor must be a finite number > 0"),
-        ({"d_model": 64}, "d_model and d_mlp belong to the standard family only"),
-        ({"family": "standard"}, "the standard family needs d_model"),
-        ({"family": "standard", "d_model": 1, "d_mlp": 4}, "d_model must be an integer >= 2, got 1"),
-    ],
-)
-def test_bad_configs_are_named(changes: dict, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As `load` meets them: values from JSON, past the run-time type checks that only the tests have.
-    for check in ("check_order", "check_vocab"):
-        monkeypatch.setattr(module, check, inspect.unwrap(getattr(module, check)))
-    values = {**DISENTANGLED.to_dict(), **changes}
-    bare = object.__new__(InductionConfig)
-    for name, value in values.items():
-        object.__setattr__(bare, name, value)
-    with pytest.raises(ValueError, match=message) as caught:
-        inspect.unwrap(InductionConfig.__post_init__)(bare)
-    assert "\n" not in str(caught.value)
 
 
 # ---- tokens without BOS
