@@ -85,7 +85,16 @@ TREE = Geometric(order=2, vocab=3, eta=4.0, rate=2.0)
 OTHER = LastToken(order=2, vocab=3)
 
 
-@pytest.mark.parametrize("prior", [TREE, OTHER], ids=lambda prior: prior.kind)
+@pytest.mark.parametrize(
+    "prior",
+    [
+        TREE,
+        OTHER,
+        ip.IndependentDirichlet(order=2, vocab=3, alpha=0.3),
+        ip.HierarchicalDirichlet(order=2, vocab=3, eta=(4.0, 1.0), eta0=0.5),
+    ],
+    ids=lambda prior: prior.kind,
+)
 def test_text_and_description_read_back(prior: ip.Prior) -> None:
     assert ip.parse_prior(prior.text, order=2, vocab=3) == prior
     assert ip.prior_from_dict(prior.to_dict()) == prior

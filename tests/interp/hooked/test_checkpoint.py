@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +15,6 @@ import safetensors.torch
 import torch
 
 from analyses.running.subject import Subject
-from interp.chains.priors import HierarchicalDirichlet
 from interp.circuit.runner import predict
 from interp.hooked import checkpoint as module
 from interp.hooked.checkpoint import CheckpointError, load, read_info, save
@@ -90,12 +87,6 @@ def test_the_training_record_is_kept(tmp_path: Path, old: InductionTransformer) 
     assert info.training == record
     assert info.model == old.config.to_dict()
     assert info.path == tmp_path / "model"
-
-
-def test_the_description_gives_the_prior(tmp_path: Path, old: InductionTransformer) -> None:
-    prior = HierarchicalDirichlet(order=1, vocab=2, eta=(3.0,))
-    save(old, tmp_path / "model", training={"prior": prior.to_dict()})
-    assert read_info(tmp_path / "model").prior == prior
 
 
 @pytest.mark.parametrize(
@@ -349,27 +340,6 @@ def test_a_checkpoint_that_keeps_being_replaced_is_refused(
     at_reading(monkeypatch, lambda: save(old, saved), file="model.safetensors", times=None)
     with pytest.raises(CheckpointError, match="replaced again and again while it is read"):
         load(saved)
-
-
-def test_loading_beside_a_process_that_saves(saved: Path, old: InductionTransformer) -> None:
-    other = construct(order=1, vocab=2, length=5, beta=(-0.75,), kappa=2.0)
-    done = threading.Event()
-
-    def saving() -> None:
-        for turn in range(60):
-            save((old, other)[turn % 2], saved)
-            time.sleep(0.005)  # a training run saves now and then
-        done.set()
-
-    thread = threading.Thread(target=saving)
-    thread.start()
-    seen = set()
-    while not done.is_set():
-        found = load(saved)
-        assert same(found, old) or same(found, other)
-        seen.add(found.config.length)
-    thread.join()
-    assert seen == {4, 5}
 
 
 @pytest.mark.parametrize("use", [lambda subject: subject.model, lambda subject: subject.digest])

@@ -122,25 +122,6 @@ def test_the_hooked_model_is_the_papers_forward(config: InductionConfig) -> None
         assert np.allclose(probabilities[b], law, atol=1e-11)
 
 
-def test_the_residual_stream_is_made_of_blocks() -> None:
-    """Block 0 the token (BOS: uniform), block h what head h copied, then the match head's output."""
-    model = randomised(DISENTANGLED)
-    tokens = inputs(DISENTANGLED)
-    _, cache = model.run_with_cache(tokens)
-    vocab, half = 3, 9
-    first = cache["blocks.0.hook_resid_pre"]
-    one_hot = torch.nn.functional.one_hot(tokens[:, 1:], vocab).double()
-    assert torch.equal(first[:, 1:, :vocab], one_hot)
-    assert torch.allclose(first[:, 0, :vocab], torch.full((3, vocab), 1 / 3, dtype=torch.float64))
-    assert not first[..., vocab:].any()
-    copied = torch.einsum("bhqk,bkv->bqhv", cache["blocks.0.attn.hook_pattern"], first[..., :vocab])
-    middle = cache["blocks.1.hook_resid_pre"]
-    assert torch.allclose(middle[..., vocab:half], copied.flatten(2))
-    assert not middle[..., half:].any()
-    matched = torch.einsum("bhqk,bkd->bqd", cache["blocks.1.attn.hook_pattern"], middle[..., :half])
-    assert torch.allclose(cache["blocks.1.hook_resid_post"][..., half:], matched)
-
-
 # ---- hooks
 
 
@@ -181,28 +162,6 @@ def test_a_hook_that_edits_reaches_the_logits(config: InductionConfig) -> None:
     assert torch.equal(model(tokens), plain)
 
 
-@pytest.mark.parametrize("config", [DISENTANGLED, STANDARD], ids=["disentangled", "standard"])
-def test_the_relative_bias_enters_the_scores_before_the_mask(config: InductionConfig) -> None:
-    model = randomised(config)
-    tokens = inputs(config)
-    n = config.n_ctx
-    causal = torch.tril(torch.ones(n, n, dtype=torch.bool))
-    distance = (torch.arange(n)[:, None] - torch.arange(n)[None, :]).clamp(min=0)
-    for layer in (0, 1):
-        attention = model.blocks[layer].attn
-        name = f"blocks.{layer}.attn.hook_attn_scores"
-        _, cache = model.run_with_cache(tokens)
-        assert (cache[name][..., ~causal] == -torch.inf).all()
-        bias = attention.rel_bias.detach().clone()
-        with torch.no_grad():
-            attention.rel_bias.zero_()
-        _, without = model.run_with_cache(tokens)
-        with torch.no_grad():
-            attention.rel_bias.copy_(bias)
-        difference = (cache[name] - without[name])[..., causal]
-        assert torch.allclose(difference, bias[:, distance][:, causal].expand_as(difference), atol=1e-12)
-
-
 def test_fewer_queries_than_keys_are_the_last_ones() -> None:
     """As with a key-value cache, where only new positions ask."""
     model = randomised(DISENTANGLED)
@@ -213,16 +172,19 @@ def test_fewer_queries_than_keys_are_the_last_ones() -> None:
     assert torch.allclose(attention.calculate_attention_scores(q[:, -3:], k), whole[:, :, -3:])
 
 
-def test_scores_have_no_scale_but_in_the_standard_family() -> None:
-    """1 / sqrt(d) would put beta off; the standard family scales each layer by its own head width."""
+def test_scores_are_content_and_relative_bias_then_masked() -> None:
+    """A scale of 1 / sqrt(d) would put beta off; only the standard family has one, each layer by its head width."""
     for config, scales in ((DISENTANGLED, (1.0, 1.0)), (STANDARD, (math.sqrt(6), math.sqrt(12)))):
         model = randomised(config)
         _, cache = model.run_with_cache(inputs(config))
+        places = torch.arange(config.n_ctx)
+        distance = places[:, None] - places
         for layer, scale in enumerate(scales):
-            q, k = (cache[f"blocks.{layer}.attn.hook_{x}"][:, -1] for x in "qk")
-            content = torch.einsum("bhd,bhd->bh", q, k) / scale
-            scores = cache[f"blocks.{layer}.attn.hook_attn_scores"][:, :, -1, -1]
-            assert torch.allclose(scores, content + model.blocks[layer].attn.rel_bias[:, 0])
+            q, k = (cache[f"blocks.{layer}.attn.hook_{x}"] for x in "qk")
+            content = torch.einsum("bqhd,bkhd->bhqk", q, k) / scale
+            expected = content + model.blocks[layer].attn.rel_bias[:, distance.clamp(min=0)]
+            scores = cache[f"blocks.{layer}.attn.hook_attn_scores"]
+            assert torch.allclose(scores, expected.masked_fill(distance < 0, -torch.inf))
 
 
 # ---- the readout
@@ -237,17 +199,6 @@ def test_the_probability_readout_is_its_own_softmax() -> None:
     assert torch.allclose(torch.softmax(logits, -1), law, atol=1e-14)
     assert torch.allclose(torch.logsumexp(logits, -1), torch.zeros(3, 10, dtype=torch.float64), atol=1e-14)
     assert (votes == DISENTANGLED.floor).any()  # some vote was negative, or the non-negative part were untested
-
-
-def test_loss_and_unembed_hooks_work_on_the_probability_readout() -> None:
-    model = randomised(DISENTANGLED)
-    tokens = inputs(DISENTANGLED)
-    logits = model(tokens)
-    seen: list[torch.Tensor] = []
-    model.run_with_hooks(tokens, fwd_hooks=[("unembed.hook_out", lambda value, hook: seen.append(value))])
-    assert torch.equal(seen[0], logits)
-    loss = torch.nn.functional.nll_loss(logits[:, -1], tokens[:, -1])  # log p already
-    assert torch.isclose(loss, torch.nn.functional.cross_entropy(logits[:, -1], tokens[:, -1]))
 
 
 # ---- what training may move
