@@ -26,6 +26,7 @@ import einops
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from interp.arguments import MAX_COUNT, Number, Whole, count, fits_memory, seed_number, whole_number
@@ -178,7 +179,7 @@ def bayes_predictive(
     halves = np.zeros((2, batch, chains, 2, prior.vocab))
     concentrations = prior.seating()
     for chain, child in enumerate(np.random.SeedSequence(seed).spawn(chains)):
-        rng = np.random.Generator(np.random.PCG64(child))
+        rng = Generator(np.random.PCG64(child))
         _run_chain(array, prior.order, prior.vocab, concentrations, burn_in, half, rng, halves[:, :, chain])
     means, squares = halves / half
     within = (squares - means**2).clip(min=0.0) * half / (half - 1)
@@ -240,16 +241,13 @@ def _rhat(between: Any, inside: Any, half: int) -> Any:
     return np.where(settled, 1.0, np.sqrt((half - 1) / half + ratio))
 
 
+Tree: TypeAlias = tuple[Array, Array, Array, Array]
+"""For each node: parent, depth, customers of each symbol, law."""
+
+
 @njit()
 def _run_chain(
-    tokens: Array,
-    order: int,
-    vocab: int,
-    concentrations: Array,
-    burn_in: int,
-    half: int,
-    rng: np.random.Generator,
-    sums: Array,
+    tokens: Array, order: int, vocab: int, concentrations: Array, burn_in: int, half: int, rng: Generator, sums: Array
 ) -> None:
     """One chain for every sequence; adds each draw, and its square, to the sums of its half of the chain."""
     length = tokens.shape[1]
@@ -259,9 +257,8 @@ def _run_chain(
     parents = np.zeros(most, dtype=np.int64)
     depths = np.zeros(most, dtype=np.int64)
     customers = np.empty((most, vocab), dtype=np.int64)
-    laws = np.empty((most, vocab))
+    tree = (parents, depths, customers, np.empty((most, vocab)))
     law = np.empty(vocab)
-    scratch = np.empty(vocab)
     for b in range(tokens.shape[0]):
         plant(trie)
         customers[0] = 0
@@ -277,11 +274,11 @@ def _run_chain(
         nodes = path[order + 1]
         for sweep in range(-burn_in - 1, 2 * half):
             if sweep >= -burn_in:
-                _seat(customers, laws, parents, depths, nodes, order, vocab, concentrations, rng)
+                _seat(tree, nodes, order, concentrations, rng)
             # In the first sweep there are no tables yet: the laws start as draws from the prior.
-            _draw_laws(laws, customers, parents, depths, nodes, order, vocab, concentrations, scratch, rng)
+            _draw_laws(tree, nodes, order, concentrations, law, rng)
             if sweep >= 0:
-                _law_given_customers(law, customers, path, order, vocab, concentrations)
+                _law_given_customers(law, customers, path, order, concentrations)
                 part = sweep // half
                 for m in range(vocab):
                     sums[0, b, part, m] += law[m]
@@ -289,25 +286,16 @@ def _run_chain(
 
 
 @njit()
-def _seat(
-    customers: Array,
-    laws: Array,
-    parents: Array,
-    depths: Array,
-    nodes: int,
-    order: int,
-    vocab: int,
-    concentrations: Array,
-    rng: np.random.Generator,
-) -> None:
+def _seat(tree: Tree, nodes: int, order: int, concentrations: Array, rng: Generator) -> None:
     """Draw all tables, from the order-k contexts to the root; tables are the customers of the suffix."""
+    parents, depths, customers, laws = tree
     for node in range(nodes):
         if depths[node] < order:
             customers[node] = 0
     for node in range(nodes - 1, 0, -1):  # children have higher numbers: a node is complete when its turn comes
         parent = parents[node]
         concentration = concentrations[depths[node]]
-        for m in range(vocab):
+        for m in range(customers.shape[1]):
             n = customers[node, m]
             if n == 0:
                 continue
@@ -320,38 +308,26 @@ def _seat(
 
 
 @njit()
-def _draw_laws(
-    laws: Array,
-    customers: Array,
-    parents: Array,
-    depths: Array,
-    nodes: int,
-    order: int,
-    vocab: int,
-    concentrations: Array,
-    scratch: Array,
-    rng: np.random.Generator,
-) -> None:
+def _draw_laws(tree: Tree, nodes: int, order: int, concentrations: Array, scratch: Array, rng: Generator) -> None:
     """Draw the law of every context of order < k, from the root down."""
+    parents, depths, customers, laws = tree
     for node in range(nodes):
         depth = depths[node]
         if depth == order:
             continue
         if node == 0:
-            base_law(scratch, order, vocab, concentrations)
-        for m in range(vocab):
+            base_law(scratch, order, scratch.shape[0], concentrations)
+        for m in range(scratch.shape[0]):
             base = scratch[m] if node == 0 else laws[parents[node], m]
             scratch[m] = concentrations[depth] * base + customers[node, m]
         draw_dirichlet_row(scratch, laws[node], rng)
 
 
 @njit()
-def _law_given_customers(
-    law: Array, customers: Array, path: Array, order: int, vocab: int, concentrations: Array
-) -> None:
-    base_law(law, order, vocab, concentrations)
+def _law_given_customers(law: Array, customers: Array, path: Array, order: int, concentrations: Array) -> None:
+    base_law(law, order, law.shape[0], concentrations)
     for depth in range(order + 1):
         node = path[depth]
         total = customers[node].sum() + concentrations[depth]
-        for m in range(vocab):
+        for m in range(law.shape[0]):
             law[m] = (customers[node, m] + concentrations[depth] * law[m]) / total

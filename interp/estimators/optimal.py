@@ -68,12 +68,17 @@ class Optimum(Result):
     order: int
     vocab: int
 
+    @property
+    def flat(self) -> tuple[bool, ...]:
+        """Per lag: whether no finite beta is better than beta -> infinity."""
+        return tuple(map(math.isinf, self.beta))
+
     def usable(self) -> tuple[tuple[float, ...], float | None]:
         """Finite beta and kappa that predict the same: an infinite beta becomes a very large one."""
         beta = tuple(SHARP if math.isinf(value) else value for value in self.beta)
         if self.combination is None:
             return beta, self.kappa
-        return beta, self.combination + SHARP * sum(map(math.isinf, self.beta))
+        return beta, self.combination + SHARP * sum(self.flat)
 
     def predict(self, tokens: Tokens, *, every_position: bool = False) -> Law:
         """Soft matching at these parameters."""
@@ -96,7 +101,7 @@ class Optimum(Result):
         from interp.plotting import heading, panel, parameter_points
 
         ax = panel(ax, width=4.8)
-        taken = "".join(rf"-\beta_{lag}" for lag, value in enumerate(self.beta, start=1) if math.isinf(value))
+        taken = "".join(rf"-\beta_{lag}" for lag, flat in enumerate(self.flat, start=1) if flat)
         names = [f"beta_{lag}" for lag in range(1, self.order + 1)] + ["kappa"] * self.bos
         parameter_points(ax, [*names, rf"$\kappa{taken}$"][: len(values)], values, reach)
         ax.set_ylabel(f"score above an empty match\n(nats, {note})")
@@ -108,7 +113,6 @@ class OptimalParameters(Optimum):
     """The population-loss optimum of eq:transformer_estimator under a prior; `Optimum` has the other fields.
 
     stderr       of beta per lag, then of kappa; NaN where the number itself is not identified
-    flat         per lag: whether no finite beta is better than beta -> infinity
     combination_stderr  of `combination`
     kl           mean KL(truth || prediction) in nats at the optimum, with `kl_stderr`
     floored      share of sequences in which a possible symbol got probability 0, so that the KL needed its floor
@@ -118,7 +122,6 @@ class OptimalParameters(Optimum):
     SHOWN = ("parameter", "estimate", "stderr")
 
     stderr: tuple[float, ...]
-    flat: tuple[bool, ...]
     combination_stderr: float | None
     kl: float
     kl_stderr: float
@@ -217,18 +220,18 @@ def optimal_parameters(
     full = _fit(sample, bos=bos)
     flat = _flat_lags(sample, full) if bos else ()
     fit = _fit(sample.sharpened(flat), bos=bos) if flat else full
-    sharp = np.isin(np.arange(order), flat)
+    finite = [lag for lag in range(order) if lag not in flat]
     beta, errors = np.full(order, math.inf), np.full(order, math.nan)
-    beta[~sharp], errors[~sharp] = fit.theta[: (~sharp).sum()], fit.stderr[: (~sharp).sum()]
-    bos_score, bos_error = (fit.theta[-1], fit.stderr[-1]) if bos else (None, None)
+    beta[finite], errors[finite] = fit.theta[: len(finite)], fit.stderr[: len(finite)]
+    # kappa, or what of it is identified where some beta is infinite
+    score, error = (float(fit.theta[-1]), float(fit.stderr[-1])) if bos else (None, None)
     kl, kl_error, floored = population_divergence(sample.sharpened(flat), fit.theta, bos=bos)
     return OptimalParameters(
         beta=tuple(beta.tolist()),
-        kappa=None if bos_score is None else math.inf if flat else float(bos_score),
-        stderr=(*errors.tolist(), *([] if bos_error is None else [math.nan if flat else float(bos_error)])),
-        flat=tuple(sharp.tolist()),
-        combination=float(bos_score) if flat and bos_score is not None else None,
-        combination_stderr=float(bos_error) if flat and bos_error is not None else None,
+        kappa=math.inf if flat else score,
+        stderr=(*errors.tolist(), *([] if error is None else [math.nan if flat else error])),
+        combination=score if flat else None,
+        combination_stderr=error if flat else None,
         kl=kl,
         kl_stderr=kl_error,
         floored=floored,

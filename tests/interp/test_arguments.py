@@ -61,11 +61,6 @@ def test_priors_hold_plain_numbers() -> None:
     assert torch.equal(chains.tokens, PRIOR.sample(batch=4, length=200, seed=3).tokens)
 
 
-def test_chains_serve_as_tokens() -> None:
-    chains = PRIOR.sample(batch=4, length=20, seed=0)
-    assert torch.equal(ip.katz(chains, order=2, vocab=3), ip.katz(chains.tokens, order=2, vocab=3))
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [

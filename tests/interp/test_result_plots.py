@@ -435,7 +435,6 @@ def test_an_optimum_at_infinity_is_written_at_the_edge(good: dict[str, Any]) -> 
         beta=(math.inf, math.inf),
         kappa=math.inf,
         stderr=(math.nan,) * 3,
-        flat=(True, True),
         combination=1.5,
         combination_stderr=0.1,
     )

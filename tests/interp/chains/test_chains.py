@@ -103,53 +103,12 @@ def test_a_different_eta_is_told_apart_from_the_exact_law() -> None:
 # ---- the laws
 
 
-def second_moments(prior: Prior) -> list[float]:
-    """E[pi_c(m)^2] at each depth of the context tree.
-
-    A Dirichlet(a, ..., a) coordinate has (a + 1) / (|V| (a |V| + 1)), and a child given its parent's coordinate p has
-    (eta p^2 + p) / (eta + 1).
-    """
-
-    def symmetric(a: float) -> float:
-        return (a + 1) / (prior.vocab * (a * prior.vocab + 1))
-
-    if isinstance(prior, IndependentDirichlet):
-        return [1 / prior.vocab**2] * prior.order + [symmetric(prior.alpha)]
-    assert isinstance(prior, HierarchicalDirichlet)
-    moments = [symmetric(prior.eta0)]
-    for eta in prior.eta:
-        moments.append((eta * moments[-1] + 1 / prior.vocab) / (eta + 1))
-    return moments
-
-
 def assert_mean(values: np.ndarray, expected: float, *, sigmas: float = 4.5) -> None:
     """The mean over the first axis (independent draws) is `expected` within its own standard error."""
     per_draw = values.reshape(len(values), -1).mean(-1)
     stderr = per_draw.std(ddof=1) / math.sqrt(len(per_draw))
     assert abs(per_draw.mean() - expected) < sigmas * stderr
     assert stderr < 0.05 * expected  # or the comparison would say nothing
-
-
-@pytest.mark.parametrize("prior", [*LARGER, SMALL[1][0], SMALL[3][0]])
-def test_kernels_have_their_closed_form_moments(prior: Prior) -> None:
-    """Squares, and products of rows: contexts that share a suffix move together as their common ancestor."""
-    batch, vocab = 4000, prior.vocab
-    kernel = prior.draw_kernel(batch, np.random.default_rng(5))
-    moments = second_moments(prior)
-    assert kernel.shape == (batch, vocab**prior.order, vocab)
-    assert np.allclose(kernel.sum(-1), 1.0, atol=1e-12)
-    assert_mean(kernel[..., 0], 1 / vocab)
-    assert_mean(kernel**2, moments[-1])
-    for shared in range(prior.order):
-        # Codes 0 and |V|^shared agree on the `shared` most recent tokens and differ in the next older one.
-        assert_mean(kernel[:, 0] * kernel[:, vocab**shared], moments[shared])
-
-
-def test_moments_tell_priors_apart() -> None:
-    kernel = HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 2.0)).draw_kernel(4000, np.random.default_rng(5))
-    wrong = second_moments(HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 3.0)))[-1]
-    with pytest.raises(AssertionError):
-        assert_mean(kernel**2, wrong)
 
 
 def calibration(chains: ChainBatch, exact: dict) -> float:

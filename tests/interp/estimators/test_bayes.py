@@ -93,17 +93,6 @@ def test_equals_numerical_integration_at_order_2():
 # ---- properties
 
 
-def test_the_first_tokens_are_nobodys_customers():
-    """Uniform by definition, they say nothing of the laws: only through contexts may they matter."""
-    prior = HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0))
-    exact = np.full(3, 1 / 3)
-    result = bayes_predictive([[0, 0, 1]], prior=prior, draws=4000)
-    # One customer, 1 after (0, 0), seen from the context (0, 1), with which it shares the root alone.
-    raised = result.mean[0].numpy() - exact
-    assert raised[1] > 0
-    assert raised[0] == pytest.approx(raised[2], abs=0.01)
-
-
 @pytest.mark.parametrize(("order", "vocab", "length"), [(1, 7, 40), (3, 3, 50), (2, 12, 60), (4, 2, 40)])
 def test_any_order_and_vocabulary(order, vocab, length):
     prior = HierarchicalDirichlet(order=order, vocab=vocab, eta=(2.0,) * order)
@@ -196,11 +185,3 @@ def test_a_vector_alpha_is_the_exact_posterior() -> None:
         for m in range(3):
             joint = reference.next_law_moment(x, k=2, vocab=3, m=m, power=1, alpha=rational)
             assert float(result.mean[row, m]) == pytest.approx(float(joint / evidence), abs=1e-12)
-
-
-def test_under_a_vector_alpha_the_symmetric_predictor_is_worse() -> None:
-    prior = IndependentDirichlet(order=1, vocab=3, alpha=(0.2, 1.0, 3.0))
-    chains = prior.sample(batch=4000, length=12, seed=0)
-    best = kl_divergence(chains.next_law, bayes_predictive(chains.tokens, prior=prior).mean)
-    even = kl_divergence(chains.next_law, add_alpha(chains.tokens, order=1, vocab=3, alpha=1.4))
-    assert even.mean - best.mean > 0.05

@@ -254,16 +254,6 @@ def test_suffix_counts_are_the_contiguous_cumulative_counts(case):
         assert torch.equal(ours, cumulative_counts(case.tokens(), **options)[..., contiguous, :])
 
 
-def test_weight_on_the_highest_order_alone_is_back_off():
-    tokens = HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0)).sample(batch=50, length=40, seed=0).tokens
-    backed_off = katz(tokens, order=2, vocab=4)
-    torch.testing.assert_close(jelinek_mercer(tokens, vocab=4, weights=(0.0, 0.0, 1.0)), backed_off)
-    seen = suffix_counts(tokens, order=2, vocab=4).counts[:, 2].sum(-1) > 0
-    assert seen.any()
-    assert not seen.all()
-    torch.testing.assert_close(backed_off[seen], maximum_likelihood(tokens, order=2, vocab=4)[seen])
-
-
 def test_kneser_ney_falls_back_where_no_ngram_is_rare():
     # Every pair of 0 and 1 occurs many times: n_1 = n_2 = 0 at the top order.
     tokens = [[0, 0, 1, 1] * 10]
