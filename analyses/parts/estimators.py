@@ -80,8 +80,6 @@ def estimators(
     weights = tuned_weights(prior, length=length, draws=draws, seed=seed, cache=cache)
     yield classical("jelinek-mercer", smoothers.jelinek_mercer, vocab=prior.vocab, weights=weights)
     yield classical("katz", smoothers.katz, **shape)
-    yield classical("katz, absolute", smoothers.katz, discount="absolute", **shape)
-    yield classical("katz, good-turing", smoothers.katz, discount="good_turing", **shape)
     yield classical("witten-bell", smoothers.witten_bell, **shape)
     yield classical("kneser-ney", smoothers.kneser_ney, **shape)
     yield classical("context tree weighting", ip.context_tree_weighting, **shape)

@@ -1,32 +1,30 @@
 """The classical smoothers that the transformer is compared with (sec:smoothing).
 
     jelinek_mercer(tokens, vocab=5, weights=(0.1, 0.3, 0.6))   a fixed mixture of orders, eq:jelinek_mercer
-    katz(tokens, order=2, vocab=5)                             the longest suffix seen; discounts optional
+    katz(tokens, order=2, vocab=5)                             the longest suffix that was seen
     witten_bell, kneser_ney                                    interpolation with weights from the data
 
-All read contiguous suffixes of the context, over the paper's candidates: positions with k tokens before them,
-for every order. They never look past the query, always sum to one, and are uniform where there is no
-candidate. Tokens are [batch, length]; the law of the token after the last one is [batch, vocab], with
-`every_position=True` [batch, length, vocab].
+All read contiguous suffixes of the context, over the paper's candidates: positions with k tokens before them, for every
+order. Successors of the order-i suffix, its i most recent tokens, are the paper's K_[i](m) with [i] = {1..i}. The laws
+never look past the query, always sum to one, and are uniform where there is no candidate. Tokens are [batch, length];
+the law of the token after the last one is [batch, vocab], with `every_position=True` [batch, length, vocab].
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
-from interp.arguments import Number, Numbers, Switch, Whole, finite_number, real_array, shown
+from interp.arguments import Number, Numbers, Switch, Whole, finite_number, real_array
 from interp.estimators.counts import CHUNK_BYTES, queries
 from interp.estimators.soft_matching import Law
-from interp.estimators.suffixes import MAX_TALLY, SuffixCounts, count_suffixes
+from interp.estimators.suffixes import suffix_counts
 from interp.notation import Tokens
 
 FALLBACK_DISCOUNT = 0.5  # where the counts of counts do not determine it
-GOOD_TURING_CUTOFF = MAX_TALLY - 1  # Katz: counts above 5 are not discounted
 
 
 def jelinek_mercer(tokens: Tokens, *, vocab: Whole, weights: Numbers, every_position: Switch = False) -> Law:
@@ -64,38 +62,22 @@ def jelinek_mercer(tokens: Tokens, *, vocab: Whole, weights: Numbers, every_posi
         raise ValueError(f"weights must be finite, not negative and sum to one, got {mixture.tolist()}")
     mixture = mixture / mixture.sum()
 
-    def estimate(suffixes: SuffixCounts) -> torch.Tensor:
-        return torch.einsum("...iv,i->...v", suffix_models(suffixes), mixture)
+    def estimate(counts: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        return torch.einsum("...iv,i->...v", suffix_models(counts), mixture)
 
     return _from_suffixes(estimate, tokens, len(mixture) - 1, vocab, every_position)
 
 
-def suffix_models(suffixes: SuffixCounts) -> Float[torch.Tensor, "*rows order vocab"]:
+def suffix_models(counts: Shaped[torch.Tensor, "*rows order vocab"]) -> Float[torch.Tensor, "*rows order vocab"]:
     """p_i for i = 0..k: each suffix's maximum likelihood, or the next shorter suffix's where it is new."""
-    models = [_uniform(suffixes.counts)]
-    for count, total, _ in _orders(suffixes.counts):
+    models = [_uniform(counts)]
+    for count, total, _ in _orders(counts):
         models.append(torch.where(total > 0, count / total.clamp(min=1.0), models[-1]))
     return torch.stack(models[1:], dim=-2)
 
 
-def katz(
-    tokens: Tokens,
-    *,
-    order: Whole,
-    vocab: Whole,
-    discount: Literal["absolute", "good_turing"] | None = None,
-    every_position: Switch = False,
-) -> Law:
-    """Back-off: the model of the longest suffix that was seen, as the paper describes it.
-
-    With a discount it is Katz's method in full: from order 0 up, symbols seen after the suffix keep their discounted
-    share, and what is left over goes to the others in proportion to the next shorter model (below order 0: the uniform
-    law). If all symbols were seen, no symbol can receive it, and the shares are not discounted.
-
-    absolute      a count r becomes r - D, with D = n_1 / (n_1 + 2 n_2) from that order's counts of counts
-                  in the sequence, and D = 0.5 where n_1 or n_2 is zero
-    good_turing   r becomes r* by Katz's formula, for r <= 5; where that gives no share between 0 and 1,
-                  as on short sequences it often does, the absolute discount is used for that r
+def katz(tokens: Tokens, *, order: Whole, vocab: Whole, every_position: Switch = False) -> Law:
+    """Back-off: the model of the longest suffix that was seen, as the paper describes it; counts are not discounted.
 
     Parameters
     ----------
@@ -105,8 +87,6 @@ def katz(
         k, the number of tokens of a context.
     vocab
         |V|, the number of symbols.
-    discount
-        What is taken off each count, as above; None takes nothing.
     every_position
         Answer after every token, from the tokens so far, rather than after the last one.
 
@@ -120,50 +100,11 @@ def katz(
     >>> katz([[0, 0, 1, 0, 0]], order=2, vocab=2)[0].tolist()
     [0.0, 1.0]
     """
-    if discount not in (None, "absolute", "good_turing"):
-        raise ValueError(f"discount must be None, 'absolute' or 'good_turing', got {shown(discount)}")
 
-    def estimate(suffixes: SuffixCounts) -> torch.Tensor:
-        if discount is None:
-            return suffix_models(suffixes)[..., -1, :]
-        return _discounted_back_off(suffixes, good_turing=discount == "good_turing")
+    def estimate(counts: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        return suffix_models(counts)[..., -1, :]
 
     return _from_suffixes(estimate, tokens, order, vocab, every_position)
-
-
-def _discounted_back_off(suffixes: SuffixCounts, *, good_turing: bool) -> torch.Tensor:
-    absolute = absolute_discounts(suffixes.tallies)
-    law = _uniform(suffixes.counts)
-    for i, (count, total, _) in enumerate(_orders(suffixes.counts)):
-        kept = count - absolute[..., i, None]
-        if good_turing:
-            shares = _good_turing_shares(suffixes.tallies[..., i, :])
-            share = torch.gather(shares, -1, (count - 1).clamp(min=0, max=GOOD_TURING_CUTOFF).long())
-            kept = torch.where(torch.isnan(share), kept, count * share)
-        kept = torch.where(count > 0, kept, 0.0)
-        shorter = torch.where(count > 0, 0.0, law)
-        given = shorter.sum(-1, keepdim=True)
-        backed_off = (kept + (total - kept.sum(-1, keepdim=True)) * shorter / given.clamp(min=1e-300)) / total
-        law = torch.where(total > 0, torch.where(given > 0, backed_off, count / total), law)
-    return law
-
-
-def absolute_discounts(tallies: torch.Tensor) -> Float[torch.Tensor, "*rows order"]:
-    """D = n_1 / (n_1 + 2 n_2) for each order, between 0 and 1; 0.5 where n_1 or n_2 vanishes."""
-    once, twice = tallies[..., 0].double(), tallies[..., 1].double()
-    known = (once > 0) & (twice > 0)
-    return torch.where(known, once / (once + 2 * twice).clamp(min=1.0), FALLBACK_DISCOUNT)
-
-
-def _good_turing_shares(tallies: torch.Tensor) -> Float[torch.Tensor, "*rows tally"]:
-    """d_r = (r*/r - A) / (1 - A), A = 6 n_6 / n_1, for r = 1..5, NaN where invalid; 1 above."""
-    n = tallies.double()
-    r = torch.arange(1, GOOD_TURING_CUTOFF + 1, dtype=torch.float64)
-    adjusted = (r + 1) * n[..., 1:] / (r * n[..., :-1])
-    tail = (GOOD_TURING_CUTOFF + 1) * n[..., -1:] / n[..., :1]
-    share = (adjusted - tail) / (1 - tail)
-    share = torch.where((share > 0) & (share < 1), share, torch.nan)
-    return torch.cat([share, torch.ones_like(share[..., :1])], dim=-1)
 
 
 def witten_bell(tokens: Tokens, *, order: Whole, vocab: Whole, every_position: Switch = False) -> Law:
@@ -194,9 +135,9 @@ def witten_bell(tokens: Tokens, *, order: Whole, vocab: Whole, every_position: S
     [[0.417, 0.583]]
     """
 
-    def estimate(suffixes: SuffixCounts) -> torch.Tensor:
-        law = _uniform(suffixes.counts)
-        for count, total, distinct in _orders(suffixes.counts):
+    def estimate(counts: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        law = _uniform(counts)
+        for count, total, distinct in _orders(counts):
             law = torch.where(total > 0, (count + distinct * law) / (total + distinct), law)
         return law
 
@@ -244,35 +185,43 @@ def kneser_ney(
     """
     fixed = None if discount is None else finite_number(discount, name="discount", above=0, most=1.0)
 
-    def estimate(suffixes: SuffixCounts) -> torch.Tensor:
-        discounts = absolute_discounts(suffixes.continuation_tallies)
+    def estimate(counts: torch.Tensor, tallies: torch.Tensor) -> torch.Tensor:
+        discounts = absolute_discounts(tallies)
         if fixed is not None:
             discounts = torch.full_like(discounts, fixed)
-        law = _uniform(suffixes.continuations)
-        for i, (count, total, distinct) in enumerate(_orders(suffixes.continuations)):
+        law = _uniform(counts)
+        for i, (count, total, distinct) in enumerate(_orders(counts)):
             step = discounts[..., i, None]
             mixed = ((count - step).clamp(min=0.0) + step * distinct * law) / total
             law = torch.where(total > 0, mixed, law)
         return law
 
-    return _from_suffixes(estimate, tokens, order, vocab, every_position)
+    return _from_suffixes(estimate, tokens, order, vocab, every_position, continued=True)
+
+
+def absolute_discounts(tallies: Shaped[torch.Tensor, "*rows order tally"]) -> Float[torch.Tensor, "*rows order"]:
+    """D = n_1 / (n_1 + 2 n_2) for each order, between 0 and 1; 0.5 where n_1 or n_2 vanishes."""
+    once, twice = tallies.double().unbind(-1)
+    known = (once > 0) & (twice > 0)
+    return torch.where(known, once / (once + 2 * twice).clamp(min=1.0), FALLBACK_DISCOUNT)
 
 
 def _from_suffixes(
-    estimate: Callable[[SuffixCounts], torch.Tensor],
+    estimate: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
     tokens: Tokens,
     order: Whole,
     vocab: Whole,
     every_position: Switch,
+    *,
+    continued: bool = False,
 ) -> Law:
-    """Apply a function of the suffix counts at the last or at every position, in chunks of bounded memory."""
-
+    """Apply a function of `suffix_counts` at the last or at every position, a few sequences at a time."""
     asked = queries(tokens, order=order, vocab=vocab, every_position=every_position)
     laws = asked.empty_laws()
-    step = max(1, CHUNK_BYTES // (32 * asked.shape[1] * (asked.order + 1) * (asked.vocab + MAX_TALLY)))
+    step = max(1, CHUNK_BYTES // (32 * asked.shape[1] * (asked.order + 1) * asked.vocab))
     for row in range(0, len(laws), step):
         rows = slice(row, row + step)
-        laws[rows] = estimate(count_suffixes(replace(asked, tokens=asked.tokens[rows]))).reshape(laws[rows].shape)
+        laws[rows] = estimate(*suffix_counts(replace(asked, tokens=asked.tokens[rows]), continued=continued))
     return asked.result(laws)
 
 

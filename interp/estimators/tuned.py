@@ -23,7 +23,7 @@ from interp.arguments import Whole, count, seed_number
 from interp.chains.priors import Prior, check_prior
 from interp.divergence import kl_divergence
 from interp.estimators.classical import suffix_models
-from interp.estimators.counts import mask_counts
+from interp.estimators.counts import mask_counts, queries
 from interp.estimators.suffixes import suffix_counts
 from interp.notation import check_order
 from interp.results import Result, half_width, mean_stderr, provenance
@@ -230,7 +230,8 @@ def tune_jelinek_mercer(
     order = check_order(check_prior(prior).order if order is None else order)
     steps = count(steps, name="steps")
     tokens, law, finish = _sampled(prior, length, order, draws, seed)
-    models = suffix_models(suffix_counts(tokens, order=order, vocab=prior.vocab)).numpy()
+    counts, _ = suffix_counts(queries(tokens, order=order, vocab=prior.vocab, every_position=False))
+    models = suffix_models(counts[:, 0]).numpy()
     columns = np.ascontiguousarray(models.transpose(1, 0, 2).reshape(order + 1, -1))  # one for each sequence and symbol
 
     def improved(weights: Array) -> Array:

@@ -22,7 +22,7 @@ from interp.estimators.classical import (
     witten_bell,
 )
 from interp.estimators.context_trees import context_tree_weighting
-from interp.estimators.counts import cumulative_counts
+from interp.estimators.counts import cumulative_counts, queries
 from interp.estimators.soft_matching import add_alpha, maximum_likelihood, soft_matching, soft_matching_pairs
 from interp.estimators.suffixes import suffix_counts
 from interp.estimators.tuned import tune_add_alpha, tune_jelinek_mercer
@@ -39,8 +39,6 @@ def jelinek_mercer_of(tokens, *, order, vocab, every_position=False):
 SMOOTHERS = {
     "jelinek_mercer": jelinek_mercer_of,
     "katz": katz,
-    "katz absolute": partial(katz, discount="absolute"),
-    "katz good_turing": partial(katz, discount="good_turing"),
     "witten_bell": witten_bell,
     "kneser_ney": kneser_ney,
     "kneser_ney fixed": partial(kneser_ney, discount=0.75),
@@ -110,33 +108,6 @@ def plain_katz(x, k, vocab):
     return [1 / vocab] * vocab
 
 
-def plain_discounted_katz(x, k, vocab, good_turing):
-    law = [1 / vocab] * vocab
-    for i in range(k + 1):
-        table = ngrams(x, k, i)
-        counts = [table[suffix(x, i), m] for m in range(vocab)]
-        total, tally, step = sum(counts), Counter(table.values()), discount(table)
-        unseen = sum(p for p, count in zip(law, counts, strict=True) if not count)
-        if not total:
-            continue
-        if not unseen:
-            law = [count / total for count in counts]
-            continue
-        kept = []
-        for r in counts:
-            share = (r - step) / r if r else 0.0
-            if good_turing and r > 5:
-                share = 1.0
-            elif good_turing and r and tally[1]:
-                adjusted, tail = (r + 1) * tally[r + 1] / tally[r] / r, 6 * tally[6] / tally[1]
-                if tail != 1 and 0 < (adjusted - tail) / (1 - tail) < 1:
-                    share = (adjusted - tail) / (1 - tail)
-            kept.append(r * share / total)
-        left = 1 - sum(kept)
-        law = [share if count else left * p / unseen for share, count, p in zip(kept, counts, law, strict=True)]
-    return law
-
-
 def plain_witten_bell(x, k, vocab):
     law = [1 / vocab] * vocab
     for i in range(k + 1):
@@ -182,8 +153,6 @@ def plain_tree_weighting(x, k, vocab):
 PLAIN = {
     "jelinek_mercer": plain_jelinek_mercer,
     "katz": plain_katz,
-    "katz absolute": partial(plain_discounted_katz, good_turing=False),
-    "katz good_turing": partial(plain_discounted_katz, good_turing=True),
     "witten_bell": plain_witten_bell,
     "kneser_ney": partial(plain_kneser_ney, fixed=None),
     "kneser_ney fixed": partial(plain_kneser_ney, fixed=0.75),
@@ -248,17 +217,16 @@ def test_relabelled_tokens_give_the_relabelled_law(estimate, data):
 @every_case
 def test_suffix_counts_are_the_contiguous_cumulative_counts(case):
     contiguous = [2**i - 1 for i in range(case.order + 1)]
-    for every_position in (False, True):
-        options = {"order": case.order, "vocab": case.vocab, "every_position": every_position}
-        ours = suffix_counts(case.tokens(), **options).counts
-        assert torch.equal(ours, cumulative_counts(case.tokens(), **options)[..., contiguous, :])
+    options = {"order": case.order, "vocab": case.vocab, "every_position": True}
+    counts, _ = suffix_counts(queries(case.tokens(), **options))
+    assert torch.equal(counts, cumulative_counts(case.tokens(), **options)[..., contiguous, :])
 
 
 def test_kneser_ney_falls_back_where_no_ngram_is_rare():
     # Every pair of 0 and 1 occurs many times: n_1 = n_2 = 0 at the top order.
     tokens = [[0, 0, 1, 1] * 10]
-    tallies = suffix_counts(tokens, order=1, vocab=2).tallies[0, 1]
-    assert tallies[:2].tolist() == [0, 0]
+    _, tallies = suffix_counts(queries(tokens, order=1, vocab=2, every_position=False), continued=True)
+    assert tallies[0, 0, 1].tolist() == [0, 0]
     law = kneser_ney(tokens, order=1, vocab=2)
     fixed = kneser_ney(tokens, order=1, vocab=2, discount=FALLBACK_DISCOUNT)
     torch.testing.assert_close(law, fixed)
