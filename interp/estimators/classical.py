@@ -18,7 +18,7 @@ from dataclasses import replace
 import torch
 from jaxtyping import Float, Shaped
 
-from interp.arguments import Number, Numbers, Switch, Whole, finite_number, real_array
+from interp.arguments import Numbers, Switch, Whole, real_array
 from interp.estimators.counts import CHUNK_BYTES, queries
 from interp.estimators.soft_matching import Law
 from interp.estimators.suffixes import suffix_counts
@@ -144,21 +144,14 @@ def witten_bell(tokens: Tokens, *, order: Whole, vocab: Whole, every_position: S
     return _from_suffixes(estimate, tokens, order, vocab, every_position)
 
 
-def kneser_ney(
-    tokens: Tokens,
-    *,
-    order: Whole,
-    vocab: Whole,
-    discount: Number | None = None,
-    every_position: Switch = False,
-) -> Law:
+def kneser_ney(tokens: Tokens, *, order: Whole, vocab: Whole, every_position: Switch = False) -> Law:
     """Interpolated Kneser-Ney: discounted counts at order k, discounted continuation counts below.
 
     The order-i model with i < k counts in how many distinct longer contexts a symbol followed the suffix, not
     how often. Each order discounts by D and gives D times its number of distinct successors to the next
     shorter model; the unigram gives to the uniform law. D = n_1 / (n_1 + 2 n_2) from that order's counts of
     counts in the sequence; on small alphabets these often vanish (every n-gram has been seen many times), and
-    then D = 0.5. `discount` fixes D instead.
+    then D = 0.5.
 
     Parameters
     ----------
@@ -168,8 +161,6 @@ def kneser_ney(
         k, the number of tokens of a context.
     vocab
         |V|, the number of symbols.
-    discount
-        D of all orders, above 0 and at most 1; None takes it from the sequence.
     every_position
         Answer after every token, from the tokens so far, rather than after the last one.
 
@@ -183,12 +174,9 @@ def kneser_ney(
     >>> kneser_ney([[0, 1, 1, 0, 1]], order=1, vocab=2).numpy().round(3).tolist()
     [[0.417, 0.583]]
     """
-    fixed = None if discount is None else finite_number(discount, name="discount", above=0, most=1.0)
 
     def estimate(counts: torch.Tensor, tallies: torch.Tensor) -> torch.Tensor:
         discounts = absolute_discounts(tallies)
-        if fixed is not None:
-            discounts = torch.full_like(discounts, fixed)
         law = _uniform(counts)
         for i, (count, total, distinct) in enumerate(_orders(counts)):
             step = discounts[..., i, None]

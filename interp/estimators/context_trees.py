@@ -12,25 +12,25 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from interp.arguments import Number, Switch, Whole, fits_memory
+from interp.arguments import Switch, Whole, fits_memory
 from interp.chains.trie import new_trie, plant, trie_bytes, walk
 from interp.estimators.counts import queries
 from interp.estimators.soft_matching import Law
-from interp.notation import Tokens, check_concentration
+from interp.notation import Tokens
 from interp.source import njit
 
 Array: TypeAlias = NDArray[Any]
 
+KT = 0.5  # the pseudo-count of each symbol at a leaf
 
-def context_tree_weighting(
-    tokens: Tokens, *, order: Whole, vocab: Whole, alpha: Number = 0.5, every_position: Switch = False
-) -> Law:
+
+def context_tree_weighting(tokens: Tokens, *, order: Whole, vocab: Whole, every_position: Switch = False) -> Law:
     """The exact mixture over all context trees of depth <= k (Willems et al. 1995), with |V|-ary KT leaves.
 
     A context c has the block probability P_c = KT_c at depth k and P_c = (KT_c + prod_children P_child) / 2
     above: at every inner node the prior tosses a fair coin between stopping there and splitting on the next
     older token. KT_c is the Krichevsky-Trofimov probability of the symbols that followed c, sequentially
-    (n(m) + alpha) / (n + alpha |V|) with alpha = 1/2. The prediction is the ratio of the root's block
+    (n(m) + 1/2) / (n + |V| / 2). The prediction is the ratio of the root's block
     probabilities with and without the next symbol, computed along the path of the context only.
 
     Parameters
@@ -41,8 +41,6 @@ def context_tree_weighting(
         k, the depth of the trees.
     vocab
         |V|, the number of symbols.
-    alpha
-        The pseudo-count of each symbol at a leaf.
     every_position
         Answer after every token, from the tokens so far, rather than after the last one.
 
@@ -56,29 +54,28 @@ def context_tree_weighting(
     >>> context_tree_weighting([[0, 1, 1, 0, 1]], order=1, vocab=2).numpy().round(3).tolist()
     [[0.409, 0.591]]
     """
-    alpha = check_concentration(alpha, name="alpha")
     asked = queries(tokens, order=order, vocab=vocab, every_position=every_position)
     fits_memory(trie_bytes(asked.tokens.shape[1], asked.order, asked.vocab), what="the contexts of one sequence")
     laws = asked.empty_laws()
     laws[:] = 1.0 / asked.vocab
-    _fill_tree_laws(asked.tokens, asked.order, asked.vocab, alpha, asked.first, laws)
+    _fill_tree_laws(asked.tokens, asked.order, asked.vocab, asked.first, laws)
     return asked.result(laws)
 
 
 @njit()
-def _mix_path(counts: Array, ratios: Array, path: Array, order: int, vocab: int, alpha: float, laws: Array) -> None:
+def _mix_path(counts: Array, ratios: Array, path: Array, order: int, vocab: int, laws: Array) -> None:
     """laws[d] becomes the prediction of the subtree at the path's depth d; laws[0] is the root's."""
     for depth in range(order, -1, -1):
         node = path[depth]
-        total = counts[node].sum() + alpha * vocab
+        total = counts[node].sum() + KT * vocab
         stop = 1.0 if depth == order else 1.0 / (1.0 + np.exp(-ratios[node]))
         for m in range(vocab):
-            leaf = (counts[node, m] + alpha) / total
+            leaf = (counts[node, m] + KT) / total
             laws[depth, m] = leaf if depth == order else stop * leaf + (1.0 - stop) * laws[depth + 1, m]
 
 
 @njit()
-def _fill_tree_laws(tokens: Array, order: int, vocab: int, alpha: float, first: int, laws: Array) -> None:
+def _fill_tree_laws(tokens: Array, order: int, vocab: int, first: int, laws: Array) -> None:
     length = tokens.shape[1]
     trie = new_trie(length, order, vocab)
     path = trie[1]
@@ -96,13 +93,13 @@ def _fill_tree_laws(tokens: Array, order: int, vocab: int, alpha: float, first: 
                 for depth in range(order + 1):
                     node = path[depth]
                     if depth < order:
-                        leaf = (counts[node, token] + alpha) / (counts[node].sum() + alpha * vocab)
+                        leaf = (counts[node, token] + KT) / (counts[node].sum() + KT * vocab)
                         ratios[node] += np.log(leaf) - np.log(path_laws[depth + 1, token])
                     counts[node, token] += 1
             opened = walk(tokens[b], t + 1, order, trie)
             for node in range(path[order + 1] - opened, path[order + 1]):
                 counts[node] = 0
                 ratios[node] = 0.0
-            _mix_path(counts, ratios, path, order, vocab, alpha, path_laws)
+            _mix_path(counts, ratios, path, order, vocab, path_laws)
             if t >= order and t >= first:
                 laws[b, t - first] = path_laws[0]

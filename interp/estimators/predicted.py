@@ -79,17 +79,15 @@ class PredictedParameters(Optimum):
         return self._panel(ax, values, np.full(len(values), math.nan), note="predicted")
 
 
-def predicted_parameters(
-    prior: Prior, *, length: Whole, bos: Switch = True, fitted: Switch = True
-) -> PredictedParameters:
+def predicted_parameters(prior: Prior, *, length: Whole, bos: Switch = True) -> PredictedParameters:
     """beta_1..beta_k (and kappa, with BOS) that minimise the closed-form loss `TreeRisk` under the prior at one length.
 
     The loss is a deterministic function of the prior and the length. A few quasi-Newton steps from the leading order
     find its minimum; nothing is sampled. Under the independent prior with BOS the answer is exact and needs no step:
     beta -> infinity with kappa - sum(beta) = ln(alpha |V|).
 
-    `fitted` adds the fitted term under the hierarchical prior, inside the range of the worlds it was fitted on
-    (`fitted_correction`); `fitted=False` gives the derivation alone, as do `derived_beta` and `derived_kappa`.
+    A fitted term is added under the hierarchical prior, inside the range of the worlds it was fitted on
+    (`fitted_correction`); `derived_beta` and `derived_kappa` are the derivation alone.
 
     Parameters
     ----------
@@ -99,8 +97,6 @@ def predicted_parameters(
         Tokens of a sequence, more than the order.
     bos
         Whether there is a BOS, and so a kappa.
-    fitted
-        Whether the fitted term is added where it applies.
 
     Returns
     -------
@@ -115,7 +111,7 @@ def predicted_parameters(
     True
     """
     length = count(length, name="length", least=check_prior(prior).order + 1)
-    bos, fitted = switch(bos, name="bos"), switch(fitted, name="fitted")
+    bos = switch(bos, name="bos")
     prior.require_symmetry("The closed form of beta and kappa takes every symbol to be equally frequent")
     leading_beta, leading_kappa = leading_order(prior, length=length, bos=bos)
     beta, kappa, combination, success, message = leading_beta, leading_kappa, None, True, "converged"
@@ -132,11 +128,11 @@ def predicted_parameters(
         beta = tuple(float(value) for value in theta[: prior.order])
         kappa = float(theta[-1]) if bos else None
     derived_beta, derived_kappa = beta, kappa
-    added = fitted_correction(prior, length=length, beta=beta, kappa=kappa) if fitted and success else None
+    added = fitted_correction(prior, length=length, beta=beta, kappa=kappa) if success else None
     if added is not None:
         beta = tuple((np.array(beta) + added[: prior.order]).tolist())
         kappa = None if kappa is None else kappa + float(added[-1])
-    elif fitted and success and not prior.independent:
+    elif success and not prior.independent:
         message = "converged; outside the range of the fitted term: the derivation alone"
     return PredictedParameters(
         beta=beta,

@@ -1,7 +1,6 @@
 """Partial matches as pseudo-counts: the additive reading of soft matching without BOS (eq:pseudo_count).
 
     pseudo_counts(tokens, order=2, vocab=5, beta=1.5)       alpha~_m(gamma), [batch, vocab]
-    expected_cumulative_count(length=64, order=2, vocab=5, overlap=1)    eq:approx_expectation
 
 At one beta for all lags, soft matching equals (K_[k](m) + alpha~_m) / (K_[k] + sum alpha~): counting exact matches,
 plus a pseudo-count that depends on the data. lemma:optimal_beta treats it as the constant alpha.
@@ -13,10 +12,10 @@ import math
 
 import torch
 
-from interp.arguments import Number, Switch, Whole, count, finite_number, whole_number
+from interp.arguments import Number, Switch, Whole, finite_number
 from interp.estimators.counts import from_counts, superset_sum
 from interp.estimators.soft_matching import Law
-from interp.notation import Tokens, check_order, check_vocab, mask_bits
+from interp.notation import Tokens, check_order, mask_bits
 
 
 def pseudo_counts(tokens: Tokens, *, order: Whole, vocab: Whole, beta: Number, every_position: Switch = False) -> Law:
@@ -59,18 +58,3 @@ def pseudo_counts(tokens: Tokens, *, order: Whole, vocab: Whole, beta: Number, e
         return torch.einsum("m,...mv->...v", weights, superset_sum(counts).double())
 
     return from_counts(estimate, tokens, order=order, vocab=vocab, every_position=every_position)
-
-
-def expected_cumulative_count(*, length: Whole, order: Whole, vocab: Whole, overlap: Whole) -> float:
-    """(T - k - 1) / |V|^|M|: what eq:approx_expectation takes for E[K_M], |M| = overlap.
-
-    It counts the candidates before the query and treats contexts as uniform and independent. K_M itself, as in
-    def:occurrences and everywhere in this suite, also counts the candidate T.
-
-    >>> expected_cumulative_count(length=64, order=2, vocab=5, overlap=1)
-    12.2
-    """
-    order, vocab = check_order(order), check_vocab(vocab)
-    length = count(length, name="length", least=order + 1)
-    overlap = whole_number(overlap, name="overlap", most=order)
-    return (length - order - 1) / float(vocab**overlap)

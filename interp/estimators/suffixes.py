@@ -28,8 +28,8 @@ def suffix_counts(
 ) -> tuple[Int64[torch.Tensor, "batch position order vocab"], Int64[torch.Tensor, "batch position order tally"]]:
     """How often each symbol followed the order-i suffix, i = 0..k; all is zero while there is no candidate.
 
-    `continued` counts after how many distinct older tokens the suffix with the symbol was seen; at i = k, where no older
-    token is kept, it counts each time. Second come n_1 and n_2 of the whole sequence: how many pairs of an order-i
+    `continued` counts the distinct older tokens with which the suffix and the symbol were seen; at i = k, where none is
+    kept, it counts each time. Second come n_1 and n_2 of the whole sequence: how many pairs of an order-i
     context and a symbol have count 1 and 2.
 
     >>> from interp.estimators.counts import queries

@@ -25,7 +25,6 @@ from interp.divergence import kl_divergence
 from interp.estimators.classical import suffix_models
 from interp.estimators.counts import mask_counts, queries
 from interp.estimators.suffixes import suffix_counts
-from interp.notation import check_order
 from interp.results import Result, half_width, mean_stderr, provenance
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ Array: TypeAlias = NDArray[Any]
 
 LEAST, MOST = 1e-4, 1e4  # the range in which alpha is searched
 EM_CHANGE = 1e-8  # of a weight, at which EM has converged
+STEPS = 2000  # of EM at most
 TINY = 1e-300
 EDGE = 1e-6  # a weight below it is at the edge of the simplex
 
@@ -129,9 +129,7 @@ class JelinekMercerFit(Tuned):
         return heading(ax, self.title, doubt=self.doubt)
 
 
-def tune_add_alpha(
-    prior: Prior, *, length: Whole, order: Whole | None = None, draws: Whole = 20_000, seed: Whole = 0
-) -> AddAlphaFit:
+def tune_add_alpha(prior: Prior, *, length: Whole, draws: Whole = 20_000, seed: Whole = 0) -> AddAlphaFit:
     """The alpha with the least population cross-entropy, on `draws` sequences of the prior.
 
     The slope of the loss in alpha is exact, and its zero is found to rounding.
@@ -142,8 +140,6 @@ def tune_add_alpha(
         What the sequences are drawn from.
     length
         Tokens of a sequence, more than the order.
-    order
-        k of the smoother; by default the prior's.
     draws
         Sequences of the sample.
     seed
@@ -160,9 +156,8 @@ def tune_add_alpha(
     >>> tune_add_alpha(IndependentDirichlet(order=1, vocab=3, alpha=1.0), length=32, draws=500).success
     True
     """
-    order = check_order(check_prior(prior).order if order is None else order)
-    tokens, law, finish = _sampled(prior, length, order, draws, seed)
-    counts = mask_counts(tokens, order=order, vocab=prior.vocab)[..., -1, :].double().numpy()
+    tokens, law, finish = _sampled(prior, length, draws, seed)
+    counts = mask_counts(tokens, order=prior.order, vocab=prior.vocab)[..., -1, :].double().numpy()
     totals = counts.sum(-1)
 
     def slopes(alpha: float) -> Array:
@@ -187,15 +182,7 @@ def tune_add_alpha(
     )
 
 
-def tune_jelinek_mercer(
-    prior: Prior,
-    *,
-    length: Whole,
-    order: Whole | None = None,
-    draws: Whole = 20_000,
-    seed: Whole = 0,
-    steps: Whole = 2000,
-) -> JelinekMercerFit:
+def tune_jelinek_mercer(prior: Prior, *, length: Whole, draws: Whole = 20_000, seed: Whole = 0) -> JelinekMercerFit:
     """The weights with the least population cross-entropy, by EM on `draws` sequences of the prior.
 
     A symbol that no order has seen has probability zero at any weights and is left out.
@@ -206,14 +193,10 @@ def tune_jelinek_mercer(
         What the sequences are drawn from.
     length
         Tokens of a sequence, more than the order.
-    order
-        k of the smoother; by default the prior's.
     draws
         Sequences of the sample.
     seed
         Of the random numbers; one seed gives one result.
-    steps
-        EM steps at most.
 
     Returns
     -------
@@ -227,9 +210,8 @@ def tune_jelinek_mercer(
     >>> round(sum(fit.weights), 6)
     1.0
     """
-    order = check_order(check_prior(prior).order if order is None else order)
-    steps = count(steps, name="steps")
-    tokens, law, finish = _sampled(prior, length, order, draws, seed)
+    tokens, law, finish = _sampled(prior, length, draws, seed)
+    order = prior.order
     counts, _ = suffix_counts(queries(tokens, order=order, vocab=prior.vocab, every_position=False))
     models = suffix_models(counts[:, 0]).numpy()
     columns = np.ascontiguousarray(models.transpose(1, 0, 2).reshape(order + 1, -1))  # one for each sequence and symbol
@@ -242,7 +224,7 @@ def tune_jelinek_mercer(
 
     weights = np.full(order + 1, 1.0 / (order + 1))
     change = math.inf
-    for _ in range(steps):
+    for _ in range(STEPS):
         once = improved(weights)
         twice = improved(once)
         step, bend = once - weights, twice - 2.0 * once + weights
@@ -257,17 +239,17 @@ def tune_jelinek_mercer(
         weights=tuple(weights.tolist()),
         stderr=tuple(_weight_errors(models, law, weights).tolist()),
         success=bool(change < EM_CHANGE),
-        message="converged" if change < EM_CHANGE else f"EM still moved by {change:.1e} after {steps} steps",
+        message="converged" if change < EM_CHANGE else f"EM still moved by {change:.1e} after {STEPS} steps",
         **finish(np.einsum("biv,i->bv", models, weights)),
     )
 
 
 def _sampled(
-    prior: Prior, length: Whole, order: int, draws: Whole, seed: Whole
+    prior: Prior, length: Whole, draws: Whole, seed: Whole
 ) -> tuple[torch.Tensor, Array, Callable[[Array], dict[str, Any]]]:
     """Sequences of the prior, their true next laws, and a function from predictions to the fields of `Tuned`."""
     length, draws, seed = count(length, name="length"), count(draws, name="draws", least=2), seed_number(seed)
-    chains = prior.sample(batch=draws, length=length, seed=seed, method="collapsed")
+    chains = check_prior(prior).sample(batch=draws, length=length, seed=seed, method="collapsed")
 
     def finish(prediction: Array) -> dict[str, Any]:
         divergence = kl_divergence(chains.next_law, torch.from_numpy(prediction))
@@ -276,7 +258,7 @@ def _sampled(
             "kl_stderr": divergence.stderr,
             "floored": divergence.floored,
             "length": length,
-            "order": order,
+            "order": prior.order,
             "n": draws,
             "provenance": provenance(seed=seed, prior=prior.to_dict()),
         }

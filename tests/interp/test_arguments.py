@@ -76,7 +76,6 @@ def test_priors_hold_plain_numbers() -> None:
         (lambda: ip.katz(np.zeros((0, 5), dtype=int), order=1, vocab=3), "the batch is empty"),
         (lambda: ip.katz(TOKENS, order=13, vocab=3), "order must be at most 12"),
         (lambda: ip.katz(TOKENS, order=2, vocab=1), "vocab must be an integer >= 2"),
-        (lambda: ip.kneser_ney(TOKENS, order=1, vocab=3, discount=0.0), "discount must be a finite number > 0"),
         (lambda: ip.jelinek_mercer(TOKENS, vocab=3, weights=(0.5, 0.4)), "sum to one"),
         (lambda: ip.jelinek_mercer(TOKENS, vocab=3, weights=(1.0,)), "lambda_0"),
         (lambda: ip.add_alpha(TOKENS, order=1, vocab=3, alpha=(1.0, 2.0)), r"one per symbol \(3 of them\)"),
@@ -121,7 +120,6 @@ def test_any_accepted_concentration_gives_laws(alpha: float) -> None:
     hierarchical = ip.HierarchicalDirichlet(order=2, vocab=3, eta=(alpha, alpha), eta0=alpha)
     for law in (
         ip.add_alpha(TOKENS, order=2, vocab=3, alpha=alpha),
-        ip.context_tree_weighting(TOKENS, order=2, vocab=3, alpha=alpha),
         ip.bayes_predictive(TOKENS, prior=hierarchical).mean,
         independent.sample(batch=4, length=9, seed=0, method="explicit").next_law,
         hierarchical.sample(batch=4, length=9, seed=0).laws(),

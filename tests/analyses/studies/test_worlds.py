@@ -88,8 +88,6 @@ def test_the_fitted_term_is_separate_and_keeps_to_its_range():
     assert added is not None
     assert predicted.beta[0] == pytest.approx(predicted.derived_beta[0] + added[0])
     assert predicted.kappa == pytest.approx(predicted.derived_kappa + added[-1])
-    plain = predicted_parameters(inside, length=64, fitted=False)
-    assert (plain.beta, plain.kappa) == (predicted.derived_beta, predicted.derived_kappa)
     assert features(inside, length=64, beta=(3.0, 1.0), kappa=4.0).shape == (3, len(FEATURES))
     outside = HierarchicalDirichlet(order=1, vocab=5, eta=(400.0,))
     assert not in_range(outside, length=64)

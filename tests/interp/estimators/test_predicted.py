@@ -179,12 +179,12 @@ def test_near_the_searched_optimum(prior, length, bos):
 def test_a_plateau_is_left():
     """A descent by way of the loss with all queries alike ends at beta_1 = 17; another ends lower."""
     prior = HierarchicalDirichlet(order=4, vocab=16, eta=(2.71,) * 4)
-    derived = predicted_parameters(prior, length=914, fitted=False)
-    assert derived.success
-    assert derived.beta[0] < 9
+    predicted = predicted_parameters(prior, length=914)
+    assert predicted.success
+    assert predicted.derived_beta[0] < 9
     risk = TreeRisk(prior, length=914, bos=True)
     plateau = np.array([17.15, 3.55, 2.38, 2.07, 21.91])
-    assert risk(np.array([*derived.beta, derived.kappa]))[0] < risk(plateau)[0]
+    assert risk(np.array([*predicted.derived_beta, predicted.derived_kappa]))[0] < risk(plateau)[0]
 
 
 def test_text_table_and_refusals():

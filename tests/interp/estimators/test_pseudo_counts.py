@@ -8,7 +8,7 @@ import torch
 
 from interp.chains.priors import IndependentDirichlet
 from interp.estimators.counts import cumulative_counts
-from interp.estimators.pseudo_counts import expected_cumulative_count, pseudo_counts
+from interp.estimators.pseudo_counts import pseudo_counts
 from interp.estimators.soft_matching import beta_for_add_alpha, soft_matching
 from tests import reference
 from tests.cases import CASES
@@ -45,8 +45,3 @@ def test_the_lemma_makes_their_mean_alpha_where_its_approximation_holds():
     beta = beta_for_add_alpha(length=length, order=1, vocab=5, alpha=alpha)
     mean = float(pseudo_counts(tokens, order=1, vocab=5, beta=beta).mean())
     assert mean == pytest.approx(alpha * (length - 1) / (length - 2), abs=0.01)
-
-
-def test_expected_cumulative_count():
-    assert expected_cumulative_count(length=64, order=2, vocab=5, overlap=0) == 61
-    assert expected_cumulative_count(length=64, order=2, vocab=5, overlap=2) == pytest.approx(61 / 25)
