@@ -120,10 +120,6 @@ class Prior(ABC):
         Lists that do not fit are a `ValueError`.
         """
 
-    def draw_kernel(self, batch: int, rng: np.random.Generator) -> Float[np.ndarray, "batch context vocab"]:
-        """A kernel for each of `batch` sequences, drawn by `rng`; row = context code with lag 1 in the lowest digit."""
-        return self.draw_tree(batch, rng)[self.order]
-
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able description, which `prior_from_dict` reads back: the kind and every field."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -206,7 +202,7 @@ class Prior(ABC):
             what=f"{batch} kernels of |V|^(k+1) = {shown(numbers)} numbers",
             instead="use method='collapsed', or fewer sequences",
         )
-        kernel = self.draw_kernel(batch, rng)
+        kernel = self.draw_tree(batch, rng)[self.order]
         cumulative = np.cumsum(kernel, axis=-1)
         uniforms = rng.random((batch, length))
         tokens = np.empty((batch, length), dtype=np.int64)

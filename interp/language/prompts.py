@@ -13,12 +13,12 @@ predictions. There are three alphabets, and any list of words can be given:
               byte-pair tokenizers list their tokens by how often they were seen
 
 All sequences can use one alphabet, or each sequence draws its own (fresh=True), so that no result depends on the names
-of a few symbols. A separator, one token too, may follow every symbol; it is then a symbol of its own, the last.
+of a few symbols.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
-from interp.arguments import count, finite_number, fits_memory, seed_number, shown, switch
+from interp.arguments import count, fits_memory, seed_number, shown, switch
 from interp.chains.priors import ChainBatch
 
 if TYPE_CHECKING:
@@ -55,9 +55,8 @@ class Prompts:
 
     tokens      [batch, length], without BOS: symbols 0..vocab-1 where `symbols` says what stands for them, else ids
     symbols     the ids that stand for the symbols, [vocab], or [batch, vocab] with an alphabet for each sequence
-    vocab       how many symbols there are, the separator among them
+    vocab       how many symbols there are
     bos         the id of the BOS token in front, or None
-    predicts    [step] the positions after which the next symbol of the chain comes: all, or those of the separators
     alphabet    the text of the symbols, a tuple for each row of `symbols`
     """
 
@@ -65,7 +64,6 @@ class Prompts:
     symbols: Int64[torch.Tensor, "*batch vocab"] | None = field(repr=False)
     vocab: int
     bos: int | None
-    predicts: Int64[torch.Tensor, " step"] = field(repr=False)
     alphabet: tuple[tuple[str, ...], ...] = field(repr=False)
 
     @property
@@ -98,7 +96,6 @@ def prompts(
     alphabet: Alphabet = "letters",
     fresh: bool = False,
     bos: bool = True,
-    separator: str | None = None,
     seed: int = 0,
 ) -> Prompts:
     """Chains in words of a language model.
@@ -115,8 +112,6 @@ def prompts(
         Whether every sequence draws its own words, in place of one draw for all.
     bos : bool, default True
         Whether the model's BOS token stands in front.
-    separator : str, optional
-        A token to follow every symbol.
     seed : int, default 0
         Draws the words, where the alphabet has more than the chains have symbols.
 
@@ -133,39 +128,23 @@ def prompts(
     generator = torch.Generator().manual_seed(seed)
     rows = len(chains.tokens) if fresh else 1
     drawn = torch.stack([torch.randperm(len(words), generator=generator)[: chains.vocab] for _ in range(rows)])
-    texts, all_ids = list(words), torch.tensor(list(words.values()))
-    symbols, tokens, length = all_ids[drawn], chains.tokens, chains.tokens.shape[1]
-    names = [[texts[word] for word in row] for row in drawn.tolist()]
-    predicts = torch.arange(length)
-    if separator is not None:
-        (between,) = _single_tokens(tokenizer, [separator], needed=1).values()
-        if bool((symbols == between).any()):
-            raise ValueError(f"the separator {shown(separator)} is a word of the alphabet, too")
-        symbols = torch.nn.functional.pad(symbols, (0, 1), value=between)
-        tokens = torch.stack([tokens, torch.full_like(tokens, chains.vocab)], dim=-1).flatten(1)
-        names = [[*row, separator] for row in names]
-        predicts = 2 * predicts + 1
+    texts, symbols = list(words), torch.tensor(list(words.values()))[drawn]
     return Prompts(
-        tokens=tokens,
+        tokens=chains.tokens,
         symbols=symbols if fresh else symbols[0],
-        vocab=int(symbols.shape[-1]),
+        vocab=chains.vocab,
         bos=_bos_id(tokenizer) if bos else None,
-        predicts=predicts,
-        alphabet=tuple(tuple(row) for row in names),
+        alphabet=tuple(tuple(texts[word] for word in row) for row in drawn.tolist()),
     )
 
 
 def repeated_tokens(
-    language: Language,
-    *,
-    batch: int,
-    length: int,
-    copies: int = 2,
-    share: float = 0.5,
-    bos: bool = True,
-    seed: int = 0,
+    language: Language, *, batch: int, length: int, copies: int = 2, bos: bool = True, seed: int = 0
 ) -> Prompts:
     """Random tokens, and copies of them: these can be predicted only from the earlier copy.
+
+    They come from the first half of the vocabulary: byte-pair tokenizers list their tokens by how often they were seen,
+    and a model knows the last ones badly.
 
     Parameters
     ----------
@@ -177,9 +156,6 @@ def repeated_tokens(
         Tokens of one copy, each of which occurs once in it.
     copies : int, default 2
         How often they come in all.
-    share : float, default 0.5
-        The first part of the vocabulary, from which tokens are drawn: byte-pair tokenizers list their tokens by how
-        often they were seen, and a model knows the last ones badly.
     bos : bool, default True
         Whether the model's BOS token stands in front.
     seed : int, default 0
@@ -190,12 +166,12 @@ def repeated_tokens(
     Prompts
     """
     tokenizer = tokenizer_of(language)
-    share, bos, seed = finite_number(share, name="share", above=0, most=1.0), switch(bos, name="bos"), seed_number(seed)
+    bos, seed = switch(bos, name="bos"), seed_number(seed)
     batch, length, copies = (
         count(value, name=name, least=least)
         for name, value, least in (("batch", batch, 1), ("length", length, 1), ("copies", copies, 2))
     )
-    ordinary = torch.tensor(sorted(set(range(int(share * len(tokenizer)))) - _special(tokenizer)))
+    ordinary = torch.tensor(sorted(set(range(len(tokenizer) // 2)) - _special(tokenizer)))
     if length > len(ordinary):
         raise ValueError(f"length must be at most {len(ordinary)}, the tokens to draw from, got {length}")
     fits_memory(8 * batch * length * copies, what="the tokens")
@@ -256,7 +232,6 @@ def _of_ids(tokenizer: Any, ids: Int64[torch.Tensor, "batch length"], *, bos: bo
         symbols=None,
         vocab=len(tokenizer),
         bos=_bos_id(tokenizer) if bos else None,
-        predicts=torch.arange(ids.shape[1]),
         alphabet=(),
     )
 
@@ -278,7 +253,9 @@ def _single_tokens(tokenizer: Any, alphabet: Any, *, needed: int) -> dict[str, i
         if len(found) < needed:
             raise ValueError(f"the alphabet {shown(alphabet)} has {len(found)} single tokens here, {needed} are needed")
         return found
-    words = _listed(alphabet)
+    words = list(alphabet) if isinstance(alphabet, (list, tuple)) else None
+    if words is None or not all(isinstance(word, str) and word for word in words):
+        raise ValueError(f"alphabet must be the name of one or a list of words, got {shown(alphabet)}")
     found = {}
     for word in words:
         ids = _encoded(tokenizer, word)
@@ -292,13 +269,6 @@ def _single_tokens(tokenizer: Any, alphabet: Any, *, needed: int) -> dict[str, i
     if len(found) < needed:
         raise ValueError(f"the alphabet has {len(found)} words, the chains have {needed} symbols")
     return found
-
-
-def _listed(alphabet: Any) -> Sequence[str]:
-    words = list(alphabet) if isinstance(alphabet, (list, tuple)) else None
-    if words is None or not all(isinstance(word, str) and word for word in words):
-        raise ValueError(f"alphabet must be the name of one or a list of words, got {shown(alphabet)}")
-    return words
 
 
 def _special(tokenizer: Any) -> set[int]:

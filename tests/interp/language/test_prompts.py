@@ -37,7 +37,6 @@ def test_the_ids_spell_the_chain(chains: ip.ChainBatch) -> None:
     for row in range(6):
         assert read(given, row) == ["<|start|>", *(words[symbol] for symbol in chains.tokens[row].tolist())]
     torch.testing.assert_close(given.tokens, chains.tokens)
-    assert given.predicts.tolist() == list(range(12))
     assert "4 symbols" in str(given)
 
 
@@ -60,19 +59,9 @@ def test_each_sequence_may_draw_its_own_alphabet(chains: ip.ChainBatch) -> None:
     assert not torch.equal(given.symbols, other.symbols)
 
 
-@pytest.mark.parametrize("fresh", [False, True])
-def test_a_separator_is_a_symbol_of_its_own(chains: ip.ChainBatch, fresh: bool) -> None:
-    given = ip.prompts(tokenizer(), chains, alphabet=COLOURS, separator=",", fresh=fresh)
-    assert given.vocab == 5
-    assert given.tokens.shape == (6, 24)
-    assert read(given, 2)[2::2] == [","] * 12
-    assert read(given, 2)[1::2] == [given.alphabet[2 if fresh else 0][symbol] for symbol in chains.tokens[2].tolist()]
-    assert given.tokens[:, given.predicts].tolist() == [[4] * 12] * 6  # the chain goes on after each separator
-
-
 def test_a_circuit_takes_them_as_they_are(chains: ip.ChainBatch, tmp_path: Any) -> None:
     language = ip.load_language_model(tiny_language.write(tiny_language.llama(), tmp_path))
-    for options in ({}, {"fresh": True}, {"separator": ","}, {"bos": False}):
+    for options in ({}, {"fresh": True}, {"bos": False}):
         given = ip.prompts(language, chains, alphabet=COLOURS, **options)
         circuit = ip.Circuit(language.model, order=2, match_heads=((1, 0),), **given.place)
         assert torch.equal(circuit.ids(given.tokens), given.ids())
@@ -91,8 +80,6 @@ def test_a_circuit_takes_them_as_they_are(chains: ip.ChainBatch, tmp_path: Any) 
         ({"alphabet": "words"}, "the alphabet 'words' has 1 single tokens here, 4 are needed"),
         ({"alphabet": 3}, "alphabet must be the name of one or a list of words, got 3"),
         ({"alphabet": [1, 2, 3, 4]}, "alphabet must be the name of one or a list of words"),
-        ({"alphabet": COLOURS, "separator": ", and"}, "the word ', and' is 5 tokens"),
-        ({"alphabet": COLOURS[:4], "separator": " red"}, "the separator ' red' is a word of the alphabet, too"),
     ],
 )
 def test_bad_alphabets_are_refused(chains: ip.ChainBatch, options: dict, message: str) -> None:
@@ -122,7 +109,6 @@ def test_repeated_tokens_come_again_in_the_same_order() -> None:
     assert all(len(set(row)) == 20 for row in first.tolist())
     assert 0 not in given.tokens  # BOS is special
     assert int(given.tokens.max()) < len(tokenizer()) / 2
-    assert int(ip.repeated_tokens(tokenizer(), batch=5, length=20, share=1.0).tokens.max()) > len(tokenizer()) / 2
     assert len({tuple(row) for row in first.tolist()}) == 5
     assert given.place == {"vocab": len(tokenizer()), "bos": 0, "symbols": None}
     assert not torch.equal(first, ip.repeated_tokens(tokenizer(), batch=5, length=20, seed=2).tokens[:, :20])
@@ -148,7 +134,6 @@ def test_natural_text_is_cut_into_windows() -> None:
     [
         (lambda: ip.repeated_tokens(tokenizer(), batch=0, length=4), "batch must be an integer >= 1, got 0"),
         (lambda: ip.repeated_tokens(tokenizer(), batch=2, length=4, copies=1), "copies must be an integer >= 2"),
-        (lambda: ip.repeated_tokens(tokenizer(), batch=2, length=4, share=0.0), "share must be a finite number > 0"),
         (
             lambda: ip.repeated_tokens(tokenizer(), batch=2, length=4000),
             "length must be at most 142, the tokens",
