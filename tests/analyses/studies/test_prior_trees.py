@@ -36,7 +36,6 @@ def run(capsys):
 @pytest.mark.parametrize("prior", PRIORS, ids=["indep", "hier-k2", "hier-k3"])
 def test_the_deepest_level_of_a_tree_is_the_kernel_that_sequences_are_drawn_from(prior):
     tree = prior.draw_tree(7, np.random.default_rng(3))
-    assert np.array_equal(tree[prior.order], prior.draw_kernel(7, np.random.default_rng(3)))
     sampled = prior.sample(batch=7, length=9, seed=3, method="explicit").kernel
     assert np.array_equal(tree[prior.order], sampled.numpy())
     assert list(tree) == ([prior.order] if prior.independent else list(range(prior.order + 1)))
