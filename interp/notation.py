@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 else:
     Tokens = Any
 
-KEY_KINDS = ("bos", "early", "candidate")
 OVERLAP_KINDS = ("full", "partial", "none", "bos", "early")  # a candidate is classified by its overlap
 MAX_ORDER = 12  # 2**12 masks; with more, arrays over masks become large
 MAX_VOCAB = 1 << 20  # symbols; the largest vocabularies of language models have a quarter of that

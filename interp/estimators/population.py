@@ -78,14 +78,11 @@ class Population:
         return replace(self, counts=np.ascontiguousarray(self.counts[:, kept]))
 
 
-def draw_population(
-    prior: Prior, *, length: int, order: int, draws: int, seed: int, family: int | None = None
-) -> Population:
+def draw_population(prior: Prior, *, length: int, order: int, draws: int, seed: int) -> Population:
     """At least `draws` sequences, in whole families; `order` is that of the estimator that will read them."""
     if length <= max(order, prior.order):
         raise ValueError(f"length must exceed the order: length {length}, order {max(order, prior.order)}")
-    if family is None:
-        family = min(FAMILY, prior.vocab**prior.order)
+    family = min(FAMILY, prior.vocab**prior.order)
     families = -(-draws // family)
     fits_memory(4 * families * family * (prior.vocab << order), what="counts for every mask", instead="use fewer draws")
     fits_memory(trie_bytes(length, prior.order, prior.vocab), what="the contexts of one sequence")

@@ -25,17 +25,18 @@ HIERARCHICAL = HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
 def test_loss_and_derivatives_equal_autograd(order, vocab, bos):
     prior = HierarchicalDirichlet(order=order, vocab=vocab, eta=(4.0,) * order)
     # Long enough that all symbols occur in all sequences; then nothing is left out without BOS.
-    sample = draw_population(prior, length=200, order=order, draws=80, seed=0, family=2)
-    seen = (sample.counts.sum(1) > 0).all(-1).reshape(-1, 2).all(1).repeat(2)
+    sample = draw_population(prior, length=200, order=order, draws=200, seed=0)
+    family = sample.family
+    seen = (sample.counts.sum(1) > 0).all(-1).reshape(-1, family).all(1).repeat(family)
     kept = {name: getattr(sample, name)[seen] for name in ("counts", "targets", "laws", "entropies")}
-    sample = Population(**kept, family=2)
+    sample = Population(**kept, family=family)
     counts, targets = torch.from_numpy(sample.counts), torch.from_numpy(sample.targets)
     theta = torch.linspace(2.0, -0.5, order + bos, dtype=torch.float64)
 
     def losses(parameters):
         kappa = parameters[-1] if bos else None
         law = soft_matching_from_counts(counts, beta=parameters[:order], kappa=kappa)
-        return -(targets * law.log()).sum(-1).reshape(-1, 2).mean(1)
+        return -(targets * law.log()).sum(-1).reshape(-1, family).mean(1)
 
     point = population_loss(sample, theta.numpy(), bos=bos)
     np.testing.assert_allclose(point.losses, losses(theta).numpy(), rtol=1e-12)
