@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from interp.arguments import Whole, shown
 from interp.chains.priors import PRIORS, Prior
 from interp.notation import check_order, check_vocab
+from interp.outside import check_keys
 
 if TYPE_CHECKING:
     Description: TypeAlias = Mapping[str, object]
@@ -45,16 +46,13 @@ def prior_from_dict(values: Description) -> Prior:
     kind = values.get("kind")
     if not isinstance(kind, str) or kind not in PRIORS:
         raise ValueError(f"prior kind must be one of {', '.join(PRIORS)}, got {shown(kind)}")
-    names = [field.name for field in fields(PRIORS[kind])]
-    if missing := [name for name in names if name not in values]:
-        raise ValueError(f"the description of a {kind} prior lacks {', '.join(missing)}")
-    if unknown := [name for name in values if name not in ("kind", *names)]:
-        raise ValueError(f"the description of a {kind} prior has an unknown key, {shown(unknown[0])}")
+    place = f"the description of a prior of kind {kind}"
+    check_keys(dict(values), ("kind", *(field.name for field in fields(PRIORS[kind]))), place=place)
     given: dict[str, Any] = {name: value for name, value in values.items() if name != "kind"}
     try:
         return PRIORS[kind](**given)
     except TypeError as error:
-        raise ValueError(f"bad description of a {kind} prior: {error}") from error
+        raise ValueError(f"{place} is wrong: {error}") from error
 
 
 def parse_prior(text: str, *, order: Whole, vocab: Whole) -> Prior:

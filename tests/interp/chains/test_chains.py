@@ -345,8 +345,8 @@ def test_a_seed_fixes_the_sample_and_touches_nothing_else(prior: Prior, method: 
     ("values", "message"),
     [
         ({"kind": "uniform", "order": 1, "vocab": 2}, "prior kind must be one of independent, hierarchical"),
-        ({"kind": "independent", "order": 1, "alpha": 1.0}, "the description of a independent prior lacks vocab"),
-        ({"kind": "independent", "order": 1, "vocab": 2, "alpha": 1.0, "beta": 1.0}, "an unknown key, 'beta'"),
+        ({"kind": "independent", "order": 1, "alpha": 1.0}, "missing key vocab in the description of a prior"),
+        ({"kind": "independent", "order": 1, "vocab": 2, "alpha": 1.0, "beta": 1.0}, "unknown key 'beta' in the"),
         ({"kind": "hierarchical", "order": 1, "vocab": 2, "eta": [1.0] * 10**5, "eta0": 1}, "got 100000: "),
         ({"kind": "independent", "order": 1, "vocab": 1, "alpha": 1.0}, "vocab must be an integer >= 2"),
         ({"kind": "hierarchical", "order": 1, "vocab": 2, "eta": [-1.0], "eta0": 1}, "eta must be a finite number > 0"),
