@@ -197,7 +197,6 @@ def measure_excess(world: World, *, sequences: int, seed: int = 0) -> dict[str, 
 
     kl_bayes, excess, share   mean KL(truth || Bayes), what soft matching adds, and the second over the first
     queries_*, excess_*       by visits of the full context: share of the queries, and of the excess
-    suffix_*, at_suffix_*     the same by the length of the longest suffix of the context that occurred before
     """
 
     prior, length = world.prior, world.length
@@ -208,28 +207,16 @@ def measure_excess(world: World, *, sequences: int, seed: int = 0) -> dict[str, 
     excess = ip.kl_divergence(bayes.mean, best.predict(chains.tokens)).values.numpy() - bias
     kl, kl_stderr = ip.mean_stderr(ip.kl_divergence(chains.next_law, bayes.mean).values.numpy())
     mean, stderr = ip.mean_stderr(excess)
-    visits, suffix = seen_before(chains.tokens.numpy(), order=prior.order)
+    visits = ip.mask_counts(chains.tokens, order=prior.order, vocab=prior.vocab).sum(-1)[:, -1].numpy()
     bins = np.searchsorted(list(VISITS.values()), visits, side="right") - 1
     row: dict[str, Any] = {"order": prior.order, "vocab": prior.vocab, "eta": float(prior.concentrations()[-1])}
     row |= {"length": length, "kl_bayes": kl, "kl_bayes_stderr": kl_stderr}
     row |= {"excess": mean, "excess_stderr": stderr, "share": mean / kl}
     row |= {"bias": float(bias.mean()), "rhat_ok": bayes.success, "sequences": sequences, "flat": any(best.flat)}
-    parts = [("queries", "excess", name, bins == number) for number, name in enumerate(VISITS)]
-    parts += [("suffix", "at_suffix", str(size), suffix == size) for size in range(4)]
-    for queries, carried, name, chosen in parts:
-        row[f"{queries}_{name}"] = float(chosen.mean())
-        row[f"{carried}_{name}"] = float(excess[chosen].sum() / excess.sum())
+    for number, name in enumerate(VISITS):
+        row[f"queries_{name}"] = float((bins == number).mean())
+        row[f"excess_{name}"] = float(excess[bins == number].sum() / excess.sum())
     return row
-
-
-def seen_before(tokens: np.ndarray, *, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """For the last query of each sequence: visits of its full context before, and its longest suffix that occurred."""
-    counts = ip.mask_counts(tokens, order=order, vocab=max(int(tokens.max()) + 1, 2)).sum(-1).numpy()
-    longest = np.zeros(len(tokens), dtype=np.int64)
-    for mask in range(1 << order):
-        suffix = next((lag for lag in range(order) if not mask >> lag & 1), order)
-        longest = np.maximum(longest, np.where(counts[:, mask] > 0, suffix, 0))
-    return counts[:, -1], longest
 
 
 def fit_terms(rows: list[dict[str, Any]]) -> dict[tuple[str, bool], tuple[float, ...]]:

@@ -13,7 +13,7 @@ optimum  the law of the optimum on the second test grid, worlds that it was not 
          largest error in standard errors of the search
 excess   what soft matching at the searched optimum adds to the KL of the Bayes predictor, in nats, and as a `share` of
          Bayes' own KL. `queries_*` and `excess_*` say how the last queries, and the excess, are spread over the
-         visits of the query's full context before; `suffix_*` and `at_suffix_*` over its longest suffix that occurred
+         visits of the query's full context before
 context  of trained models and estimators on one prior and length, the excess over Bayes within bins of the same
          sequences: `seen`, how often the last context has occurred before; `entropy` of the true law, as a share of
          ln |V|; `position` where the prediction is made, at which `soft matching` keeps the parameters that are best at

@@ -20,7 +20,6 @@ from analyses.parts.world_grid import (
     measure_world,
     read_table,
     search_world,
-    seen_before,
     sequences_of,
     shipped_table,
     write_table,
@@ -32,7 +31,6 @@ from figures.running import drawing
 from interp.chains.priors import HierarchicalDirichlet
 from interp.estimators.fitted_correction import COEFFICIENTS, FEATURES, RANGE, features, fitted_correction, in_range
 from interp.estimators.predicted import predicted_parameters
-from tests import reference
 from tests.figures.artists import assert_readable
 
 RANDOM = list(GRIDS)
@@ -109,17 +107,6 @@ def test_a_world_is_measured_until_it_is_sure(tmp_path):
     assert search_world(world, steps=(400, 800), sure=10.0)[1] == 400
     best, draws = search_world(world, steps=(400, 800), sure=1e-6)
     assert draws == 800 <= best.n
-
-
-def test_visits_and_suffixes_by_definition():
-    order, vocab = 2, 3
-    tokens = HierarchicalDirichlet(order=order, vocab=vocab, eta=(2.0, 2.0)).sample(batch=40, length=12, seed=3).tokens
-    visits, longest = seen_before(tokens.numpy(), order=order)
-    for row, x in enumerate(tokens.tolist()):
-        masks = [reference.match_mask(x, t=12, s=s, k=order) for s in reference.candidates(12, order)]
-        assert visits[row] == sum(mask == frozenset({1, 2}) for mask in masks)
-        suffixes = [j for j in range(order + 1) if any(set(range(1, j + 1)) <= mask for mask in masks)]
-        assert longest[row] == max(suffixes)
 
 
 @pytest.fixture(scope="module")
