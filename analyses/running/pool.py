@@ -70,23 +70,25 @@ def run_jobs(
     """Each task with what `perform` returns for it, as they finish. With one worker all stays in this process.
 
     cluster  the address of a Ray cluster, empty for the usual one; None for this machine
-    logged   whether a line for each job goes to a log, where stderr is no terminal
+    logged   whether a log, where stderr is no terminal, gets a line for each job, or one every half minute
     """
     ordered, workers = in_order(jobs, workers), max(1, min(workers, len(jobs)))
     here = ((job, perform(job.task)) for job in ordered)
     finished = here if workers == 1 else _in_processes(perform, ordered, workers, what)
     finished = finished if cluster is None else _on_ray(perform, ordered, workers, cluster)
     start, cost, spent = time.monotonic(), sum(job.cost for job in ordered), 0.0
-    bar = progress_bar(total=len(ordered), desc=one_line(what), leave=False, shown=bool(ordered), bar_format=FORM)
+    bar = progress_bar(
+        total=len(ordered), desc=one_line(what), postfix=one_line(ordered[0].words) if ordered else "", leave=False,
+        shown=bool(ordered), in_log=not logged, bar_format=FORM,
+    )  # fmt: skip
     with bar, contextlib.closing(finished):  # also if an error keeps this frame alive
-        bar.set_postfix_str(one_line(ordered[0].words) if ordered else "")
         for count, (job, found) in enumerate(finished, start=1):
             spent += job.cost
-            left = readable((cost - spent) * (time.monotonic() - start) / spent)
+            words = f"{readable((cost - spent) * (time.monotonic() - start) / spent)} left; {one_line(job.words)}"
+            bar.set_postfix_str(words, refresh=False)
             bar.update()
-            bar.set_postfix_str(f"{left} left; {one_line(job.words)}")
             if bar.disable and logged:
-                say(in_width(f"  {count}/{len(ordered)}, {left} left; {one_line(job.words)}"))
+                say(in_width(f"  {count}/{len(ordered)}, {words}"))
             yield job.task, found
 
 

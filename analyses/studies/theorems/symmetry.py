@@ -28,34 +28,23 @@ ENUMERATED = [(1, 3, 5), (2, 3, 5), (3, 2, 7)]  # order, vocab, length of sequen
 SAMPLED = 20_000
 
 
-def independent_prior(seed: int, batch: int) -> Found:
-    """independent prior: P(x) = P(sigma x), exact by summing the urn's seatings (relative error)"""
-    return prior_symmetry(
-        [IndependentDirichlet(order=order, vocab=vocab, alpha=0.7) for order, vocab, _ in ENUMERATED], seed=seed
-    )
-
-
-def hierarchical_prior(seed: int, batch: int) -> Found:
-    """hierarchical prior: P(x) = P(sigma x), exact by summing the urn's seatings (relative error)"""
-    priors = [
-        HierarchicalDirichlet(order=order, vocab=vocab, eta=(2.0,) * order, eta0=0.8) for order, vocab, _ in ENUMERATED
-    ]
-    return prior_symmetry(priors, seed=seed)
-
-
-def prior_symmetry(priors: Sequence[Prior], *, seed: int) -> Found:
-    """P(x) = P(sigma x) for every short sequence and relabeling; P is a sum over all seatings of the urn."""
+def label_symmetry(seed: int, batch: int) -> Found:
+    """both priors: P(x) = P(sigma x), exact by summing the urn's seatings (relative error)"""
     error, cases, fit, mass = 0.0, 0, 1.0, 0.0
-    for prior, (_, vocab, length) in zip(priors, ENUMERATED, strict=True):
+    for order, vocab, length in ENUMERATED:
         rows = list(itertools.product(range(vocab), repeat=length))
-        law = {row: sequence_probability(row, prior) for row in rows}
-        mass = max(mass, abs(sum(law.values()) - 1))
-        for names, row in itertools.product(itertools.permutations(range(vocab)), rows):
-            error = max(error, abs(law[tuple(names[token] for token in row)] / law[row] - 1))
-            cases += 1
-        for method in ("explicit", "collapsed"):
-            drawn = prior.sample(batch=SAMPLED, length=length, seed=seed, method=method).tokens.tolist()
-            fit = min(fit, fit_of(drawn, law))
+        for prior in (
+            IndependentDirichlet(order=order, vocab=vocab, alpha=0.7),
+            HierarchicalDirichlet(order=order, vocab=vocab, eta=(2.0,) * order, eta0=0.8),
+        ):
+            law = {row: sequence_probability(row, prior) for row in rows}
+            mass = max(mass, abs(sum(law.values()) - 1))
+            for names, row in itertools.product(itertools.permutations(range(vocab)), rows):
+                error = max(error, abs(law[tuple(names[token] for token in row)] / law[row] - 1))
+                cases += 1
+            for method in ("explicit", "collapsed"):
+                drawn = prior.sample(batch=SAMPLED, length=length, seed=seed, method=method).tokens.tolist()
+                fit = min(fit, fit_of(drawn, law))
     return Found(
         error,
         cases,
