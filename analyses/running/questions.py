@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
@@ -187,7 +188,8 @@ def joined(name: str, options: Options, tables: Sequence[Table]) -> Table:
     elif len(good) == 1:
         (whole,) = good
     else:
-        tidy = [row for table in good for row in table.tidy or []] if good else None
+        tidied = [table.tidy for table in good if table.tidy is not None]
+        tidy = list(itertools.chain(*tidied)) if tidied else None
         whole = Table(rows=rows, provenance=joined_origin(good), tidy=tidy)
     return replace(
         whole,
