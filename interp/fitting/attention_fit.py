@@ -42,6 +42,7 @@ from interp.fitting.fits import AttentionFit
 from interp.fitting.laws import Law, LawDesign, law_design
 from interp.fitting.likelihood import AttentionRows, Likelihood, influence, maximise
 from interp.fitting.regression import clustered
+from interp.notation import mask_bits
 from interp.results import mean_stderr, provenance
 
 MIN_EXPLAINED = 0.5  # of the nats, for a fit to be trusted
@@ -88,9 +89,8 @@ def fit_law(rows: AttentionRows, law: LawDesign) -> LawFit:
     """Baseline and law of every head, by maximum likelihood."""
     likelihood, size = Likelihood(rows, law.design), len(law.parameters)
     heads, columns = len(rows.shares), size + rows.basis.shape[1]
-    seen = rows.counts.sum(axis=0) > 0
     # The parameter of a group that no query sees cannot be determined.
-    unseen = [column for column in law.matches if not law.design[seen, column].any()]
+    unseen = [column for column in law.matches if not law.design[rows.seen, column].any()]
     start = np.zeros((heads, columns))
     baseline = maximise(likelihood, start=start, columns=[c for c in range(columns) if c not in law.matches])
     found = maximise(likelihood, start=baseline.theta, columns=[c for c in range(columns) if c not in unseen])
@@ -100,8 +100,9 @@ def fit_law(rows: AttentionRows, law: LawDesign) -> LawFit:
         own, clusters = nats[head, kept], rows.sequence[kept]
         each[head, :2] = mean_stderr(own, clusters=clusters)
         each[head, 2:] = share_explained(left[head, kept], own, clusters=clusters)
-    kept = np.maximum(rows.kept.sum(axis=1), 1)[:, None]
-    observed, predicted = rows.shares.sum(axis=1) / kept, likelihood.law(found.theta).masses.sum(axis=1) / kept
+    kept = np.maximum(rows.kept.sum(axis=(1, 2)), 1)[:, None]
+    masses = (rows.shares, likelihood.law(found.theta).masses)
+    observed, predicted = (one.sum(axis=(1, 2)) / kept for one in masses)
     return LawFit(
         theta=found.theta,
         told=found.told[:, :size],
@@ -134,8 +135,9 @@ class AttentionFitter:
     def __init__(self, cap: Capture, *, law: Law, position: bool, own: bool) -> None:
         self.cap = cap
         self.law = law_design(law, order=cap.order, bos=cap.has_sink, own=own)
-        self.rows, self.early = attention_rows(cap, position=position, own=own)
-        self.clusters = len(np.unique(self.rows.sequence))  # sequences that have a row
+        rows, self.early = attention_rows(cap, position=position, own=own)
+        self.rows = rows.together()
+        self.clusters = int(self.rows.kept.any(axis=(0, 2)).sum())  # sequences that have a query
 
     @functools.cached_property
     def found(self) -> LawFit:
@@ -146,15 +148,15 @@ class AttentionFitter:
         """Why there is nothing to fit, or None."""
         if count_distances(self.cap) < 2:
             return "a query needs at least two candidate keys: the sequences are too short"
-        if not self.rows.entropy.size:
-            return f"all attention is on early keys: {len(self.early)} queries were left out"
-        if not np.isfinite(self.rows.entropy).all():
+        if not self.count:
+            return f"all attention is on early keys: {self.early.size} queries were left out"
+        if not np.isfinite(self.rows.entropy[self.rows.kept]).all():
             return "the attention is not finite"
         if self.law.law != "free":
             masks = 1 << self.cap.order
-            keys = self.rows.counts.sum(axis=0)[:masks]
-            for lag, matching in enumerate((keys @ self.law.design[:masks, : self.cap.order]).tolist(), start=1):
-                if matching in (0.0, float(keys.sum())):
+            keys = np.bincount(self.rows.keys[self.rows.keys >= 0] & masks - 1, minlength=masks)
+            for lag, matching in enumerate((keys @ mask_bits(self.cap.order)).tolist(), start=1):
+                if matching in (0, keys.sum()):
                     return f"lag {lag} never {'mis' if matching else ''}matches at a candidate key"
         return None
 
@@ -162,7 +164,7 @@ class AttentionFitter:
         """Why the numbers cannot be trusted, or None."""
         found = self.found
         nats, explained, gap = (float(one[0]) for one in (found.nats, found.nats_explained, found.mass_gap))
-        seen = self.law.design[self.rows.counts.sum(axis=0) > 0].any(axis=0)
+        seen = self.law.design[self.rows.seen].any(axis=0)
         hidden = np.array(self.law.parameters)[seen & ~found.told[0]].tolist()
         if nats < MIN_NATS:
             return f"the attention has {nats:.1g} nats beyond its baseline: there is nothing to explain"
@@ -196,13 +198,13 @@ class AttentionFitter:
         if not failure:
             estimates = np.where(told, found.theta[0, :size], np.nan)
             covariance = np.where(told[:, None] & told, clustered(found.influence[0]), np.nan)
-            visible = (self.rows.counts.sum(axis=0) > 0)[:masks] | (law.law != "free")
+            visible = self.rows.seen[:masks] | (law.law != "free")
             numbers["mask_score"] = np.where(visible, law.design[:masks] @ np.where(told, estimates, 0.0), np.nan)
         errors = np.sqrt(np.diag(covariance))
         own, kappa = (
             (None, None) if at is None else (float(estimates[at]), float(errors[at])) for at in (law.own, law.kappa)
         )
-        early, left_out = float(self.early.mean()) if len(self.early) else math.nan, len(self.early) - self.count
+        early, left_out = float(self.early.mean()) if self.early.size else math.nan, self.early.size - self.count
         doubt = "" if failure else attention_warning(explained=numbers["nats_explained"], gap=numbers["mass_gap"])
         notes = [failure, doubt and f"warning: {doubt}"]
         notes += [lone_note(law.parameters, estimates, errors) if self.clusters > 1 else ""]
@@ -236,7 +238,7 @@ class AttentionFitter:
     @property
     def count(self) -> int:
         """Queries in the fit, over all sequences and heads."""
-        return len(self.rows.sequence)
+        return int(self.rows.kept.sum())
 
 
 def fit_attention(

@@ -18,17 +18,16 @@ from typing import Literal, TypeAlias
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
-from scipy.special import xlogy
 
 from interp.circuit.capture import Capture
 from interp.estimators.counts import match_masks
-from interp.fitting.likelihood import AttentionRows, KeyPart, sum_by_group
-from interp.fitting.regression import SPLINE_TERMS, Array, distance_basis
+from interp.fitting.attention_rows import SeenKeys
+from interp.fitting.likelihood import AttentionRows
+from interp.fitting.regression import SPLINE_TERMS, Array
 
 Source: TypeAlias = Literal["scores", "pattern"]
 
 VIEW_BYTES = 32 << 20  # of one array with `columns` numbers per key
-MIN_COVERED = 1e-6  # attention on candidates and BOS below which a query is left out of a fit of attention
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,46 +117,27 @@ def query_views(cap: Capture, *, columns: int = 1, source: Source = "scores") ->
 
 
 def attention_rows(cap: Capture, *, position: bool, own: bool = False) -> tuple[AttentionRows, Array]:
-    """What a fit of the capture's attention needs, and the mass on early keys of every query.
+    """What a fit of the capture's attention needs, and the mass on early keys, [head, sequence, query].
 
-    Its match heads count as one, with a row for each of them. Queries with less than `MIN_COVERED` on candidates and
-    BOS have no row.
+    Queries with less than `MIN_COVERED` on candidates and BOS are not kept.
     """
-    groups = (1 << cap.order + int(own)) + int(cap.has_sink)
-    basis = distance_basis(count_distances(cap), terms=SPLINE_TERMS if position else 0)
-    none = np.zeros((0, groups))
-    blocks: list[tuple[Array, ...]] = [(none, none, np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0))]
-    parts, start = [], 0
-    for view in query_views(cap, columns=1 + bool(position) * (cap.order + 1 + basis.shape[1])):
-        codes, pattern = view.masks.astype(np.int16), view.pattern
-        if own:
-            codes |= (view.tokens[:, cap.order :] == view.tokens[:, -1:]).astype(np.int16) << cap.order
-        if view.bos_pattern is not None:
-            codes = np.pad(codes, ((0, 0), (0, 1)), constant_values=groups - 1)
-            pattern = np.column_stack([pattern, view.bos_pattern])
-        covered = pattern.sum(axis=1)
-        kept = covered > MIN_COVERED
-        codes, p = codes[kept], pattern[kept] / covered[kept, None]
-        sums, counts = sum_by_group(codes, p, groups), sum_by_group(codes, None, groups)
-        sequence = np.arange(len(cap.tokens))[view.sequences][kept]
-        blocks.append((sums, counts, xlogy(p, p).sum(axis=1), sequence, view.early_pattern.sum(axis=1)))
-        if basis.shape[1] and len(p):
-            places = basis[view.distance] - basis[view.distance].mean(axis=0)
-            places = np.pad(places, ((0, int(cap.has_sink)), (0, 0)))
-            parts.append(KeyPart(rows=slice(start, start + len(p)), groups=codes, shares=p, places=places))
-        start += len(p)
-    shares, counts, entropy, sequence, early = map(np.concatenate, zip(*blocks, strict=True))
-    rows = AttentionRows(
-        shares=shares[None],
-        counts=counts,
-        entropy=entropy[None],
-        kept=np.ones((1, len(sequence)), dtype=bool),
-        sequence=sequence,
-        sequences=len(cap.tokens),
-        parts=tuple(parts),
-        basis=basis,
+    rows = candidate_rows(cap)
+    seen = SeenKeys(
+        cap.tokens,
+        cap.queries[rows],
+        order=cap.order,
+        bos=cap.bos,
+        sink=cap.has_sink,
+        own=own,
+        terms=SPLINE_TERMS if position else 0,
     )
-    return rows, early
+    heads, keys = int(cap.match_pattern.shape[1]), int(cap.match_pattern.shape[3])
+    sums = seen.sums(heads=heads, dtype=torch.float64)
+    step = max(1, VIEW_BYTES // (8 * heads * max(1, len(rows)) * keys))
+    for start in range(0, len(cap.tokens), step):
+        part = slice(start, min(start + step, len(cap.tokens)))
+        sums.add(part, seen.groups(part), cap.match_pattern[part][:, :, rows].detach().cpu())
+    return seen.rows(sums), sums.masses[..., -1].numpy()
 
 
 def _read_only(tensor: torch.Tensor) -> Array:

@@ -8,21 +8,22 @@ For observed attention p the likelihood is minus the cross-entropy,
 which is concave, so that Newton's method finds its maximum. A constant of the query drops out of it. The maximum is
 also where KL(p || law) is smallest.
 
-Keys of one group have one score. So attention summed by group and the number of keys in each group are all that is
-needed, for many heads at once. With a term for the position, keys of one group differ, and every key is kept.
+The score of a key is that of its group plus, with a positional term, a function of its distance. So all that is needed
+of a head is its attention summed by group, and the mean of the functions of the distance: no attention of single keys.
+And which key lies in which group at which distance is the same for all heads: exp(e_s) is a product of two factors, so
+that the sums over keys are matrix products for many heads at once.
 
 Standard errors leave out one sequence at a time, as in `regression`: they do not need the law to be true.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+import einops
 import numpy as np
-from jaxtyping import Bool, Float, Int, Int64
-from scipy.sparse import csr_array
-from scipy.special import logsumexp
+from jaxtyping import Bool, Float, Int
 
 from interp.fitting.regression import Array, inverse_on_known, leave_one_out
 
@@ -35,149 +36,177 @@ INFORMATION = 1e-11  # per query; a direction with less cannot be determined in 
 # Of one parameter, per query, with all others free. The search stops at `DECREMENT`, which leaves an error of the
 # parameter of up to sqrt(2 DECREMENT / information): 0.014 nats here, and more where there is less information.
 OWN_INFORMATION = 1e-9
-BLOCK_BYTES = 256 << 20  # of the information of single sequences, held at once
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeyPart:
-    """Queries of one head at one position, which see the same keys: each key with its group, attention and place.
-
-    rows      which rows these are; each of them is of another sequence
-    groups    [row, key]
-    shares    [row, key] observed attention; rows sum to one
-    places    [key, term] functions of the position
-    """
-
-    rows: slice
-    groups: Int[np.ndarray, "row key"]
-    shares: Float[np.ndarray, "row key"]
-    places: Float[np.ndarray, "key term"]
+BLOCK_BYTES = 64 << 20  # of the keys of some sequences, and of the information of single sequences, held at once
+LEAST = -300.0  # of the logarithm of a factor: the product of two must not underflow
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionRows:
-    """Observed attention over groups of keys. A row is a query of a sequence; many heads may share their rows.
+    """Observed attention over groups of keys, query by query; many heads may share the queries.
 
-    shares     [head, row, group] attention, renormalised over candidates and BOS; zero in rows that are not kept
-    counts     [row, group] keys of each group
-    entropy    [head, row] sum_s p_s log p_s over single keys
-    kept       [head, row] False where nearly all attention is on early keys
-    sequence   [row]
-    parts      the same key by key, for a positional term of a single head; empty without one
-    basis      the functions of the distance that make up that term
+    shares     [head, sequence, query, group] attention, renormalised over candidates and BOS; zero where not kept
+    places     [head, sequence, query, term] mean of the functions of the distance under that attention
+    entropy    [head, sequence, query] sum_s p_s log p_s over single keys
+    kept       [head, sequence, query] False where nearly all attention is on early keys
+    keys       [sequence, query, distance] the group of the candidate at this distance; -1 where there is none
+    basis      [distance, term] the functions of the distance
+    centre     [query, term] their means over the query's candidates, which BOS has in place of a distance: so kappa is
+               relative to an average position. None without BOS, which is the last group and no candidate
     """
 
-    shares: Float[np.ndarray, "head row group"]
-    counts: Float[np.ndarray, "row group"]
-    entropy: Float[np.ndarray, "head row"]
-    kept: Bool[np.ndarray, "head row"]
-    sequence: Int64[np.ndarray, " row"]
-    sequences: int
-    parts: tuple[KeyPart, ...]
+    shares: Float[np.ndarray, "head sequence query group"]
+    places: Float[np.ndarray, "head sequence query term"]
+    entropy: Float[np.ndarray, "head sequence query"]
+    kept: Bool[np.ndarray, "head sequence query"]
+    keys: Int[np.ndarray, "sequence query distance"]
     basis: Float[np.ndarray, "distance term"]
+    centre: Float[np.ndarray, "query term"] | None
+
+    @property
+    def sequence(self) -> Int[np.ndarray, "sequence query"]:
+        """Which sequence each query is of."""
+        return np.broadcast_to(np.arange(len(self.keys))[:, None], self.keys.shape[:2])
+
+    @property
+    def seen(self) -> Bool[np.ndarray, " group"]:
+        """Whether a query sees a key of this group."""
+        groups = np.arange(self.shares.shape[-1])
+        return np.asarray(np.isin(groups, self.keys) | ((groups == groups[-1]) & (self.centre is not None)))
+
+    def together(self) -> AttentionRows:
+        """All heads as one, with as many times the queries."""
+        heads = len(self.shares)
+        pooled = {
+            name: einops.rearrange(getattr(self, name), "head sequence query ... -> 1 sequence (head query) ...")
+            for name in ("shares", "places", "entropy", "kept")
+        }
+        centre = None if self.centre is None else np.tile(self.centre, (heads, 1))
+        return replace(self, **pooled, keys=np.tile(self.keys, (1, heads, 1)), centre=centre)
+
+    def some(self, sequences: slice) -> AttentionRows:
+        """Some of the sequences."""
+        parts = {name: getattr(self, name)[:, sequences] for name in ("shares", "places", "entropy", "kept")}
+        return replace(self, **parts, keys=self.keys[sequences])
 
 
 @dataclass(frozen=True, kw_only=True)
 class LawAttention:
     """A law at some parameters: log Z of every query, its attention by group, and the mean of its keys' columns."""
 
-    totals: Float[np.ndarray, "head row"]
-    masses: Float[np.ndarray, "head row group"]
-    means: Float[np.ndarray, "head row column"]
+    totals: Float[np.ndarray, "head sequence query"]
+    masses: Float[np.ndarray, "head sequence query group"]
+    means: Float[np.ndarray, "head sequence query column"]
 
 
 class Likelihood:
-    """The likelihood of a law over rows of attention. Its columns are the design's, then the terms of the rows' basis.
-
-    A positional term needs `rows.parts`, which are of a single head, or of several that share their parameters.
-    """
+    """The likelihood of a law over rows of attention: columns are the design's, then the functions of the distance."""
 
     def __init__(self, rows: AttentionRows, design: Float[np.ndarray, "group column"]) -> None:
-        self.rows, self.design, self.count = rows, design, len(rows.sequence)
-        placed = np.zeros((len(rows.shares), self.count, rows.basis.shape[1]))
-        for part in rows.parts:
-            placed[0, part.rows] = part.shares @ part.places
-        self.observed = np.concatenate([rows.shares @ design, placed], axis=-1)  # mean columns, [head, row, column]
-        with np.errstate(divide="ignore"):
-            self._log_counts = np.log(rows.counts)
+        self.rows, self.design = rows, design
+        self.count = rows.keys.shape[0] * rows.keys.shape[1]
+        self.observed = np.concatenate([rows.shares @ design, rows.places], axis=-1)  # mean columns
+        self.bos = None  # the columns of BOS at each query
+        self.candidates = design
+        if rows.centre is not None:
+            own = np.broadcast_to(design[-1], (len(rows.centre), design.shape[1]))
+            self.bos, self.candidates = np.concatenate([own, rows.centre], axis=1), design[:-1]
+        # Without a positional term one number is enough for the keys of a group, at whatever distance.
+        self.terms = rows.basis if rows.basis.shape[1] else np.zeros((1, 0))
+        self._counts = None
+        if not self.terms.size:
+            blocks = [keys.sum(axis=-1, keepdims=True) for _, keys in self._keys(1)]
+            self._counts = np.concatenate(blocks)
+
+    def _keys(self, heads: int) -> Iterator[tuple[slice, Float[np.ndarray, "sequence query group place"]]]:
+        """Of some sequences at a time, the number of candidates of each group at each place."""
+        if self._counts is not None:
+            yield slice(None), self._counts
+            return
+        (sequences, queries, distances), groups = self.rows.keys.shape, np.arange(len(self.candidates))
+        step = max(1, BLOCK_BYTES // (8 * queries * len(groups) * max(distances, heads * (1 + self.terms.shape[1]))))
+        for start in range(0, sequences, step):
+            part = slice(start, min(start + step, sequences))
+            yield part, (self.rows.keys[part, :, None] == groups[:, None]).astype(np.float64)
+
+    def _factors(self, theta: Array) -> tuple[Array, Array, Array, Array]:
+        """Of the weight of a key: the factor of its group, that of its distance, the weight of BOS at each query, and
+        the logarithm of the scale of all.
+        """
+        columns = self.design.shape[1]
+        scores, places = theta[:, :columns] @ self.design.T, theta[:, columns:] @ self.terms.T
+        top, highest = scores.max(axis=1, keepdims=True), places.max(axis=1, keepdims=True)
+        by_group = np.exp(np.maximum(scores[:, : len(self.candidates)] - top, LEAST))
+        by_place = np.exp(np.maximum(places - highest, LEAST))
+        bos = np.zeros((len(theta), 1))
+        if self.bos is not None:
+            bos = np.exp(np.maximum(theta @ self.bos.T - top - highest, 2 * LEAST))
+        return by_group, by_place, bos, top + highest
 
     def law(self, theta: Float[np.ndarray, "head column"]) -> LawAttention:
         """The law's attention at one parameter vector per head."""
-        kept, (groups, columns) = self.rows.kept, self.design.shape
-        if not self.rows.parts:
-            weights = (theta @ self.design.T)[:, None, :] + self._log_counts
-            totals = logsumexp(weights, axis=-1)
-            masses = np.exp(weights - totals[..., None])
-            if not kept.all():
-                totals, masses = np.where(kept, totals, 0.0), np.where(kept[..., None], masses, 0.0)
-            return LawAttention(totals=totals, masses=masses, means=masses @ self.design)
-        totals, masses, means = np.zeros(kept.shape), np.zeros((*kept.shape, groups)), np.zeros_like(self.observed)
-        for part in self.rows.parts:
-            totals[0, part.rows], on_keys = self._keys(part, theta)
-            masses[0, part.rows] = sum_by_group(part.groups, on_keys, groups)
-            means[0, part.rows, columns:] = on_keys @ part.places
+        (groups, columns), kept = self.design.shape, self.rows.kept
+        by_group, by_place, bos, top = self._factors(theta)
+        ones = np.ones((len(self.terms), 1))  # the weights themselves, then their products with the functions
+        moments = einops.einsum(by_place, np.hstack([ones, self.terms]), "h place, place term -> place h term")
+        totals, masses = np.zeros(kept.shape), np.zeros((*kept.shape, groups))
+        means = np.zeros((*kept.shape, theta.shape[1]))
+        for part, keys in self._keys(len(theta)):
+            made = np.tensordot(keys, moments, axes=1)  # [sequence, query, group, head, term]
+            made *= by_group.T[..., None]
+            whole = made[..., 0].sum(axis=2) + bos.T
+            made /= whole[:, :, None, :, None]
+            totals[:, part] = np.moveaxis(np.log(whole), -1, 0)
+            masses[:, part, :, : made.shape[2]] = einops.rearrange(made[..., 0], "s q g h -> h s q g")
+            means[:, part, :, columns:] = einops.reduce(made[..., 1:], "s q g h t -> h s q t", "sum")
+        if self.bos is not None:
+            masses[..., -1] = bos[:, None] * np.exp(-totals)
+            means[..., columns:] += masses[..., -1:] * self.bos[:, columns:]
         means[..., :columns] = masses @ self.design
+        totals += top[..., None]
+        if not kept.all():
+            totals = np.where(kept, totals, 0.0)
+            masses, means = (np.where(kept[..., None], one, 0.0) for one in (masses, means))
         return LawAttention(totals=totals, masses=masses, means=means)
-
-    def _keys(self, part: KeyPart, theta: Array) -> tuple[Array, Array]:
-        """log Z, and the law's attention on single keys."""
-        columns = self.design.shape[1]
-        scores = (self.design @ theta[0, :columns])[part.groups] + part.places @ theta[0, columns:]
-        totals = logsumexp(scores, axis=1)
-        return totals, np.exp(scores - totals[:, None])
 
     def evaluate(self, theta: Float[np.ndarray, "head column"]) -> tuple[Array, Array, Array]:
         """The likelihood of each head, summed over queries; its gradient; and its information (minus the Hessian)."""
-        law, (groups, columns) = self.law(theta), self.design.shape
-        moments = np.zeros((*theta.shape, theta.shape[1]))
-        moments[:, :columns, :columns] = self._weighted(law.masses.sum(axis=1))
-        for part in self.rows.parts:
-            _, on_keys = self._keys(part, theta)
-            keys = part.groups.shape[1]
-            by_key = sum_by_group(
-                (part.groups * np.int64(keys) + np.arange(keys)).reshape(1, -1), on_keys, groups * keys
-            )
-            by_key = by_key.reshape(groups, keys)
-            moments[0, :columns, columns:] += self.design.T @ by_key @ part.places
-            moments[0, columns:, columns:] += part.places.T @ (by_key.sum(axis=0)[:, None] * part.places)
-        moments[:, columns:, :columns] = np.swapaxes(moments[:, :columns, columns:], 1, 2)
-        value = (self.observed.sum(axis=1) * theta).sum(axis=1) - law.totals.sum(axis=1)
-        gradient = (self.observed - law.means).sum(axis=1)
-        return value, gradient, moments - np.swapaxes(law.means, 1, 2) @ law.means
+        law = self.law(theta)
+        value = (self.observed.sum(axis=(1, 2)) * theta).sum(axis=1) - law.totals.sum(axis=(1, 2))
+        return value, (self.observed - law.means).sum(axis=(1, 2)), self._information(theta, law)[:, 0]
 
-    def logs(self, theta: Float[np.ndarray, "head column"]) -> Float[np.ndarray, "head row"]:
-        """sum_s p_s log law_s of every row: minus its cross-entropy."""
-        return np.asarray((self.observed @ theta[..., None])[..., 0] - self.law(theta).totals)
+    def logs(self, theta: Float[np.ndarray, "head column"]) -> Float[np.ndarray, "head sequence query"]:
+        """sum_s p_s log law_s of every query: minus its cross-entropy."""
+        return np.asarray(einops.einsum(self.observed, theta, "h s q c, h c -> h s q") - self.law(theta).totals)
 
     def pull(self, theta: Float[np.ndarray, "head column"]) -> Float[np.ndarray, "head sequence column"]:
         """The gradient, sequence by sequence."""
-        return sum_by_sequence(self.observed - self.law(theta).means, self.rows.sequence, self.rows.sequences)
+        return np.asarray((self.observed - self.law(theta).means).sum(axis=2))
 
-    def information(
-        self, theta: Float[np.ndarray, "head column"], block: slice
-    ) -> Float[np.ndarray, "head sequence column column"]:
-        """The information of each sequence of a block."""
-        law, size = self.law(theta), block.stop - block.start
-        inside = (self.rows.sequence >= block.start) & (self.rows.sequence < block.stop)
-        owner, means = self.rows.sequence[inside] - block.start, law.means[:, inside]
-        outer = [sum_by_sequence(means * column[..., None], owner, size) for column in np.moveaxis(means, -1, 0)]
-        if not self.rows.parts:
-            found = self._weighted(sum_by_sequence(law.masses[:, inside], owner, size))
-            return np.asarray(found - np.stack(outer, axis=-2))
-        found = np.zeros((1, size, theta.shape[1], theta.shape[1]))
-        for part in self.rows.parts:
-            chosen = inside[part.rows]
-            groups, weights = part.groups[chosen], self._keys(part, theta)[1][chosen]
-            places = np.broadcast_to(part.places, (*groups.shape, part.places.shape[1]))
-            x = np.concatenate([self.design[groups], places], axis=-1)
-            found[0, self.rows.sequence[part.rows][chosen] - block.start] += (
-                np.swapaxes(x * weights[..., None], 1, 2) @ x
-            )
-        return np.asarray(found - np.stack(outer, axis=-2))
+    def information(self, theta: Float[np.ndarray, "head column"]) -> Float[np.ndarray, "head sequence column column"]:
+        """The information of each sequence."""
+        return self._information(theta, self.law(theta), by_sequence=True)
 
-    def _weighted(self, weights: Float[np.ndarray, "*some group"]) -> Float[np.ndarray, "*some column column"]:
-        """sum_g w_g x_g x_g'."""
-        return np.asarray(np.swapaxes(weights[..., None] * self.design, -1, -2) @ self.design)
+    def _information(self, theta: Array, law: LawAttention, *, by_sequence: bool = False) -> Array:
+        by_group, by_place, _, top = self._factors(theta)
+        scale = np.where(self.rows.kept, np.exp(top[..., None] - law.totals), 0.0)
+        blocks = []
+        for part, keys in self._keys(len(theta)):
+            n = len(keys) if by_sequence else 1
+            weights = einops.rearrange(scale[:, part], "h (n s) q -> n h (s q)", n=n)
+            blocks.append(weights @ einops.rearrange(keys, "(n s) q g place -> n (s q) (g place)", n=n))
+        joint = np.concatenate(blocks) if by_sequence else np.sum(blocks, axis=0)
+        joint = joint.reshape(*joint.shape[:2], by_group.shape[1], -1)
+        joint = einops.einsum(joint, by_group, by_place, "n h g place, h g, h place -> h n g place")
+        cross = self.candidates.T @ joint @ self.terms
+        own = (self.candidates.T * joint.sum(axis=-1)[..., None, :]) @ self.candidates
+        placed = (self.terms.T * joint.sum(axis=-2)[..., None, :]) @ self.terms
+        found = np.block([[own, cross], [np.swapaxes(cross, -1, -2), placed]])
+        n = joint.shape[1]
+        if self.bos is not None:
+            mass = einops.reduce(law.masses[..., -1], "h (n s) q -> h n q", "sum", n=n)
+            found += (self.bos.T * mass[..., None, :]) @ self.bos
+        means = einops.rearrange(law.means, "h (n s) q c -> h n (s q) c", n=n)
+        return np.asarray(found - np.swapaxes(means, -1, -2) @ means)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,22 +268,15 @@ def maximise(
 
 def influence(likelihood: Likelihood, found: Maximum) -> Float[np.ndarray, "head sequence column"]:
     """How far each estimate moves without each sequence; `regression.clustered` makes covariances of it."""
-    pull = likelihood.pull(found.theta)
+    pull, rows = likelihood.pull(found.theta), likelihood.rows
     heads, sequences, columns = pull.shape
-    step = max(1, BLOCK_BYTES // max(1, 8 * heads * columns**2))
+    step = max(1, BLOCK_BYTES // (8 * heads * max(columns**2, rows.keys.shape[-1] * len(likelihood.design))))
     for start in range(0, sequences, step):
-        block = slice(start, min(start + step, sequences))
-        pull[:, block] = leave_one_out(pull[:, block], likelihood.information(found.theta, block), found.inverse)
+        block = slice(start, start + step)
+        information = Likelihood(rows.some(block), likelihood.design).information(found.theta)
+        pull[:, block] = leave_one_out(pull[:, block], information, found.inverse)
     # One sequence without which a parameter is not determined is enough for its error to be unknown.
     return np.asarray(np.where(np.isnan(pull).any(axis=1, keepdims=True), np.nan, pull))
-
-
-def sum_by_sequence(
-    rows: Float[np.ndarray, "head row column"], sequence: Int64[np.ndarray, " row"], sequences: int
-) -> Float[np.ndarray, "head sequence column"]:
-    """Sums over the rows of each sequence."""
-    member = csr_array((np.ones(len(sequence)), (sequence, np.arange(len(sequence)))), (sequences, len(sequence)))
-    return np.stack([member @ one for one in rows])
 
 
 def sum_by_group(groups: Int[np.ndarray, "row key"], weights: Array | None, size: int) -> Array:

@@ -5,8 +5,9 @@
     statistics.rows(0), statistics.equations(0)    # of the heads of layer 0: for `fit_law`, and for least squares
 
 The keys that a query sees are grouped by their mask, BOS and the early keys beside them. For each head these numbers
-are kept: at every query that was asked for its attention by group, on earlier keys of the query's token and on the
-first keys, and its entropy; its mass on each lag at all queries; and the moments of a least-squares fit of its scores.
+are kept: at every query that was asked for its attention by group and by distance (`attention_rows`), on earlier keys
+of the query's token and on the first keys; its mass on each lag at all queries; and the moments of a least-squares fit
+of its scores.
 Masks and the design of that fit depend on the tokens alone, so they are computed once for all layers and heads.
 """
 
@@ -18,17 +19,15 @@ from functools import partial
 from typing import Any
 
 import einops
-import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
 from interp.arguments import takes_memory
 from interp.circuit.circuit import Circuit, heads_of
-from interp.circuit.law import key_masks_at
 from interp.circuit.runner import Hook, Hooks, no_hooks, observe, score_hook
-from interp.fitting.candidates import MIN_COVERED
+from interp.fitting.attention_rows import AttentionSums, SeenKeys
 from interp.fitting.likelihood import AttentionRows
-from interp.fitting.regression import SPLINE_TERMS, NormalEquations, distance_basis
+from interp.fitting.regression import SPLINE_TERMS, NormalEquations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,18 +52,16 @@ class TokenPart:
 class LayerSums:
     """The sums of one layer's heads.
 
-    masses    [head, sequence, query, group] attention on each group; early keys are the last group
-    entropy   [head, sequence, query] sum of p log p over candidates and BOS
+    seen      the attention by group and distance
     special   [head, sequence, query, 2] attention on earlier keys of the query's token, and on BOS and the first token
     on_lag    [sequence, head, lag] mean attention of the tokens on lag 0, 1, ..
     moments, squares, largest    of the heads' scores, as in `NormalEquations`
     """
 
-    def __init__(self, heads: int, rows: tuple[int, int], *, groups: int, lags: int, columns: int, dtype: torch.dtype):
-        self.masses = torch.zeros(heads, *rows, groups, dtype=dtype)
-        self.entropy = torch.zeros(heads, *rows, dtype=dtype)
-        self.special = torch.zeros(heads, *rows, 2, dtype=dtype)
-        self.on_lag = torch.zeros(rows[0], heads, lags + 1, dtype=torch.float64)
+    def __init__(self, heads: int, seen: AttentionSums, *, lags: int, columns: int):
+        self.seen = seen
+        self.special = torch.zeros(*seen.entropy.shape, 2, dtype=seen.entropy.dtype)
+        self.on_lag = torch.zeros(seen.entropy.shape[1], heads, lags + 1, dtype=torch.float64)
         self.moments = torch.zeros(heads, columns, dtype=torch.float64)
         self.squares, self.largest = (torch.zeros(heads, dtype=torch.float64) for _ in range(2))
         self.saw_scores = self.saw_pattern = False
@@ -74,7 +71,8 @@ class ScanStatistics:
     """Gathers the statistics of every head, part of the batch by part.
 
     layers    the layers whose heads are read, by default all
-    counts    [sequence, query, group] keys in each group
+    position  whether the laws have a positional term
+    seen      the keys that the queries see
     same      [sequence, query] earlier keys with the query's own token
     sums      by layer
     """
@@ -87,6 +85,7 @@ class ScanStatistics:
         *,
         lags: int,
         layers: Sequence[int] | None = None,
+        position: bool = True,
     ) -> None:
         self.circuit, self.tokens, self.lags = circuit, tokens, lags
         layers = attention_layers(circuit.model) if layers is None else sorted(set(layers))
@@ -97,18 +96,27 @@ class ScanStatistics:
             raise ValueError(f"no query has a candidate key: matches of order {self.order} start at token {self.order}")
         heads = {layer: heads_of(circuit.model, layer) for layer in layers}
         rows = (len(tokens), len(self.queries))
-        self.groups = (1 << self.order) + circuit.has_sink + 1
         self.dtype = torch.float64 if circuit.dtype == torch.float64 else torch.float32
-        kept = self.dtype.itemsize * sum(heads.values()) * rows[1] * (self.groups + 3)
+        groups, distances = (1 << self.order) + circuit.has_sink + 1, int(self.queries.max()) - self.bos
+        kept = self.dtype.itemsize * sum(heads.values()) * (groups + 3 + SPLINE_TERMS) + 8 * groups + 2 * distances
         asked = f"a scan of {rows[1]} queries of {rows[0]} sequences"
-        takes_memory(kept * rows[0], what=asked, instead=f"one sequence needs {kept / 2**20:.0f} MiB")
-        self.counts = torch.zeros(*rows, self.groups, dtype=torch.float64)
+        one = f"one sequence needs {kept * rows[1] / 2**20:.0f} MiB"
+        takes_memory(kept * rows[0] * rows[1], what=asked, instead=one)
+        self.seen = SeenKeys(
+            tokens,
+            self.queries,
+            order=self.order,
+            bos=circuit.has_bos,
+            sink=circuit.has_sink,
+            terms=SPLINE_TERMS if position else 0,
+        )
         self.same = torch.zeros(rows, dtype=torch.float64)
-        self.basis = torch.from_numpy(distance_basis(tokens.shape[1] - self.order, terms=SPLINE_TERMS))
-        columns = self.order + self.basis.shape[1]
+        columns = self.order + self.seen.basis.shape[1]
         self.gram = torch.zeros(columns, columns, dtype=torch.float64)
-        sizes: dict[str, Any] = {"groups": self.groups, "lags": lags, "columns": columns, "dtype": self.dtype}
-        self.sums = {layer: LayerSums(count, rows, **sizes) for layer, count in heads.items()}
+        self.sums = {
+            layer: LayerSums(count, self.seen.sums(heads=count, dtype=self.dtype), lags=lags, columns=columns)
+            for layer, count in heads.items()
+        }
 
     @property
     def layers(self) -> list[int]:
@@ -138,36 +146,20 @@ class ScanStatistics:
 
     def token_part(self, rows: slice) -> TokenPart:
         """Groups and design of some sequences; their counts and the design's products are added to the sums."""
-        tokens, order = self.tokens[rows], self.order
-        masks = key_masks_at(tokens, order=order, bos=bool(self.bos), queries=self.queries)
-        keys = torch.arange(masks.shape[2])
-        candidate = (keys >= order + self.bos) & (keys <= self.queries[:, None])
-        early = (keys < order + self.bos) & (keys <= self.queries[:, None])
-        outside = torch.where(early, self.groups - 1, self.groups)  # one more group: keys that are not visible
-        groups = torch.where(candidate, masks, outside)
-        if self.circuit.has_sink:  # key 0 is BOS, or the first token in its place
-            groups[..., 0] = 1 << order
-        ones = torch.ones(1, dtype=torch.float64).expand(groups.shape)
-        counts = torch.zeros(*groups.shape[:2], self.groups + 1, dtype=torch.float64).scatter_add_(2, groups, ones)
-        self.counts[rows] = counts[..., : self.groups]
-        own = (
-            tokens[:, self.queries - self.bos, None]
-            == torch.nn.functional.pad(tokens, (self.bos, 0), value=-1)[:, None]
-        )
-        same = (own & (keys < self.queries[:, None])).to(self.dtype)
+        order, groups, distance = self.order, self.seen.groups(rows), self.seen.distance
+        same = (self.seen.same(rows) & (distance > 0)).to(self.dtype)
         self.same[rows] = same.sum(dim=2).double()
-        seen = candidate.double()
+        seen = self.seen.candidate.double()
         share = seen / seen.sum(dim=1, keepdim=True)
         bits = (groups[..., None] >> torch.arange(order) & 1).double()
         matches = (bits - einops.einsum(bits, share, "b q k lag, q k -> b q lag")[:, :, None]) * seen[..., None]
-        distance = (self.queries[:, None] - keys).clamp(0, len(self.basis) - 1)
-        places = self.basis[distance]
+        places = self.seen.places
         places = (places - einops.einsum(places, share, "q k term, q k -> q term")[:, None]) * seen[..., None]
         self.gram[:order, :order] += einops.einsum(matches, matches, "b q k i, b q k j -> i j")
         cross = einops.einsum(matches.sum(dim=0), places, "q k i, q k j -> i j")
         self.gram[:order, order:] += cross
         self.gram[order:, :order] += cross.T
-        self.gram[order:, order:] += len(tokens) * einops.einsum(places, places, "q k i, q k j -> i j")
+        self.gram[order:, order:] += len(groups) * einops.einsum(places, places, "q k i, q k j -> i j")
         return TokenPart(rows=rows, groups=groups, candidate=seen, same=same, matches=matches, places=places)
 
     def add_scores(self, part: TokenPart, sums: LayerSums, scores: torch.Tensor, hook: Any) -> None:
@@ -190,33 +182,13 @@ class ScanStatistics:
             on_lag = torch.diagonal(whole, offset=-lag, dim1=2, dim2=3)[..., self.bos :]
             sums.on_lag[part.rows, :, lag] = on_lag.double().mean(dim=2)
         seen = whole[:, :, self.queries]
-        groups = einops.repeat(part.groups, "b q k -> b h q k", h=seen.shape[1])
-        by_group = torch.zeros(*seen.shape[:3], self.groups + 1, dtype=self.dtype).scatter_add_(3, groups, seen)
-        sums.masses[:, part.rows] = einops.rearrange(by_group[..., : self.groups], "b h q g -> h b q g")
+        sums.seen.add(part.rows, part.groups, seen)
         sums.special[:, part.rows, :, 0] = einops.einsum(seen, part.same, "b h q k, b q k -> h b q")
         sums.special[:, part.rows, :, 1] = einops.reduce(seen[..., : 1 + self.bos], "b h q k -> h b q", "sum")
-        logs = seen * seen.clamp(min=torch.finfo(self.dtype).tiny).log()
-        covered = (part.groups < self.groups - 1).to(self.dtype)
-        sums.entropy[:, part.rows] = einops.einsum(logs, covered, "b h q k, b q k -> h b q")
 
     def rows(self, layer: int) -> AttentionRows:
         """The attention of the layer's heads, for a fit of its law."""
-        sums, (sequences, queries, groups) = self.sums[layer], self.counts.shape
-        inside = sums.masses.double().numpy().reshape(-1, sequences * queries, groups)[..., :-1]
-        covered = inside.sum(axis=-1)
-        kept = covered > MIN_COVERED
-        whole = np.where(kept, covered, 1.0)
-        return AttentionRows(
-            shares=np.where(kept[..., None], inside, 0.0) / whole[..., None],
-            counts=self.counts.numpy().reshape(sequences * queries, groups)[:, :-1],
-            # sum q log q of q = p / c is (sum p log p) / c - log c.
-            entropy=sums.entropy.double().numpy().reshape(covered.shape) / whole - np.log(whole),
-            kept=kept,
-            sequence=np.repeat(np.arange(sequences), queries),
-            sequences=sequences,
-            parts=(),
-            basis=np.zeros((0, 0)),
-        )
+        return self.seen.rows(self.sums[layer].seen)
 
     def equations(self, layer: int) -> NormalEquations:
         """The least-squares fit of the heads' scores: match indicators first, then the functions of distance."""
@@ -226,7 +198,7 @@ class ScanStatistics:
             moments=sums.moments.numpy(),
             total=sums.squares.clamp(min=0.0).numpy(),
             largest=sums.largest.numpy(),
-            n=int(self.counts[..., : 1 << self.order].sum()),
+            n=int(self.seen.counts[..., : 1 << self.order].sum()),
             epsilon=torch.finfo(self.circuit.dtype).eps,
         )
 

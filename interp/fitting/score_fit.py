@@ -263,12 +263,12 @@ class ScoreFitter:
     ) -> dict[str, Any]:
         """The law of the scores beside the attention, and `note` where the two differ."""
         rows, law = fitter.rows, fitter.law
-        if not len(rows.sequence):
+        if not fitter.count:
             return {}
         own = fitter.fit(min_explained=0.0, min_sequences=0)
         scores = np.append(found["beta"], found["kappa"] if self.cap.has_sink else [])
-        masses = Likelihood(rows, law.design).law(np.concatenate([scores, places])[None]).masses[0].mean(axis=0)
-        seen = rows.shares[0].mean(axis=0)
+        by_law = Likelihood(rows, law.design).law(np.concatenate([scores, places])[None])
+        masses, seen = (one.sum(axis=(0, 1, 2)) / fitter.count for one in (by_law.masses, rows.shares))
         if own.success:
             noise = np.sqrt(np.diag(clustered(fitter.found.influence[0] - influence)))
             differing = np.abs(own.estimates - scores) > np.maximum(3 * np.nan_to_num(noise), DIFFER)

@@ -7,26 +7,32 @@ is against the baseline without matches, fitted to the same half. Laws are compa
 what a law loses against the one that explains most, in nats per query, and its standard error is that of the
 difference. The best law is the one with the fewest parameters among those that are less than two standard errors
 behind.
+
+Each match head has parameters of its own. Several heads are compared one by one, in `heads`, and pooled. A head of
+which no law explains MIN_EXPLAINED of the nats is marked, and left out of the pool unless all heads are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 from jaxtyping import Float
 
 from interp.arguments import Switch, keywords, switch
-from interp.circuit.capture import Capture, check_attention
-from interp.fitting.attention_fit import MIN_NATS, MIN_SEQUENCES, share_explained
+from interp.circuit.capture import check_attention
+from interp.circuit.circuit import head_name
+from interp.fitting.attention_fit import MIN_EXPLAINED, MIN_NATS, MIN_SEQUENCES, share_explained
 from interp.fitting.candidates import attention_rows
-from interp.fitting.laws import Law, law_design
+from interp.fitting.laws import Law, LawDesign, law_design
 from interp.fitting.likelihood import AttentionRows, Likelihood, maximise
 from interp.fitting.regression import Array
 from interp.instruments.given import Captured, check_capture
 from interp.results import Axes, DataFrame, Result, frame, half_width, mean_stderr, provenance
+
+Divergences: TypeAlias = Float[np.ndarray, "head sequence query"]
 
 ERRORS = 2  # standard errors by which a law must be behind to count as worse
 
@@ -41,7 +47,9 @@ class LawComparison(Result):
     behind, behind_stderr    nats per query that it loses against the law that explains most, and the standard error
     best            see the module
     nats            mean KL(attention || baseline) on held-out sequences
-    n, sequences    queries and sequences
+    n, sequences    queries, over all heads, and sequences
+    head            the head, "all" for several heads pooled
+    heads           the comparison for each head alone, where there are several
     success         one law is the best: no other law with as few parameters predicts as well
     """
 
@@ -57,12 +65,19 @@ class LawComparison(Result):
     nats: float
     n: int
     sequences: int
+    head: str
+    heads: tuple[LawComparison, ...] = ()
 
     SHOWN = ("law", "parameters", "nats_explained", "stderr", "behind", "behind_stderr")
 
     def table(self) -> DataFrame:
-        """One row per law: law, parameters, nats_explained, stderr, behind, behind_stderr."""
-        return frame({"law": self.laws, **{name: getattr(self, name) for name in self.SHOWN[1:]}})
+        """One row per law: law, parameters, nats_explained, stderr, behind, behind_stderr. With several heads the rows
+        of the pool, then those of each head, which the column head names.
+        """
+        every = [self, *self.heads]
+        columns = {name: np.concatenate([getattr(one, name) for one in every]) for name in self.SHOWN[1:]}
+        heads = {"head": [one.head for one in every for _ in one.laws]} if self.heads else {}
+        return frame({**heads, "law": [law for one in every for law in one.laws], **columns})
 
     @property
     def title(self) -> str:
@@ -84,7 +99,7 @@ class LawComparison(Result):
 def compare_laws(cap: Captured, *, position: Switch = True, own: Switch = False) -> LawComparison:
     """Fit the three laws to one half of the sequences and test them on the other, then the reverse.
 
-    Several match heads are taken together, as one law for all. At order 1 the three laws are one.
+    At order 1 the three laws are one.
 
     Parameters
     ----------
@@ -99,7 +114,7 @@ def compare_laws(cap: Captured, *, position: Switch = True, own: Switch = False)
     Examples
     --------
         found = compare_laws(cap)
-        found.best, found.table()
+        found.best, found.table(), found.heads
     """
     check_capture(cap)
     position, own = switch(position, name="position"), switch(own, name="own")
@@ -107,68 +122,85 @@ def compare_laws(cap: Captured, *, position: Switch = True, own: Switch = False)
     if sequences < 2 * MIN_SEQUENCES:
         raise ValueError(f"{sequences} sequences; halves of at least {MIN_SEQUENCES} are needed")
     check_attention(cap.match_pattern, of="match")
-    laws = get_args(Law)
-    designs = [law_design(law, order=cap.order, bos=cap.has_sink, own=own) for law in laws]
-    halves, early = zip(
-        *(attention_rows(_half(cap, start), position=position, own=own) for start in (0, 1)), strict=True
-    )
+    designs = [law_design(law, order=cap.order, bos=cap.has_sink, own=own) for law in get_args(Law)]
+    rows, _ = attention_rows(cap, position=position, own=own)
+    halves = (rows.some(slice(0, None, 2)), rows.some(slice(1, None, 2)))
+    kappa = [] if designs[0].kappa is None else [designs[0].kappa]
+    baseline = _held_out(halves, designs[0].design, kappa)
+    held = np.stack([_held_out(halves, one.design, range(len(one.parameters))) for one in designs])
+    count = len(rows.shares)
+    names = list(map(head_name, cap.match_heads)) or list(map(str, range(count)))
+    origin = provenance(checkpoint=cap.checkpoint)
+    alone = [_compared([at], names[at], baseline, held, designs, origin) for at in range(count)]
+    if count == 1:
+        return alone[0]
+    follow = [at for at, one in enumerate(alone) if one.nats_explained.max() >= MIN_EXPLAINED]
+    pool = _compared(follow or list(range(count)), "all", baseline, held, designs, origin)
+    left = [name for at, name in enumerate(names) if at not in follow]
+    note = f"no law explains {MIN_EXPLAINED:.0%} of the nats of {', '.join(left)}"
+    note += ", left out of the pool" if follow else ""
+    message = "; ".join(filter(None, [pool.message, note if left else ""]))
+    return replace(pool, heads=tuple(alone), message=message)
+
+
+def _compared(
+    heads: list[int],
+    name: str,
+    baseline: Divergences,
+    held: Float[np.ndarray, "law head sequence query"],
+    designs: Sequence[LawDesign],
+    origin: dict[str, Any],
+) -> LawComparison:
+    """The laws of these heads: their divergences are NaN at queries that no fit can use."""
     sizes = [len(design.parameters) for design in designs]
-    clusters = np.concatenate([2 * half.sequence + start for start, half in enumerate(halves)])
-    unknown = np.full((len(laws), 2), np.nan)
-    best, nats, explained, behind = 0, float("nan"), unknown, unknown
-    if all(len(half.sequence) for half in halves):
-        kappa = [] if designs[0].kappa is None else [designs[0].kappa]
-        baseline = _held_out(halves, designs[0].design, kappa)
-        held = [_held_out(halves, design.design, range(size)) for design, size in zip(designs, sizes, strict=True)]
-        nats = float(baseline.mean())
-        explained = np.array([share_explained(one, baseline, clusters=clusters) for one in held])
-        first = int(np.mean(held, axis=1).argmin())
-        behind = np.array([mean_stderr(one - held[first], clusters=clusters) for one in held])
+    used = np.isfinite(baseline[heads])
+    clusters = np.broadcast_to(np.arange(used.shape[1])[:, None], used.shape)[used]
+    least, laws = baseline[heads][used], held[:, heads][:, used]
+    left_out, few = int((~used).sum()), not all(used[:, start::2].any() for start in (0, 1))
+    explained = behind = np.full((len(designs), 2), np.nan)
+    best, nats, message = 0, float("nan"), ""
+    if few:
+        message = f"attention is on early keys: {left_out} queries were left out, and too few are left"
+    else:
+        nats = float(least.mean())
+        explained = np.array([share_explained(one, least, clusters=clusters) for one in laws])
+        first = int(laws.mean(axis=1).argmin())
+        behind = np.array([mean_stderr(one - laws[first], clusters=clusters) for one in laws])
         close = [place for place, (gap, error) in enumerate(behind) if place == first or gap <= ERRORS * error]
         fewest = [place for place in close if sizes[place] == min(sizes[other] for other in close)]
         best = min(fewest, key=lambda place: float(behind[place, 0]))
-        message = "" if len(fewest) == 1 else f"{' and '.join(laws[place] for place in fewest)} cannot be distinguished"
         if nats < MIN_NATS:
             message = f"{nats:.1g} nats beyond the baseline: there is nothing to explain"
         elif not np.isfinite(explained).all():
             message = "the divergence of held-out attention from a law is not finite"
-    else:
-        left_out = sum(map(len, early)) - len(clusters)
-        message = f"attention is on early keys: {left_out} queries were left out, and too few are left"
+        elif len(fewest) > 1:
+            message = f"{' and '.join(designs[place].law for place in fewest)} cannot be distinguished"
     return LawComparison(
-        laws=laws,
+        laws=tuple(design.law for design in designs),
         parameters=tuple(sizes),
         nats_explained=explained[:, 0],
         stderr=explained[:, 1],
         behind=behind[:, 0],
         behind_stderr=behind[:, 1],
-        best=laws[best],
+        best=designs[best].law,
         nats=nats,
-        n=len(clusters),
-        sequences=sequences,
+        n=int(used.sum()),
+        sequences=used.shape[1],
+        head=name,
         success=not message,
         message=message,
-        provenance=provenance(checkpoint=cap.checkpoint),
+        provenance=origin,
     )
 
 
-def _half(cap: Capture, start: int) -> Capture:
-    """Every second sequence, from the first or the second one on."""
-    return replace(
-        cap,
-        tokens=cap.tokens[start::2],
-        copy_pattern=cap.copy_pattern[:0],
-        match_scores=cap.match_scores[start::2],
-        match_pattern=cap.match_pattern[start::2],
-    )
-
-
-def _held_out(halves: Sequence[AttentionRows], design: Array, used: Sequence[int]) -> Float[np.ndarray, " row"]:
-    """KL(attention || law) of every row, with parameters from the other half; `used` are the law's columns."""
+def _held_out(halves: Sequence[AttentionRows], design: Array, used: Sequence[int]) -> Divergences:
+    """KL(attention || law) of every query, with parameters from the other half; `used` are the law's columns."""
+    (heads, _, queries), sequences = halves[0].kept.shape, sum(len(one.keys) for one in halves)
     size, terms = design.shape[1], halves[0].basis.shape[1]
-    found = []
-    for test, train in (halves, halves[::-1]):
-        start = np.zeros((1, size + terms))
-        fit = maximise(Likelihood(train, design), start=start, columns=[*used, *range(size, size + terms)])
-        found.append(test.entropy[0] - Likelihood(test, design).logs(fit.theta)[0])
-    return np.concatenate(found)
+    found = np.full((heads, sequences, queries), np.nan)
+    for start, (test, train) in enumerate((halves, halves[::-1])):
+        begin = np.zeros((heads, size + terms))
+        fit = maximise(Likelihood(train, design), start=begin, columns=[*used, *range(size, size + terms)])
+        left = test.entropy - Likelihood(test, design).logs(fit.theta)
+        found[:, start::2] = np.where(test.kept, left, np.nan)
+    return found

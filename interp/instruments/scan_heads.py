@@ -3,9 +3,9 @@
 Per head, from the statistics that `scan_statistics` gathers while the model runs:
 
     copy_mass        mean attention on lag 1, 2, .. `copy_lags`, over all positions that have it
-    beta, kappa      of the additive law, by maximum likelihood of the attention (`attention_fit`, without a positional
-                     term: the baseline of `nats` is even attention, and a number for BOS)
-    nats, nats_explained
+    beta, kappa      of the additive law, by maximum likelihood of the attention: the numbers of
+                     `fit_scores(cap, source="attention")`, positional term included
+    nats, nats_explained    beyond a baseline of position and BOS, and the share of that which matches explain
     r2_match         of what position leaves of the scores, the share that matches explain (least squares)
     mass_full, mass_partial, mass_none, mass_bos, mass_early      where the attention goes. With bos="first", BOS is the
                      first token; without BOS and much attention on early keys, the message says so
@@ -317,7 +317,7 @@ def judged(statistics: ScanStatistics, rules: RoleRules | None = None, *, note: 
     ok = exists & (reasons == "")
     for name in ("beta", "beta_stderr", "kappa", "kappa_stderr"):
         found[name] = np.where(ok if found[name].ndim == 2 else ok[..., None], found[name], np.nan)
-    counts, follows = statistics.counts.numpy(), np.arange(1 << order) & 1
+    counts, follows = statistics.seen.counts.numpy(), np.arange(1 << order) & 1
     matching = tuple((int(layer), int(head)) for layer, head in np.argwhere(role == "match"))
     near = {at: one for at, one in heads.items() if role[at] == "none" and matches(one, rules, share=rules.near)}
     scan = HeadScan(
@@ -364,8 +364,12 @@ def attention_laws(
     queries: Int64[torch.Tensor, " query"],
     edits: Hooks | None = None,
 ) -> AttentionLaws:
-    """The additive laws at these queries (positions of the model, BOS counted), under hooks that edit the model."""
-    statistics = ScanStatistics(circuit, tokens, queries, lags=1, layers=[layer for layer, _ in circuit.match_heads])
+    """The additive laws at these queries (positions of the model, BOS counted), under hooks that edit the model.
+
+    They have no positional term, as the attention that is written in a replacement has none.
+    """
+    layers = [layer for layer, _ in circuit.match_heads]
+    statistics = ScanStatistics(circuit, tokens, queries, lags=1, layers=layers, position=False)
     statistics.gather(edits)
     found = {layer: _law_of_attention(statistics, layer) for layer in statistics.layers}
     heads = [{name: values[head] for name, values in found[layer].items()} for layer, head in circuit.match_heads]
@@ -406,7 +410,7 @@ def distrust(numbers: Mapping[str, Any], told: bool, *, min_explained: float = M
     """Why a head's beta and kappa cannot be trusted; empty where they can."""
     nats, explained, gap = (float(numbers[name]) for name in ("nats", "nats_explained", "mass_gap"))
     if nats < RoleRules.min_nats:
-        return f"the attention has {max(0.0, nats):.2g} nats beyond even attention: nothing to explain"
+        return f"the attention has {max(0.0, nats):.2g} nats beyond its baseline: there is nothing to explain"
     if explained < min_explained:
         found_share = f"matches explain {max(0.0, explained):.1%} of {nats:.2f} nats"
         return f"{found_share}; below {min_explained:.0%} no beta is trusted"
@@ -437,7 +441,7 @@ def _measured(statistics: ScanStatistics) -> tuple[dict[str, Any], Array]:
 
 def _masses(statistics: ScanStatistics, layer: int) -> dict[str, Array]:
     """Mean attention by overlap, on BOS and on early keys, and on the keys that follow the query's token."""
-    by_sequence = statistics.sums[layer].masses.double().numpy().mean(axis=2)
+    by_sequence = statistics.sums[layer].seen.masses.double().numpy().mean(axis=2)
     order, groups = statistics.order, by_sequence.shape[-1]
     masks = np.arange(1 << order)
     into = np.zeros((groups, order + 4))  # overlaps, BOS, early keys, and the keys of masks with lag 1

@@ -99,7 +99,7 @@ def _query_gap(cap: Capture, fit: AttentionFit) -> float:
     theta = fit.estimates[None]
     if not np.isfinite(theta).all():
         return float("nan")
-    apart = (rows.shares - Likelihood(rows, law.design).law(theta).masses)[0]
+    apart = (rows.shares - Likelihood(rows, law.design).law(theta).masses)[rows.kept]
     return float(np.abs(apart @ law.sizes).sum(axis=1).mean() / 2)
 
 

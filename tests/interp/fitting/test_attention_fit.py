@@ -205,6 +205,24 @@ def test_held_out_sequences_tell_the_laws_apart(score, best, behind):
     assert table.behind[best] < 0.002
 
 
+def test_heads_are_compared_apart_and_pooled():
+    """Each head with its own parameters; one that follows no law is marked and leaves the others alone."""
+    suffix, additive = law_capture([0.0, 1.5, 0.0, 2.4], noise=0.5), law_capture([0.0, 2.5, 1.2, 3.7], noise=0.5)
+    noise = noisy(with_scores(suffix, torch.zeros_like(suffix.match_scores)), scale=6.0, seed=3)
+    found = ip.compare_laws(with_heads(suffix, additive, noise))
+    alone = [ip.compare_laws(cap) for cap in (suffix, additive)]
+    for one, expected in zip(found.heads, alone, strict=False):
+        np.testing.assert_allclose(one.nats_explained, expected.nats_explained, atol=1e-6)
+        assert one.best == expected.best
+    assert [one.head for one in found.heads] == ["1.0", "1.3", "1.6"]
+    assert "no law explains 50% of the nats of 1.6, left out of the pool" in found.message
+    pair = ip.compare_laws(with_heads(suffix, additive))
+    np.testing.assert_allclose(pair.nats_explained, found.nats_explained, atol=1e-6)
+    assert alone[0].nats_explained.max() > 0.5
+    table = found.table()
+    assert table["head"].tolist() == [name for name in ("all", "1.0", "1.3", "1.6") for _ in range(3)]
+
+
 def on_first_key(which: slice) -> ip.Capture:
     """Some of the sequences attend to the first key alone."""
     cap = planted(beta=(2.7, 1.2), kappa=None, vocab=5)

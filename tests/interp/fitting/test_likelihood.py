@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -33,16 +33,18 @@ def likelihood(cap: ip.Capture, law: Any, *, position: bool = False, own: bool =
 
 def groups(shares: Any, counts: Any, design: Any) -> Likelihood:
     """The likelihood of one head's attention on a few groups, given row by row."""
-    observed, known = np.array([shares], dtype=float), np.ones((1, len(shares)), dtype=bool)
+    longest, observed = int(np.sum(counts, axis=1).max()), np.array([shares], dtype=float)[:, :, None]
+    keys = np.full((len(shares), 1, longest), -1)
+    for row, sizes in enumerate(counts):
+        keys[row, 0, : int(sum(sizes))] = np.repeat(np.arange(len(sizes)), np.array(sizes, dtype=int))
     rows = AttentionRows(
         shares=observed,
-        counts=np.array(counts, dtype=float),
-        entropy=np.zeros((1, len(shares))),
-        kept=known,
-        sequence=np.arange(len(shares)),
-        sequences=len(shares),
-        parts=(),
-        basis=np.zeros((0, 0)),
+        places=np.zeros((*observed.shape[:3], 0)),
+        entropy=np.zeros(observed.shape[:3]),
+        kept=np.ones(observed.shape[:3], dtype=bool),
+        keys=keys,
+        basis=np.zeros((longest, 0)),
+        centre=None,
     )
     return Likelihood(rows, np.array(design, dtype=float))
 
@@ -70,11 +72,11 @@ def test_the_likelihood_is_the_definition(cap: ip.Capture, law: str, own: bool, 
         reference.attention_cross_entropy(
             tokens.tolist(), pattern.tolist(), k=2, t=query, law=law, place=place, **named
         )
-        for row, query in enumerate((11, 14))  # the definition counts from 1
-        for tokens, pattern in zip(cap.tokens, cap.match_pattern[:, 0, row], strict=True)
+        for tokens, patterns in zip(cap.tokens, cap.match_pattern[:, 0], strict=True)
+        for pattern, query in zip(patterns, (11, 14), strict=True)  # the definition counts from 1
     ]
     at = np.concatenate([theta, places])[None]
-    np.testing.assert_allclose(-found.logs(at)[0], expected, atol=1e-12)
+    np.testing.assert_allclose(-found.logs(at)[0].ravel(), expected, atol=1e-12)
     assert found.evaluate(at)[0][0] == pytest.approx(-sum(expected))
 
 
@@ -100,10 +102,21 @@ def test_information_by_sequence_adds_up(query: Any, position: bool) -> None:
     cap = everywhere(beta=(1.5, 0.8), vocab=3, length=14, batch=7, query=query)
     found = likelihood(cap, "free", position=position, own=True)
     theta = np.random.default_rng(0).normal(size=(1, found.observed.shape[-1]))
-    parts = [found.information(theta, slice(*ends)) for ends in ((0, 3), (3, 7))]
-    assert [part.shape[1] for part in parts] == [3, 4]
     _, _, whole = found.evaluate(theta)
-    np.testing.assert_allclose(np.concatenate(parts, axis=1).sum(axis=1), whole, atol=1e-9)
+    np.testing.assert_allclose(found.information(theta).sum(axis=1), whole, atol=1e-9)
+    part = Likelihood(found.rows.some(slice(2, 5)), found.design)
+    np.testing.assert_allclose(part.information(theta), found.information(theta)[:, 2:5], atol=1e-9)
+
+
+def test_keys_in_blocks_change_nothing(cap: ip.Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = likelihood(cap, "additive", position=True)
+    theta = np.random.default_rng(2).normal(size=(1, found.observed.shape[-1]))
+    whole, by_sequence = found.evaluate(theta), found.information(theta)
+    monkeypatch.setattr("interp.fitting.likelihood.BLOCK_BYTES", 1 << 12)
+    assert len(list(found._keys(1))) > 2
+    for one, other in zip(found.evaluate(theta), whole, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-10)
+    np.testing.assert_allclose(found.information(theta), by_sequence, atol=1e-10)
 
 
 def test_groups_and_single_keys_agree(cap: ip.Capture) -> None:
@@ -119,39 +132,26 @@ def test_groups_and_single_keys_agree(cap: ip.Capture) -> None:
 
 
 def test_many_heads_are_each_fitted_as_alone(cap: ip.Capture) -> None:
-    """A row that one head leaves out changes nothing for the others."""
+    """A query that one head leaves out changes nothing for the others."""
     law = law_design("additive", order=2, bos=True)
-    rows = [
-        attention_rows(noisy(cap, scale=scale, seed=seed), position=False)[0]
+    apart = [
+        attention_rows(noisy(cap, scale=scale, seed=seed), position=True)[0]
         for seed, scale in enumerate((0.1, 0.6, 1.2))
     ]
-    shares, entropy = (np.concatenate([getattr(one, name) for one in rows]) for name in ("shares", "entropy"))
-    kept = np.ones(entropy.shape, dtype=bool)
-    kept[1, 5] = False
-    shares[1, 5] = 0.0
-    together = fit_law(replace(rows[0], shares=shares, entropy=entropy, kept=kept), law)
+    for name in ("shares", "places"):
+        getattr(apart[1], name)[0, 5] = 0.0
+    apart[1].kept[0, 5] = False
+    names = ("shares", "places", "entropy", "kept")
+    several = {name: np.concatenate([getattr(one, name) for one in apart]) for name in names}
+    together = fit_law(replace(apart[0], **several), law)
     assert together.converged.all()
-    for head, one in enumerate(rows):
-        some = kept[head]
-        alone = fit_law(
-            replace(
-                one,
-                **{name: getattr(one, name)[:, some] for name in ("shares", "entropy", "kept")},
-                counts=one.counts[some],
-                sequence=one.sequence[some],
-            ),
-            law,
-        )
-        for name in (
-            "theta",
-            "influence",
-            "nats",
-            "nats_stderr",
-            "nats_explained",
-            "nats_explained_stderr",
-            "mass_gap",
-        ):
-            np.testing.assert_allclose(getattr(together, name)[head], getattr(alone, name)[0], atol=1e-9, err_msg=name)
+    for head, one in enumerate(apart):
+        alone = fit_law(one, law)
+        for field in fields(alone):
+            expected = getattr(alone, field.name)[0]
+            np.testing.assert_allclose(getattr(together, field.name)[head], expected, atol=1e-8, err_msg=field.name)
+    pooled = fit_law(replace(apart[0], **several).together(), law)
+    assert pooled.theta[0, 0] == pytest.approx(together.theta[:, 0].mean(), abs=0.3)
 
 
 def test_the_maximum_is_one(cap: ip.Capture) -> None:
@@ -220,4 +220,4 @@ def test_sharp_attention_is_found_from_even_attention(shares: tuple[float, ...],
     best = maximise(found, start=baseline.theta)
     assert best.converged.all()
     assert best.told.all()
-    np.testing.assert_allclose(found.law(best.theta).masses[0, 0], shares, atol=1e-6)
+    np.testing.assert_allclose(found.law(best.theta).masses[0, 0, 0], shares, atol=1e-6)

@@ -46,7 +46,7 @@ def test_it_is_nearly_the_bayes_predictor() -> None:
 def test_a_fit_says_ok_only_where_the_law_holds(circuit: ip.Circuit, tokens: torch.Tensor) -> None:
     """The scores of such a model were once said to be ok; the attention does follow the law, and the scan agrees."""
     cap = ip.capture(circuit, tokens, query="trained")
-    scored, seen = ip.fit_scores(cap), ip.fit_scores(cap, source="attention", position=False)
+    scored, seen = ip.fit_scores(cap), ip.fit_scores(cap, source="attention")
     assert scored.r2_match < MIN_R2
     assert not scored.success
     assert np.isnan(scored.beta).all()

@@ -123,7 +123,7 @@ def test_a_scan_agrees_with_the_instruments_one_head_at_a_time(name: str) -> Non
     for at in [(0, 0), (1, 1), (2, 2), (2, 3), (0, 1)]:
         assert spec.bos or spec.task["bos"] == "first"
         cap = ip.capture(model, tokens, **spec.task, match_heads=(at,), query=[20, 39])
-        scored, seen = ip.fit_scores(cap), ip.fit_scores(cap, source="attention", position=False, min_r2=1e-9)
+        scored, seen = ip.fit_scores(cap), ip.fit_scores(cap, source="attention", min_r2=1e-9)
         mass = ip.overlap_mass(cap)
         assert scan.r2_match[at] == pytest.approx(scored.r2_match, abs=1e-6)
         np.testing.assert_allclose(scan.mass[at][:3], mass.by_overlap, atol=1e-12)
@@ -245,7 +245,7 @@ def test_the_model_is_run_once_and_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("interp.circuit.runner.BATCH_BYTES", 8 * 4 * 41 * 41 * 7)
     parts = ip.scan_heads(model, tokens, **spec.task, query="all")
     assert seen == [7, 7, 7, 7, 2]
-    for name in ("beta", "kappa", "nats", "nats_explained", "r2_match", "mass", "copy_mass", "induction"):
+    for name in ("beta", "kappa", "nats", "r2_match", "mass", "copy_mass", "induction"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), atol=1e-9)
 
 
@@ -366,8 +366,8 @@ def test_groups_and_counts_are_those_of_the_masks() -> None:
         assert (part.groups[:, row, 0] == 4).all()
         assert (part.groups[:, row, t + 2 :] == 6).all()
         counts = ip.mask_counts(tokens[:, : t + 1], order=2, vocab=5).sum(-1)
-        assert torch.equal(statistics.counts[:, row, :4], counts.double())
-        assert statistics.counts[0, row, 4:].tolist() == [1.0, 2.0]
+        assert torch.equal(statistics.seen.counts[:, row, :4], counts.double())
+        assert statistics.seen.counts[0, row, 4:].tolist() == [1.0, 2.0]
 
 
 # ---- a language model behind TransformerLens' bridge
