@@ -23,9 +23,8 @@ import interp as ip
 from benchmarks.measure import in_turn, options_of, show
 from interp.hooked.config import InductionConfig
 from models.families import disentangled, standard
-from models.families.disentangled import training
-from models.families.standard.trainer import train_chunk
-from models.training.adam import TrainState
+from models.training.spec import make_spec
+from models.training.trainers import Trainer, make_trainer
 
 BATCH = 32
 PRIOR = ip.HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0))
@@ -87,15 +86,20 @@ def eager_step(module: nn.Module, logits: Callable[[torch.Tensor], torch.Tensor]
     return step
 
 
+def trainer_of(family: str, length: int) -> Trainer:
+    spec = make_spec(family=family, prior=PRIOR.to_dict(), bos=True, length=length, batch=BATCH, target="token")
+    return make_trainer(spec)
+
+
 def disentangled_steps(length: int) -> tuple[dict[str, Step], dict[str, int]]:
     """Each way's step, and how many steps ours takes in one call: a chunk, as in a run."""
     config = disentangled.config(length=length, bos=True)
     flat = disentangled.initial(config, init="random(0.3)", seed=0)
-    state = TrainState(params=flat.copy(), generator=np.random.default_rng(0))
     rates = np.full(max(1, 4096 // length), 1e-3)
+    trainer = trainer_of("disentangled", length)
     model, module = disentangled.to_hooked(config, flat), PlainDisentangled(config, flat)
     return {
-        "ours": lambda: training.train_chunk(config, state, PRIOR, rates, batch=BATCH),
+        "ours": lambda: trainer.advance(rates),
         "hooked": eager_step(model, hooked_logits(model), length),
         "module": eager_step(module, module, length),
     }, {"ours": len(rates)}
@@ -105,10 +109,10 @@ def standard_steps(length: int) -> tuple[dict[str, Step], dict[str, int]]:
     config = standard.standard_config(order=2, vocab=5, length=length, bos=True)
     flat = standard.flattened(config, standard.init_standard(config, 0))
     model = standard.to_hooked(config, flat)
-    state = TrainState(params=flat.numpy(), generator=np.random.default_rng(0))
+    trainer = trainer_of("standard", length)
     rate = np.full(1, 1e-3)
     return {
-        "ours": lambda: train_chunk(config, state, PRIOR, rate, batch=BATCH),
+        "ours": lambda: trainer.advance(rate),
         "hooked": eager_step(model, hooked_logits(model), length),
     }, {}
 

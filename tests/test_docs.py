@@ -37,7 +37,6 @@ from interp.chains import priors
 from interp.outside import one_line
 from models.families import registry as families
 from models.running.command_line import read_entries
-from models.training import trainers
 from tests.figures.chromium import SCHEMES, WIDTHS, Tab
 from tests.hostile import NAMES, RAN
 
@@ -482,7 +481,7 @@ def says_the_same(shown: str, printed: str) -> bool:
 @pytest.fixture
 def kinds_of_its_own() -> Iterator[None]:
     """What a page registers is forgotten after it."""
-    with patch.dict(priors.PRIORS), patch.dict(families.FAMILIES), patch.dict(trainers.CODE):
+    with patch.dict(priors.PRIORS), patch.dict(families.FAMILIES):
         yield
 
 

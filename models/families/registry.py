@@ -3,8 +3,8 @@
     family = find_family("disentangled")
     family.label, family.colour, family.blocks
 
-All other code reads these descriptions; none compares names of families. `models.training.trainers` finds the code that
-trains and runs a family, so that code which only needs a colour does not depend on it.
+All other code reads these descriptions; none compares names of families. The code that trains and runs a family is
+named as text, and imported when it is needed: whoever only needs a colour does not load torch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from models.families.kappa import KappaRule
 from models.training.starts import HARD, SOFT, Start, StartRules
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from interp.hooked.transformer import InductionTransformer
     from models.training.spec import RunSpec
+    from models.training.trainers import Trainer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +45,8 @@ class Family:
     freezable       the parts that can be kept from training; a part may be a part of another
     tied_kappa      whether kappa can be tied to beta
     symmetrised     whether it can train on batches averaged over all relabelings
+    trainer         makes the trainer of a run, at step 0: a function or class, or where it is, as "module:name"
+    predict         (model, tokens) to laws, in the same form: `interp.predict` by the family's own forward
     contradiction   a function: why factors of a run contradict each other, or None
     """
 
@@ -56,6 +62,8 @@ class Family:
     readouts: tuple[str, ...]
     starts: StartRules
     init: str
+    trainer: Callable[[RunSpec], Trainer] | str
+    predict: Callable[[InductionTransformer, Tensor], Tensor] | str
     freezable: tuple[str, ...] = ()
     tied_kappa: bool = False
     symmetrised: bool = False
@@ -66,8 +74,8 @@ class Family:
 FAMILIES: dict[str, Family] = {}
 
 
-def describe_family(family: Family) -> Family:
-    """Register a description for all other code; `models.training.trainers.register_family` adds the code."""
+def register_family(family: Family) -> Family:
+    """Add a family."""
     if FAMILIES.get(family.name, family) != family:
         raise ValueError(f"there is a family {family.name} already")
     FAMILIES[family.name] = family
@@ -112,7 +120,7 @@ PAPER = ("construction", "disentangled", "standard")  # those of the paper, in i
 # --- The construction: analytic weights -------------------------------------------------------------------------
 
 
-CONSTRUCTION = describe_family(
+CONSTRUCTION = register_family(
     Family(
         name="construction",
         summary="analytic weights; only beta and kappa are free",
@@ -126,6 +134,8 @@ CONSTRUCTION = describe_family(
         readouts=("probability",),
         starts=StartRules(whole={"beta(VALUE)": {"beta": "beta(VALUE)"}}, parts={"beta": ("beta(VALUE)",)}),
         init="beta(1)",
+        trainer="models.families.construction:ConstructionTrainer",
+        predict="models.families.disentangled.training:predict_hooked",
         tied_kappa=True,
     )
 )
@@ -165,7 +175,7 @@ def _disentangled_contradiction(spec: RunSpec, starts: Mapping[str, Start]) -> s
     return None
 
 
-DISENTANGLED = describe_family(
+DISENTANGLED = register_family(
     Family(
         name="disentangled",
         summary="one-hot blocks; every W_A, relative bias and W_O is free",
@@ -214,6 +224,8 @@ DISENTANGLED = describe_family(
             },
         ),
         init="random(0.3)",
+        trainer="models.families.disentangled.training:DisentangledTrainer",
+        predict="models.families.disentangled.training:predict_hooked",
         freezable=("copies", "match_bias", "readout", *READ_BESIDE_VOTES, *AT_ONE_DISTANCE),
         symmetrised=True,
         contradiction=_disentangled_contradiction,
@@ -224,7 +236,7 @@ DISENTANGLED = describe_family(
 # --- The standard transformer ------------------------------------------------------------------------------------
 
 
-STANDARD = describe_family(
+STANDARD = register_family(
     Family(
         name="standard",
         summary="d_model 64, LayerNorm, MLP, learned embeddings and relative biases",
@@ -245,5 +257,7 @@ STANDARD = describe_family(
             parts={"matrices": ("random(STD)",), "copies": ("zero", "copy(STRENGTH)")},
         ),
         init="random(0)",
+        trainer="models.families.standard.trainer:StandardTrainer",
+        predict="models.families.standard:predict_hooked",
     )
 )

@@ -7,12 +7,11 @@ import pytest
 import torch
 from einops import einsum, rearrange
 
-from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
-from interp.chains.urn import draw_chain, new_urn, predictive_law
 from interp.hooked.transformer import InductionConfig
 from models.families import disentangled
-from models.families.disentangled.training import loss_and_gradient, predict, train_chunk
-from models.training.adam import Array, TrainState
+from models.families.disentangled.training import DisentangledTrainer, loss_and_gradient, predict
+from models.training.spec import make_spec
+from models.training.trainers import Array
 
 CASES = [
     pytest.param(order, bos, readout, id=f"k{order}-{'bos' if bos else 'nobos'}-{readout}")
@@ -88,7 +87,8 @@ def assert_gradient(shape: InductionConfig, flat: Array, tokens: Array, target: 
     """Loss and gradient in both precisions, relative to the largest component."""
     loss, gradient = reference(shape, flat, tokens, target)
     for dtype, tolerance in ((np.float64, 1e-9), (np.float32, 1e-5)):
-        ours, grad, laws = loss_and_gradient(shape, flat.astype(dtype), tokens, target)
+        law = target if target.ndim == 2 else np.eye(shape.vocab)[target]
+        ours, grad, laws = loss_and_gradient(shape, flat.astype(dtype), tokens, law)
         assert ours == pytest.approx(loss, rel=tolerance)
         assert grad.dtype == dtype
         assert np.abs(grad - gradient).max() < tolerance * np.abs(gradient).max()
@@ -154,97 +154,68 @@ def test_predictions_are_laws_and_do_not_depend_on_the_batch(readout: str) -> No
     laws = predict(shape, flat, tokens)
     assert laws.sum(axis=1) == pytest.approx(1.0)
     assert (laws > 0).all()
-    assert np.array_equal(laws, loss_and_gradient(shape, flat, tokens, targets["token"])[2])
+    assert np.array_equal(laws, loss_and_gradient(shape, flat, tokens, targets["law"])[2])
     assert np.array_equal(laws[3:4], predict(shape, flat, tokens[3:4]))
 
 
-def start(shape: InductionConfig, *, dtype: type = np.float32) -> TrainState:
-    flat, _, _ = example(shape, seed=0)
-    return TrainState(params=(0.3 * flat).astype(dtype), generator=np.random.default_rng(7))
+def trainer_of(prior: str = "independent:1", *, dtype: str = "float32", **settings: object) -> DisentangledTrainer:
+    given = {"length": 18, "batch": 4, "init": "random(0.2)", **settings}
+    return DisentangledTrainer(make_spec(family="disentangled", prior=prior, bos=True, **given), dtype=dtype)
 
 
 @pytest.mark.parametrize("target", ["token", "law"])
-@pytest.mark.parametrize(
-    "prior",
-    [HierarchicalDirichlet(order=2, vocab=5, eta=(5.0, 5.0)), IndependentDirichlet(order=2, vocab=5, alpha=1.0)],
-    ids=["hierarchical", "independent"],
-)
-def test_chunks_leave_no_trace(prior: HierarchicalDirichlet | IndependentDirichlet, target: str) -> None:
-    shape = disentangled.config(order=2, vocab=5, length=18, bos=True)
-    lrs = np.linspace(1e-2, 1e-3, 100)
-    whole = start(shape)
-    losses = train_chunk(shape, whole, prior, lrs, target=target, batch=4)
-    pieces = start(shape)
-    parts = []
-    for chunk in np.split(lrs, 10):
-        parts.append(train_chunk(shape, pieces, prior, chunk, target=target, batch=4))
-        pieces = TrainState.restore(pieces.dump())  # as a killed run would
+@pytest.mark.parametrize("prior", ["hierarchical:5,5", "independent:1"])
+def test_calls_leave_no_trace(prior: str, target: str) -> None:
+    rates = np.linspace(1e-2, 1e-3, 100)
+    whole, pieces = (trainer_of(prior, target=target) for _ in range(2))
+    losses, parts = whole.advance(rates), []
+    for some in np.split(rates, 10):
+        parts.append(pieces.advance(some))
+        state, pieces = pieces.dump(), trainer_of(prior, target=target, seed=1)  # as a killed run would
+        pieces.restore(*state)
     assert np.array_equal(losses, np.concatenate(parts))
-    assert whole.step == pieces.step == 100
-    for name in ("params", "first_moment", "second_moment"):
-        assert np.array_equal(getattr(whole, name), getattr(pieces, name))
-    assert whole.generator.bit_generator.state == pieces.generator.bit_generator.state
-    other = start(shape)
-    other.generator = np.random.default_rng(8)
-    assert not np.array_equal(losses, train_chunk(shape, other, prior, lrs, target=target, batch=4))
+    for name, value in whole.dump()[0].items():
+        assert np.array_equal(value, pieces.dump()[0][name])
+    assert whole.dump()[1] == pieces.dump()[1]
+    assert not np.array_equal(losses, trainer_of(prior, target=target, seed=1).advance(rates))
 
 
 @pytest.mark.parametrize("target", ["token", "law"])
 def test_twenty_steps_are_torchs_adam(target: str) -> None:
-    """The same batches, drawn here from the same generator, through autograd and torch.optim.Adam."""
-    shape = disentangled.config(order=2, vocab=3, length=10, bos=True)
-    prior = HierarchicalDirichlet(order=2, vocab=3, eta=(2.0, 4.0))
-    lrs = np.linspace(1e-2, 1e-3, 20)
-    state = start(shape, dtype=np.float64)
-    model = ReferenceTransformer(shape, state.params)
-    optimiser = torch.optim.Adam(model.parameters(), betas=(0.8, 0.99), eps=1e-6)
-    losses = train_chunk(shape, state, prior, lrs, target=target, batch=3, betas=(0.8, 0.99), epsilon=1e-6)
-
-    rng = np.random.default_rng(7)
-    urn = new_urn(shape.length, shape.order, shape.vocab)
-    rest = (shape.order, shape.vocab, prior.concentrations(), False, urn)
-    for lr, loss in zip(lrs, losses, strict=True):
-        tokens, laws = np.empty((3, shape.length), dtype=np.int64), np.empty((3, shape.vocab))
-        for row, law in zip(tokens, laws, strict=True):
-            draw_chain(rng.random(shape.length), row, *rest)
-            predictive_law(law, *rest)
-            if target == "token":
-                chosen = np.searchsorted(np.cumsum(law), rng.random(), side="right")
-                law[:] = np.eye(shape.vocab)[chosen]
-        optimiser.param_groups[0]["lr"] = lr
+    """The same batches through autograd and torch.optim.Adam."""
+    ours, twin = (trainer_of("hierarchical:2,4", target=target, dtype="float64", vocab=3) for _ in range(2))
+    model = ReferenceTransformer(ours.config, ours.params)
+    optimiser = torch.optim.Adam(model.parameters())
+    rates = np.linspace(1e-2, 1e-3, 20)
+    for rate, loss in zip(rates, ours.advance(rates), strict=True):
+        optimiser.param_groups[0]["lr"] = rate
         optimiser.zero_grad()
+        tokens, laws = twin.draw()
         expected = cross_entropy(model(torch.tensor(tokens)), laws)
         expected.backward()
         optimiser.step()
         assert loss == pytest.approx(expected.item(), rel=1e-9)
-    for name, view in disentangled.views(shape, state.params).items():
+    for name, view in disentangled.views(ours.config, ours.params).items():
         assert view == pytest.approx(getattr(model, name).detach().numpy(), abs=1e-9)
 
 
 @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", ["copy_weight", "copy_bias", "match_weight", "match_bias", "readout_weight"])
 def test_divergence_shows_and_stops(name: str, poison: float) -> None:
-    shape = disentangled.config(order=2, vocab=5, length=18, bos=True)
-    prior = IndependentDirichlet(order=2, vocab=5, alpha=1.0)
-    state = start(shape)
-    disentangled.views(shape, state.params)[name].flat[:] = poison
-    before = state.dump()
-    losses = train_chunk(shape, state, prior, np.full(3, 1e-3), batch=4)
-    assert not np.isfinite(losses).any()
-    assert state.step == 0
-    for key in ("params", "first_moment", "second_moment"):
-        assert np.array_equal(getattr(state, key), before[key], equal_nan=True)
+    trainer = trainer_of()
+    disentangled.views(trainer.config, trainer.params)[name].flat[:] = poison
+    before = trainer.dump()[0]
+    assert not np.isfinite(trainer.advance(np.full(3, 1e-3))).any()
+    assert trainer.step == 0
+    for key, value in trainer.dump()[0].items():
+        assert np.array_equal(value, before[key], equal_nan=True)
 
 
 def test_a_divergence_on_the_way_stops_there() -> None:
-    shape = disentangled.config(order=2, vocab=5, length=18, bos=True)
-    prior = IndependentDirichlet(order=2, vocab=5, alpha=1.0)
-    state = start(shape)
-    lrs = np.array([1e-3, 1e-3, np.inf, 1e-3, 1e-3])
-    losses = train_chunk(shape, state, prior, lrs, batch=4)
-    assert np.isfinite(losses[:3]).all()
-    assert not np.isfinite(losses[3:]).any()
-    assert state.step == 3
+    trainer = trainer_of()
+    losses = trainer.advance(np.array([1e-3, 1e-3, np.inf, 1e-3, 1e-3]))
+    assert np.isfinite(losses).tolist() == [True, True, True, False, False]
+    assert trainer.step == 3
 
 
 def test_tokens_that_do_not_fit_are_refused() -> None:

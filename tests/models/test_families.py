@@ -19,18 +19,16 @@ from models.families.registry import (
     FAMILIES,
     PARTS_OF,
     STANDARD,
-    describe_family,
     drawing_order,
     find_family,
+    register_family,
     start_name,
 )
-from models.families.standard import predict_hooked
 from models.families.standard.trainer import StandardTrainer
 from models.running.zoo import measure
-from models.training import trainers
 from models.training.run import run
 from models.training.spec import make_spec
-from models.training.trainers import CODE, fast_predict, make_trainer, register_family
+from models.training.trainers import fast_predict, make_trainer
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +36,6 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> families.Family:
     monkeypatch.setattr(families, "FAMILIES", dict(FAMILIES))
-    monkeypatch.setattr(trainers, "CODE", dict(CODE))
     return register_family(
         replace(
             STANDARD,
@@ -47,9 +44,8 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> families.Family:
             trained_label="trained, narrow",
             colour="#e07a5f",
             marker="v",
-        ),
-        trainer=lambda spec: StandardTrainer(spec, d_model=8, d_mlp=12),
-        predict=predict_hooked,
+            trainer=lambda spec: StandardTrainer(spec, d_model=8, d_mlp=12),
+        )
     )
 
 
@@ -129,19 +125,12 @@ def test_a_family_says_what_its_models_say(name: str) -> None:
     assert set(family.freezable) <= {*family.starts.parts, *(part for parts in PARTS_OF.values() for part in parts)}
 
 
-def test_a_family_that_nothing_trains_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(families, "FAMILIES", dict(FAMILIES))
-    describe_family(replace(STANDARD, name="drawn"))
-    with pytest.raises(ValueError, match="the drawn family is described, but nothing trains it"):
-        make_trainer(make_spec(family="drawn", prior="independent:1", bos=True, length=8))
-
-
 def test_families_are_told_apart_by_name_and_looks() -> None:
     with pytest.raises(ValueError, match="family must be one of construction, disentangled, standard, got 'hybrid'"):
         find_family("hybrid")
     with pytest.raises(ValueError, match="there is a family standard already"):
-        describe_family(replace(STANDARD, colour="#000000"))
-    assert describe_family(STANDARD) is STANDARD
+        register_family(replace(STANDARD, colour="#000000"))
+    assert register_family(STANDARD) is STANDARD
     for field in ("label", "short", "trained_label", "colour", "marker"):
         assert len({getattr(family, field) for family in FAMILIES.values()}) == len(FAMILIES), field
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch.nn import functional
 
-from interp.chains.priors import HierarchicalDirichlet, IndependentDirichlet
 from interp.hooked.transformer import InductionConfig, InductionTransformer
 from models.families.standard import (
     copy_layer,
@@ -25,10 +24,8 @@ from models.families.standard import (
     views,
 )
 from models.families.standard import loss as losses_of
-from models.families.standard.trainer import draw, train_chunk
-from models.training.adam import TargetKind, TrainState
-
-PRIOR = HierarchicalDirichlet(order=2, vocab=4, eta=(5.0, 5.0))
+from models.families.standard.trainer import StandardTrainer
+from models.training.spec import make_spec
 
 
 def config(*, order: int = 2, bos: bool = True, dtype: str = "float64", length: int = 19) -> InductionConfig:
@@ -48,9 +45,10 @@ def anywhere(shape: InductionConfig) -> torch.Tensor:
     return flattened(shape, params)
 
 
-def state_of(shape: InductionConfig, **how: str) -> TrainState:
-    params = flattened(shape, init_standard(shape, 0, **how))
-    return TrainState(params=params.numpy(), generator=np.random.default_rng([0, 0]))
+def trainer_of(prior: str = "hierarchical:5,5", *, dtype: str = "float64", **settings: object) -> StandardTrainer:
+    given = {"vocab": 4, "length": 19, "batch": 8, "target": "token", **settings}
+    spec = make_spec(family="standard", prior=prior, bos=True, **given)
+    return StandardTrainer(spec, d_model=24, d_mlp=40, dtype=dtype)
 
 
 def some_tokens(shape: InductionConfig, *, batch: int = 9) -> torch.Tensor:
@@ -142,41 +140,37 @@ def test_conversion_loses_nothing(bos: bool) -> None:
 
 
 def test_steps_are_adam_steps_of_the_hooked_transformer() -> None:
-    shape = config()
-    state = TrainState(params=anywhere(shape).numpy(), generator=np.random.default_rng(5))
-    model, generator = to_hooked(shape, torch.from_numpy(state.params)), np.random.default_rng(5)
+    ours, twin = trainer_of(), trainer_of()
+    model = ours.hooked()
     adam, expected = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=1e-2), []
     for _ in range(4):
-        tokens, target = draw(shape, PRIOR, generator, batch=8, target="token")
+        tokens, target = map(torch.from_numpy, twin.draw())
         adam.zero_grad()
         loss = functional.cross_entropy(plain_logits(model, tokens), target)
         loss.backward()
         adam.step()
         expected.append(loss.item())
-    losses = train_chunk(shape, state, PRIOR, np.full(4, 1e-2), batch=8)
-    np.testing.assert_allclose(losses, expected, rtol=1e-9)
-    np.testing.assert_allclose(state.params, from_hooked(model).numpy(), rtol=0, atol=1e-7)
-    assert state.step == 4
+    np.testing.assert_allclose(ours.advance(np.full(4, 1e-2)), expected, rtol=1e-9)
+    np.testing.assert_allclose(ours.params, from_hooked(model).numpy(), rtol=0, atol=1e-7)
+    assert ours.step == 4
 
 
 @pytest.mark.parametrize("target", ["token", "law"])
-def test_a_resumed_run_ends_in_the_same_bits(target: TargetKind) -> None:
-    shape, lrs = config(dtype="float32"), np.linspace(3e-3, 0, 20)
-    whole, half = state_of(shape), state_of(shape)
-    losses = train_chunk(shape, whole, PRIOR, lrs, target=target, batch=8)
-    first = train_chunk(shape, half, PRIOR, lrs[:10], target=target, batch=8)
-    half = TrainState.restore(half.dump())
-    second = train_chunk(shape, half, PRIOR, lrs[10:], target=target, batch=8)
-    np.testing.assert_array_equal(losses, np.concatenate([first, second]))
-    for name, value in whole.dump().items():
-        np.testing.assert_equal(half.dump()[name], value)
+def test_a_resumed_run_ends_in_the_same_bits(target: str) -> None:
+    rates = np.linspace(3e-3, 0, 20)
+    whole, half, rest = (trainer_of(target=target, dtype="float32") for _ in range(3))
+    losses = half.advance(rates[:10])
+    rest.restore(*half.dump())
+    np.testing.assert_array_equal(whole.advance(rates), np.concatenate([losses, rest.advance(rates[10:])]))
+    for name, value in whole.dump()[0].items():
+        np.testing.assert_array_equal(rest.dump()[0][name], value)
+    assert whole.dump()[1] == rest.dump()[1]
 
 
 def test_bos_and_key_biases_stay_as_they_are() -> None:
-    shape = config(dtype="float32")
-    state = state_of(shape)
-    train_chunk(shape, state, PRIOR, np.full(5, 1e-2), batch=8)
-    params = views(shape, torch.from_numpy(state.params))
+    shape, trainer = config(dtype="float32"), trainer_of(dtype="float32")
+    trainer.advance(np.full(5, 1e-2))
+    params = views(shape, trainer.flat)
     assert torch.equal(params["embed.W_E"][-1], torch.full((24,), 1 / 4))
     moved = {name for name, value in params.items() if not torch.equal(value, init_standard(shape, 0)[name])}
     assert moved == set(params) - {"blocks.0.attn.b_K", "blocks.1.attn.b_K"}
@@ -184,9 +178,8 @@ def test_bos_and_key_biases_stay_as_they_are() -> None:
 
 @pytest.mark.parametrize("kind", ["constant", "block", "mean"])
 def test_the_vector_of_bos_is_fixed_and_seen_unless_it_is_constant(kind: str) -> None:
-    shape = config()
-    state = state_of(shape, bos_vector=kind)
-    before = views(shape, torch.from_numpy(state.params.copy()))["embed.W_E"]
+    shape, trainer = config(), trainer_of(bos_vector=kind)
+    before = views(shape, trainer.flat.clone())["embed.W_E"]
     expected = {
         "constant": torch.full((24,), 1 / 4),
         "block": torch.cat([torch.full((4,), 1 / 4), torch.zeros(20)]),
@@ -196,10 +189,12 @@ def test_the_vector_of_bos_is_fixed_and_seen_unless_it_is_constant(kind: str) ->
     # Layer norm takes the constant vector to zero and no other.
     normed = functional.layer_norm(before[-1], (24,), eps=1e-5)
     assert (normed.abs().max() < 1e-9) == (kind == "constant")
-    tokens, flat = some_tokens(shape), torch.from_numpy(state.params)
-    assert worst_difference(shape, flat, tokens, one_hot(tokens[:, 0], shape)) < (1e-8 if kind == "constant" else 1e-12)
-    train_chunk(shape, state, PRIOR, np.full(5, 1e-2), batch=8)
-    after = views(shape, torch.from_numpy(state.params))["embed.W_E"]
+    tokens = some_tokens(shape)
+    assert worst_difference(shape, trainer.flat, tokens, one_hot(tokens[:, 0], shape)) < (
+        1e-8 if kind == "constant" else 1e-12
+    )
+    trainer.advance(np.full(5, 1e-2))
+    after = views(shape, trainer.flat)["embed.W_E"]
     assert torch.equal(after[-1], before[-1])
     assert not torch.equal(after[0], before[0])
     # The tokens start alike whichever vector stands for BOS.
@@ -211,10 +206,9 @@ def test_a_block_of_bos_needs_a_wider_stream() -> None:
         init_standard(standard_config(order=2, vocab=4, length=9, bos=True, d_model=4, d_mlp=8), 0, bos_vector="block")
 
 
-@pytest.mark.parametrize("prior", [PRIOR, IndependentDirichlet(order=2, vocab=4, alpha=0.5)])
-def test_both_targets_follow_the_same_sequences(prior: HierarchicalDirichlet | IndependentDirichlet) -> None:
-    shape = config()
-    drawn = [draw(shape, prior, np.random.default_rng(1), batch=4000, target=kind) for kind in ("token", "law")]
+@pytest.mark.parametrize("prior", ["hierarchical:5,5", "independent:0.5"])
+def test_both_targets_follow_the_same_sequences(prior: str) -> None:
+    drawn = [map(torch.from_numpy, trainer_of(prior, batch=4000, target=kind).draw()) for kind in ("token", "law")]
     (tokens, chosen), (same, law) = drawn
     assert torch.equal(tokens, same)
     assert torch.equal(chosen.sum(-1), torch.ones(4000))
@@ -227,13 +221,12 @@ def test_both_targets_follow_the_same_sequences(prior: HierarchicalDirichlet | I
 
 
 def test_divergence_stops_the_run_and_keeps_the_last_good_parameters() -> None:
-    shape = config(dtype="float32")
-    state = state_of(shape)
-    views(shape, torch.from_numpy(state.params))["unembed.b_U"][:] = torch.inf
-    before = state.dump()
-    assert not np.isfinite(train_chunk(shape, state, PRIOR, np.full(5, 1e-3), batch=4)).any()
-    assert state.step == 0
-    np.testing.assert_array_equal(state.dump()["params"], before["params"])
+    trainer = trainer_of(dtype="float32")
+    views(trainer.config, trainer.flat)["unembed.b_U"][:] = torch.inf
+    before = trainer.params.copy()
+    assert not np.isfinite(trainer.advance(np.full(5, 1e-3))).any()
+    assert trainer.step == 0
+    np.testing.assert_array_equal(trainer.params, before)
 
 
 def test_initialisations() -> None:
@@ -250,13 +243,13 @@ def test_initialisations() -> None:
     assert not first["blocks.0.attn.rel_bias"].any()
 
 
-def test_one_thread_within_and_the_callers_number_after() -> None:
-    shape, threads = config(dtype="float32"), torch.get_num_threads()
+def test_one_thread_within_and_the_callers_number_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    within, trainer = [], trainer_of()
+    monkeypatch.setattr(trainer, "descend", lambda *_: within.append(torch.get_num_threads()))
+    threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        predict(shape, anywhere(shape), some_tokens(shape))
-        assert torch.get_num_threads() == 2
-        with losses_of.one_thread():
-            assert torch.get_num_threads() == 1
+        trainer.advance(np.full(1, 1e-3))
+        assert (within, torch.get_num_threads()) == ([1], 2)
     finally:
         torch.set_num_threads(threads)

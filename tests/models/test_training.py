@@ -20,7 +20,7 @@ import torch
 from safetensors.numpy import load_file
 
 import interp as ip
-from models.families import construction, disentangled
+from models.families import disentangled
 from models.running.cli import main
 from models.running.zoo import find_checkpoints, work_directory
 from models.training import run as runs
@@ -243,27 +243,6 @@ def test_learning_rates_depend_on_the_step_alone() -> None:
     assert PROTOCOLS["paper"].learning_rates(0, 5).tolist() == [1e-3] * 5
     annealed = PROTOCOLS["annealed"]
     assert annealed.learning_rates(annealed.steps - 1, annealed.steps)[0] < 1e-3 * annealed.learning_rate
-
-
-@pytest.mark.parametrize("bos", [True, False])
-@pytest.mark.parametrize("kind", ["token", "law"])
-def test_the_construction_gradient_is_autograds(bos: bool, kind: str) -> None:
-    prior = ip.HierarchicalDirichlet(order=2, vocab=3, eta=(5.0, 5.0))
-    chains = prior.sample(batch=12, length=14, seed=3)
-    config = construction.config(order=2, vocab=3, length=14, bos=bos)
-    target = chains.next_law if kind == "law" else torch.eye(3, dtype=torch.float64)[chains.next_law.argmax(-1)]
-    params = np.array([1.3, -0.4, 0.7][: 2 + bos])
-    loss, gradient = construction.loss_and_gradient(config, params, chains.tokens.numpy(), target.numpy())
-    free = torch.tensor(params, requires_grad=True)
-    law = ip.soft_matching_from_counts(
-        ip.mask_counts(chains.tokens, order=2, vocab=3), beta=free[:2], kappa=free[2] if bos else None
-    )
-    law = (law + construction.FLOOR) / (1 + 3 * construction.FLOOR)
-    expected = -(target * law.log()).sum(-1).mean()
-    expected.backward()
-    assert loss == pytest.approx(expected.item(), abs=1e-12)
-    assert free.grad is not None
-    np.testing.assert_allclose(gradient, free.grad.numpy(), atol=1e-6 if kind == "token" and not bos else 1e-10)
 
 
 def test_disentangled_parameters_survive_the_hooked_transformer() -> None:

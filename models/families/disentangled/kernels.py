@@ -1,4 +1,4 @@
-"""Compiled code of the disentangled transformer: forward, backward, and the training loop around them.
+"""Compiled code of the disentangled transformer: forward and backward.
 
 The maths is exact. Tokens are one-hot, so a copy head's attention exp(W[x_i, x_j] + r_{i-j}) factorises: with
 
@@ -24,10 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from interp.chains.urn import new_urn
 from models.compiled import njit
-from models.families.sampling import draw_task, fill
-from models.training.adam import adam
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -402,9 +399,10 @@ def backward(targets: Array, probability: bool, floor: float, room: Room) -> flo
 
 @njit()
 def batch_gradient(
-    params: Params, grads: Params, tokens: Array, targets: Array, laws: Array, room: Room, probability: bool,
+    tokens: Array, targets: Array, params: Params, grads: Params, laws: Array, room: Room, probability: bool,
     floor: float, relabelled: bool,
 ) -> float:  # fmt: skip
+    """The mean loss; writes its gradient and the predictions."""
     batch, length = tokens.shape
     group, n = room.memory.tokens.shape
     open_step(params, room)
@@ -420,6 +418,7 @@ def batch_gradient(
 
 @njit()
 def batch_predict(params: Params, tokens: Array, laws: Array, room: Room, probability: bool, floor: float) -> None:
+    """Writes the predictions."""
     batch, length = tokens.shape
     group, n = room.memory.tokens.shape
     open_step(params, room)
@@ -429,37 +428,3 @@ def batch_predict(params: Params, tokens: Array, laws: Array, room: Room, probab
         laws[b : b + group] = room.memory.laws
     for law in laws:
         law /= law.sum()
-
-
-@njit()
-def train(
-    flat: Array, first: Array, second: Array, mask: Array, step: int, generator: np.random.Generator, lrs: Array,
-    losses: Array, params: Params, grad: Array, grads: Params, room: Room, length: int, batch: int, probability: bool,
-    floor: float, concentrations: Array, independent: bool, by_law: bool, relabelled: bool, beta1: float, beta2: float,
-    epsilon: float,
-) -> int:  # fmt: skip
-    """Steps until `lrs` is used up or the loss or its gradient is not finite; returns how many were taken.
-
-    `params` and `grads` are views into `flat` and `grad`.
-    """
-    vocab, order = params.readout_weight.shape[0], params.copy_bias.shape[0]
-    group, n = room.memory.tokens.shape
-    uniforms, targets = np.empty(length + 1), np.empty((group, vocab))
-    urn = new_urn(length, order, vocab)
-    for s in range(lrs.shape[0]):
-        open_step(params, room)
-        loss = 0.0
-        for _ in range(batch // group):
-            for b in range(group):
-                fill(generator, uniforms, length if by_law else length + 1)
-                tokens = room.memory.tokens[b, n - length :]
-                draw_task(uniforms, tokens, targets[b], order, vocab, concentrations, independent, by_law, urn)
-            forward(probability, floor, room)
-            loss += backward(targets, probability, floor, room)
-        close_step(grads, batch, relabelled, room)
-        losses[s] = loss / batch
-        if not np.isfinite(losses[s] + np.abs(grad).sum()):
-            losses[s] = np.nan if np.isfinite(losses[s]) else losses[s]
-            return s
-        adam(flat, grad, first, second, mask, step + s + 1, lrs[s], beta1, beta2, epsilon)
-    return lrs.shape[0]

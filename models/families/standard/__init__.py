@@ -2,9 +2,8 @@
 
     config = standard_config(order=2, vocab=5, length=64, bos=True)
     flat = flattened(config, init_standard(config, seed=0))
-    state = TrainState(params=flat.numpy(), generator=np.random.default_rng(0))
-    losses = train_chunk(config, state, prior, np.full(1000, 1e-3))
-    model = to_hooked(config, torch.from_numpy(state.params))           # an InductionTransformer
+    loss, gradient = loss_and_gradient(config, flat, tokens, laws)
+    model = to_hooked(config, flat)                                     # an InductionTransformer
 
 The maths is exact: loss and gradients are those of the HookedTransformer of the same weights.
 
@@ -25,7 +24,7 @@ Arrays are [feature, row], with rows over (sequence, position): long contiguous 
     copy_layer    tables, symbol counts, and the stream after the copy layer
     match_layer   from that stream to logits
     loss          loss, gradients and predictions
-    trainer       sequences, Adam's steps, and a run
+    trainer       a run
 """
 
 from models.families.standard.loss import loss_and_gradient, predict, predict_hooked

@@ -5,8 +5,7 @@ The sequences go through in groups small enough for the cache, each forward and 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import torch
 from jaxtyping import Float, Int64
@@ -17,6 +16,7 @@ from interp.hooked.transformer import COPY, InductionConfig, InductionTransforme
 from models.families.standard.copy_layer import CopyLayer, Counts, make_tables
 from models.families.standard.match_layer import read_out
 from models.families.standard.parameters import from_hooked, views
+from models.training.trainers import one_thread
 
 GROUP_ROWS = 4096  # stream rows worked on at once: a few MiB of hidden activations
 
@@ -46,13 +46,14 @@ def _group_size(config: InductionConfig, batch: int) -> int:
     return max(1, min(batch, round(GROUP_ROWS / config.n_ctx)))
 
 
-def backward(
+def loss_and_gradient(
     config: InductionConfig,
     flat: Float[Tensor, " size"],
     tokens: Int64[Tensor, "batch length"],
     target: Float[Tensor, "batch vocab"],
-) -> Float[Tensor, ""]:
-    """The mean cross-entropy; its gradient goes to `flat.grad`."""
+) -> tuple[Float[Tensor, ""], Float[Tensor, " size"]]:
+    """The mean cross-entropy of the law `target` at the last position, and its gradient in the layout of `flat`."""
+    flat, target = flat.detach().clone().requires_grad_(), target.to(flat)
     batch = len(tokens)
     params = views(config, flat)
     tables = make_tables(config, params)
@@ -79,24 +80,10 @@ def backward(
     torch.autograd.backward(
         [counts, *(joints[index] for index in live)], [pull_counts, *(pulls[index] for index in live)]
     )
+    assert flat.grad is not None
     if config.bos:
-        assert flat.grad is not None
         width = config.stream_width
         flat.grad[config.vocab * width : (config.vocab + 1) * width] = 0.0  # the BOS row; W_E comes first
-    return loss
-
-
-def loss_and_gradient(
-    config: InductionConfig,
-    flat: Float[Tensor, " size"],
-    tokens: Int64[Tensor, "batch length"],
-    target: Float[Tensor, "batch vocab"],
-) -> tuple[Float[Tensor, ""], Float[Tensor, " size"]]:
-    """The mean cross-entropy of the law `target` at the last position, and its gradient in the layout of `flat`."""
-    flat = flat.detach().clone().requires_grad_()
-    with one_thread():
-        loss = backward(config, flat, tokens, target.to(flat))
-    assert flat.grad is not None
     return loss, flat.grad
 
 
@@ -119,14 +106,3 @@ def predict(
 def predict_hooked(model: InductionTransformer, tokens: Int64[Tensor, "batch length"]) -> Float[Tensor, "batch vocab"]:
     """`interp.predict` for a model of the standard family at its full length, many times faster for long sequences."""
     return predict(model.config, from_hooked(model), tokens)
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Matrices here are small: a second thread costs more time than it saves. Several runs use several processes."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
