@@ -16,7 +16,6 @@ import fcntl
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -28,7 +27,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from interp.arguments import MAX_BYTES, whole_number
+from interp.arguments import MAX_BYTES
 from interp.chains.batch import ChainBatch, Method
 from interp.divergence import Divergence, kl_divergence
 from interp.hooked.checkpoint import (
@@ -39,8 +38,7 @@ from interp.hooked.checkpoint import (
     replace_directory,
     save,
 )
-from interp.hooked.tensors import DTYPES
-from interp.outside import one_line, open_file, read_object, read_tensors
+from interp.outside import one_line, read_object
 from interp.results import is_clear, jsonable, mean_stderr
 from interp.staging import new_directory, replace_file
 from models.families.registry import find_family
@@ -53,15 +51,12 @@ from models.training.trainers import Arrays, Trainer, make_trainer
 HELD_OUT_SEQUENCES = 4096
 HELD_OUT_SEED = 1_000_003
 LOG_POINTS = 100
-LEAST_FREE = 64 << 20  # bytes on the disk where a run goes
-PIECE_SECONDS = 1.0  # seconds of training in one call of a trainer
-FIRST_PIECE = 64  # steps, before it is known how long one takes
+PIECE = 20  # steps between two movements of the progress bar
 LEAST_NATS = 1e-4  # difference of two divergences; a smaller one is not visible in any table
 SNAPSHOTS_PER_DECADE = 6
 LOCK_SECONDS = 10.0  # to wait for a process that is ending, e.g. the worker of a sweep that was killed
 BAR = "{desc} {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # no bar: 80 columns are narrow
 READINGS = {"parameters": "beta", "weights": "blocks of W_A", "scores": "beta of the scores"}
-OURS = {"state": Path.is_dir, "snapshots": Path.is_dir, "lock": Path.is_file, "log.jsonl": Path.is_file}
 
 
 class RunError(RuntimeError):
@@ -133,7 +128,8 @@ def started_spec(out: Path) -> RunSpec | None:
     What is there but cannot be read is a `RunError`.
     """
     if (document := _saved_state(work_directory(out))) is not None:
-        return RunSpec.from_dict(document["spec"])
+        spec: RunSpec = document["spec"]
+        return spec
     try:
         read_info(out)
     except ValueError:
@@ -221,11 +217,13 @@ class Training:
         """Train to the next stop and log it; if this part diverges, the state before it is kept."""
         trainer = self.trainer
         before, start = trainer.dump(), trainer.step
-        pieces = []
-        for piece in _advance(trainer, self.spec.schedule.learning_rates(start, stop)):
-            pieces.append(piece)
-            bar.set_postfix_str(f"loss {piece[-1]:.4f}{reading}", refresh=False)
-            bar.update(len(piece))
+        pieces, rates = [], self.spec.schedule.learning_rates(start, stop)
+        for first in range(0, stop - start, PIECE):
+            pieces.append(trainer.advance(rates[first : first + PIECE]))
+            bar.set_postfix_str(f"loss {pieces[-1][-1]:.4f}{reading}", refresh=False)
+            bar.update(len(pieces[-1]))
+            if not np.isfinite(pieces[-1]).all():
+                break
         losses = np.concatenate(pieces)
         divergence = _evaluate(trainer, held_out) if np.isfinite(losses).all() else None
         if divergence is None:
@@ -275,22 +273,6 @@ class Training:
         held_out = None if divergence is None else {**divergence.record(), "seed": HELD_OUT_SEED}
         how_far = {"step": self.trainer.step, "status": status, "seconds": round(self.seconds, 1)}
         return jsonable({**self.spec.to_dict(), **how_far, "held_out": held_out})
-
-
-def _advance(trainer: Trainer, rates: np.ndarray) -> Iterator[np.ndarray]:
-    """One step per rate, in calls of about PIECE_SECONDS; gives the losses of each, to the first that is not finite.
-
-    Compiled code reacts to Ctrl-C, and lets the progress bar move, only when it returns.
-    """
-    done, piece = 0, FIRST_PIECE
-    while done < len(rates):
-        begun = time.monotonic()
-        losses = trainer.advance(rates[done : done + piece])
-        yield losses
-        if not np.isfinite(losses).all():
-            return
-        done += piece
-        piece = max(1, round(piece * min(4.0, PIECE_SECONDS / max(time.monotonic() - begun, 1e-9))))
 
 
 def _log(work: Path, **entry: Any) -> None:
@@ -374,13 +356,12 @@ def _state_place(work: Path) -> Path | None:
 
 
 def _saved_state(work: Path) -> dict[str, Any] | None:
-    """What the saved state of a run says of it, checked; None where none was saved."""
+    """What the saved state of a run says of it; None where none was saved."""
     if (state := _state_place(work)) is None:
         return None
     try:
         document = read_object(state / "state.json", any_size=True)
-        spec = RunSpec.from_dict(document["spec"]).to_dict()
-        return {**document, "spec": spec, "seconds": float(document["seconds"]), "status": document["status"]}
+        return {**document, "spec": RunSpec.from_dict(document["spec"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{state}: cannot be read ({error}); remove {work} to start anew") from error
 
@@ -389,29 +370,23 @@ def _restore(trainer: Trainer, spec: RunSpec, work: Path) -> float:
     """Load the saved state into the trainer, if there is one; returns the seconds already spent."""
     if (document := _saved_state(work)) is None:
         return 0.0
-    if different := [name for name, value in spec.to_dict().items() if document["spec"][name] != value]:
+    if different := [name for name, value in vars(spec).items() if getattr(document["spec"], name) != value]:
         raise RunError(f"{work}: was started with other settings ({', '.join(different)}); use another --out")
-    if document["status"] == "diverged":
-        raise RunError(f"{work}: this run diverged; use another --out and other settings")
     state = _state_place(work) or work / "state"
     try:
-        whole_number(document["trainer"]["step"], name="step", most=spec.steps)
-        trainer.restore(_fitting(state / "arrays.safetensors", trainer.dump()[0]), document["trainer"])
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, OSError, SafetensorError) as error:
+        if document["status"] == "diverged":
+            raise RunError(f"{work}: this run diverged; use another --out and other settings")
+        arrays = load_file(state / "arrays.safetensors")
+        if _kinds(arrays) != _kinds(trainer.dump()[0]):  # compiled loops do not look where an array ends
+            raise ValueError("its arrays are of other sizes")
+        trainer.restore(arrays, document["trainer"])
+        return float(document["seconds"])
+    except (KeyError, TypeError, ValueError, OSError, SafetensorError) as error:
         raise RunError(f"{state}: does not fit this run ({one_line(error)}); remove {work} to start anew") from error
-    return float(document["seconds"])
 
 
-def _fitting(file: Path, wanted: Arrays) -> Arrays:
-    """The arrays of a saved state, which are like those wanted: compiled loops do not look where an array ends."""
-    with open_file(file) as handle:
-        held = {name: (str(DTYPES.get(entry.kind)), entry.shape) for name, entry in read_tensors(handle).items()}
-    if held != {name: (f"torch.{array.dtype}", array.shape) for name, array in wanted.items()}:
-        raise ValueError("its arrays are of other sizes")
-    found: Arrays = load_file(file)
-    if not all(np.isfinite(array).all() for array in found.values()):
-        raise ValueError("its arrays hold NaN or infinity")
-    return found
+def _kinds(arrays: Arrays) -> dict[str, tuple[Any, ...]]:
+    return {name: (array.dtype, array.shape) for name, array in arrays.items()}
 
 
 # ---- before it starts
@@ -429,26 +404,10 @@ def _check_start(spec: RunSpec, out: Path, work: Path, *, resume: bool) -> None:
         check_replaceable(out.resolve())
     except ValueError as error:
         raise RunError(str(error)) from None
-    _check_work(work)
-    above = next((one for one in out.resolve().parents if one.is_dir()), None)
-    if above is not None and (free := shutil.disk_usage(above).free) < LEAST_FREE:
-        raise RunError(f"{out}: only {free >> 20} MiB free on the disk, a run wants at least {LEAST_FREE >> 20} MiB")
     try:
         work.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=work, prefix=".") as probe:
-            probe.write(b"0" * 4096)
     except OSError as error:
         raise RunError(f"{out}: cannot be written ({error.strerror or error})") from error
-
-
-def _check_work(work: Path) -> None:
-    """Refuse a work directory that no run has made, before anything is written to it, or through a link in it."""
-    if work.exists() and not work.is_dir():
-        raise RunError(f"{work}: a file is in the way of the run's work directory; use another --out")
-    for one in sorted(work.iterdir()) if work.is_dir() else ():
-        ours = OURS[one.name](one) if one.name in OURS else one.name[0] == "."
-        if one.is_symlink() or not ours:
-            raise RunError(f"{work}: also holds {one.name!r}, which no run has made; use another --out")
 
 
 @contextlib.contextmanager

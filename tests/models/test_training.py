@@ -126,26 +126,6 @@ def test_divergence_stops_the_run_and_keeps_the_last_good_weights(
         run(spec, tmp_path / "a", resume=True, progress=False)
 
 
-@pytest.mark.parametrize("family", ["construction", "disentangled", "standard"])
-def test_pieces_of_a_stretch_train_as_the_whole_does(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that Ctrl-C is heard within a second or so, where a stretch is thousands of steps of compiled code."""
-    rates = tiny(family=family).schedule.learning_rates(0, 30)
-    whole, cut = (make_trainer(tiny(family=family)) for _ in range(2))
-    called = []
-    advance = cut.advance
-    monkeypatch.setattr(cut, "advance", lambda given: called.append(len(given)) or advance(given))
-    monkeypatch.setattr(runs, "FIRST_PIECE", 3)
-    monkeypatch.setattr(runs, "PIECE_SECONDS", 1e-12)
-    np.testing.assert_array_equal(np.concatenate([*runs._advance(cut, rates)]), whole.advance(rates))
-    assert called == [3, *[1] * 27]
-    assert cut.step == whole.step == 30
-    for name, value in whole.dump()[0].items():
-        np.testing.assert_array_equal(cut.dump()[0][name], value, err_msg=name)
-    monkeypatch.setattr(runs, "PIECE_SECONDS", 1e9)
-    assert len([*runs._advance(cut, np.append(rates, rates)[:25])]) == 3
-    assert called[28:] == [3, 12, 10]  # as much as four times the one before
-
-
 @pytest.mark.parametrize(("family", "rate"), [("disentangled", "1e9"), ("standard", "10"), ("construction", "1e9")])
 def test_a_run_that_ends_worse_than_the_uniform_law_fails(
     family: str, rate: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -218,14 +198,6 @@ def test_an_unwritable_place_is_an_error_before_training(tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be written"):
         run(tiny(), tmp_path / "file" / "a", progress=False)
-
-
-def test_a_full_disk_is_an_error_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = type("usage", (), {"free": 1 << 20})
-    monkeypatch.setattr(runs.shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(RunError, match="1 MiB free"):
-        run(tiny(), tmp_path / "a", progress=False)
-    assert [*tmp_path.iterdir()] == []  # nothing was created beside a refused target
 
 
 def test_two_processes_do_not_train_one_run(tmp_path: Path) -> None:
