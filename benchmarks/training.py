@@ -22,7 +22,8 @@ from torch import nn
 import interp as ip
 from benchmarks.measure import in_turn, options_of, show
 from interp.hooked.config import InductionConfig
-from models.families import disentangled, standard
+from models.families.disentangled import weights as disentangled
+from models.families.standard import parameters as standard
 from models.training.spec import make_spec
 from models.training.trainers import Trainer, make_trainer
 

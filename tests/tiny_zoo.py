@@ -17,7 +17,8 @@ import interp as ip
 from analyses.running import plan
 from analyses.running.ask import Ask
 from analyses.running.questions import options_of
-from models.families import disentangled, standard
+from models.families.disentangled import weights as disentangled
+from models.families.standard import parameters as standard
 
 LENGTH, VOCAB, ORDER = 16, 3, 2
 BETA, KAPPA = (2.5, 1.5), 2.0

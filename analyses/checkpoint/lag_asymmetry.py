@@ -68,7 +68,7 @@ def analyse(subject: Subject, options: CheckpointOptions) -> Table:
 
 def _raw_blocks(subject: Subject) -> tuple[float, float]:
     """Identity coefficients of the aligned weight blocks of lags 1 and 2; NaN where weights have no blocks."""
-    from models.families import disentangled
+    from models.families.disentangled import weights as disentangled
 
     if not subject.info.one_hot:
         return math.nan, math.nan

@@ -141,7 +141,7 @@ def study_piece(options: Options, piece: str, cache: Cache) -> Table:
 
 def between(start: Any, end: Any, *, lags: Sequence[Sequence[int]]) -> Iterator[tuple[str, float, Any]]:
     """Points of both ways from one model to the other: (way, share of the end, model); `lags` of their copy heads."""
-    from models.families import disentangled
+    from models.families.disentangled import weights as disentangled
     from models.families.disentangled.between import by_reads, in_lag_order, straight
 
     first, last = (

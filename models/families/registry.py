@@ -132,7 +132,7 @@ CONSTRUCTION = register_family(
         analytic=True,
         blocks=True,
         readouts=("probability",),
-        starts=StartRules(whole={"beta(VALUE)": {"beta": "beta(VALUE)"}}, parts={"beta": ("beta(VALUE)",)}),
+        starts=StartRules(whole={"beta(VALUE)": "beta=beta(VALUE)"}, parts={"beta": ("beta(VALUE)",)}),
         init="beta(1)",
         trainer="models.families.construction:ConstructionTrainer",
         predict="models.families.disentangled.training:predict_hooked",
@@ -189,32 +189,14 @@ DISENTANGLED = register_family(
         readouts=("probability", "logit"),
         starts=StartRules(
             whole={
-                "random(STD)": {
-                    "copies": "random(STD)",
-                    "match": "random(STD)",
-                    "match_bias": "random(STD)",
-                    "readout": "construction",
-                },
-                "copy(STRENGTH)": {
-                    "copies": "copy(STRENGTH)",
-                    "match": "random(0.02)",
-                    "match_bias": "random(0.02)",
-                    "readout": "construction",
-                },
-                "hard": {"copies": "hard", "match": "zero", "match_bias": "zero", "readout": "construction"},
-                "symmetric(STD)": {
-                    "copies": "symmetric(STD)",
-                    "match": "symmetric(STD)",
-                    "match_bias": "random(STD)",
-                    "readout": "construction",
-                },
-                "bias(STD)": {
-                    "copies": "bias(STD)",
-                    "match": "zero",
-                    "match_bias": "random(STD)",
-                    "readout": "zero",
-                },
-                "zero": {"copies": "zero", "match": "zero", "match_bias": "zero", "readout": "zero"},
+                "random(STD)": "copies=random(STD),match=random(STD),match_bias=random(STD),readout=construction",
+                "copy(STRENGTH)": "copies=copy(STRENGTH),match=random(0.02),match_bias=random(0.02),"
+                "readout=construction",
+                "hard": "copies=hard,match=zero,match_bias=zero,readout=construction",
+                "symmetric(STD)": "copies=symmetric(STD),match=symmetric(STD),match_bias=random(STD),"
+                "readout=construction",
+                "bias(STD)": "copies=bias(STD),match=zero,match_bias=random(STD),readout=zero",
+                "zero": "copies=zero,match=zero,match_bias=zero,readout=zero",
             },
             parts={
                 "copies": ("random(STD)", "copy(STRENGTH)", "hard", "symmetric(STD)", "bias(STD)", "zero"),
@@ -251,13 +233,13 @@ STANDARD = register_family(
         bos_vectors=("constant", "block", "mean"),
         starts=StartRules(
             whole={
-                "random(STD)": {"matrices": "random(STD)", "copies": "zero"},
-                "copy(STRENGTH)": {"matrices": "random(0)", "copies": "copy(STRENGTH)"},
+                "random(STD)": "matrices=random(STD),copies=zero",
+                "copy(STRENGTH)": "matrices=random(0),copies=copy(STRENGTH)",
             },
             parts={"matrices": ("random(STD)",), "copies": ("zero", "copy(STRENGTH)")},
         ),
         init="random(0)",
         trainer="models.families.standard.trainer:StandardTrainer",
-        predict="models.families.standard:predict_hooked",
+        predict="models.families.standard.loss:predict_hooked",
     )
 )

@@ -38,38 +38,31 @@ class StartRules:
             capitals stands for the number
     parts   the forms that each part supports
 
-    >>> rules = StartRules(whole={"flat": {"W": "zero"}, "rough(STD)": {"W": "normal(STD)"}},
+    >>> rules = StartRules(whole={"flat": "W=zero", "rough(STD)": "W=normal(STD)"},
     ...                    parts={"W": ("zero", "normal(STD)")})
     >>> rules.parse("rough(0.3)")
     {'W': Start(word='normal', size=0.3)}
     """
 
-    whole: Mapping[str, Mapping[str, str]]
+    whole: Mapping[str, str]
     parts: Mapping[str, tuple[str, ...]]
 
     def parse(self, text: str) -> dict[str, Start]:
         """The start of every part, or a `ValueError` that lists the known ones."""
+        first, *others = text.replace(" ", "").split(",")
+        if "=" not in first:
+            given = _read(first, tuple(self.whole), what="init")
+            form = next(form for form in self.whole if form.partition("(")[0] == given.word)
+            first = re.sub(r"\([A-Z]+\)", f"({given.size!r})", self.whole[form])
         found: dict[str, Start] = {}
-        for number, piece in enumerate(text.replace(" ", "").split(",")):
-            part, equals, start = piece.rpartition("=")
-            if not equals and number == 0:
-                found |= self._whole(start)
-            elif part not in self.parts:
-                raise ValueError(f"init: there is no part {part or piece!r}; the parts are {', '.join(self.parts)}")
-            else:
-                found[part] = _read(start, self.parts[part], what=f"init of {part}")
+        for piece in [*first.split(","), *others]:
+            part, _, start = piece.partition("=")
+            if part not in self.parts:
+                raise ValueError(f"init: there is no part {part!r}; the parts are {', '.join(self.parts)}")
+            found[part] = _read(start, self.parts[part], what=f"init of {part}")
         if missing := [part for part in self.parts if part not in found]:
             raise ValueError(f"init {text!r} does not say where {', '.join(missing)} start{'s' * (len(missing) == 1)}")
         return {part: found[part] for part in self.parts}
-
-    def _whole(self, text: str) -> dict[str, Start]:
-        given = _read(text, tuple(self.whole), what="init")
-        form = next(form for form in self.whole if form.partition("(")[0] == given.word)
-        size = "" if given.size is None else repr(given.size)
-        return {
-            part: _read(re.sub("[A-Z]+", size, meaning), self.parts[part], what="init")
-            for part, meaning in self.whole[form].items()
-        }
 
 
 def _read(text: str, forms: tuple[str, ...], *, what: str) -> Start:

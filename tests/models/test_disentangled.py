@@ -8,7 +8,7 @@ import torch
 from einops import einsum, rearrange
 
 from interp.hooked.transformer import InductionConfig
-from models.families import disentangled
+from models.families.disentangled import weights as disentangled
 from models.families.disentangled.training import DisentangledTrainer, loss_and_gradient, predict
 from models.training.spec import make_spec
 from models.training.trainers import Array

@@ -16,16 +16,16 @@ from torch.func import functional_call
 import interp as ip
 from interp.hooked.construction import COPY_STRENGTH, write_construction
 from interp.hooked.transformer import InductionConfig, InductionTransformer
-from models.families import construction, disentangled
-from models.families.disentangled.training import DisentangledTrainer, loss_and_gradient
+from models.families import construction
+from models.families.disentangled import weights as disentangled
+from models.families.disentangled.training import DisentangledTrainer, loss_and_gradient, symmetrise
 from models.families.disentangled.weights import PARAMETERS
 from models.families.kappa import KappaRule
 from models.families.registry import DISENTANGLED, FAMILIES, PARTS_OF
-from models.running.cli import STUDIES, main
+from models.running.cli import main
 from models.training import run as runs
 from models.training.run import RunError, recorded_spec, run
 from models.training.spec import RunSpec, make_spec
-from models.training.sweep import load_study
 from models.training.trainers import make_trainer
 
 pytestmark = pytest.mark.usefixtures("few_held_out")
@@ -110,24 +110,6 @@ def test_every_mask_and_readout_trains_as_autograd_does(readout: str, frozen: tu
         assert np.flatnonzero(stays).tolist() == sorted(cut)
 
 
-@pytest.mark.parametrize("readout", ["probability", "logit"])
-@pytest.mark.parametrize("bos", [True, False])
-def test_the_setting_of_the_corollary_trains_as_autograd_does(readout: str, bos: bool) -> None:
-    """Hard frozen copies, W_A from zero."""
-    config = config_of(readout=readout, bos=bos)
-    start = disentangled.initial(config, init="hard", seed=0)
-    model = disentangled.to_hooked(config, start)
-    tokens, laws = batch_of(config, batch=8, seed=1)
-    loss = loss_of(model, tokens, laws)
-    loss.backward()
-    ours, gradient, _ = loss_and_gradient(config, start, tokens.numpy(), laws.numpy())
-    assert ours == pytest.approx(loss.item(), abs=1e-9)
-    half = config.blocks * config.vocab
-    expected = model.match_attention.W_Q.grad[0, :half].numpy()
-    np.testing.assert_allclose(disentangled.views(config, gradient)["match_weight"], expected, atol=1e-9)
-    assert np.abs(expected).max() > 1e-3
-
-
 def test_hard_is_the_constructions_own_copying_and_readout() -> None:
     config = config_of(length=12)
     parts = disentangled.views(config, disentangled.initial(config, init="hard", seed=5))
@@ -203,7 +185,8 @@ def test_a_symmetrised_gradient_is_the_mean_over_relabelled_batches(readout: str
     config = config_of(readout=readout, bos=bos)
     flat = disentangled.initial(config, init="symmetric(0.7)", seed=0)
     tokens, laws = batch_of(config, batch=5, seed=2)
-    loss, gradient, _ = loss_and_gradient(config, flat, tokens.numpy(), laws.numpy(), symmetrise=True)
+    loss, gradient, _ = loss_and_gradient(config, flat, tokens.numpy(), laws.numpy())
+    symmetrise(config, gradient)
     total = torch.zeros((), dtype=torch.float64)
     model = disentangled.to_hooked(config, flat)
     for order in itertools.permutations(range(3)):
@@ -223,27 +206,15 @@ def test_a_symmetrised_gradient_is_the_mean_over_relabelled_batches(readout: str
 
 def test_symmetrised_batches_keep_the_symmetry_to_the_last_bit_and_plain_ones_do_not() -> None:
     found = {}
-    for symmetrise in (True, False):
-        spec = tiny(init="bias(0.3)", readout="logit", symmetrise=symmetrise)
+    for relabelled in (True, False):
+        spec = tiny(init="bias(0.3)", readout="logit", symmetrise=relabelled)
         trainer = make_trainer(spec)
         trainer.advance(spec.schedule.learning_rates(0, 60))
         parts = disentangled.views(trainer.config, trainer.params)
         assert np.abs(parts["match_weight"]).max() > 1e-3
-        found[symmetrise] = asymmetry(parts)
+        found[relabelled] = asymmetry(parts)
     assert found[True] == 0.0
     assert found[False] > 1e-3
-
-
-def test_a_readout_of_zero_moves_under_the_logit_readout_alone() -> None:
-    slopes = {}
-    for readout in ("probability", "logit"):
-        config = config_of(readout=readout)
-        tokens, laws = batch_of(config, batch=4, seed=0)
-        flat = disentangled.initial(config, init="bias(0.3)", seed=0)
-        _, gradient, _ = loss_and_gradient(config, flat, tokens.numpy(), laws.numpy())
-        slopes[readout] = np.abs(gradient).max()
-    assert slopes["probability"] == 0.0
-    assert slopes["logit"] > 1e-2
 
 
 # --- kappa ------------------------------------------------------------------------------------------------------
@@ -292,18 +263,6 @@ def test_the_gradient_of_a_tied_kappa_is_autograds_through_the_hooked_transforme
     assert gradient[2:] == pytest.approx([own.grad.item()] if kappa.free else [], abs=1e-9)
 
 
-@pytest.mark.parametrize("rule", ["tied(1)", "fixed(-0.5)"])
-def test_a_tied_kappa_stays_tied(rule: str, tmp_path: Path) -> None:
-    spec = tiny(family="construction", kappa=rule, steps=200)
-    finished = run(spec, tmp_path / "a", progress=False)
-    offset, slope = KappaRule.parse(rule).line(vocab=3)
-    assert finished.kappa == pytest.approx(offset + slope * sum(finished.beta), abs=1e-12)
-    assert abs(finished.beta[0] - 1.0) > 0.1
-    assert recorded_spec(tmp_path / "a").kappa == rule
-    free = run(tiny(family="construction", steps=200), tmp_path / "b", progress=False)
-    assert free.kappa != pytest.approx(offset + slope * sum(free.beta), abs=1e-3)
-
-
 # --- Specs and checkpoints --------------------------------------------------------------------------------------
 
 FACTORS = [
@@ -343,10 +302,6 @@ def test_factors_are_kept_and_an_interrupted_run_ends_in_the_same_bits(
     assert len(steps) == len(set(steps))
     files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
     assert files[0] == files[1]
-    record = ip.read_info(tmp_path / "cut").training
-    assert record is not None
-    names = ("readout", "freeze", "kappa", "symmetrise", "init", "bos_vector")
-    assert {name: record[name] for name in names} == {name: getattr(spec, name) for name in names}
     assert recorded_spec(tmp_path / "cut") == spec == RunSpec.from_dict(spec.to_dict())
     assert ip.load(tmp_path / "cut").config.readout == spec.readout
 
@@ -382,7 +337,6 @@ def test_free_hard_copies_stay_and_that_is_said(
     [
         ({"init": "bias(0.3)"}, "no gradient under the probability readout"),
         ({"init": "bias(0.3)", "readout": "logit", "freeze": "readout"}, "frozen at zero"),
-        ({"freeze": "direct,readout"}, "readout is frozen whole, and direct with it"),
         ({"freeze": "copies_bos,copies", "init": "hard"}, "copies is frozen whole, and copies_bos with it"),
         ({"freeze": "copies_bos", "bos": False}, "copies_bos is a bias at BOS's distance or next to it"),
         ({"freeze": "carried", "init": "random(0.3),readout=random(1)"}, "freezing carried cuts it only where"),
@@ -398,12 +352,7 @@ def test_free_hard_copies_stay_and_that_is_said(
         ({"family": "construction", "kappa": "tied(-1)"}, "ALPHA > 0"),
         ({"family": "construction", "kappa": "tied(1)", "bos": False}, "needs a BOS token"),
         ({"family": "construction", "init": "random(0.3)"}, "init must be beta\\(VALUE\\)"),
-        ({"family": "construction", "freeze": "copies"}, "freeze of the construction family must be nothing"),
-        ({"family": "construction", "readout": "logit"}, "readout of the construction family must be probability"),
-        ({"family": "standard", "readout": "probability"}, "readout of the standard family must be logit"),
         ({"family": "standard", "freeze": "readout"}, "freeze of the standard family must be nothing"),
-        ({"family": "standard", "init": "hard"}, "init must be random\\(STD\\) or copy\\(STRENGTH\\)"),
-        ({"family": "standard", "bos_vector": "zero"}, "must be constant or block or mean, got 'zero'"),
         ({"family": "standard", "bos_vector": "mean", "bos": False}, "bos_vector mean needs a BOS token"),
         ({"bos_vector": "mean"}, "bos_vector of the disentangled family must be block, got 'mean'"),
         ({"family": "standard", "symmetrise": True}, "cannot train on symmetrised"),
@@ -424,11 +373,7 @@ def test_parts_are_frozen_at_random_weights_only_where_the_start_is_named() -> N
     assert (asked.freeze, asked.init) == ("copies,match_bias", "random(0.3)")
     assert RunSpec.from_dict(asked.to_dict()) == asked  # as a checkpoint describes its run
     assert tiny(freeze="readout").freeze == "readout"  # starts at the construction's
-
-
-def test_the_frozen_parts_have_one_order_and_spaces_do_not_matter() -> None:
     assert tiny(freeze="readout, copies", init="hard").freeze == "copies,readout"
-    assert tiny(freeze="readout,copies", init="hard") == tiny(freeze="copies,readout", init="hard")
 
 
 def test_a_run_made_before_there_were_factors_is_the_same_run() -> None:
@@ -444,22 +389,3 @@ def test_a_run_made_before_there_were_factors_is_the_same_run() -> None:
         RunSpec.from_dict({name: value for name, value in old.items() if name != "length"})
     with pytest.raises(ValueError, match="unknown or missing key: lenght"):
         RunSpec.from_dict({**old, "lenght": 3})
-
-
-def test_the_study_of_conditions_has_its_cells() -> None:
-    planned = load_study("conditions", studies=STUDIES, out=Path("runs"))
-    cells = {run.name.split("/")[0] for run in planned}
-    assert {"frozen", "frozen_copies", "hard_start", "random_start", "zero_start"} <= cells
-    first = next(run for run in planned if run.name == "frozen/hierarchical_bos/disentangled/T64_seed0")
-    assert first.spec == make_spec(
-        family="disentangled",
-        prior="hierarchical:5,5",
-        bos=True,
-        length=64,
-        freeze="copies,readout",
-        init="hard",
-    )
-    for cell in ("frozen", "frozen_copies", "hard_start", "random_start"):
-        annealed = [run.spec for run in planned if run.name.startswith(f"{cell}/") and run.spec.protocol == "annealed"]
-        assert len(annealed) == 3 * 4 * 3 * 2  # tasks, lengths, seeds, readouts
-        assert sum(run.spec.protocol == "paper" for run in planned if run.name.startswith(f"{cell}/")) == 2

@@ -92,8 +92,6 @@ def test_nothing_is_created_beside_a_refused_target(tmp_path: Path, capsys, monk
     for arguments, words in (
         (["train", *small, "--resume", "--out", "file"], "a file is in the way"),
         (["train", *small, "--resume", "--out", "folder"], "also holds 'notes.md'"),
-        (["train", *small, "--out", "file/below"], "error"),
-        (["construct", "--length", "8", "--beta", "1,2", "--out", "file"], "already there"),
         (["construct", "--length", "8", "--beta", "1,2", "--out", "folder"], "already there"),
         (["sweep", "smoke", "--out", "folder"], "also holds 'notes.md'; give a fresh directory, or --overwrite"),
         (["sweep", "smoke", "--out", "file"], "a file is in the way"),

@@ -10,20 +10,18 @@ import torch
 from torch.nn import functional
 
 from interp.hooked.transformer import InductionConfig, InductionTransformer
-from models.families.standard import (
-    copy_layer,
+from models.families.standard import copy_layer
+from models.families.standard import loss as losses_of
+from models.families.standard.loss import loss_and_gradient, predict, predict_hooked
+from models.families.standard.parameters import (
     flattened,
     from_hooked,
     init_standard,
-    loss_and_gradient,
     parameter_shapes,
-    predict,
-    predict_hooked,
     standard_config,
     to_hooked,
     views,
 )
-from models.families.standard import loss as losses_of
 from models.families.standard.trainer import StandardTrainer
 from models.training.spec import make_spec
 

@@ -20,7 +20,7 @@ import torch
 from safetensors.numpy import load_file
 
 import interp as ip
-from models.families import disentangled
+from models.families.disentangled import weights as disentangled
 from models.running.cli import main
 from models.running.zoo import find_checkpoints, work_directory
 from models.training import run as runs
@@ -29,6 +29,7 @@ from models.training.run import AlreadyFinished, RunError, is_finished, recorded
 from models.training.spec import RunSpec, make_spec
 from models.training.sweep import load_study, run_name
 from models.training.trainers import make_trainer
+from tests import kills
 
 pytestmark = pytest.mark.usefixtures("few_held_out")
 
@@ -51,13 +52,6 @@ def weights(path: Path) -> dict[str, np.ndarray]:
     return load_file(path / "model.safetensors")
 
 
-def assert_same_weights(first: Path, second: Path) -> None:
-    ours, theirs = weights(first), weights(second)
-    assert ours.keys() == theirs.keys()
-    for name, value in ours.items():
-        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
-
-
 @pytest.mark.parametrize("family", ["construction", "disentangled", "standard"])
 def test_a_run_leaves_a_loadable_checkpoint_that_predicts_as_the_trainer_does(tmp_path: Path, family: str) -> None:
     spec = tiny(family=family, steps=40)
@@ -76,20 +70,14 @@ def test_a_run_leaves_a_loadable_checkpoint_that_predicts_as_the_trainer_does(tm
     assert [entry["step"] for entry in log] == sorted(entry["step"] for entry in log)
     assert log[-1]["step"] == 40
     assert log[-1]["kl"] == pytest.approx(finished.held_out.mean)
-
-
-@pytest.mark.parametrize("family", ["construction", "disentangled", "standard"])
-def test_the_loss_of_a_short_run_falls(tmp_path: Path, family: str) -> None:
-    steps = 150 if family == "standard" else 600
-    run(tiny(family=family, steps=steps), tmp_path / "a", progress=False)
-    log = [json.loads(line) for line in (work_directory(tmp_path / "a") / "log.jsonl").read_text().splitlines()]
-    assert log[-1]["kl"] < 0.9 * log[0]["kl"]
+    assert log[-1]["kl"] < log[0]["kl"]
 
 
 def test_snapshots_are_checkpoints_and_do_not_change_the_run(tmp_path: Path) -> None:
     run(tiny(steps=100, snapshots=True), tmp_path / "with", progress=False)
     run(tiny(steps=100), tmp_path / "without", progress=False)
-    assert_same_weights(tmp_path / "with", tmp_path / "without")
+    found = kills.weights(tmp_path)
+    assert found["with"] == found["without"]
     found = sorted((tmp_path / ".with.run" / "snapshots").iterdir())
     assert [int(path.name.removeprefix("step_")) for path in found] == [0, *snapshot_steps(100)]
     assert all(ip.load(path).config.length == 10 for path in found)
@@ -157,21 +145,6 @@ def test_predictions_that_are_not_finite_are_a_divergence(tmp_path: Path, capsys
     assert json.loads(capsys.readouterr().out) == {"path": str(tmp_path / "json"), "status": "diverged"}
 
 
-@pytest.mark.parametrize("engine", ["here", "local"])
-def test_a_sweep_says_which_run_ended_worse_than_the_uniform_law(
-    engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    entry = "[[runs]]\nfamily = 'construction'\nprior = 'hierarchical:5,5'\nbos = true\nlength = 10\nsteps = {}\n"
-    entry += "learning_rate = {}\nseed = {}\n"
-    (tmp_path / "s.toml").write_text(entry.format(4, 1e9, 0) + entry.format(60, 0.05, 1))
-    arguments = ["sweep", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out"), "--engine", engine, "--json"]
-    assert main(arguments) == 1
-    outcome = json.loads(capsys.readouterr().out)
-    ((name, why),) = outcome["failed"].items()
-    assert name == "hierarchical_bos/construction/free/T10_seed0"
-    assert "than the uniform law, and worse than it started" in why
-
-
 def test_a_run_that_stays_at_the_uniform_law_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With no readout to begin with, a rate that moves nothing leaves the uniform law: a plateau, and no failure."""
     arguments = ["train", "--length", "10", "--steps", "2", "--learning-rate", "1e-12"]
@@ -235,11 +208,10 @@ def test_a_study_is_the_product_of_its_lists(tmp_path: Path) -> None:
         summary = "two by two"
         [[runs]]
         family = "construction"
-        prior = { kind = "independent", order = 2, vocab = 3, alpha = 1.0 }
+        prior = "independent:1"
         bos = [true, false]
         length = 8
         seed = [0, 1]
-        steps = 5
     """
     (tmp_path / "mine.toml").write_text(text)
     planned = load_study(str(tmp_path / "mine.toml"), studies=tmp_path, out=tmp_path)
@@ -298,24 +270,20 @@ def test_a_bad_study_is_named(tmp_path: Path, text: str, message: str) -> None:
 def test_a_sweep_trains_every_run_and_skips_what_is_done(
     engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = """
-        [[runs]]
-        family = ["construction", "disentangled"]
-        prior = { kind = "hierarchical", order = 2, vocab = 3, eta = [5.0, 5.0], eta0 = 1.0 }
-        bos = true
-        length = 8
-        steps = 20
-    """
-    (tmp_path / "s.toml").write_text(text)
+    entry = "[[runs]]\nfamily = 'construction'\nprior = 'hierarchical:5,5'\nbos = true\nlength = 10\n"
+    (tmp_path / "s.toml").write_text(
+        f"{entry}each = [{{ steps = 4, learning_rate = 1e9 }}, {{ steps = 20, seed = 1 }}]"
+    )
     arguments = ["sweep", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out"), "--engine", engine, "--json"]
-    assert main(arguments) == 0
-    assert json.loads(capsys.readouterr().out) == {"runs": 2, "skipped": 0, "failed": {}}
+    assert main(arguments) == 1
+    outcome = json.loads(capsys.readouterr().out)
+    assert (outcome["runs"], outcome["skipped"], len(outcome["failed"])) == (2, 0, 1)
+    why = outcome["failed"]["hierarchical_bos/construction/free/T10_seed0"]
+    assert "than the uniform law, and worse than it started" in why
     assert main(arguments) == 0
     assert json.loads(capsys.readouterr().out) == {"runs": 2, "skipped": 2, "failed": {}}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        assert main([*arguments, "--without", "construction", "--only", "T8", "--dry-run"]) == 0
-    assert json.loads(capsys.readouterr().out)["done"] == ["hierarchical_bos/disentangled/soft/T8_seed0"]
+    assert main([*arguments, "--without", "seed0", "--only", "T10", "--dry-run"]) == 0
+    assert json.loads(capsys.readouterr().out)["done"] == ["hierarchical_bos/construction/free/T10_seed1"]
 
 
 EARLY = {

@@ -4,27 +4,3 @@ weights     config, starts, the flat vector of parameters, and the way to and fr
 training    loss, gradient, predictions and training of that vector, and a run of it
 kernels     the compiled code behind them
 """
-
-from models.families.disentangled.weights import (
-    config,
-    from_hooked,
-    initial,
-    parameter_shapes,
-    read_weights,
-    size_of,
-    to_hooked,
-    training_mask,
-    views,
-)
-
-__all__ = [
-    "config",
-    "from_hooked",
-    "initial",
-    "parameter_shapes",
-    "read_weights",
-    "size_of",
-    "to_hooked",
-    "training_mask",
-    "views",
-]

@@ -336,7 +336,7 @@ def open_step(params: Params, room: Room) -> None:
 
 
 @kernel
-def close_step(grads: Params, batch: int, relabelled: bool, room: Room) -> None:
+def close_step(grads: Params, batch: int, room: Room) -> None:
     """From the sums over the batch to the mean gradient of every parameter."""
     weights, sums = room.weights, room.sums
     vocab = grads.readout_weight.shape[0]
@@ -346,30 +346,6 @@ def close_step(grads: Params, batch: int, relabelled: bool, room: Room) -> None:
     grads.match_weight[:] = room.half.T @ sums.match @ room.half / batch
     grads.match_bias[:] = sums.late[::-1] / batch
     grads.readout_weight[:] = sums.readout @ room.whole / batch
-    if relabelled:
-        for h in range(weights.bias.shape[0]):
-            symmetrise(grads.copy_weight[h], vocab)
-        symmetrise(grads.match_weight, vocab)
-        symmetrise(grads.readout_weight, vocab)
-
-
-@kernel
-def symmetrise(matrix: Array, vocab: int) -> None:
-    """Replace every |V| x |V| block of a gradient by its mean over all relabelings of the symbols (theorem:invariance).
-
-    Where the parameters are fixed by every relabeling, the gradient of a relabeled batch is the relabeled gradient. Its
-    mean over all |V|! relabelings is a I + b J with the same sums on and off the diagonal: a step on it is a step on
-    the symmetrised batch, at the price of the batch itself.
-    """
-    for r in range(0, matrix.shape[0], vocab):
-        for c in range(0, matrix.shape[1], vocab):
-            block = matrix[r : r + vocab, c : c + vocab]
-            trace = 0.0
-            for m in range(vocab):
-                trace += block[m, m]
-            block[:] = (block.sum() - trace) / (vocab * (vocab - 1))
-            for m in range(vocab):
-                block[m, m] = trace / vocab
 
 
 @kernel
@@ -400,7 +376,7 @@ def backward(targets: Array, probability: bool, floor: float, room: Room) -> flo
 @njit()
 def batch_gradient(
     tokens: Array, targets: Array, params: Params, grads: Params, laws: Array, room: Room, probability: bool,
-    floor: float, relabelled: bool,
+    floor: float,
 ) -> float:  # fmt: skip
     """The mean loss; writes its gradient and the predictions."""
     batch, length = tokens.shape
@@ -412,7 +388,7 @@ def batch_gradient(
         forward(probability, floor, room)
         loss += backward(targets[b : b + group], probability, floor, room)
         laws[b : b + group] = room.memory.laws
-    close_step(grads, batch, relabelled, room)
+    close_step(grads, batch, room)
     return loss / batch
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from einops import rearrange
 
 from interp.hooked.transformer import InductionConfig, InductionTransformer
 from models.families.disentangled import kernels
@@ -25,10 +26,12 @@ class DisentangledTrainer(Trainer):
         super().__init__(spec, config, initial(config, init=spec.init, seed=spec.seed))
         self.mask = training_mask(config, spec.frozen).astype(self.params.dtype)
         self._gradient, laws = np.zeros_like(self.params), np.empty((spec.batch, config.vocab))
-        self._memory = _memory(config, self.params, self._gradient, laws, spec.symmetrise)
+        self._memory = _memory(config, self.params, self._gradient, laws)
 
     def gradient(self, tokens: Array, laws: Array) -> tuple[float, Array]:
         loss = kernels.batch_gradient(tokens, laws, *self._memory)
+        if self.spec.symmetrise:
+            symmetrise(self.config, self._gradient)
         self._gradient *= self.mask
         return loss, self._gradient
 
@@ -42,23 +45,36 @@ class DisentangledTrainer(Trainer):
         return to_hooked(self.config, self.params)
 
 
-def loss_and_gradient(
-    config: InductionConfig, flat: Array, tokens: Array, target: Array, *, symmetrise: bool = False
-) -> tuple[float, Array, Array]:
+def loss_and_gradient(config: InductionConfig, flat: Array, tokens: Array, target: Array) -> tuple[float, Array, Array]:
     """Mean cross-entropy over the batch, its gradient in the layout of `flat`, and the predictions [batch, vocab].
 
-    `target` is the law to compare with, [batch, vocab]. `symmetrise` gives the gradient of the batch with all its
-    relabelings, for parameters that no relabeling changes.
+    `target` is the law to compare with, [batch, vocab].
     """
     gradient, laws = np.zeros_like(flat), np.empty((len(tokens), config.vocab))
-    memory = _memory(config, flat, gradient, laws, symmetrise)
+    memory = _memory(config, flat, gradient, laws)
     return kernels.batch_gradient(_check(config, tokens), target, *memory), gradient, laws
+
+
+def symmetrise(config: InductionConfig, gradient: Array) -> None:
+    """Replace every |V| x |V| block of a gradient by its mean over all relabelings of the symbols (theorem:invariance).
+
+    Where the parameters are fixed by every relabeling, the gradient of a relabeled batch is the relabeled gradient. Its
+    mean over all |V|! relabelings is a I + b J with the same sums on and off the diagonal: a step on it is a step on
+    the symmetrised batch, at the price of the batch itself.
+    """
+    parts, vocab = views(config, gradient), config.vocab
+    for weight in (*parts["copy_weight"], parts["match_weight"], parts["readout_weight"]):
+        blocks = rearrange(weight, "(row m) (column n) -> row column m n", m=vocab, n=vocab)  # a view
+        diagonal = np.trace(blocks, axis1=2, axis2=3, dtype=np.float64)
+        off = (blocks.sum(axis=(2, 3), dtype=np.float64) - diagonal) / (vocab * (vocab - 1))
+        blocks[:] = off[..., None, None]
+        blocks[..., range(vocab), range(vocab)] = diagonal[..., None] / vocab
 
 
 def predict(config: InductionConfig, flat: Array, tokens: Array) -> Array:
     """The law of the token after the last one, [batch, vocab] float64."""
     laws = np.empty((len(tokens), config.vocab))
-    params, _, _, room, *readout, _ = _memory(config, flat, flat, laws, False)
+    params, _, _, room, *readout = _memory(config, flat, flat, laws)
     kernels.batch_predict(params, _check(config, tokens), laws, room, *readout)
     return laws
 
@@ -68,13 +84,13 @@ def predict_hooked(model: InductionTransformer, tokens: torch.Tensor) -> torch.T
     return torch.from_numpy(predict(model.config, from_hooked(model), tokens.numpy())).double()
 
 
-def _memory(config: InductionConfig, flat: Array, gradient: Array, laws: Array, symmetrise: bool) -> tuple[Any, ...]:
+def _memory(config: InductionConfig, flat: Array, gradient: Array, laws: Array) -> tuple[Any, ...]:
     """What the kernels take beside sequences: views of the parameters and their gradient, and room to work in."""
     params, grads = (kernels.Params(**views(config, vector)) for vector in (flat, gradient))
     room = kernels.new_room(
         order=config.order, vocab=config.vocab, n=config.n_ctx, bos=config.bos, batch=len(laws), dtype=flat.dtype
     )
-    return params, grads, laws, room, config.readout == "probability", config.floor, symmetrise
+    return params, grads, laws, room, config.readout == "probability", config.floor
 
 
 def _check(config: InductionConfig, tokens: Array) -> Array:

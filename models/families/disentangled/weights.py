@@ -1,8 +1,8 @@
 """The disentangled family: one-hot blocks, every W_A, every relative bias and W_O free (sec:models).
 
-    config = disentangled.config(order=2, vocab=5, length=64, bos=True)
-    flat = disentangled.initial(config, init="random(0.3)", seed=0)       # the compiled trainer's parameter vector
-    model = disentangled.to_hooked(config, flat)                          # and the HookedTransformer it stands for
+    shape = config(order=2, vocab=5, length=64, bos=True)
+    flat = initial(shape, init="random(0.3)", seed=0)       # the compiled trainer's parameter vector
+    model = to_hooked(shape, flat)                          # and the HookedTransformer it stands for
 
 Starts of the whole model (`models.training.starts` for part by part)
     random(STD)      every W_A and relative bias normal(0, STD)

@@ -1,9 +1,9 @@
 """The standard family (sec:models), trained fast: only what the last token needs.
 
-    config = standard_config(order=2, vocab=5, length=64, bos=True)
-    flat = flattened(config, init_standard(config, seed=0))
-    loss, gradient = loss_and_gradient(config, flat, tokens, laws)
-    model = to_hooked(config, flat)                                     # an InductionTransformer
+    config = parameters.standard_config(order=2, vocab=5, length=64, bos=True)
+    flat = parameters.flattened(config, parameters.init_standard(config, seed=0))
+    loss, gradient = loss_and_gradient(config, flat, tokens, laws)                # `loss`
+    model = parameters.to_hooked(config, flat)                                    # an InductionTransformer
 
 The maths is exact: loss and gradients are those of the HookedTransformer of the same weights.
 
@@ -26,27 +26,3 @@ Arrays are [feature, row], with rows over (sequence, position): long contiguous 
     loss          loss, gradients and predictions
     trainer       a run
 """
-
-from models.families.standard.loss import loss_and_gradient, predict, predict_hooked
-from models.families.standard.parameters import (
-    flattened,
-    from_hooked,
-    init_standard,
-    parameter_shapes,
-    standard_config,
-    to_hooked,
-    views,
-)
-
-__all__ = [
-    "flattened",
-    "from_hooked",
-    "init_standard",
-    "loss_and_gradient",
-    "parameter_shapes",
-    "predict",
-    "predict_hooked",
-    "standard_config",
-    "to_hooked",
-    "views",
-]

@@ -5,8 +5,6 @@ The sequences go through in groups small enough for the cache, each forward and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
@@ -27,19 +25,6 @@ def _onehot(config: InductionConfig, tokens: Int64[Tensor, "batch length"]) -> F
         tokens = functional.pad(tokens, (1, 0), value=config.vocab)
     symbols = torch.arange(config.vocab + config.bos, device=tokens.device)
     return (tokens == symbols[:, None, None]).to(config.torch_dtype)
-
-
-def _group_loss(
-    config: InductionConfig,
-    counts: Tensor,
-    tables: tuple[Tensor, ...],
-    params: Mapping[str, Tensor],
-    onehot: Tensor,
-    target: Float[Tensor, "batch vocab"],
-) -> Float[Tensor, ""]:
-    """The cross-entropy of some of the sequences, summed over them."""
-    stream = CopyLayer.apply(counts, *tables, onehot)
-    return -(functional.log_softmax(read_out(config, params, stream), dim=-1) * target).sum()
 
 
 def _group_size(config: InductionConfig, batch: int) -> int:
@@ -71,7 +56,9 @@ def loss_and_gradient(
     for start in range(0, batch, size):
         part = slice(start, start + size)
         leaf = counts[:, :, part].detach().contiguous().requires_grad_()
-        part_loss = _group_loss(config, leaf, tuple(leaf_tables), leaf_params, onehot[:, part], target[part]) / batch
+        stream = CopyLayer.apply(leaf, *leaf_tables, onehot[:, part])
+        laws = functional.log_softmax(read_out(config, leaf_params, stream), dim=-1)
+        part_loss = -(laws * target[part]).sum() / batch
         part_loss.backward()
         pull_counts[:, :, part] = leaf.grad
         loss += part_loss.detach()

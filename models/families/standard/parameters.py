@@ -22,11 +22,10 @@ def standard_config(
     bos: bool,
     d_model: int = D_MODEL,
     d_mlp: int = D_MLP,
-    family: str = "standard",
 ) -> InductionConfig:
     """The standard family's config: two layers with LayerNorm and MLP, logit readout."""
     return InductionConfig(
-        family=family,
+        family="standard",
         order=order,
         vocab=vocab,
         length=length,

@@ -18,7 +18,7 @@ from analyses.studies import conditions
 from figures.beyond import conditions as figure
 from figures.parts.panels import MissingPanel
 from figures.running import drawing
-from models.families import disentangled
+from models.families.disentangled import weights as disentangled
 from models.training.spec import RunSpec
 from tests.figures.artists import assert_readable
 

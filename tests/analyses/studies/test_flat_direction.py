@@ -18,7 +18,7 @@ from analyses.studies.flat_direction import HARD, RANDOM, Options
 from figures.beyond import flat_direction as picture
 from figures.parts.panels import MissingPanel
 from figures.running import drawing
-from models.families import disentangled
+from models.families.disentangled import weights as disentangled
 from models.families.disentangled.between import by_reads, in_lag_order, straight, undiluted
 from models.families.disentangled.training import predict_hooked
 from tests.figures.artists import assert_readable
