@@ -17,7 +17,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -30,7 +30,8 @@ from models.running.command_line import listing
 from models.running.progress import progress_bar
 from models.running.terminal import say, show, show_table
 
-STUDIES = Path(__file__).parents[1] / "studies"
+PAGES = Path(__file__).parent
+STUDIES = PAGES.parent / "studies"
 CACHE_FILE, TABLE_FILE = "zoo.json", "README.md"
 CONFIG_FILE, PREVIOUS = "config.json", ".previous"  # as `interp.hooked.checkpoint` names them
 HELD_OUT_SEQUENCES, HELD_OUT_SEED = 20_000, 2_000_003
@@ -131,8 +132,9 @@ def zoo_command(root: Path, *, write: bool, as_json: bool, overwrite: bool = Fal
         raise ValueError(f"{root}: no finished checkpoints there; `python -m models sweep zoo` trains them")
     if write:
         page = STUDIES / f"{root.resolve().name}.md"
-        text = (page if page.is_file() else Path(__file__).parent / "zoo_readme.md").read_text()
-        text = text.replace("{table}", _markdown(rows)).replace("{longer}", _longer_markdown(rows))
+        text = (page if page.is_file() else PAGES / "zoo_readme.md").read_text()
+        for name in ("table", "longer"):
+            text = text.replace(f"{{{name}}}", markdown(name, rows))
         replace_file(root / TABLE_FILE, text)
         say(f"{root / TABLE_FILE}: {len(rows)} checkpoints")
     if as_json:
@@ -309,53 +311,13 @@ def show_rows(rows: Sequence[Row]) -> None:
     print(listing(TERMS))
 
 
-def _markdown(rows: Sequence[Row]) -> str:
-    """The table for README.md; a column that says nothing is left out."""
-    cells = {
-        "checkpoint": [_cell(row["checkpoint"]) for row in rows],
-        "protocol": [row["protocol"] for row in rows],
-        "target": [row["target"] for row in rows],
-        "steps": [f"{row['steps']:,}" for row in rows],
-        "init": [row["init"] for row in rows],
-        "frozen": [(row["freeze"] or "").replace(",", ", ") for row in rows],
-        "BOS vector": [row["bos_vector"] or "" for row in rows],
-        "held-out KL": [f"{row['kl']:.4f} ± {row['stderr']:.4f}" for row in rows],
-        "best construction": [f"{row['best_construction']:.4f}" for row in rows],
-        "ratio": [f"{row['ratio']:.3f} ± {row['ratio_stderr']:.3f}" for row in rows],
-        "copy heads": [row["copies"] for row in rows],
-        "s": [f"{row['seconds']:.0f}" for row in rows],
-    }
-    if not any(cells["frozen"]):
-        del cells["frozen"]
-    if len(set(filter(None, cells["BOS vector"]))) < 2:
-        del cells["BOS vector"]
-    return _markdown_table(list(cells), zip(*cells.values(), strict=True))
+def markdown(name: str, rows: Sequence[Row]) -> str:
+    """A table of README.md: `table`, or `longer`, each long run beside the shorter one."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-
-def _longer_markdown(rows: Sequence[Row]) -> str:
-    """Each long run beside the shorter one."""
-    head = ["run", "KL, 40,000 steps", "KL, 200,000 steps", "change", "in percent", "gains more than 0.5%"]
-    lines = []
-    for row in rows:
-        if row["change"] is None:
-            continue
-        before = row["kl"] - row["change"]
-        lines.append(
-            (
-                _cell(row["checkpoint"].removesuffix("_long")),
-                f"{before:.4f}",
-                f"{row['kl']:.4f}",
-                f"{row['change']:+.5f} ± {row['change_stderr']:.5f}",
-                f"{row['change'] / before:+.2%}",
-                "**yes**" if row["change"] < -GAINED * before else "no",
-            )
-        )
-    return _markdown_table(head, lines)
-
-
-def _markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    first, *others = (f"| {' | '.join(cells)} |" for cells in (head, *rows))
-    return "\n".join([first, "|" + "---|" * len(head), *others])
+    pages = Environment(loader=FileSystemLoader(PAGES), undefined=StrictUndefined, trim_blocks=True, autoescape=False)
+    pages.filters["code"] = _cell
+    return pages.get_template(f"zoo_{name}.md").render(rows=rows, gained=GAINED).strip()
 
 
 def _cell(name: str) -> str:

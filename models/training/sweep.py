@@ -182,8 +182,8 @@ def sweep(
     print(f"{len(runs)} runs, {len(finished)} finished, {len(todo)} to do", file=sys.stderr)
     for run in finished:
         clear_leftovers(run.out)
-    if engine == "here":
-        outcomes = _here(todo, save_seconds)
+    if engine == "here":  # for short runs, starting a process would take longer than the run
+        outcomes = ((run, _trained(run.spec, run.out, save_seconds)) for run in todo)
     else:
         outcomes = _local(todo, jobs, save_seconds) if engine == "local" else _ray(todo, address, jobs, save_seconds)
     failures = {}
@@ -195,12 +195,6 @@ def sweep(
     if as_json:
         print(json.dumps({"runs": len(runs), "skipped": len(finished), "failed": failures}))
     return FAILED if failures else OK
-
-
-def _here(runs: list[PlannedRun], save_seconds: float) -> Outcomes:
-    """One run after the other in this process: for short runs, starting a process would take longer than the run."""
-    for planned in runs:
-        yield planned, _trained(planned.spec, planned.out, save_seconds)
 
 
 def _trained(spec: RunSpec, out: Path, save_seconds: float) -> str:

@@ -124,29 +124,6 @@ def test_content_that_shuns_what_was_seen_stays_exact() -> None:
     assert_gradient(shape, flat, np.minimum(tokens, 2), targets["token"])
 
 
-def test_hard_matching_stays_exact() -> None:
-    """The construction with beta = 100 counts the exact matches, so gradients are finite and right."""
-    shape = disentangled.config(order=2, vocab=3, length=40, bos=True)
-    flat, tokens, targets = example(shape, seed=0)
-    flat[:] = 0.0
-    parts = disentangled.views(shape, flat)
-    for head in range(2):
-        parts["copy_bias"][head, head + 1] = 60.0
-        at = head * shape.vocab
-        parts["match_weight"][at : at + 3, at + 3 : at + 6] = 100.0 * np.eye(3)
-    parts["match_bias"][-1] = 150.0 - 200.0 / 3
-    parts["match_bias"][-3:-1] = -500.0
-    parts["readout_weight"][:, 9:12] = np.eye(3)
-    assert_gradient(shape, flat, tokens, targets["law"])
-    laws = predict(shape, flat, tokens)
-    # Candidates start at the third token; BOS is there at exp(150), which is nothing beside an exact match's exp(200).
-    matches = (tokens[:, 1:-1] == tokens[:, -1:]) & (tokens[:, :-2] == tokens[:, -2:-1])
-    for row, match, law in zip(tokens, matches, laws, strict=True):
-        if match.any():
-            counts = np.bincount(row[2:][match], minlength=3)
-            assert law == pytest.approx(counts / counts.sum(), abs=1e-6)
-
-
 @pytest.mark.parametrize("readout", ["probability", "logit"])
 def test_predictions_are_laws_and_do_not_depend_on_the_batch(readout: str) -> None:
     shape = disentangled.config(order=2, vocab=5, length=33, bos=True, readout=readout)

@@ -318,18 +318,15 @@ def test_frozen_parts_of_a_checkpoint_are_bit_equal_to_their_start(tmp_path: Pat
         assert moved == (name in ("blocks.1.attn.W_Q", "blocks.1.attn.rel_bias")), name
 
 
-@pytest.mark.parametrize(("init", "stays"), [("hard", True), ("copy(40)", True), ("copy(3)", False)])
-def test_free_hard_copies_stay_and_that_is_said(
+@pytest.mark.parametrize(("init", "stays"), [("copy(40)", True), ("copy(3)", False)])
+def test_saturated_copies_stay_and_that_is_said(
     init: str, stays: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["train", "--length", "12", "--vocab", "3", "--steps", "1500", "--init", init]
     assert main([*arguments, "--out", str(tmp_path / "a")]) == 0
     assert ("cannot move them off their lags" in capsys.readouterr().err) == stays
-    model, chains = ip.load(tmp_path / "a"), PRIOR.sample(batch=64, length=12, seed=0)
-    assert (ip.copy_heads(ip.capture(model, chains.tokens)).last_mass.min() > 0.999) == stays
-    start = disentangled.to_hooked(model.config, disentangled.initial(model.config, init=init, seed=0))
-    for name in ("blocks.0.attn.W_Q", "blocks.0.attn.rel_bias"):  # free, and trained where a lag has no key yet
-        assert not torch.equal(start.get_parameter(name), model.get_parameter(name))
+    cap = ip.capture(ip.load(tmp_path / "a"), PRIOR.sample(batch=64, length=12, seed=0).tokens)
+    assert (ip.copy_heads(cap).last_mass.min() > 0.999) == stays
 
 
 @pytest.mark.parametrize(
@@ -341,20 +338,13 @@ def test_free_hard_copies_stay_and_that_is_said(
         ({"freeze": "copies_bos", "bos": False}, "copies_bos is a bias at BOS's distance or next to it"),
         ({"freeze": "carried", "init": "random(0.3),readout=random(1)"}, "freezing carried cuts it only where"),
         ({"symmetrise": True}, "copies=random\\(0.3\\) is none"),
-        ({"readout": "votes"}, "readout of the disentangled family must be probability or logit, got 'votes'"),
         ({"freeze": "copies"}, "copies: it would stay at its random start, random\\(0.3\\); add --init 'hard'"),
         ({"freeze": "readout, match_bias"}, "match_bias: it would .* add --init 'random\\(0.3\\),match_bias=zero'"),
-        (
-            {"freeze": "match"},
-            "must be copies or match_bias or readout or direct or carried or copies_bos or copies_first, got 'match'",
-        ),
         ({"kappa": "tied(1)"}, "kappa tied\\(1\\): in the disentangled family"),
         ({"family": "construction", "kappa": "tied(-1)"}, "ALPHA > 0"),
         ({"family": "construction", "kappa": "tied(1)", "bos": False}, "needs a BOS token"),
-        ({"family": "construction", "init": "random(0.3)"}, "init must be beta\\(VALUE\\)"),
         ({"family": "standard", "freeze": "readout"}, "freeze of the standard family must be nothing"),
         ({"family": "standard", "bos_vector": "mean", "bos": False}, "bos_vector mean needs a BOS token"),
-        ({"bos_vector": "mean"}, "bos_vector of the disentangled family must be block, got 'mean'"),
         ({"family": "standard", "symmetrise": True}, "cannot train on symmetrised"),
         ({"init": "hard,match"}, "no part 'match'"),
         ({"init": "copies=hard,match=zero"}, "does not say where match_bias, readout start"),

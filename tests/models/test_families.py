@@ -13,7 +13,6 @@ import pytest
 from matplotlib.colors import to_hex
 
 import interp as ip
-from analyses.running.subject import start_of
 from figures.beyond import lag_asymmetry
 from models.families import registry as families
 from models.families.registry import (
@@ -97,20 +96,6 @@ def test_a_fourth_family_is_drawn_in_its_own_colour(narrow: families.Family) -> 
 )
 def test_a_start_has_a_name(family: str, settings: dict[str, str], name: str) -> None:
     assert start_name(family, **settings) == name
-
-
-def test_a_record_of_another_program_has_no_start() -> None:
-    standard: dict[str, object] = {"family": "standard"}
-    assert start_of(standard, {"init": "copy(8)"}) == "copy8"
-    for model, record in (
-        (standard, None),
-        (standard, {"init": "xavier"}),
-        (standard, {"init": 3}),
-        ({"family": "construction"}, {"init": "beta(1)", "kappa": ["free"]}),
-        ({"family": "foreign"}, {"init": "copy(8)"}),
-        ({"family": ["standard"]}, {"init": "copy(8)"}),
-    ):
-        assert start_of(model, record) is None
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -1,15 +1,11 @@
-"""Ctrl-C while a command is imported, and what the commands then say; and workers whose parent is killed."""
+"""Ctrl-C while a command is imported, and what the commands then say."""
 
-import os
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
-from analyses.running.pool import Job, run_jobs
 from models.running import cli as models_cli
 from models.running.interrupt import INTERRUPTED, enter
 
@@ -66,44 +62,3 @@ def test_only_what_can_be_resumed_says_so(words, called, said, monkeypatch, caps
     monkeypatch.setattr(called, interrupted)
     assert models_cli.main(words) == INTERRUPTED
     assert capsys.readouterr().err == f"{said}\n"
-
-
-POOL = """
-from analyses.running.pool import Job, run_jobs
-from tests.models.test_interrupt import started
-
-jobs = [Job(task=f"{folder}/{number}", words="") for number in range(2)]
-list(run_jobs(started, jobs, workers=2, what="jobs"))
-"""
-
-
-def started(file):
-    """A task that does not end; its process names itself in a file."""
-    Path(file).write_text(str(os.getpid()))
-    time.sleep(300)
-
-
-def killed(job):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def until(condition, *, seconds):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-def test_a_killed_parent_takes_its_workers_with_it(tmp_path):
-    parent = subprocess.Popen([sys.executable, "-c", POOL.replace("{folder}", str(tmp_path))])
-    until(lambda: all((tmp_path / name).is_file() and (tmp_path / name).read_text() for name in "01"), seconds=120)
-    parent.kill()
-    parent.wait()
-    workers = [Path("/proc", (tmp_path / name).read_text()) for name in "01"]
-    until(lambda: not any(one.exists() for one in workers), seconds=10)
-
-
-def test_a_killed_worker_is_one_line():
-    jobs = [Job(task=None, words="") for _ in range(2)]
-    with pytest.raises(ChildProcessError, match="a process of the jobs was killed, perhaps for lack of memory"):
-        list(run_jobs(killed, jobs, workers=2, what="jobs"))

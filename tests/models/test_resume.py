@@ -67,13 +67,10 @@ def test_resume_needs_nothing_else(interrupted: Path, capsys: pytest.CaptureFixt
     ("given", "named"),
     [
         ([*SETTINGS, "--bos", "--seed", "0", "--protocol", "annealed", "--freeze", "", "--order", "2"], ""),
-        (["--prior", "hierarchical:4,4"], ""),
         (["--length", "64"], "--length"),  # which is what a new run would have
         (["--no-bos"], "--bos"),
         (["--prior", "hierarchical:5", "--seed", "1"], "--prior, --seed"),
-        (["--order", "3"], "--order"),
         (["--vocab", "5", "--snapshots"], "--snapshots, --vocab"),
-        (["--protocol", "paper"], "--protocol"),
         (["--init", "beta(2)", "--kappa", "tied(1)"], "--init, --kappa"),
     ],
 )
@@ -114,13 +111,6 @@ def test_there_must_be_a_run_to_resume(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "spec.json").write_text("{}")
     assert main(["train", "--spec", str(tmp_path / "spec.json"), "--seed", "1", "--out", str(tmp_path / "c")]) == 2
     assert "--spec describes the whole run: leave out --seed" in capsys.readouterr().err
-
-
-def test_a_resumed_run_whose_state_is_gone_says_so(interrupted: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (interrupted.with_name(".a.run") / "state").rename(interrupted.with_name("elsewhere"))
-    capsys.readouterr()
-    assert main(["train", "--resume", "--out", str(interrupted)]) == 0
-    assert capsys.readouterr().err == f"{interrupted}: no saved state: begins at step 0 of 60\n"
 
 
 # ---- a saved state that does not fit

@@ -72,8 +72,8 @@ def test_a_zoo_within_a_zoo_is_listed_by_itself(root: Path) -> None:
     assert inner / "frozen" / "T9_seed0_logit" in find_checkpoints(root)  # no zoo of its own yet
     (row,) = zoo_rows(inner, write=True)
     assert (row["readout"], row["freeze"], row["init"]) == ("logit", "copies", "hard")
-    assert "| hard | copies |" in zoo._markdown([row])
-    assert "frozen" not in zoo._markdown([{**row, "freeze": ""}]).splitlines()[0]
+    assert "| hard | copies |" in zoo.markdown("table", [row])
+    assert "frozen" not in zoo.markdown("table", [{**row, "freeze": ""}]).splitlines()[0]
     assert find_zoos(root) == [inner]
     assert find_checkpoints(inner) == [inner / "frozen" / "T9_seed0_logit"]
     assert len(find_checkpoints(root)) == 4
@@ -88,10 +88,10 @@ def test_a_long_run_is_set_beside_the_shorter_one(root: Path, capsys: pytest.Cap
     assert long["change"] == pytest.approx(long["kl"] - short["kl"])
     assert 0 < long["change_stderr"] < long["stderr"] + short["stderr"]
     assert long["change"] < -zoo.GAINED * short["kl"]
-    line = next(line for line in zoo._longer_markdown([short, long]).splitlines() if "T9_seed0" in line)
+    line = next(line for line in zoo.markdown("longer", [short, long]).splitlines() if "T9_seed0" in line)
     assert line.endswith("| **yes** |")
     settled = {**long, "change": -0.1 * zoo.GAINED * short["kl"]}
-    assert zoo._longer_markdown([settled]).endswith("| no |")
+    assert zoo.markdown("longer", [settled]).endswith("| no |")
     # Other weights of the shorter run make it a new measurement.
     assert zoo_command(root, write=True, as_json=True) == 0
     run(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import multiprocessing
+import os
 import re
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -122,3 +125,46 @@ def test_the_bar_names_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_written_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(watched([1, 2], "study", words=str)) == [1, 2]
     assert capsys.readouterr() == ("", "")
+
+
+# Workers and their parent.
+
+POOL = """
+from analyses.running.pool import Job, run_jobs
+from tests.analyses.running.test_pool import started
+
+jobs = [Job(task=f"{folder}/{number}", words="") for number in range(2)]
+list(run_jobs(started, jobs, workers=2, what="jobs"))
+"""
+
+
+def started(file):
+    """A task that does not end; its process names itself in a file."""
+    Path(file).write_text(str(os.getpid()))
+    time.sleep(300)
+
+
+def killed(job):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def until(condition, *, seconds):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_killed_parent_takes_its_workers_with_it(tmp_path):
+    parent = subprocess.Popen([sys.executable, "-c", POOL.replace("{folder}", str(tmp_path))])
+    until(lambda: all((tmp_path / name).is_file() and (tmp_path / name).read_text() for name in "01"), seconds=120)
+    parent.kill()
+    parent.wait()
+    workers = [Path("/proc", (tmp_path / name).read_text()) for name in "01"]
+    until(lambda: not any(one.exists() for one in workers), seconds=10)
+
+
+def test_a_killed_worker_is_one_line():
+    jobs = [Job(task=None, words="") for _ in range(2)]
+    with pytest.raises(ChildProcessError, match="a process of the jobs was killed, perhaps for lack of memory"):
+        list(run_jobs(killed, jobs, workers=2, what="jobs"))
