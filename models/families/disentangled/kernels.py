@@ -297,7 +297,7 @@ def readout_forward(probability: bool, floor: float, weights: Weights, memory: M
 def readout_backward(
     targets: Array, probability: bool, floor: float, weights: Weights, sums: Weights, memory: Memory
 ) -> float:
-    """The sum of the losses; the gradients of W_O and of what it reads. Normalises `laws`."""
+    """The sum of the losses; the gradients of W_O and of what it reads."""
     slopes, loss = np.empty_like(memory.read[:, : targets.shape[1]]), 0.0
     for law, target, slope in zip(memory.laws, targets, slopes):  # noqa: B905  (numba knows no `strict`)
         mass, wanted = law.sum(), target.sum()
@@ -308,7 +308,6 @@ def readout_backward(
                 slope[m] = 0.0 if law[m] == floor else wanted / mass - target[m] / law[m]
             if target[m] != 0:
                 loss -= target[m] * np.log(law[m] / mass)
-            law[m] /= mass
     sums.readout[:] += slopes.T @ memory.read
     memory.pull_read[:] = slopes @ weights.readout
     return loss
@@ -364,7 +363,7 @@ def forward(probability: bool, floor: float, room: Room) -> None:
 
 @kernel
 def backward(targets: Array, probability: bool, floor: float, room: Room) -> float:
-    """The losses of the sequences that `forward` has just seen; adds their gradients to the sums, normalises `laws`."""
+    """The losses of the sequences that `forward` has just seen; adds their gradients to the sums."""
     weights, sums, memory = room.weights, room.sums, room.memory
     loss = readout_backward(targets, probability, floor, weights, sums, memory)
     match_backward(weights, sums, memory)
@@ -374,11 +373,11 @@ def backward(targets: Array, probability: bool, floor: float, room: Room) -> flo
 
 
 @njit()
-def batch_gradient(
-    tokens: Array, targets: Array, params: Params, grads: Params, laws: Array, room: Room, probability: bool,
-    floor: float,
+def run_batch(
+    learn: bool, tokens: Array, targets: Array, params: Params, grads: Params, laws: Array, room: Room,
+    probability: bool, floor: float,
 ) -> float:  # fmt: skip
-    """The mean loss; writes its gradient and the predictions."""
+    """Writes the predictions; to learn, also the gradient of the mean loss, which it returns."""
     batch, length = tokens.shape
     group, n = room.memory.tokens.shape
     open_step(params, room)
@@ -386,21 +385,11 @@ def batch_gradient(
     for b in range(0, batch, group):
         room.memory.tokens[:, n - length :] = tokens[b : b + group]
         forward(probability, floor, room)
-        loss += backward(targets[b : b + group], probability, floor, room)
+        if learn:
+            loss += backward(targets[b : b + group], probability, floor, room)
         laws[b : b + group] = room.memory.laws
-    close_step(grads, batch, room)
-    return loss / batch
-
-
-@njit()
-def batch_predict(params: Params, tokens: Array, laws: Array, room: Room, probability: bool, floor: float) -> None:
-    """Writes the predictions."""
-    batch, length = tokens.shape
-    group, n = room.memory.tokens.shape
-    open_step(params, room)
-    for b in range(0, batch, group):
-        room.memory.tokens[:, n - length :] = tokens[b : b + group]
-        forward(probability, floor, room)
-        laws[b : b + group] = room.memory.laws
+    if learn:
+        close_step(grads, batch, room)
     for law in laws:
         law /= law.sum()
+    return loss / batch

@@ -29,7 +29,7 @@ class DisentangledTrainer(Trainer):
         self._memory = _memory(config, self.params, self._gradient, laws)
 
     def gradient(self, tokens: Array, laws: Array) -> tuple[float, Array]:
-        loss = kernels.batch_gradient(tokens, laws, *self._memory)
+        loss = kernels.run_batch(True, tokens, laws, *self._memory)
         if self.spec.symmetrise:
             symmetrise(self.config, self._gradient)
         self._gradient *= self.mask
@@ -52,7 +52,7 @@ def loss_and_gradient(config: InductionConfig, flat: Array, tokens: Array, targe
     """
     gradient, laws = np.zeros_like(flat), np.empty((len(tokens), config.vocab))
     memory = _memory(config, flat, gradient, laws)
-    return kernels.batch_gradient(_check(config, tokens), target, *memory), gradient, laws
+    return kernels.run_batch(True, _check(config, tokens), target, *memory), gradient, laws
 
 
 def symmetrise(config: InductionConfig, gradient: Array) -> None:
@@ -74,8 +74,7 @@ def symmetrise(config: InductionConfig, gradient: Array) -> None:
 def predict(config: InductionConfig, flat: Array, tokens: Array) -> Array:
     """The law of the token after the last one, [batch, vocab] float64."""
     laws = np.empty((len(tokens), config.vocab))
-    params, _, _, room, *readout = _memory(config, flat, flat, laws)
-    kernels.batch_predict(params, _check(config, tokens), laws, room, *readout)
+    kernels.run_batch(False, _check(config, tokens), laws, *_memory(config, flat, flat, laws))
     return laws
 
 
