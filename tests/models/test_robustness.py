@@ -270,7 +270,12 @@ RUN = '[[runs]]\nfamily = "construction"\nprior = "independent:1"\nbos = true\nl
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("[[runs]\n", "not valid TOML"),
+        ("summary = 'x'", "no [[runs]]"),
+        ("typo = 1", "unknown key typo"),
         ("runs = 3", "runs must be"),
+        ("[[runs]]\neach = [3]", "each must be a list of tables"),
+        (f"{RUN}lenght = 3", "a run has no setting 'lenght'"),
         (f"{RUN}seed = 0.5", "seed must be"),
         (f'{RUN}cell = "../up"', "cell must be"),
         (f'{RUN}cell = "/abs"', "cell must be"),
