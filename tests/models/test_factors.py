@@ -346,7 +346,7 @@ def test_saturated_copies_stay_and_that_is_said(
         ({"family": "standard", "freeze": "readout"}, "freeze of the standard family must be nothing"),
         ({"family": "standard", "bos_vector": "mean", "bos": False}, "bos_vector mean needs a BOS token"),
         ({"family": "standard", "symmetrise": True}, "cannot train on symmetrised"),
-        ({"init": "hard,match"}, "no part 'match'"),
+        ({"init": "hard,votes=zero"}, "no part 'votes'"),
         ({"init": "copies=hard,match=zero"}, "does not say where match_bias, readout start"),
         ({"init": "random(-1)"}, "number >= 0"),
         ({"init": "hard(3)"}, "init must be"),

@@ -127,6 +127,7 @@ def test_analyses_and_figures_ask_before_they_share_a_directory(tmp_path: Path, 
     # Our own files, in any mixture, are no reason to ask; --overwrite is.
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours/a.json").write_text('{"analysis": "a", "rows": []}')
+    (tmp_path / "ours/f.json").write_text('{"figure": "f"}')
     (tmp_path / "ours/f.png").write_bytes(b"")
     files.check_directory(tmp_path / "ours", ours=files.is_result, overwrite=False)
     files.check_directory(tmp_path / "folder", ours=files.is_result, overwrite=True)
