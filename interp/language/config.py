@@ -2,7 +2,8 @@
 
     checked_settings   config.json, without what is no setting of a model
     empty_model        the model, without memory for its weights
-    disagreement       which tensor is missing, superfluous or of another size
+    check_tensors      refuses a tensor that is missing, superfluous or of another size
+    loaded             the model with its weights
 
 A config may name code, other files and other models, and its numbers say how much is built. So code and other files are
 refused, numbers are bounded by the tensors that the files hold, and of a tokenizer's config only the known keys are
@@ -146,12 +147,18 @@ def bounded(name: str, held: dict[str, Shape]) -> Iterator[None]:
             handle.remove()
 
 
-def disagreement(model: Any, held: dict[str, Shape], *, exact: bool = False) -> str:
-    """What is wrong with the tensors of the files, for this empty model; empty where nothing is.
+def check_tensors(name: str, model: Any, held: dict[str, Shape], *, exact: bool = False) -> None:
+    """Refuse files whose tensors are not those of this empty model.
 
     Where tensors are missing and as many numbers lie under other names, transformers may know the names from an
     earlier version of the model: what it says after loading decides then, unless all names are known to be `exact`.
     """
+    if wrong := _disagreement(model, held, exact=exact):
+        raise LanguageModelError(f"{name} {wrong}")
+
+
+def _disagreement(model: Any, held: dict[str, Shape], *, exact: bool) -> str:
+    """What is wrong with the tensors of the files; empty where nothing is."""
     wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     prefix, found, others = f"{model.base_model_prefix}.", dict[str, Shape](), []
     for name, shape in held.items():
@@ -182,7 +189,18 @@ def tied(model: Any) -> dict[str, str]:
     return dict(getattr(model, "all_tied_weights_keys", None) or {})
 
 
-def report(empty: Any, model: Any, found: dict[str, Any]) -> str:
+def loaded(name: str, empty: Any, source: str | None, *, dtype: torch.dtype, **options: Any) -> Any:
+    """The model of the empty one's config with the weights of `source`, or of the options; refused if any is filled."""
+    check_memory(name, empty, dtype)
+    model, found = type(empty).from_pretrained(
+        source, config=empty.config, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **options
+    )
+    if wrong := _report(empty, model, found):
+        raise LanguageModelError(f"{name} {wrong}")
+    return model
+
+
+def _report(empty: Any, model: Any, found: dict[str, Any]) -> str:
     """What is wrong with a model that was loaded, by what transformers says of it; empty where all fits."""
     untied = sorted(tied(empty).keys() - tied(model).keys())
     wrong = sorted(found["mismatched_keys"], key=str)

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from interp.language.config import check_memory, checked_settings, disagreement, empty_model, report, tied
+from interp.language.config import check_tensors, checked_settings, empty_model, loaded, tied
 from interp.language.headers import Gguf, read_gguf
 from interp.language.weights import CONFIG, LanguageModelError, Place, in_folder, one_kind_of_error, quiet
 from interp.staging import new_directory, remove_leftovers
@@ -96,20 +96,9 @@ def _convert(place: Place, into: Path) -> None:
         names = _names(header, empty)
         held = {names.get(name, name): shape for name, shape in header.tensors.items()}
         unnamed = empty.state_dict().keys() - names.values() - tied(empty).keys()
-        if wrong := disagreement(empty, held, exact=not unnamed):
-            raise LanguageModelError(f"{place.name} {wrong}")
-        check_memory(place.name, empty, torch.float32)
+        check_tensors(place.name, empty, held, exact=not unnamed)
+        read = loaded(place.name, empty, folder, dtype=torch.float32, **source)
         tokenizer = AutoTokenizer.from_pretrained(folder, **source)
-        read, found = type(empty).from_pretrained(
-            folder,
-            **source,
-            config=empty.config,
-            dtype=torch.float32,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,
-        )
-        if wrong := report(empty, read, found):
-            raise LanguageModelError(f"{place.name} {wrong}")
         # The reader marks its model as quantised, and such a model refuses to be saved: copy the weights into one that
         # is not.
         plain = type(read)(type(read.config).from_dict(settings))

@@ -29,14 +29,7 @@ import torch
 from jaxtyping import Float, Int64
 
 from interp.arguments import shown
-from interp.language.config import (
-    check_memory,
-    checked_settings,
-    disagreement,
-    empty_model,
-    report,
-    stage_tokenizer,
-)
+from interp.language.config import check_tensors, checked_settings, empty_model, loaded, stage_tokenizer
 from interp.language.conversion import as_directory
 from interp.language.headers import read_json_once, read_shards
 from interp.language.weights import CONFIG, INDEX, LanguageModelError, Place, find, one_kind_of_error, quiet
@@ -127,7 +120,8 @@ def load_language_model(
             original = _random(original, seed=random_seed)
         with one_kind_of_error(f"{place.name} does not run"):
             original = original.to(device).eval()
-            ids = _check_ids(int(original.config.vocab_size)).to(device)
+            generator = torch.Generator().manual_seed(0)
+            ids = torch.randint(int(original.config.vocab_size), CHECK_SHAPE, generator=generator).to(device)
             with torch.no_grad():
                 expected = original(ids).logits.float()
         model = _bridged(place, staged, original, tokenizer, getattr(torch, dtype))
@@ -155,24 +149,13 @@ def _read(place: Place, staged: Path, dtype: torch.dtype) -> tuple[Any, Any]:
         found = read_json_once(place.files[CONFIG])
     settings = checked_settings(f"{place.name}: {CONFIG}", found, held)
     empty = empty_model(place.name, settings, held)
-    if wrong := disagreement(empty, held):
-        raise LanguageModelError(f"{place.name} {wrong}")
-    check_memory(place.name, empty, dtype)
+    check_tensors(place.name, empty, held)
     with contextlib.ExitStack() as opened, one_kind_of_error(f"{place.name} cannot be read"), quiet():
         files = [opened.enter_context(safe_open(file, framework="pt")) for file in place.shards.values()]
         # Tensors instead of a directory, in which transformers would look for adapters, pickles and code.
+        tensors = {name: file.get_slice(name) for file in files for name in file.keys()}  # noqa: SIM118
         # Eager attention is the arithmetic that the hooks see.
-        model, found = type(empty).from_pretrained(
-            None,
-            config=empty.config,
-            state_dict={name: file.get_slice(name) for file in files for name in file.keys()},  # noqa: SIM118
-            dtype=dtype,
-            attn_implementation="eager",
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,
-        )
-    if wrong := report(empty, model, found):
-        raise LanguageModelError(f"{place.name} {wrong}")
+        model = loaded(place.name, empty, None, dtype=dtype, state_dict=tensors, attn_implementation="eager")
     if bad := [name for name, tensor in model.named_parameters() if not tensor.isfinite().all()]:
         raise LanguageModelError(f"{place.name}: {bad[0]} holds NaN or infinity")
     stage_tokenizer(place, settings, staged)
@@ -220,10 +203,6 @@ def _bridged(place: Place, staged: str, original: Any, tokenizer: Any, dtype: to
     if base is not None:
         model.cfg.rotary_base = base  # the bridge looks for it under an older name, and then assumes 10000
     return model
-
-
-def _check_ids(vocab: int) -> Int64[torch.Tensor, "batch position"]:
-    return torch.randint(vocab, CHECK_SHAPE, generator=torch.Generator().manual_seed(0))
 
 
 def _check(
