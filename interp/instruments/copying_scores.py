@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
-from interp.arguments import Whole, count, keywords, seed_number
+from interp.arguments import Whole, keywords, seed_number
 from interp.circuit.circuit import Circuit, Head, Model, as_circuit, head_name, heads_of
 from interp.circuit.edits import write_pattern
 from interp.circuit.runner import Hook, run
@@ -69,7 +69,7 @@ class CopyingScores(NamedRows[HeadVote]):
     """The votes of every match head, found by its name (`scores["1.0"]`).
 
     votes      a `HeadVote` for each match head
-    n, draws   sequences, and keys drawn for each of them and each head
+    n          sequences
     success    every head copies
     """
 
@@ -79,7 +79,6 @@ class CopyingScores(NamedRows[HeadVote]):
 
     votes: tuple[HeadVote, ...]
     n: int
-    draws: int
 
     @property
     def weights(self) -> Float[np.ndarray, " match"]:
@@ -108,7 +107,7 @@ class CopyingScores(NamedRows[HeadVote]):
 
 
 @keywords()
-def copying_scores(model: Model, tokens: Tokens, *, draws: Whole = DRAWS, seed: Whole = 0) -> CopyingScores:
+def copying_scores(model: Model, tokens: Tokens, *, seed: Whole = 0) -> CopyingScores:
     """Make each match head attend to single keys at the last query and see which symbols gain.
 
     Parameters
@@ -116,7 +115,6 @@ def copying_scores(model: Model, tokens: Tokens, *, draws: Whole = DRAWS, seed: 
     model    a model of this suite, or a `Circuit`
     tokens   [batch, length] symbols, without BOS; for a next-token model shorter than the context, so that the last
              query is a trained one
-    draws    keys for each sequence and head
     seed     draws the keys
 
     Returns
@@ -133,14 +131,12 @@ def copying_scores(model: Model, tokens: Tokens, *, draws: Whole = DRAWS, seed: 
     array = circuit.check(tokens)
     if len(array) < MIN_SEQUENCES:
         raise ValueError(f"{len(array)} sequences; votes need at least {MIN_SEQUENCES} for their standard errors")
-    draws, seed = count(draws, name="draws"), seed_number(seed)
-    generator = torch.Generator().manual_seed(seed)
-    votes = tuple(_vote(circuit, array, place, draws=draws, generator=generator) for place in circuit.match_heads)
+    generator = torch.Generator().manual_seed(seed := seed_number(seed))
+    votes = tuple(_vote(circuit, array, place, generator) for place in circuit.match_heads)
     silent = [one.head for one in votes if not one.copies]
     return CopyingScores(
         votes=votes,
         n=len(array),
-        draws=draws,
         success=not silent,
         message=f"no vote for the attended token beyond its control: {', '.join(silent)}" if silent else "",
         provenance=provenance(seed=seed, checkpoint=circuit.checkpoint),
@@ -148,17 +144,12 @@ def copying_scores(model: Model, tokens: Tokens, *, draws: Whole = DRAWS, seed: 
 
 
 def _vote(
-    circuit: Circuit,
-    tokens: Int64[torch.Tensor, "batch length"],
-    place: Head,
-    *,
-    draws: int,
-    generator: torch.Generator,
+    circuit: Circuit, tokens: Int64[torch.Tensor, "batch length"], place: Head, generator: torch.Generator
 ) -> HeadVote:
     """One head's votes over several draws of keys."""
     one = circuit.with_match_heads(place)
     batch, length = tokens.shape
-    bos, size = int(circuit.has_bos), (draws, batch)
+    bos, size = int(circuit.has_bos), (DRAWS, batch)
     keys, others = (circuit.order + torch.randint(length - circuit.order, size, generator=generator) for _ in range(2))
     nothing = torch.zeros(batch, 1, 1, length + bos, dtype=torch.float64)
     base = run(one, tokens, hooks=write_pattern(one, nothing), last_only=True).double()

@@ -27,7 +27,7 @@ import einops
 import numpy as np
 from jaxtyping import Float
 
-from interp.arguments import Number, Switch, Whole, finite_number, keywords, switch, whole_number
+from interp.arguments import Number, keywords
 from interp.fitting.candidates import QueryView, count_distances
 from interp.fitting.regression import SPLINE_TERMS, Array, clustered, distance_basis
 from interp.fitting.score_fit import Residuals, ScoreRegression
@@ -98,21 +98,12 @@ class PairFit(Result):
 
 
 @keywords()
-def fit_score_pairs(
-    cap: Captured,
-    *,
-    position: Switch = True,
-    min_r2: Number = MIN_R2,
-    min_sequences: Whole = MIN_SEQUENCES,
-) -> PairFit:
+def fit_score_pairs(cap: Captured) -> PairFit:
     """The [k+1, k+1] matrix of pair weights from the match scores, and how far it is aligned.
 
     Parameters
     ----------
-    cap             what `capture` returns
-    position        fit a smooth function of the distance, too
-    min_r2          least r2_pairs of a fit to be trusted
-    min_sequences   least number of sequences
+    cap   what `capture` returns
 
     Returns
     -------
@@ -125,10 +116,8 @@ def fit_score_pairs(
         pairs.aligned_share             # how much of the explained score the aligned pairs explain on their own
     """
     check_capture(cap)
-    position, min_r2 = switch(position, name="position"), finite_number(min_r2, name="min_r2")
-    min_sequences = whole_number(min_sequences, name="min_sequences")
     blocks, sequences = cap.order + 1, len(cap.tokens)
-    basis = distance_basis(count_distances(cap), terms=SPLINE_TERMS if position else 0)
+    basis = distance_basis(count_distances(cap), terms=SPLINE_TERMS)
     pairs, size = list(range(blocks * blocks)), blocks * blocks + basis.shape[1]
     places, aligned = list(range(len(pairs), size)), [a * blocks + a + 1 for a in range(cap.order)]
     regression = ScoreRegression(cap, partial(_design, basis=basis, order=cap.order), columns=size)
@@ -146,10 +135,10 @@ def fit_score_pairs(
             failure = (
                 "the match indicators of the block pairs are collinear on these tokens: use more or longer sequences"
             )
-        elif sequences < min_sequences:
-            failure = f"{sequences} sequences; standard errors need at least {min_sequences}"
-        elif r2_pairs < min_r2:
-            failure = f"matches of any pair explain {r2_pairs:.1%} of the scores; below {min_r2:.0%} no beta is trusted"
+        elif sequences < MIN_SEQUENCES:
+            failure = f"{sequences} sequences; standard errors need at least {MIN_SEQUENCES}"
+        elif r2_pairs < MIN_R2:
+            failure = f"matches of any pair explain {r2_pairs:.1%} of the scores; below {MIN_R2:.0%} no beta is trusted"
         else:
             second = regression.residuals(fits, matches=pairs, base=pairs + places)
             found |= _estimates(second, everything.coefficients[pairs], blocks=blocks)

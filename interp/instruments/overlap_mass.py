@@ -35,11 +35,10 @@ from interp.circuit.capture import Capture, check_attention
 from interp.estimators.counts import superset_sum
 from interp.fitting.attention_fit import mass_warning
 from interp.fitting.candidates import candidate_rows, query_views
-from interp.fitting.fits import AttentionFit, Fit
 from interp.fitting.likelihood import sum_by_group
 from interp.fitting.regression import Array
 from interp.instruments.beta_kappa import fit_scores
-from interp.instruments.given import Captured, check_capture
+from interp.instruments.given import Captured, HeadLaw, Law, check_capture, laws_of_heads
 from interp.notation import is_contiguous, mask_bits, mask_name, overlap
 from interp.results import Axes, DataFrame, Result, frame, half_width, jsonable, mean_stderr, provenance
 
@@ -59,14 +58,13 @@ class OverlapMass(Result):
     predicted_by_mask, predicted_by_overlap, predicted_bos     the same from the law; NaN without a trusted fit
     stderr_by_mask, stderr_by_group  standard errors of the observed means over sequences
     order_weights                    [batch, order] lambda_0 .. lambda_k of each sequence at the last query; NaN
-                                     where terms of both signs cancel but for rounding
+                                     where terms of both signs cancel but for rounding, or the law is not additive
     distance, distance_each, largest_gap     see the module
-    beta, kappa                      the parameters behind the prediction
     n                                sequences
     success                          the prediction comes from a trusted fit
     """
 
-    NUMBERS = ("distance", "distance_each", "largest_gap")
+    NUMBERS = ("distance", "distance_each")
     DOUBT = "incomplete"  # the observed masses are valid all the same
 
     by_mask: Float[np.ndarray, " mask"]
@@ -82,17 +80,16 @@ class OverlapMass(Result):
     distance: float
     distance_each: float
     largest_gap: float
-    beta: Float[np.ndarray, " lag"]
-    kappa: float | None
     n: int
 
     @property
-    def warning(self) -> str:
-        """The reason if the distance is above `WARN_MASS_GAP`, so that the masses are doubtful; else empty."""
-        return mass_warning(self.distance) if self.success else ""
+    def title(self) -> str:
+        """What was measured, and how far it is from the law."""
+        gap = f": largest gap to the law {self.largest_gap:.3f}" if self.success else ""
+        return f"attention by overlap, {self.n} sequences{gap}"
 
     def table(self, by: By = "overlap") -> DataFrame:
-        """One row per group of keys, whose masses sum to one: observed, predicted, stderr; a warning is a column.
+        """One row per group of keys, whose masses sum to one: observed, predicted, stderr.
 
         by="overlap" has the groups |M|=0..k, bos and early, by="mask" a row for each mask, and bos and early again.
         """
@@ -112,8 +109,7 @@ class OverlapMass(Result):
             ],
             "stderr": errors,
         }  # fmt: skip
-        table = frame(columns).astype({"overlap": "Int64"})
-        return table.assign(warning=self.warning) if self.warning else table
+        return frame(columns).astype({"overlap": "Int64"})
 
     def record(self) -> dict[str, Any]:
         """The fields as JSON-able values: masks and overlaps by name, order weights averaged over sequences."""
@@ -131,7 +127,7 @@ class OverlapMass(Result):
         rows, order = self.table(), len(self.by_overlap) - 1
         names = [*(f"{size} of {order}" for size in range(order + 1)), "BOS", "early"]
         kinds = [*(overlap_kind(size, order=order) for size in range(order + 1)), "bos", "early"]
-        shown = [place for place, kind in enumerate(kinds) if kind != "bos" or self.kappa is not None]
+        shown = [place for place, kind in enumerate(kinds) if kind != "bos" or self.bos > 0]
         rows = rows.iloc[shown]
         ax = grouped_bars(
             panel(ax, width=5.6),
@@ -140,25 +136,17 @@ class OverlapMass(Result):
             reach={"observed": half_width(rows["stderr"], n=self.n)},
             colours={"observed": [OVERLAP_COLOURS[kinds[place]] for place in shown]},
         )
-        title = f"attention by overlap, {self.n} sequences"
         if self.success:
             look: dict[str, Any] = {"color": "#000000", "fillstyle": "none", "markersize": 9}
             ax.plot(range(len(rows)), rows["predicted"].to_numpy(), "o", label="predicted", **look)
             ax.legend(handles=ax.lines[-1:], frameon=False, loc="best")
-            title += f": largest gap to the law {self.largest_gap:.3f}"
         ax.set_xlabel("keys, by how many lags of their context match")
         ax.set_ylabel(f"share of the attention\n(observed mean, {INTERVAL_NAME})")
-        return heading(ax, title, doubt=self.doubt)
-
-    @property
-    def title(self) -> str:
-        """What was measured, and whether there is a law to compare with."""
-        outcome = "FAILED" if not self.success else "ok, with a warning" if self.warning else "ok"
-        return f"overlap mass over {self.n} sequences: {outcome}"
+        return heading(ax, self.title, doubt=self.doubt)
 
 
 @keywords(fit="law=fit")
-def overlap_mass(cap: Captured, law: Fit | None = None) -> OverlapMass:
+def overlap_mass(cap: Captured, law: Law | None = None) -> OverlapMass:
     """Observed and predicted attention mass at the capture's queries.
 
     Queries before the first candidate have nothing to match and are left out. Several match heads are taken together:
@@ -167,8 +155,8 @@ def overlap_mass(cap: Captured, law: Fit | None = None) -> OverlapMass:
     Parameters
     ----------
     cap   what `capture` returns
-    law   the fit that predicts, of the scores or of the attention itself, by the additive law; by default it is made
-          from the scores of the capture
+    law   what predicts: a fit, of the scores or of the attention itself, or (beta, kappa); by default the fit of the
+          capture's scores
 
     Returns
     -------
@@ -181,13 +169,11 @@ def overlap_mass(cap: Captured, law: Fit | None = None) -> OverlapMass:
         mass.order_weights                       # lambda_i per sequence: the weight of each order in the mixture
     """
     check_capture(cap)
-    used = fit_scores(cap) if law is None else law
-    if not isinstance(used, Fit):
-        raise ValueError(f"law must be a fit, what fit_scores returns, got {shown(used)}")
     check_attention(cap.match_pattern, of="match")
-    own = _laws_of_heads(cap, used)
-    trusted = all(one.success for one in own)
-    observed, predicted, order_weights = _masses(cap, own, trusted=trusted)
+    heads, law = int(cap.match_pattern.shape[1]), fit_scores(cap) if law is None else law
+    laws = laws_of_heads(law, order=cap.order, bos=cap.has_sink, heads=heads)
+    trusted = bool(laws.heads)
+    observed, predicted, order_weights = _masses(cap, laws.heads)
     masks, order = 1 << cap.order, cap.order
     into = np.eye(order + 3)[[*mask_bits(order).sum(axis=1), order + 1, order + 2]]  # from masks to groups
     found: dict[str, Any] = {}
@@ -211,57 +197,41 @@ def overlap_mass(cap: Captured, law: Fit | None = None) -> OverlapMass:
         distance=distance,
         distance_each=float(np.abs(by_group - by_law).sum(axis=-1).mean() / 2),
         largest_gap=float(gap.max()),
-        beta=used.beta,
-        kappa=used.kappa,
         n=len(cap.tokens),
         success=trusted,
-        message=(f"warning: {doubt}" if doubt else "") if trusted else f"no law to compare with: {used.message}",
+        message=(f"warning: {doubt}" if doubt else "") if trusted else f"no law to compare with: {laws.note}",
         provenance=provenance(checkpoint=cap.checkpoint),
     )
 
 
-def _laws_of_heads(cap: Capture, fit: Fit) -> Sequence[Fit]:
-    """The fit of each match head of the capture; a fit without heads serves all of them."""
-    heads = int(cap.match_pattern.shape[1])
-    if len(fit.beta) != cap.order or (fit.kappa is None) == cap.has_sink:
-        raise ValueError(
-            f"the fit is of order {len(fit.beta)} {'without' if fit.kappa is None else 'with'} BOS, "
-            f"the capture of order {cap.order} {'with' if cap.has_sink else 'without'} BOS"
-        )
-    if isinstance(fit, AttentionFit) and (fit.law != "additive" or fit.own is not None):
-        raise ValueError(f"masses are predicted from beta and kappa: give a fit of the additive law, not {fit.law}")
-    if len(fit.heads) not in (0, heads):
-        raise ValueError(f"the fit has {len(fit.heads)} match heads, the capture {heads}")
-    return fit.heads or (fit,) * heads
-
-
-def _masses(cap: Capture, own: Sequence[Fit], *, trusted: bool) -> tuple[Array, Array, Array]:
+def _masses(cap: Capture, laws: Sequence[HeadLaw]) -> tuple[Array, Array, Array]:
     """Observed and predicted mass [batch, query, mask, then BOS and early], and order weights at the last query.
 
-    All are means over the match heads. Without a trusted law, what depends on it is NaN.
+    All are means over the match heads. Without laws, what depends on them is NaN.
     """
-    sequences, masks, rows, heads = len(cap.tokens), 1 << cap.order, candidate_rows(cap), len(own)
+    (sequences, heads), masks, rows = cap.match_pattern.shape[:2], 1 << cap.order, candidate_rows(cap)
     observed, predicted = (np.zeros((sequences, len(rows), masks + 2)) for _ in range(2))
-    order_weights = np.full((sequences, cap.order + 1), 0.0 if trusted else np.nan)
+    order_weights = np.zeros((sequences, cap.order + 1))
     for view in query_views(cap):
-        place, law = (view.sequences, rows.index(view.row)), own[view.head]
+        place, law = (view.sequences, rows.index(view.row)), laws[view.head] if laws else None
         counts = sum_by_group(view.masks, None, masks)
         bos = np.zeros(len(counts)) if view.bos_pattern is None else view.bos_pattern
         early = view.early_pattern.sum(axis=1)
         observed[place] += np.column_stack([sum_by_group(view.masks, view.pattern, masks), bos, early]) / heads
-        predicted[place] += _law(counts, law.beta, law.kappa) / heads if trusted else np.nan
-        if view.row == rows[-1] and trusted:
-            order_weights[view.sequences] += _order_weights(counts, law.beta) / heads
+        predicted[place] += np.nan if law is None else _law(counts, law) / heads
+        if view.row == rows[-1]:
+            beta = None if law is None else law.beta
+            order_weights[view.sequences] += np.nan if beta is None else _order_weights(counts, beta) / heads
     return observed, predicted, order_weights
 
 
-def _law(counts: Float[np.ndarray, "batch mask"], beta: Array, kappa: float | None) -> Float[np.ndarray, "batch group"]:
+def _law(counts: Float[np.ndarray, "batch mask"], law: HeadLaw) -> Float[np.ndarray, "batch group"]:
     """N_M e^{|beta|_M} / Z for every mask, e^kappa / Z for BOS, nothing for early keys."""
     outside = np.full((len(counts), 2), -np.inf)
-    if kappa is not None:
-        outside[:, 0] = kappa
+    if law.kappa is not None:
+        outside[:, 0] = law.kappa
     with np.errstate(divide="ignore"):
-        scores = np.column_stack([mask_bits(len(beta)) @ beta + np.log(counts), outside])
+        scores = np.column_stack([law.by_mask + np.log(counts), outside])
     return np.asarray(softmax(scores, axis=1))
 
 

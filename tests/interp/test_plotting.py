@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.colors import Normalize, to_hex, to_rgb
+from matplotlib.colors import Normalize, to_hex
 
 from interp import plotting
 
@@ -35,18 +35,6 @@ def test_kinds_with_nothing_to_see_need_no_legend():
     assert list(plotting.visible_masses(weights, kinds, masses)) == ["full", "partial"]
     weights[2] = 0.01 * 1.01  # its bar can be seen, though its share rounds to 0.01
     assert list(plotting.visible_masses(weights, kinds, masses)) == ["full", "partial", "none"]
-
-
-def test_overlap_colours_are_the_papers_and_differ_in_lightness():
-    assert list(plotting.OVERLAP_COLOURS) == ["full", "partial", "none", "bos", "early"]
-    red, green, blue = to_rgb(plotting.OVERLAP_COLOURS["full"])
-    assert red > 0.9 > green > 0.6 > blue  # yellow
-    red, green, blue = to_rgb(plotting.OVERLAP_COLOURS["partial"])
-    assert green == blue > red  # teal
-    red, green, blue = to_rgb(plotting.OVERLAP_COLOURS["none"])
-    assert red == green == blue  # grey
-    luminance = sorted(np.dot([0.2126, 0.7152, 0.0722], to_rgb(c)) for c in plotting.OVERLAP_COLOURS.values())
-    assert min(np.diff(luminance)) > 0.05
 
 
 def test_legend_gives_the_masses_in_the_fixed_order():
@@ -176,14 +164,6 @@ def test_a_heading_is_wrapped_and_a_doubt_is_red(ax):
     assert to_hex(ax._left_title.get_color()) == plotting.SHUT_OUT
     ax.figure.draw_without_rendering()
     assert ax._left_title.get_window_extent().x1 <= 1.02 * ax.get_window_extent().x1
-
-
-def test_a_panel_is_the_axes_given_or_new_ones(ax):
-    assert plotting.panel(ax, width=1.0) is ax
-    new = plotting.panel(None, width=3.0, height=2.0)
-    assert new.figure is not ax.figure
-    assert new.figure.get_size_inches().tolist() == [3.0, 2.0]
-    plt.close(new.figure)
 
 
 def test_stems_reach_the_bias_and_clip_at_the_limit(ax):

@@ -111,18 +111,6 @@ def test_the_error_of_a_share_leaves_out_each_sequence() -> None:
     assert share_recovered(change, lost) == pytest.approx((1 - change.sum() / lost.sum(), expected))
 
 
-def test_the_error_of_a_share_is_that_of_repeated_draws() -> None:
-    rng = np.random.default_rng(1)
-    shares, errors = [], []
-    for _ in range(400):
-        lost = rng.normal(1.0, 0.5, size=100)
-        found = share_recovered(0.3 * lost + rng.normal(0.0, 0.4, size=100), lost)
-        shares.append(found[0])
-        errors.append(found[1])
-    assert np.mean(shares) == pytest.approx(0.7, abs=0.01)
-    assert np.mean(errors) == pytest.approx(np.std(shares), rel=0.1)
-
-
 def test_the_standard_error_is_the_textbooks() -> None:
     values = np.random.default_rng(0).normal(size=50)
     mean, stderr = mean_stderr(values)
@@ -138,11 +126,6 @@ def test_one_value_cannot_show_its_spread() -> None:
     assert math.isnan(stderr)
     assert all(map(math.isnan, mean_stderr([])))
     assert math.isnan(mean_stderr([1.0, 2.0], clusters=[7, 7])[1])
-
-
-def test_clusters_of_one_change_nothing() -> None:
-    values = np.random.default_rng(1).normal(size=30)
-    assert mean_stderr(values, clusters=np.arange(30)) == pytest.approx(mean_stderr(values))
 
 
 @settings(max_examples=40)

@@ -286,12 +286,6 @@ def test_bad_calls_are_refused_in_one_line(alike: ip.Circuit, call: Any, message
     assert "\n" not in str(caught.value)
 
 
-def test_a_fit_of_other_heads_is_refused(unlike: ip.Circuit, chains: ip.ChainBatch) -> None:
-    seen = ip.capture(unlike, chains.tokens)
-    with pytest.raises(ValueError, match="the fit has 2 match heads, the capture 1"):
-        ip.overlap_mass(seen.match_head(0), ip.fit_scores(seen))
-
-
 def test_a_foreign_circuit_without_copies_has_no_copy_patterns(chains: ip.ChainBatch) -> None:
     model = planted_foreign(length=24, vocab=4)
     seen = ip.capture(ip.Circuit(model, order=1, match_heads=((2, 2),)), chains.tokens)

@@ -161,9 +161,9 @@ def test_random_weights_have_masses_but_no_law():
 
 def test_a_fit_of_another_model_is_refused():
     cap = planted(beta=(2.7, 1.2), kappa=3.3, vocab=5)
-    with pytest.raises(ValueError, match="the fit is of order 1 with BOS, the capture of order 2 with BOS"):
+    with pytest.raises(ValueError, match="law must be of order 2, got a fit of order 1"):
         overlap_mass(cap, fit_scores(planted(beta=(2.7,), kappa=3.3, vocab=5)))
-    with pytest.raises(ValueError, match="the fit is of order 2 without BOS"):
+    with pytest.raises(ValueError, match="the law has no kappa, the model a BOS to score"):
         overlap_mass(cap, fit_scores(planted(beta=(2.7, 1.2), kappa=None, vocab=5)))
 
 
