@@ -49,7 +49,7 @@ class PairFit(Result):
     n, sequences     candidate keys, and sequences (clusters)
     """
 
-    NUMBERS = ("r2", "r2_pairs", "aligned_share", "kappa")
+    NUMBERS = ("r2", "r2_pairs", "kappa")
 
     beta: Float[np.ndarray, "block block"]
     stderr: Float[np.ndarray, "block block"]
