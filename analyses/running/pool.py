@@ -117,7 +117,7 @@ def _in_processes(
             for future in as_completed(waiting):
                 yield waiting[future], future.result()
         except BrokenProcessPool:
-            why = f"a process of the {what} was killed, perhaps for lack of memory"
+            why = f"a process of {what} was killed, perhaps for lack of memory"
             raise ChildProcessError(f"{why}; the same command goes on from what is kept") from None
         except BaseException:  # Ctrl-C: the workers must end, because compiled code would continue
             pool.shutdown(wait=False, cancel_futures=True)

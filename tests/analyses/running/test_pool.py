@@ -166,5 +166,5 @@ def test_a_killed_parent_takes_its_workers_with_it(tmp_path):
 
 def test_a_killed_worker_is_one_line():
     jobs = [Job(task=None, words="") for _ in range(2)]
-    with pytest.raises(ChildProcessError, match="a process of the jobs was killed, perhaps for lack of memory"):
+    with pytest.raises(ChildProcessError, match="a process of jobs was killed, perhaps for lack of memory"):
         list(run_jobs(killed, jobs, workers=2, what="jobs"))
