@@ -99,6 +99,12 @@ def write_output(place: Head, value: Callable[[torch.Tensor, slice], Float[torch
     return lambda part: at_layers([place], "z", partial(write, part))
 
 
+def together(edits: Iterable[Hooks]) -> Hooks:
+    """Several edits in one run."""
+    every = list(edits)
+    return lambda part: [hook for one in every for hook in one(part)]
+
+
 def moved_at_random(
     z: Float[torch.Tensor, "*rows d_head"], mean: Float[torch.Tensor, " d_head"], generator: torch.Generator
 ) -> Float[torch.Tensor, "*rows d_head"]:

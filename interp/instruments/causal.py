@@ -12,7 +12,8 @@ own scores and M the mask of a candidate key:
     no_partial     only full matches and BOS are left; where there is neither, the head attends to nothing
     no_bos         BOS gets no attention, the rest is renormalised
     copy_head_h    the output of copy head h (from 0) becomes its mean over sequences and positions; where copy heads
-                   sit in several layers, copy_head_l.h names the layer, too
+                   sit in several layers, copy_head_l.h names the layer, too. Heads that share a lag are ablated
+                   together: copy_head_0+2
     uniform        even attention over all visible keys
 
 The control of an edit of matches is the same edit with the masks shuffled among the candidates of each sequence: the
@@ -29,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,8 +38,8 @@ import torch
 from jaxtyping import Float
 
 from interp.arguments import Number, Switch, Whole, keywords, real_array, switch
-from interp.circuit.circuit import Head, Model, head_name
-from interp.circuit.edits import HeadMeans, layers_of, moved_at_random, write_output
+from interp.circuit.circuit import Head, Model, head_name, heads_in
+from interp.circuit.edits import HeadMeans, layers_of, moved_at_random, together, write_output
 from interp.circuit.experiment import Experiment
 from interp.circuit.law import (
     even_pattern,
@@ -48,7 +50,7 @@ from interp.circuit.law import (
     pair_scores,
     scores_by_mask,
 )
-from interp.circuit.runner import law_of, run
+from interp.circuit.runner import Hooks, law_of, run
 from interp.divergence import KL_FLOOR, kl_between
 from interp.instruments.given import HeadLaw, HeadLaws, Law, NextLaw, PairLaw, laws_of_heads
 from interp.notation import Tokens, mask_bits
@@ -310,28 +312,34 @@ def _written(trial: Experiment, name: str, pattern: torch.Tensor, control: torch
 
 
 def _ablated_copy_heads(trial: Experiment) -> list[_Measured]:
-    """Each copy head's output replaced by its mean; the control moves it as far in random directions."""
-    heads = trial.circuit.known_copy_heads
-    layers = layers_of(heads)
+    """The outputs of the copy heads of each lag replaced by their means; the control moves them as far in random
+    directions.
+    """
+    circuit = trial.circuit
+    layers = layers_of(circuit.known_copy_heads)
     means = HeadMeans(layers)
 
-    def run_copy(hooks: Any) -> torch.Tensor:
-        return run(trial.circuit, trial.tokens, hooks=hooks, last_only=True)
+    def run_copy(hooks: Hooks) -> torch.Tensor:
+        return run(circuit, trial.tokens, hooks=hooks, last_only=True)
 
-    def ablated(place: Head) -> _Measured:
-        mean, distances = means.of(place), list[torch.Tensor]()
+    def ablated(heads: Sequence[Head]) -> _Measured:
+        distances = list[torch.Tensor]()
 
-        def to_mean(z: torch.Tensor, rows: slice) -> torch.Tensor:
-            distances.append((z.cpu().double() - mean).norm(dim=-1).flatten())
-            return mean.expand_as(z)
+        def to_mean(place: Head, z: torch.Tensor, rows: slice) -> torch.Tensor:
+            distances.append((z.cpu().double() - means.of(place)).norm(dim=-1).flatten())
+            return means.of(place).expand_as(z)
 
-        logits = run_copy(write_output(place, to_mean))
-        control = run_copy(write_output(place, lambda z, rows: moved_at_random(z, mean, trial.generator)))
-        name = f"copy_head_{place[1] if len(layers) == 1 else head_name(place)}"
-        return _measured(trial, name, logits, control, change=float(torch.cat(distances).mean()))
+        def moved(place: Head, z: torch.Tensor, rows: slice) -> torch.Tensor:
+            return moved_at_random(z, means.of(place), trial.generator)
+
+        logits, control = (
+            run_copy(together(write_output(at, partial(edit, at)) for at in heads)) for edit in (to_mean, moved)
+        )
+        name = "+".join(str(at[1]) if len(layers) == 1 else head_name(at) for at in heads)
+        return _measured(trial, f"copy_head_{name}", logits, control, change=float(torch.cat(distances).mean()))
 
     run_copy(means.reading)
-    return [ablated(place) for place in heads]
+    return [ablated(heads) for heads in dict.fromkeys(map(heads_in, circuit.copy_heads)) if heads]
 
 
 def _measured(

@@ -30,13 +30,13 @@ from jaxtyping import Float, Int64
 
 from interp.arguments import Whole, keywords, seed_number
 from interp.circuit.circuit import Bos, Circuit, Copies, Head, Model, Symbols, head_name, one_or_all
-from interp.circuit.edits import moved_at_random, write_output
+from interp.circuit.edits import moved_at_random, together, write_output
 from interp.circuit.queries import Query
-from interp.circuit.runner import Hook
+from interp.circuit.runner import observe
 from interp.fitting.regression import Array
 from interp.fitting.scan_statistics import ScanStatistics
 from interp.instruments.roles import RoleRules
-from interp.instruments.scan_heads import HeadScan, as_scanned, attention_laws, scan_heads
+from interp.instruments.scan_heads import HeadScan, as_scanned, laws_of, scan_heads
 from interp.notation import Tokens
 from interp.results import DataFrame, rows_table
 
@@ -232,13 +232,12 @@ class _Workbench:
 
     def betas(self, edits: Sequence[tuple[Head, Edit]] | None) -> Float[np.ndarray, "match lag"]:
         """beta of every match head, by maximum likelihood of its attention, with the output of some heads edited."""
-        written = [write_output(at, partial(edit, self.mean(at))) for at, edit in edits or []]
-        matching = self.circuit.with_match_heads(*self.scan.match_heads)
-
-        def hooks(rows: slice) -> list[Hook]:
-            return [hook for one in written for hook in one(rows)]
-
-        return attention_laws(matching, self.tokens, queries=self.queries, edits=hooks).beta
+        written = together(write_output(at, partial(edit, self.mean(at))) for at, edit in edits or [])
+        heads = self.scan.match_heads
+        layers = [layer for layer, _ in heads]
+        statistics = ScanStatistics(self.circuit, self.tokens, self.queries, lags=1, layers=layers, laws_only=True)
+        statistics.gather(written)
+        return np.stack([one["beta"] for one in laws_of(statistics, heads)])
 
     def mean(self, place: Head) -> torch.Tensor:
         """The mean of a head's output over sequences and positions."""
@@ -249,8 +248,7 @@ class _Workbench:
                 sums.append(z.cpu().double().mean(dim=1).sum(dim=0))
                 return z
 
-            statistics = ScanStatistics(self.circuit, self.tokens, self.queries, lags=1, layers=[place[0]])
-            statistics.gather(write_output(place, read))
+            observe(self.circuit, self.tokens, hooks=write_output(place, read), last_layer=place[0])
             self.means[place] = torch.stack(sums).sum(0) / len(self.tokens)
         return self.means[place]
 

@@ -92,19 +92,24 @@ def role_of(head: Numbers, rules: RoleRules) -> Role:
     """The role of a head. Its numbers: `on_lag` and `above` (attention by lag from 0, and above even), `duplicate` and
     `sink` (above even, and the standard error of that), beta, beta_stderr, nats and nats_explained.
     """
-    lag = int(head["above"].argmax())
-    above, others = head["above"][lag], np.delete(head["above"], lag).max()
-    clear = above >= rules.min_copied and others <= rules.max_second * above
-    holds = clear or head["on_lag"][lag] > 0.5
-    if holds and lag:
+    lag = lag_of(head, rules)
+    if lag:
         return "copy"
     if matches(head, rules):
         return "match"
     if _sure(head["duplicate"], rules.min_duplicate, rules):
         return "duplicate"
-    if holds:
+    if lag == 0:
         return "self"
     return "sink" if _sure(head["sink"], rules.min_sink, rules) else "none"
+
+
+def lag_of(head: Numbers, rules: RoleRules) -> int | None:
+    """The one lag, from 0, that the head attends to, or None."""
+    lag = int(head["above"].argmax())
+    above, others = head["above"][lag], np.delete(head["above"], lag).max()
+    clear = above >= rules.min_copied and others <= rules.max_second * above
+    return lag if clear or head["on_lag"][lag] > 0.5 else None
 
 
 def matches(head: Numbers, rules: RoleRules, *, share: float = 1.0) -> bool:

@@ -28,27 +28,27 @@ for each head, sequence and query asked for, at most half of the machine's memor
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Int64
 
 from interp.arguments import Whole, keywords, whole_number
 from interp.circuit.circuit import Bos, Circuit, Copies, Head, Model, Symbols, head_name, one_or_all
 from interp.circuit.queries import Query, query_positions, untrained_note
-from interp.circuit.runner import Hooks
 from interp.fitting.attention_fit import MAX_MASS_GAP, MIN_EXPLAINED, MIN_SEQUENCES, MUCH_EARLY, early_note, fit_law
-from interp.fitting.laws import law_design
+from interp.fitting.laws import Law, law_design
 from interp.fitting.regression import Array, clustered
 from interp.fitting.scan_statistics import ScanStatistics
 from interp.instruments.roles import (
     MOST_NAMED,
+    Numbers,
     Role,
     RoleRules,
     copy_evidence,
+    lag_of,
     match_evidence,
     matches,
     near_note,
@@ -310,9 +310,9 @@ def judged(statistics: ScanStatistics, rules: RoleRules | None = None, *, note: 
     role, reasons = np.full(exists.shape, "", dtype=object), np.full(exists.shape, "", dtype=object)
     for at, one in heads.items():
         role[at] = role_of(one, rules)
-        reasons[at] = distrust(one, bool(one["told"]), min_explained=rules.min_explained)
+        reasons[at] = distrust(one, min_explained=rules.min_explained)
     above = found.pop("above")
-    for name in ("told", "on_lag", "duplicate", "sink"):
+    for name in ("told", "on_lag", "duplicate", "sink", "by_mask"):
         del found[name]
     ok = exists & (reasons == "")
     for name in ("beta", "beta_stderr", "kappa", "kappa_stderr"):
@@ -357,56 +357,25 @@ def judged(statistics: ScanStatistics, rules: RoleRules | None = None, *, note: 
     )
 
 
-def attention_laws(
-    circuit: Circuit,
-    tokens: Int64[torch.Tensor, "batch length"],
-    *,
-    queries: Int64[torch.Tensor, " query"],
-    edits: Hooks | None = None,
-) -> AttentionLaws:
-    """The additive laws at these queries (positions of the model, BOS counted), under hooks that edit the model.
-
-    They have no positional term, as the attention that is written in a replacement has none.
-    """
-    layers = [layer for layer, _ in circuit.match_heads]
-    statistics = ScanStatistics(circuit, tokens, queries, lags=1, layers=layers, position=False)
-    statistics.gather(edits)
-    found = {layer: _law_of_attention(statistics, layer) for layer in statistics.layers}
-    heads = [{name: values[head] for name, values in found[layer].items()} for layer, head in circuit.match_heads]
-    doubts = [distrust(numbers, bool(numbers["told"])) for numbers in heads]
-    return AttentionLaws(
-        beta=np.stack([numbers["beta"] for numbers in heads]),
-        kappa=np.array([numbers["kappa"] for numbers in heads]) if circuit.has_sink else None,
-        doubts=tuple(
-            f"{head_name(at)}: {doubt}" for at, doubt in zip(circuit.match_heads, doubts, strict=True) if doubt
-        ),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttentionLaws:
-    """The law of each match head, in the circuit's order: the numbers of a scan without its verdict.
+def laws_of(statistics: ScanStatistics, heads: Sequence[Head], law: Law = "additive") -> list[Numbers]:
+    """The law of each head, by name the numbers of a scan, and `by_mask`, the score of every mask.
 
     These are the parameters under which the attention is most likely, also where the law does not describe it. A test
     of the law, such as a replacement, uses them and reports which are in doubt. To read beta use `scan_heads` or
     `fit_scores`, which give NaN in that case.
-
-    beta      [match, lag]
-    kappa     [match]; None without BOS
-    doubts    for each head whose law cannot be trusted: its name and the reason, as in a scan
     """
-
-    beta: Float[np.ndarray, "match lag"]
-    kappa: Float[np.ndarray, " match"] | None
-    doubts: tuple[str, ...]
-
-    @property
-    def by_mask(self) -> Float[np.ndarray, "match mask"]:
-        """|beta|_M of every mask."""
-        return np.asarray(self.beta @ mask_bits(self.beta.shape[1]).T)
+    found = {layer: _law_of_attention(statistics, layer, law) for layer in {layer for layer, _ in heads}}
+    return [{name: values[head] for name, values in found[layer].items()} for layer, head in heads]
 
 
-def distrust(numbers: Mapping[str, Any], told: bool, *, min_explained: float = MIN_EXPLAINED) -> str:
+def copying_heads(statistics: ScanStatistics, rules: RoleRules) -> list[Head]:
+    """Every head that copies a lag."""
+    found = {layer: _copies(statistics, layer) for layer in statistics.layers}
+    heads = [(layer, head) for layer, one in found.items() for head in range(len(one["above"]))]
+    return [at for at in heads if lag_of({name: values[at[1]] for name, values in found[at[0]].items()}, rules)]
+
+
+def distrust(numbers: Numbers, *, min_explained: float = MIN_EXPLAINED) -> str:
     """Why a head's beta and kappa cannot be trusted; empty where they can."""
     nats, explained, gap = (float(numbers[name]) for name in ("nats", "nats_explained", "mass_gap"))
     if nats < RoleRules.min_nats:
@@ -414,7 +383,7 @@ def distrust(numbers: Mapping[str, Any], told: bool, *, min_explained: float = M
     if explained < min_explained:
         found_share = f"matches explain {max(0.0, explained):.1%} of {nats:.2f} nats"
         return f"{found_share}; below {min_explained:.0%} no beta is trusted"
-    if not told:
+    if not numbers["told"]:
         return "the attention is too sharp to determine beta and kappa"
     if gap > MAX_MASS_GAP:
         return f"the law's masses are off by {gap:.3f}; above {MAX_MASS_GAP} no beta is trusted"
@@ -457,13 +426,15 @@ def _masses(statistics: ScanStatistics, layer: int) -> dict[str, Array]:
     }
 
 
-def _law_of_attention(statistics: ScanStatistics, layer: int) -> dict[str, Array]:
+def _law_of_attention(statistics: ScanStatistics, layer: int, name: Law = "additive") -> dict[str, Array]:
     """beta, kappa, nats and the gap of the masses, by maximum likelihood."""
-    law = law_design("additive", order=statistics.order, bos=statistics.circuit.has_sink)
+    law = law_design(name, order=statistics.order, bos=statistics.circuit.has_sink)
     found = fit_law(statistics.rows(layer), law)
     errors = np.sqrt(np.diagonal(clustered(found.influence), axis1=1, axis2=2))
     columns, unknown = list(law.beta), np.full(len(errors), np.nan)
+    by_group = found.theta[:, : len(law.parameters)] @ law.design.T
     return {
+        "by_mask": by_group[:, : 1 << statistics.order],
         "beta": found.theta[:, columns],
         "beta_stderr": errors[:, columns],
         "kappa": unknown if law.kappa is None else found.theta[:, law.kappa],

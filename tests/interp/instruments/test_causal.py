@@ -24,6 +24,7 @@ from interp.instruments.causal import CausalTests, causal_tests
 from interp.instruments.lag_pairs import fit_score_pairs
 from tests import planted
 from tests.planted import FOREIGN, planted_foreign, planted_standard, trained_like, without_mechanism
+from tests.planted_heads import Plant, plant
 
 BETA, KAPPA = (2.5, 1.2), 2.0
 
@@ -340,3 +341,19 @@ def test_the_command_line(tmp_path: object, capsys: pytest.CaptureFixture[str]) 
     assert random["message"].startswith("no law to test: ")
     assert f"failed: {tmp_path / 'random'}: no law to test" in captured.err
     assert f"failed: {tmp_path / 'trained'}" not in captured.err
+
+
+def test_copy_heads_of_one_lag_are_ablated_together() -> None:
+    """Two heads share lag 1: one alone costs little of what both cost."""
+    spec = Plant(order=1, copies={1: ((0, 0), (0, 2))}, matches={(1, 0): ((6.0,), 0.0)}, vocab=4, length=24, layers=2)
+    chains = planted.chains(order=1)
+    place = {"order": 1, "vocab": 4, "bos": 4, "match_heads": ((1, 0),)}
+    model = plant(spec)
+    both = Circuit(model, copy_heads=(((0, 0), (0, 2)),), **place)
+    one = Circuit(model, copy_heads=((0, 2),), **place)
+    assert both.known_copy_heads == ((0, 0), (0, 2))
+    assert "lag 1: 0.0 and 0.2" in repr(both)
+    tests, alone = (causal_tests(circuit, chains.tokens, next_law=chains.next_law, law=None) for circuit in (both, one))
+    assert [name for name in tests if name.startswith("copy")] == ["copy_head_0+2"]
+    assert tests["copy_head_0+2"].kl > 2 * alone["copy_head_2"].kl > 0
+    assert tests["copy_head_0+2"].kl > tests["copy_head_0+2"].control_kl
