@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from analyses.running import plan, questions
+from analyses.running import cli, plan, questions
 from analyses.running.ask import Ask, everything, near, up_to
 from analyses.running.cache import Cache
 from analyses.running.plan import asks_for, chosen, jobs_of, run_plan
+from analyses.running.pool import Engine
 from analyses.running.questions import answer, keys_of, options_of, questions_of
 from analyses.running.subject import find_subjects
 from analyses.studies import worlds
@@ -214,6 +215,14 @@ def test_two_processes_give_what_one_gives(zoo, tmp_path):
     two = run_plan(wanted, zoo=zoo, cache=tmp_path / "two", jobs=2)
     for name in wanted:
         assert one.tables[name].rows == two.tables[name].rows
+
+
+def test_a_commands_checkpoints_keep_their_order_in_two_processes(zoo):
+    paths = [*reversed([str(one.path) for one in find_subjects(zoo)[:2]]), str(zoo / "none")]
+    options = options_of("copy_heads")(batch=16)
+    one, two = (cli.run_one("copy_heads", options, paths, engine=Engine(jobs=jobs)) for jobs in (1, 2))
+    assert [row["checkpoint"] for row in two.rows] == paths[:2]
+    assert (one.rows, one.errors) == (two.rows, two.errors)
 
 
 def test_checkpoints_that_come_while_it_runs_are_left_for_the_next_run(zoo, tmp_path, monkeypatch):
