@@ -53,27 +53,18 @@ OF_A_RUN = {"config.json", "model.safetensors", "state", "arrays.safetensors", "
 class Trial:
     """One kill.
 
-    step            the largest saved step at that moment
-    first, second   how the sweeps ended
-    gone            seconds from the kill of the parent to the end of its last process
-    killed          whether it was alive when it was killed
+    step     the largest saved step at that moment
+    killed   whether it was alive when it was killed
+    gone     seconds from the kill of the parent to the end of its last process
+    harm     what is wrong after it, or after the sweep that followed
     """
 
     target: str
     after: float
     step: int = -1
-    first: int | None = None
-    said: str = ""
-    gone: float = 0.0
-    orphans: list[str] = field(default_factory=list)
-    second: int | None = None
-    identical: bool = False
-    leftovers: list[str] = field(default_factory=list)
     killed: bool = True
-
-    @property
-    def good(self) -> bool:
-        return self.second == 0 and self.identical and not self.orphans and not self.leftovers
+    gone: float = 0.0
+    harm: list[str] = field(default_factory=list)
 
 
 class Sweep:
@@ -197,20 +188,20 @@ def trial(folder: Path, *, engine: str, target: str, after: float, undisturbed: 
             done.killed = False
         killed = time.monotonic()
         if target == "worker":
-            done.first, done.said = first.ended()
+            first.ended()
         with sweeping(folder, engine=engine, out="out", temporary=temporary) as second:  # at once
             if target == "parent":
-                done.first = first.process.wait()
+                first.process.wait()
                 while (left := first.alive()) and time.monotonic() - killed < ORPHAN_SECONDS:
                     done.gone = round(time.monotonic() - killed, 1)
                     time.sleep(0.1)
-                done.orphans = list(left.values())
-            done.second, said = second.ended()
+                done.harm += [f"orphan {line}" for line in left.values()]
+            code, said = second.ended()
     if TOO_BUSY in said:
-        done.second, said, _ = undisturbed_sweep(folder, engine=engine, out="out")
-    done.said += said if done.second else ""
-    done.identical = weights(folder / "out") == undisturbed
-    done.leftovers = leftovers(folder / "out", temporary)
+        code, said, _ = undisturbed_sweep(folder, engine=engine, out="out")
+    done.harm += [f"the next sweep ended with {code}: {said}"] if code else []
+    done.harm += ["other weights"] if weights(folder / "out") != undisturbed else []
+    done.harm += [f"left {name}" for name in leftovers(folder / "out", temporary)]
     return done
 
 
@@ -241,11 +232,10 @@ def main() -> int:
         for one in trials(Path(name), engine=given.engine, kills=given.kills, steps=given.steps, seed=given.seed):
             print(json.dumps(asdict(one)), flush=True)
             found.append(one)
-    good = sum(one.good for one in found if one.killed)
-    print(
-        f"{given.engine}: {good} of {given.kills} kills without harm; all gone after {max(one.gone for one in found)} s"
-    )
-    return 0 if all(one.good for one in found) else 1
+    good = sum(not one.harm for one in found if one.killed)
+    gone = max(one.gone for one in found)
+    print(f"{given.engine}: {good} of {given.kills} kills without harm; all gone after {gone} s")
+    return 1 if any(one.harm for one in found) else 0
 
 
 if __name__ == "__main__":

@@ -151,18 +151,12 @@ READ_BESIDE_VOTES = ("direct", "carried")
 # The copy heads' relative bias at one distance: the largest, at which the last query sees BOS and no other query sees
 # anything, and the one before it, at which the last query sees the first token.
 AT_ONE_DISTANCE = ("copies_bos", "copies_first")
-PARTS_OF = {"copies": AT_ONE_DISTANCE, "readout": READ_BESIDE_VOTES}
 
 
 def _disentangled_contradiction(spec: RunSpec, starts: Mapping[str, Start]) -> str | None:
     frozen = spec.frozen
     if starts["readout"].word == "zero" and "readout" in frozen:
         return "a readout frozen at zero predicts the uniform law whatever it reads"
-    for whole, parts in PARTS_OF.items():
-        if whole in frozen and (named := [part for part in parts if part in frozen]):
-            return f"{whole} is frozen whole, and {', '.join(named)} with it: name one of them"
-    if not spec.bos and (named := [part for part in AT_ONE_DISTANCE if part in frozen]):
-        return f"{', '.join(named)} is a bias at BOS's distance or next to it, and there is no BOS"
     cut = [part for part in READ_BESIDE_VOTES if part in frozen]
     if cut and starts["readout"].word not in ("construction", "zero"):
         return f"freezing {', '.join(cut)} cuts it only where the readout starts at construction or zero"

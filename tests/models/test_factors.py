@@ -21,7 +21,7 @@ from models.families.disentangled import weights as disentangled
 from models.families.disentangled.training import DisentangledTrainer, loss_and_gradient, symmetrise
 from models.families.disentangled.weights import PARAMETERS
 from models.families.kappa import KappaRule
-from models.families.registry import DISENTANGLED, FAMILIES, PARTS_OF
+from models.families.registry import DISENTANGLED, FAMILIES
 from models.running.cli import main
 from models.training import run as runs
 from models.training.run import RunError, recorded_spec, run
@@ -35,7 +35,6 @@ SUBSETS = [
     pytest.param(chosen, id="+".join(chosen) or "nothing")
     for size in range(3)
     for chosen in itertools.combinations(DISENTANGLED.freezable, size)
-    if not any(whole in chosen and set(chosen) & set(parts) for whole, parts in PARTS_OF.items())  # refused
 ]
 # Parts that are columns of a parameter, here with 9 positions and BOS. Of W_O: 0-8 the query's own stream, 9-11 the
 # votes, 12-17 copies of the keys.
@@ -334,8 +333,6 @@ def test_saturated_copies_stay_and_that_is_said(
     [
         ({"init": "bias(0.3)"}, "no gradient under the probability readout"),
         ({"init": "bias(0.3)", "readout": "logit", "freeze": "readout"}, "frozen at zero"),
-        ({"freeze": "copies_bos,copies", "init": "hard"}, "copies is frozen whole, and copies_bos with it"),
-        ({"freeze": "copies_bos", "bos": False}, "copies_bos is a bias at BOS's distance or next to it"),
         ({"freeze": "carried", "init": "random(0.3),readout=random(1)"}, "freezing carried cuts it only where"),
         ({"symmetrise": True}, "copies=random\\(0.3\\) is none"),
         ({"freeze": "copies"}, "copies: it would stay at its random start, random\\(0.3\\); add --init 'hard'"),

@@ -16,8 +16,9 @@ import interp as ip
 from figures.beyond import lag_asymmetry
 from models.families import registry as families
 from models.families.registry import (
+    AT_ONE_DISTANCE,
     FAMILIES,
-    PARTS_OF,
+    READ_BESIDE_VOTES,
     STANDARD,
     drawing_order,
     find_family,
@@ -108,7 +109,7 @@ def test_a_family_says_what_its_models_say(name: str) -> None:
     assert config.readout == spec.readout
     for form in family.starts.whole:
         assert set(family.starts.parse(re.sub("[A-Z]+", "1", form))) == set(family.starts.parts)
-    assert set(family.freezable) <= {*family.starts.parts, *(part for parts in PARTS_OF.values() for part in parts)}
+    assert set(family.freezable) <= {*family.starts.parts, *READ_BESIDE_VOTES, *AT_ONE_DISTANCE}
 
 
 def test_families_are_told_apart_by_name_and_looks() -> None:
