@@ -145,31 +145,31 @@ def training_mask(config: InductionConfig, frozen: Sequence[str]) -> np.ndarray:
 @torch.no_grad()
 def to_hooked(config: InductionConfig, flat: np.ndarray) -> InductionTransformer:
     """The HookedTransformer with these parameters."""
-    model = InductionTransformer(config)
-    parts = {name: torch.from_numpy(part.copy()) for name, part in views(config, flat).items()}
-    half = config.blocks * config.vocab
-    model.copy_attention.W_Q[:, : config.vocab] = parts["copy_weight"]
-    model.copy_attention.rel_bias[:] = parts["copy_bias"]
-    model.match_attention.W_Q[0, :half] = parts["match_weight"]
-    model.match_attention.rel_bias[0] = parts["match_bias"]
-    model.unembed.W_U[:] = parts["readout_weight"].T
+    model, parts = InductionTransformer(config), views(config, flat)
+    for name, place in _places(model).items():
+        place.copy_(torch.from_numpy(parts[name].copy()))
     return model
 
 
 def from_hooked(model: InductionTransformer) -> np.ndarray:
     """The compiled trainer's parameter vector of a disentangled (or construction) model: the inverse of `to_hooked`."""
-    config = model.config
-    if not config.one_hot:
+    if not model.config.one_hot:
         raise ValueError("a standard transformer has no disentangled parameters")
-    half = config.blocks * config.vocab
-    flat = np.zeros(size_of(config), dtype=config.dtype)
-    parts = views(config, flat)
-    parts["copy_weight"][:] = model.copy_attention.W_Q[:, : config.vocab].detach().numpy()
-    parts["copy_bias"][:] = model.copy_attention.rel_bias.detach().numpy()
-    parts["match_weight"][:] = model.match_attention.W_Q[0, :half].detach().numpy()
-    parts["match_bias"][:] = model.match_attention.rel_bias[0].detach().numpy()
-    parts["readout_weight"][:] = model.unembed.W_U.detach().numpy().T
-    return flat
+    places = _places(model)
+    parts = [places[name].detach().numpy().ravel() for name in parameter_shapes(model.config)]
+    return np.concatenate(parts).astype(model.config.dtype)
+
+
+def _places(model: InductionTransformer) -> dict[str, torch.Tensor]:
+    """Where in a HookedTransformer each parameter stands, as views."""
+    vocab, half = model.config.vocab, model.config.blocks * model.config.vocab
+    return {
+        "copy_weight": model.copy_attention.W_Q[:, :vocab],
+        "copy_bias": model.copy_attention.rel_bias,
+        "match_weight": model.match_attention.W_Q[0, :half],
+        "match_bias": model.match_attention.rel_bias[0],
+        "readout_weight": model.unembed.W_U.T,
+    }
 
 
 def read_weights(config: InductionConfig, flat: np.ndarray) -> tuple[list[float], float | None]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import einops
 import torch
@@ -20,22 +19,19 @@ LAYER_NORM_EPSILON = 1e-5  # that of HookedTransformerConfig
 COUNT_QUERIES = 256
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tables:
-    """What the copy layer computes from the parameters alone; writes to the stream are centred."""
+class Tables(NamedTuple):
+    """What the copy layer computes from the parameters alone, without its positions; writes are centred."""
 
-    decay: Float[Tensor, "head query key"]  # exp(r_{i-j} - row maximum), zero above the diagonal
     content: Float[Tensor, "head_key symbol"]  # S[x_i, m], row (head, m), column x_i
     stream: Float[Tensor, "feature d_model"]  # what the token and each share write
     hidden: Float[Tensor, "feature_1 d_mlp"]  # the same carried through LayerNorm's scale and W_in; last row b_in
     out: Float[Tensor, "d_mlp d_model"]
     out_bias: Float[Tensor, " d_model"]
 
-    def tensors(self) -> tuple[Tensor, ...]:
-        return self.content, self.stream, self.hidden, self.out, self.out_bias
 
+def make_tables(config: InductionConfig, params: Mapping[str, Tensor]) -> tuple[Tensor, Tables]:
+    """exp(r_{i-j} - row maximum) [head, query, key], zero above the diagonal; and the tables of symbols."""
 
-def make_tables(config: InductionConfig, params: Mapping[str, Tensor]) -> Tables:
     def of(name: str) -> Tensor:
         return params[f"{COPY}.{name}"]
 
@@ -54,14 +50,14 @@ def make_tables(config: InductionConfig, params: Mapping[str, Tensor]) -> Tables
     stream, out, out_bias = writes.split([features, writes.shape[0] - features - 1, 1])
     into = of("ln2.w")[:, None] * of("mlp.W_in")
     bias = torch.addmm(of("mlp.b_in"), of("ln2.b")[None], of("mlp.W_in"))
-    return Tables(
-        decay=_Toeplitz.apply(of("attn.rel_bias")),
+    tables = Tables(
         content=content.flatten(0, 1),
         stream=stream,
         hidden=torch.cat([stream @ into, bias]),
         out=out,
         out_bias=out_bias[0],
     )
+    return _Toeplitz.apply(of("attn.rel_bias")), tables
 
 
 def layer_norm(x: Float[Tensor, "row d_model"], params: Mapping[str, Tensor], name: str) -> Tensor:

@@ -41,13 +41,13 @@ def loss_and_gradient(
     flat, target = flat.detach().clone().requires_grad_(), target.to(flat)
     batch = len(tokens)
     params = views(config, flat)
-    tables = make_tables(config, params)
+    decay, tables = make_tables(config, params)
     onehot = _onehot(config, tokens)
-    counts = Counts.apply(tables.decay, onehot)
+    counts = Counts.apply(decay, onehot)
     # Groups of sequences run forward and backward in turn, each up to here; the rest of the backward pass is done once,
     # for all.
     late = {name: value for name, value in params.items() if not name.startswith((COPY, "embed"))}
-    joints = [*tables.tensors(), *late.values()]
+    joints = [*tables, *late.values()]
     leaves = [joint.detach().requires_grad_() for joint in joints]
     leaf_tables, leaf_params = leaves[: len(leaves) - len(late)], dict(zip(late, leaves[-len(late) :], strict=True))
     pull_counts = torch.empty_like(counts)
@@ -82,10 +82,10 @@ def predict(
     laws = []
     with one_thread():
         params = views(config, flat)
-        tables = make_tables(config, params)
+        decay, tables = make_tables(config, params)
         for part in tokens.split(_group_size(config, len(tokens))):
             onehot = _onehot(config, part)
-            stream = CopyLayer.apply(Counts.apply(tables.decay, onehot), *tables.tensors(), onehot)
+            stream = CopyLayer.apply(Counts.apply(decay, onehot), *tables, onehot)
             laws.append(torch.softmax(read_out(config, params, stream).double(), dim=-1))
     return torch.cat(laws)
 
