@@ -113,8 +113,8 @@ notebooks: setup  ## start JupyterLab on the notebooks; installs it the first ti
 		$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt jupyterlab
 	@env -u MPLBACKEND $(RUN) -m jupyter lab notebooks
 
-gallery: setup  ## small copies of the pictures in RESULTS, for the gallery of the documentation
-	@$(RUN) docs/plugins/gallery.py "$(RESULTS)"
+gallery: setup  ## docs/gallery.md, with small copies of the pictures in RESULTS
+	@$(RUN) -m figures.page.gallery "$(RESULTS)"
 
 benchmarks: setup  ## every speed and memory claim, measured here
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(RUN) -m benchmarks.$$name || exit 1; done

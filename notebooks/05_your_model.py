@@ -252,15 +252,6 @@ for order in (1, 2, 3, 4):
     assert tried.success == (order <= ORDER)
 
 # %% [markdown]
-# One query as bars. What to see: more lags, higher bars; teal bars stand at several heights, because three lags make
-# six kinds of partial match.
-
-# %%
-masks = ip.match_masks(chains.tokens, order=ORDER).numpy()
-shown = int(np.argmax([len(np.unique(row)) for row in masks]))  # the sequence with the most kinds of match
-ax = cap.plot(sequence=shown)
-
-# %% [markdown]
 # ## Does it matter for the predictions?
 #
 # `replace_heads` is for models that predict at every position. It ablates the match heads, or writes other attention
@@ -320,23 +311,6 @@ tests.plot(ax)
 assert tests["law"].recovered > 0.85
 assert max(tests[f"only 1.{head}"].recovered for head in range(4)) < 0.5
 assert bare["law"].recovered < 0.5
-
-# %% [markdown]
-# Each head's attention follows the law only to five sixths: it prefers some symbols. But the four prefer different
-# ones. Their mean, each weighted by how strongly it votes for what it attends to, follows the law almost entirely.
-
-# %%
-cap = ip.capture(circuit, tokens, query="trained")
-votes = ip.copying_scores(circuit, tokens)
-each = ip.fit_scores(cap, source="attention", position=False)
-together = ip.fit_scores(cap.mean_head(votes.weights), source="attention", position=False)
-print(
-    "each head:",
-    ", ".join(f"{one.nats_explained:.0%}" for one in each.heads),
-    " their mean:",
-    f"{together.nats_explained:.0%}",
-)
-assert max(one.nats_explained for one in each.heads) < 0.9 < together.nats_explained
 
 # %% [markdown]
 # ## When there is nothing to find

@@ -125,41 +125,41 @@ def test_notebooks_run_and_show_pictures(name):
     assert text.count("<img ") == len(pictures)
 
 
-def test_outputs_become_text_pictures_and_notes_and_a_cell_that_fails_is_an_error(tmp_path, monkeypatch):
-    pages = plugin()
-    monkeypatch.setattr(pages, "SOURCES", tmp_path)
-    monkeypatch.setattr(pages, "KEPT", tmp_path / "kept")
-    draw = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
+@pytest.fixture
+def pages(tmp_path, monkeypatch):
+    """The plugin, on notebooks in a folder of their own."""
+    loaded = plugin()
+    monkeypatch.setattr(loaded, "SOURCES", tmp_path)
+    monkeypatch.setattr(loaded, "KEPT", tmp_path / "kept")
+    return loaded
+
+
+def write(folder, name, *cells):
+    made = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    nbformat.write(nbformat.v4.new_notebook(cells=made), folder / f"{name}.ipynb")
+
+
+def test_outputs_become_text_pictures_and_notes(pages, tmp_path, monkeypatch):
+    draw = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.rcParams['lines.linewidth'] = 9\nplt.show()"
     show = (
         "from IPython.display import HTML, display\nfor _ in range(2):\n    display(HTML('<script>1</script>'))\n"
         "print('a < b')\nfrom tqdm.notebook import tqdm\nfor _ in tqdm(range(3)):\n    pass"
     )
     pieces = "for part in ('one ', 'text'):\n    print(part, end='', flush=True)"
-    cells = [
-        nbformat.v4.new_markdown_cell("# Title\n\nSee [next](02_x.ipynb)."),
-        nbformat.v4.new_code_cell(draw),
-        nbformat.v4.new_code_cell(show),
-        nbformat.v4.new_code_cell(pieces),
-    ]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "01_a.ipynb")
+    write(tmp_path, "01_a", draw, show, pieces)
+    write(tmp_path, "02_b", "import matplotlib\nprint(matplotlib.rcParams['lines.linewidth'], 'plt' in globals())")
+    pages.execute(["01_a", "02_b"])  # in one kernel, and without a trace of each other
+    monkeypatch.setattr(pages, "NotebookClient", lambda *_, **__: pytest.fail("ran again"))
     text, pictures = pages.markdown(pages.executed("01_a"), "01_a")
     assert list(pictures) == ["01_a_1.png"]
-    assert "[next](02_x.md)" in text
     assert text.count(pages.ALONE) == 1  # once for two of them, and none for the progress bar
-    assert ">one text<" in text
     assert text.count("<script") == 1  # in the code that is shown, and not as an output
+    assert ">one text<" in text
     assert "a &lt; b" in text
-    first = "import matplotlib\nmatplotlib.rcParams['lines.linewidth'] = 9\nleft = 1"
-    second = "import matplotlib\nprint(matplotlib.rcParams['lines.linewidth'], 'left' in globals())"
-    for name, source in (("03_first", first), ("04_second", second)):
-        nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)]), tmp_path / f"{name}.ipynb")
-    pages.execute(["01_a", "03_first", "04_second"])  # in one kernel, and without a trace of each other
-    assert ">1.5 False<" in pages.markdown(pages.executed("04_second"), "04_second")[0]
-    monkeypatch.setattr(pages, "NotebookClient", lambda *_, **__: pytest.fail("ran again"))
-    pages.executed("01_a")
-    monkeypatch.undo()
-    monkeypatch.setattr(pages, "SOURCES", tmp_path)
-    monkeypatch.setattr(pages, "KEPT", tmp_path / "kept")
-    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")]), tmp_path / "02_b.ipynb")
+    assert ">1.5 False<" in pages.markdown(pages.executed("02_b"), "02_b")[0]
+
+
+def test_a_cell_that_fails_is_an_error(pages, tmp_path):
+    write(tmp_path, "02_b", "1 / 0")
     with pytest.raises(Exception, match="ZeroDivisionError"):
         pages.executed("02_b")

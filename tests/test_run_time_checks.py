@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from jaxtyping import Float, TypeCheckError
+from jaxtyping import TypeCheckError
 
 from interp import arguments, notation
 from interp.chains.batch import ChainBatch
 from interp.chains.priors import IndependentDirichlet
-from tests import run_time_checks
 
 CHAINS = {
     **{"tokens": torch.zeros(2, 5, dtype=torch.int64), "next_law": torch.ones(2, 2, dtype=torch.float64) / 2},
@@ -37,18 +35,3 @@ def test_what_an_annotation_forbids_is_refused(kind: str) -> None:
 def test_what_annotations_allow_passes() -> None:
     assert notation.key_kinds(np.array([-1, 0]), order=1, bos=False) == ["early", "none"]
     assert ChainBatch(**CHAINS).order == 2
-
-
-@pytest.mark.parametrize(
-    ("hint", "plain"),
-    [
-        (int, True),
-        (list[int] | None, True),
-        (Callable[..., Iterator[Path]], True),
-        (Float[np.ndarray, " n"], False),
-        (tuple[int, Float[np.ndarray, " n"] | None], False),
-        (Callable[[Float[np.ndarray, " n"]], float], False),
-    ],
-)
-def test_shapes_are_found_wherever_an_annotation_names_them(hint: object, plain: bool) -> None:
-    assert run_time_checks.names_no_axis(hint) == plain

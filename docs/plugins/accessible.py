@@ -1,14 +1,10 @@
-"""What the theme leaves without a name or a place for the keyboard, so that screen readers can tell its parts.
-
-And code in sentences, which the theme breaks at any hyphen.
-"""
+"""What the theme leaves without a name or a place for the keyboard, and options, which it breaks at any hyphen."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-SHORT = 28  # characters of code that is not broken into lines
 REPLACED = (
     # The search box opens as a dialog, which needs a name.
     (r'(<div class="md-search" data-md-component="search" role="dialog")>', r'\1 aria-label="search">'),
@@ -22,22 +18,12 @@ REPLACED = (
     (r'<math (?=[^>]*display="block")', '<math tabindex="0" '),
     (r"<th></th>", "<td></td>"),
 )
-INLINE = re.compile(r"(?<!</span>)<code>([^<\n]+)</code>")
-TYPED = re.compile(r'<div class="language-bash highlight">.*?</pre>', re.DOTALL)
+CODE = re.compile(r"<code\b.*?</code>", re.DOTALL)
+OPTION = re.compile(r"(?<![\w-])--[\w-]+")
 
 
 def on_post_page(output: str, **_: Any) -> str:
     for pattern, replacement in REPLACED:
         output = re.sub(pattern, replacement, output)
-    return TYPED.sub(lambda found: whole_options(found[0]), INLINE.sub(unbroken, output))
-
-
-def unbroken(found: re.Match[str]) -> str:
-    """Code in a sentence: in one line where it is short, else with its options whole."""
-    short = len(found[1]) <= SHORT
-    return f'<code class="whole">{found[1]}</code>' if short else f"<code>{whole_options(found[1])}</code>"
-
-
-def whole_options(code: str) -> str:
-    """A line may not end at the hyphens of an option."""
-    return re.sub(r"(?<![\w-])(--[\w-]+)", r'<span class="whole">\1</span>', code)
+    # A line may not end at the hyphens of an option.
+    return CODE.sub(lambda code: OPTION.sub(r'<span class="whole">\g<0></span>', code[0]), output)

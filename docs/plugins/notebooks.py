@@ -8,7 +8,6 @@ only works in a live notebook (sliders, interactive attention) is named on the p
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
 import html
 import os
@@ -23,10 +22,12 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
+from interp.source import source_digest
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "notebooks"
 KEPT = ROOT / "build" / "notebooks"
-CODE = ("interp", "models")  # what notebooks may import
+CODE = (ROOT / "interp", ROOT / "models")  # what notebooks may import
 CELL_SECONDS = 300
 ALONE = "*This cell shows sliders, or attention that answers to the mouse: open the notebook in JupyterLab to use it.*"
 # Before each notebook: no name and no style of the one before it.
@@ -70,20 +71,11 @@ def execute(names: list[str]) -> None:
 
 
 def kept(name: str) -> Path:
-    """Where the notebook is kept once it was run."""
-    source = (SOURCES / f"{name}.ipynb").read_bytes()
-    return KEPT / f"{name}-{hashlib.sha256(source + code_digest().encode()).hexdigest()[:20]}.ipynb"
-
-
-@functools.cache
-def code_digest() -> str:
-    """A digest of all that a notebook's outputs may depend on beside its text."""
-    digest = hashlib.sha256(sys.version.encode())
-    digest.update((ROOT / "constraints.txt").read_bytes())
-    for folder in CODE:
-        for file in sorted((ROOT / folder).rglob("*.py")):
-            digest.update(str(file.relative_to(ROOT)).encode() + file.read_bytes())
-    return digest.hexdigest()
+    """Where the notebook is kept once it was run: a digest of all that its outputs may depend on is in the name."""
+    behind = (SOURCES / f"{name}.ipynb", ROOT / "constraints.txt")
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in behind) + sys.version.encode())
+    digest.update(source_digest(*CODE).encode())
+    return KEPT / f"{name}-{digest.hexdigest()[:20]}.ipynb"
 
 
 @contextmanager
@@ -104,13 +96,11 @@ def markdown(book: nbformat.NotebookNode, name: str) -> tuple[str, dict[str, byt
     """The page, and the pictures it shows by their name."""
     parts: list[str] = []
     pictures: dict[str, bytes] = {}
-    said = name
+    said = name  # for the alt text of the pictures below it
     for cell in book.cells:
         if cell.cell_type == "markdown":
             parts.append(re.sub(r"\]\((\d\d_\w+)\.ipynb\)", r"](\1.md)", cell.source).replace("](../docs/", "](../"))
-            said = first_words(cell.source) or said
-            continue
-        if not cell.source.strip():
+            said = re.sub(r"[*_`$#]", "", cell.source).strip().partition("\n")[0] or said
             continue
         parts.append(f"```python\n{cell.source}\n```")
         outputs = [shown(output, pictures, name=name, said=said) for output in joined(cell.outputs)]
@@ -158,22 +148,7 @@ def printed(text: str) -> str:
     return f'<pre class="printed" tabindex="0">{html.escape(text.rstrip())}</pre>' if text.strip() else ""
 
 
-def first_words(source: str) -> str:
-    """What a cell of text says, for the alt text of the picture below it: its last heading or first sentence."""
-    plain = [re.sub(r"[*_`$#]", "", line).strip() for line in source.splitlines()]
-    text = " ".join(line for line in plain if line)
-    return re.split(r"(?<=[.:])\s", text, maxsplit=1)[0][:200]
-
-
 # --- hooks of mkdocs -----------------------------------------------------------------------------------------------
-
-
-def on_config(config: Any) -> Any:
-    """Put the notebooks into the contents, after the theory."""
-    entry = {"Notebooks": ["notebooks/index.md", *(f"notebooks/{name}.md" for name in names())]}
-    place = next(at for at, one in enumerate(config.nav) if "How to" in one)
-    config.nav.insert(place, entry)
-    return config
 
 
 def on_files(files: Any, config: Any) -> Any:

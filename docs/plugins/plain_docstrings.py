@@ -1,4 +1,4 @@
-"""The docstrings of `interp` as Markdown.
+"""The docstrings of `interp` as HTML.
 
 They are written to be read in an editor: plain text with names in backticks, indented blocks for code and tables, and
 lists of `name   meaning` with the meanings aligned. Taken for Markdown, `N_[k](m)` would be a link and an aligned list
@@ -7,68 +7,53 @@ one long line. This Griffe extension translates them; names of the package and l
 
 from __future__ import annotations
 
+import html
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from griffe import Alias, Extension, Module, Object
 
-CONCEPTS = Path(__file__).parent.parent / "concepts"
+ROOT = Path(__file__).resolve().parents[2]
 LABEL = re.compile(r"\b(?:eq|prop|lemma|corollary|theorem|def|sec|app|fig):\w+(?:-\w+)*")
-CODE = re.compile(r"`[^`]+`")
+PAGE = re.compile(r"docs/concepts/\w+\.md")
+LINKED = re.compile(rf"`[^`]+`|{LABEL.pattern}|{PAGE.pattern}")
 ENTRY = re.compile(r"(?P<name>\S+(?: \S+)*)\s{2,}(?P<meaning>\S.*)")
 NAMES = re.compile(r"\*?\w+(?:, \w+)*(?: : .+)?")  # an entry whose meaning stands on the next line, or elsewhere
 RULE = re.compile(r"-{3,}")  # below the name of a section, as in numpy's docstrings
-PAGE = re.compile(r"docs/concepts/(\w+)\.md")
-SPECIAL = re.compile(r"[\\*_\[\]<>$#|]")
-NO_ESCAPE = {"<": "&lt;", "|": "&#124;", "$": "&#36;"}  # Markdown has no backslash escape for these
-
-
-def plain(text: str) -> str:
-    """The text with every character that Markdown would read as a mark escaped."""
-    return SPECIAL.sub(lambda found: NO_ESCAPE.get(found[0], f"\\{found[0]}"), text)
 
 
 class PlainDocstrings(Extension):
     """Rewrites every docstring once its package is loaded."""
 
     def on_package(self, *, pkg: Module, **_: Any) -> None:
-        names = {
-            name: f"{module.path}.{name}"
-            for module in pkg.modules.values()
-            for name, member in module.members.items()
-            if not member.is_alias and not name.startswith("_") and (member.is_function or member.is_class)
-        }
-        names |= {module.name: module.path for module in pkg.modules.values()}
-        _rewrite(pkg, Translator(links=names, labels=concept_labels()))
+        every = list(objects(pkg))
+        links = {one.name: one.path for one in every if (one.is_class or one.is_function) and one.parent.is_module}
+        for one in every:
+            if one.docstring is not None:
+                # An argument or a field may be called like a function; in its own docstring it is no link.
+                own = {parameter.name for parameter in getattr(one, "parameters", ())} | set(one.members)
+                known = {name: path for name, path in links.items() if name not in own}
+                one.docstring.value = Translator(known).markdown(one.docstring.value)
 
 
-def concept_labels() -> set[str]:
-    """The labels that the pages of concepts have an anchor for."""
-    text = "".join(page.read_text(encoding="utf-8") for page in CONCEPTS.glob("*.md"))
-    return set(re.findall(r"\{ *#([a-z]+:[\w-]+) *\}", text))
-
-
-def _rewrite(item: Object, translator: Translator) -> None:
-    if item.docstring is not None:
-        # An argument or a field may be called like a function; in its own docstring the word means the argument.
-        own = {parameter.name for parameter in getattr(item, "parameters", ())} | set(item.members)
-        item.docstring.value = translator.markdown(item.docstring.value, own=own)
+def objects(item: Object) -> Iterator[Object]:
+    """The object and all below it."""
+    yield item
     for member in item.members.values():
         if not isinstance(member, Alias):
-            _rewrite(member, translator)
+            yield from objects(member)
 
 
 class Translator:
-    """Plain text to Markdown, with `links` from names to objects and `labels` that the pages of concepts explain."""
+    """Plain text to HTML, and code to Markdown, with `links` from names to objects."""
 
-    def __init__(self, *, links: dict[str, str], labels: set[str]) -> None:
-        self.links, self.labels = links, labels
-        self.own: set[str] = set()
+    def __init__(self, links: dict[str, str]) -> None:
+        self.links = links
 
-    def markdown(self, text: str, *, own: set[str]) -> str:
-        self.own = own
+    def markdown(self, text: str) -> str:
         blocks = re.split(r"\n\s*\n", inspect.cleandoc(text))
         return "\n\n".join(self.block(block.split("\n")) for block in blocks)
 
@@ -76,7 +61,8 @@ class Translator:
         """One paragraph: a section, code, a list of entries, a heading with an indented list, or prose."""
         if len(lines) > 2 and RULE.fullmatch(lines[1]):
             named = any(NAMES.fullmatch(line) for line in lines[2:]) and any(line.startswith(" ") for line in lines[2:])
-            return f"**{lines[0]}**\n\n{self.entries(lines[2:]) if named else self.block(lines[2:])}"
+            rest = self.entries(lines[2:]) if named else self.block(lines[2:])
+            return f"<p><strong>{lines[0]}</strong></p>\n\n{rest}"
         if lines[0].startswith(">>>"):
             return code(lines)
         if lines[0].startswith(" "):
@@ -84,10 +70,9 @@ class Translator:
         sentence = lines[0].endswith(".") and not (len(lines) > 1 and ENTRY.fullmatch(lines[1]))
         if ENTRY.fullmatch(lines[0]) and not sentence:
             return self.entries(lines)
-        rest = lines[1:]
-        if rest and all(line.startswith("    ") for line in rest):
-            return f"{self.prose(lines[0])}\n\n{self.indented(rest)}"
-        return self.prose(" ".join(lines))
+        if lines[1:] and all(line.startswith("    ") for line in lines[1:]):
+            return f"<p>{self.prose(lines[0])}</p>\n\n{self.indented(lines[1:])}"
+        return f"<p>{self.prose(' '.join(lines))}</p>"
 
     def indented(self, lines: list[str]) -> str:
         """A list of entries if all lines are entries or go on with one, else code or a formula."""
@@ -100,52 +85,33 @@ class Translator:
 
     def entries(self, lines: list[str]) -> str:
         """`name   meaning`, where further lines go on with the meaning and some hold two entries side by side."""
-        found: list[tuple[str, str]] = []
+        found: list[list[str]] = []
         for line in lines:
             parts = re.split(r"\s{2,}", line.strip())
             if line.startswith(" ") or (len(parts) == 1 and not NAMES.fullmatch(line)):
-                found[-1] = (found[-1][0], f"{found[-1][1]} {' '.join(parts)}".strip())
-            elif len(parts) == 1:
-                found.append((line, ""))
+                found[-1] += parts
             elif len(parts) % 2 == 0:
-                found += [(name, meaning) for name, meaning in zip(parts[::2], parts[1::2], strict=True)]
+                found += [[name, meaning] for name, meaning in zip(parts[::2], parts[1::2], strict=True)]
             else:
-                found.append((parts[0], " ".join(parts[1:])))
-        return "\n\n".join(f"`{name}`\n:   {self.prose(meaning) or '&nbsp;'}" for name, meaning in found)
+                found.append(parts)
+        rows = [(html.escape(name), self.prose(" ".join(meaning))) for name, *meaning in found]
+        return f"<dl>{''.join(f'<dt><code>{name}</code></dt><dd>{meaning}</dd>' for name, meaning in rows)}</dl>"
 
     def prose(self, text: str) -> str:
-        """Escaped text; code stays as it is, and what can be linked is."""
-        pieces, end = [], 0
-        for found in CODE.finditer(text):
-            pieces += [self.plain(text[end : found.start()]), self.linked(found[0])]
-            end = found.end()
-        return "".join([*pieces, self.plain(text[end:])])
+        """Escaped text; what no page documents (`optional`) stays plain."""
+        return LINKED.sub(self.link, html.escape(text, quote=False))
 
-    def plain(self, text: str) -> str:
-        pieces, end = [], 0
-        for found in LABEL.finditer(text):
-            pieces.append(plain(text[end : found.start()]))
-            label = found[0]
-            pieces.append(f"[`{label}`][{label}]" if label in self.labels else f"`{label}`")
-            end = found.end()
-        return PAGE.sub(titled, "".join([*pieces, plain(text[end:])]))
-
-    def linked(self, quoted: str) -> str:
-        name = quoted.strip("`")
-        if name in self.own or name not in self.links:
-            return quoted
-        # Optional: a name that no page documents stays plain.
-        return f'<autoref optional identifier="{self.links[name]}"><code>{name}</code></autoref>'
-
-
-def titled(found: re.Match[str]) -> str:
-    """A link to the page by its title, whose anchor is the title in small letters."""
-    title = (CONCEPTS / f"{found[1]}.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
-    return f"[{title}][{'-'.join(re.findall(r'[a-z]+', title.lower()))}]"
+    def link(self, found: re.Match[str]) -> str:
+        if PAGE.fullmatch(found[0]):  # by its title, whose anchor is the title in small letters
+            title = (ROOT / found[0]).read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+            return f'<autoref identifier="{"-".join(re.findall("[a-z]+", title.lower()))}">{title}</autoref>'
+        name = found[0].strip("`")
+        words = f"<code>{name}</code>"
+        target = self.links.get(name) if found[0] != name else name
+        return f'<autoref optional identifier="{target}">{words}</autoref>' if target else words
 
 
 def code(lines: list[str]) -> str:
     """A fenced block, so that nothing in it is taken for markup."""
-    body = "\n".join(lines)
-    language = "pycon" if body.startswith(">>>") else "text"
-    return f"```{language}\n{body}\n```"
+    language = "pycon" if lines[0].startswith(">>>") else "text"
+    return "\n".join([f"```{language}", *lines, "```"])

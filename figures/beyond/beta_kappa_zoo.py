@@ -16,7 +16,7 @@ from interp.results import half_width
 from models.families.registry import drawing_order, find_family
 
 LABEL = "beyond:beta_kappa_zoo"
-ANALYSES = ("beta_kappa", "optimal")
+ANALYSES = {"beta_kappa": matching, "optimal": lambda rows: of_optima(rows)}
 CLAIMS = ("optimum", "optimal_kappa")
 CAPTION = (
     "Match weights and BOS score in nats over T{shape}. Markers: fits to the match head's scores at the last "
@@ -94,11 +94,10 @@ PANELS = (
 )
 
 
-def chosen(results: Results) -> Results:
-    """The fits of every checkpoint, and the optimum over length."""
-    best = where(results["optimal"], sweep="length", source="optimum")
-    learned = matching(where(results["optimal"], source="trained"), prior="independent", bos=True)
-    return {"beta_kappa": matching(results["beta_kappa"]), "optimal": [*best, *learned]}
+def of_optima(rows: list[Row]) -> list[Row]:
+    """The optimum over length, and what models learned under the independent prior with BOS."""
+    learned = matching(where(rows, source="trained"), prior="independent", bos=True)
+    return [*where(rows, sweep="length", source="optimum"), *learned]
 
 
 def draw(results: Results) -> Figure:

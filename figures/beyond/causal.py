@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from figures.parts.figure import every
 from figures.parts.panels import (
     CONTROL,
     legend_above,
@@ -29,7 +30,7 @@ from interp.plotting import QUIET, curve, mark
 from models.families.registry import find_family
 
 LABEL = "beyond:causal"
-ANALYSES = ("causal", "copy_heads")
+ANALYSES = {"causal": of_settings, "copy_heads": every}  # which say the lags of copy heads
 CLAIMS = ("law_recovers", "keys_matter")
 CAPTION = (
     "Above: edits of the match head's attention at the last query, and ablations of copy heads, every seed of "
@@ -56,11 +57,6 @@ LAWS = {  # field -> name, marker: no open one, which is a control in the panels
     "loss_recovered": ("the law", "o"),
     "pair_loss_recovered": ("the law of all lag pairs", "D"),
 }
-
-
-def chosen(results: Results) -> Results:
-    """Every model of the settings: edits are drawn at one length, recovered loss at all; and the lags of copy heads."""
-    return {"causal": of_settings(results["causal"]), "copy_heads": results.get("copy_heads", [])}
 
 
 def draw(results: Results) -> Figure:

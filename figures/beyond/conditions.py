@@ -17,7 +17,7 @@ from figures.parts.rows import Results, Row, where
 from interp.plotting import MAIN_COLOUR, QUIET, area, mark
 
 LABEL = "beyond:conditions"
-ANALYSES = ("conditions",)
+ANALYSES = {"conditions": lambda rows: of_drawn_cells(rows)}
 CLAIMS = ("conditions",)
 CAPTION = (
     "{runs} runs of the study `conditions` (k = 2, |V| = 5; T = {lengths}, up to three seeds each). A column "
@@ -61,9 +61,9 @@ SIDE = 0.84  # of a square, in cells of the matrix
 GAP = 0.7  # cells between two readouts, and lines between two groups of claims
 
 
-def chosen(results: Results) -> Results:
+def of_drawn_cells(rows: Sequence[Row]) -> list[Row]:
     """The annealed runs of the cells that are drawn."""
-    return {"conditions": [row for row in where(results["conditions"], protocol="annealed") if row["cell"] in DRAWN]}
+    return [row for row in where(rows, protocol="annealed") if row["cell"] in DRAWN]
 
 
 def columns_of(rows: Sequence[Row]) -> dict[tuple[str, str], float]:

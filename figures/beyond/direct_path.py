@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import Any
-
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,21 +14,19 @@ from figures.parts.panels import (
     of_each_setting,
     setting_lines,
     side_by_side,
-    whisker,
 )
 from figures.parts.rows import Results, Row, Setting, of_settings, seeds_shown, setting_fields
-from interp.plotting import CONTROL_COLOUR, beside, curve, lag_names, mark
+from interp.plotting import CONTROL_COLOUR, beside, mark
 from models.families.registry import find_family
 
 LABEL = "beyond:direct_path"
-ANALYSES = ("direct_path", "lag_pairs")
+ANALYSES = {"direct_path": of_settings}
 CLAIMS = ("nothing_beside",)
 CAPTION = (
     "Models whose match head is silenced at the last query: all its attention on BOS, or on nothing where there "
     "is no BOS ({setting}; n = {n} held-out sequences). (a) KL(truth || prediction) of the "
-    "uniform distribution (tick), of the silenced (circle) and of the whole model (diamond), a line for each seed. (b) "
-    "Weight that the match scores give to a key whose own token x_s equals the query's x_t, x_(t-1), x_(t-2), "
-    "first seed; bars: one standard error; the paper's law has none. (c) Of the silenced model that gains most "
+    "uniform distribution (tick), of the silenced (circle) and of the whole model (diamond), a line for each seed. "
+    "(b) Of the silenced model that gains most "
     "over the uniform distribution: share of the variance of its centred log-probabilities that is explained by the "
     "frequency of a symbol in the sequence, by whether it is one of the last k + 1 tokens, by both, and, as "
     "control, by both of another sequence."
@@ -48,37 +43,21 @@ SHARES = {
     "r2": "both",
     "r2_control": "control: another sequence",
 }
-PAIR_MARKERS = "os^Dv"
-LEAST_REACH = 0.1  # nats to either side: where all weights are zero the axis would show their rounding
-
-
-def chosen(results: Results) -> Results:
-    """Every model of each setting, and its key block 0."""
-    return {name: of_settings(results[name]) for name in ANALYSES}
 
 
 def draw(results: Results) -> Figure:
-    """KL with and without the match head, the match head's answer to it, and what the rest is made of."""
+    """KL with and without the match head, and what is known without it."""
     found = of_each_setting(seeds_shown(results["direct_path"]))
-    pairs = {setting: rows[0] for setting, rows in seeds_shown(results["lag_pairs"]).items() if setting in found}
-    figure, axes = plt.subplots(1, 3, figsize=(6.3, 2.7), width_ratios=[1.25, 1.0, 0.85])
-    draw_losses(axes[0], found)
-    compared = draw_discount(axes[1], list(found), {setting: row for setting, row in pairs.items() if row["success"]})
-    draw_shares(axes[2], {setting: rows[0] for setting, rows in found.items()})
-    setting_lines(axes[:2], [setting.title for setting in found])
-    lettered(axes)
-    above = [
-        mark(f"(a) {name}", marker=marker, markersize=size, markerfacecolor=DARK if filled else "white")
+    figure, (losses, shares) = plt.subplots(1, 2, figsize=(6.3, 2.7), width_ratios=[1.6, 1.0])
+    draw_losses(losses, found)
+    draw_shares(shares, {setting: rows[0] for setting, rows in found.items()})
+    setting_lines([losses], [setting.title for setting in found])
+    lettered((losses, shares))
+    handles = [
+        mark(name, marker=marker, markersize=size, markerfacecolor=DARK if filled else "white")
         for name, marker, size, filled in POINTS.values()
     ]
-    above.append(mark("(a) one seed", linestyle="-", linewidth=0.6))
-    below = [
-        mark(f"(b) key's token is {name}", marker=marker, markersize=3.5)
-        for marker, name in zip(PAIR_MARKERS, lag_names("t", compared), strict=False)
-    ]
-    below.append(whisker("(b) ± one standard error"))
-    order = [one for pair in itertools.zip_longest(above, below) for one in pair if one is not None]  # (a) over (b)
-    legend_above(figure, order, len(above), handlelength=1.5)
+    legend_above(figure, [*handles, mark("one seed", linestyle="-", linewidth=0.6)], 4, handlelength=1.5)
     return figure
 
 
@@ -95,23 +74,6 @@ def draw_losses(ax: Axes, found: dict[Setting, list[Row]]) -> None:
     ax.set_xlim(0, None)
     ax.set_xlabel("KL to the truth (nats)")
     ax.set_title("the loss")
-
-
-def draw_discount(ax: Axes, settings: list[Setting], known: dict[Setting, Row]) -> int:
-    """Weights of the pairs in which a key's own token takes part, a marker for each token of the query; how many."""
-    for setting, row in known.items():
-        for lag, (weights, errors) in enumerate(zip(row["beta"], row["stderr"], strict=True)):
-            y = settings.index(setting) + side_by_side(lag, len(row["beta"]), 0.25)
-            marker = PAIR_MARKERS[lag % len(PAIR_MARKERS)]
-            look: dict[str, Any] = {"linestyle": "none", "marker": marker, "color": find_family(setting.family).colour}
-            curve(ax, weights[0], y, reach=errors[0], across=True, gid="pair", **look)
-    ax.axvline(0.0, color=DARK, linewidth=0.6)
-    ax.margins(x=0.12)
-    low, high = ax.get_xlim()
-    ax.set_xlim(min(low, -LEAST_REACH), max(high, LEAST_REACH))
-    ax.set_xlabel("weight in the match scores (nats)")
-    ax.set_title("the key's own token")
-    return max((len(row["beta"]) for row in known.values()), default=0)
 
 
 def draw_shares(ax: Axes, found: dict[Setting, Row]) -> None:

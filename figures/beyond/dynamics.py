@@ -15,7 +15,7 @@ from figures.parts.rows import SHOWN_LENGTH, Results, Row, beside, nearest
 from interp.plotting import OVERLAP_COLOURS, OVERLAP_NAMES, curve, lag_colour, mark
 
 LABEL = "beyond:dynamics"
-ANALYSES = ("dynamics",)
+ANALYSES = {"dynamics": lambda rows: runs(rows)}
 CLAIMS = ("dynamics",)
 CAPTION = (
     "The circuit over training, {setting}. From top: KL(truth || prediction) with one standard "
@@ -39,11 +39,6 @@ THIN: dict[str, Any] = {"markersize": 2.4, "linestyle": "-", "linewidth": 0.8}
 LINES = ("KL to the truth\n(nats)", "copy mass\non its lag", r"$\beta$, $\kappa$ (nats)", "attention mass")
 
 
-def chosen(results: Results) -> Results:
-    """One run of each family, task and protocol, at the length nearest to that of the paper's figures."""
-    return {"dynamics": runs(results["dynamics"])}
-
-
 def runs(rows: list[Row]) -> list[Row]:
     """The runs that are drawn: constructions first, those of the paper's protocol last.
 
@@ -60,7 +55,7 @@ def runs(rows: list[Row]) -> list[Row]:
 
 def draw(results: Results) -> Figure:
     """A column for each run, a row for each quantity."""
-    found = runs(results["dynamics"])
+    found = results["dynamics"]
     figure, axes = plt.subplots(len(LINES), len(found), figsize=(6.3, 6.0), sharex=True, sharey="row", squeeze=False)
     for row, column in zip(found, axes.T, strict=True):
         draw_run(row, column)

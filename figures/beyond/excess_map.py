@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import NullLocator, PercentFormatter
 
-from figures.parts.curves import LOOKS, OPEN, Look
+from figures.parts.curves import LOOKS, OPEN, Look, length_axis
 from figures.parts.panels import labelled, legend_below, lettered, parts_of, side_by_side, there, whisker
 from figures.parts.rows import Results, Row, beside, of_one_start, shape_words, where
 from interp.plotting import curve
@@ -18,14 +15,13 @@ from interp.results import half_width
 from models.families.registry import find_family
 
 LABEL = "beyond:excess_map"
-ANALYSES = ("worlds",)
+ANALYSES = {"worlds": lambda rows: of_worlds(rows)}
 CLAIMS = ("near_bayes_worlds", "by_context")
 CAPTION = (
     "{worlds} worlds: the hierarchical prior with BOS, eta alike at all levels. Above, what soft matching at "
     "its searched optimum adds to the KL of the Bayes predictor (Gibbs sampling), as a share of Bayes' own KL, "
-    "against the length, on one scale; bars: one standard error. T = 1024 at eta = 7 only. On the right, by how often "
-    "the query's full context was visited before: left bar, the share of the queries; right bar, the share of the "
-    "excess that they carry; the mean over all worlds of that length. Below, mean excess within bins of the same "
+    "against the length, on one scale; bars: one standard error. T = 1024 at eta = 7 only. "
+    "Below, mean excess within bins of the same "
     "sequences ({shape}), with 95% intervals of paired differences; percentages are the bins' shares of the "
     "sequences: by how often the last context has occurred before; by the entropy of the true distribution (the Bayes "
     "predictor is best on average, not for chains picked by their entropy, so excesses may be negative here); by the "
@@ -38,7 +34,6 @@ ETAS: dict[float, Look] = {
     7.0: {"color": "#003566", "marker": "s"},
     50.0: {"color": "#c1121f", "marker": "^", "linestyle": "--"},
 }
-VISITS = {"0": "#08306b", "1": "#2171b5", "2-3": "#6baed6", "4-7": "#b3d0e8", "8+": "#eff3ff"}  # new, then ever paler
 BINS = {
     "seen": ("by count", "earlier occurrences of the context"),
     "entropy": ("by entropy", r"entropy of the truth / $\ln|V|$"),
@@ -50,84 +45,52 @@ RETUNED = SOFT | OPEN | {"label": r"construction, best $\beta, \kappa$ for the p
 OPTIMA = {"soft matching": SOFT, "soft matching, retuned": RETUNED}
 
 
-def chosen(results: Results) -> Results:
+def of_worlds(rows: list[Row]) -> list[Row]:
     """Every world; of the contexts runs of one start for each family, and none beside the main ones."""
-    worlds, contexts = (where(results["worlds"], question=name) for name in ("excess", "context"))
-    return {"worlds": worlds + of_one_start([row for row in contexts if beside(row["subject"]) is None])}
+    contexts = where(rows, question="context")
+    return where(rows, question="excess") + of_one_start(row for row in contexts if beside(row["subject"]) is None)
 
 
 def draw(results: Results) -> Figure:
-    """The excess over length, a panel for each order and vocabulary on one scale; who carries it; below, contexts."""
+    """The excess over length, a panel for each order and vocabulary on one scale; below, contexts."""
     worlds, contexts = (where(results["worlds"], question=name) for name in ("excess", "context"))
     halves = there({"the worlds": worlds, "the contexts": contexts})
     figure = plt.figure(figsize=(6.3, 0.4 + 3.0 * len(halves)))
-    parts = dict(zip(halves, parts_of(figure, rows=len(halves)), strict=True))
-    if worlds:
-        draw_worlds(parts["the worlds"], worlds)
-    if contexts:
-        draw_contexts(parts["the contexts"], contexts)
+    for part, (half, rows) in zip(parts_of(figure, rows=len(halves)), halves.items(), strict=True):
+        (draw_worlds if half == "the worlds" else draw_contexts)(part, rows)
     return figure
 
 
 def draw_worlds(figure: SubFigure, rows: list[Row]) -> None:
-    """The maps, and beside them who carries the excess."""
-    vocabs, orders, lengths = (sorted({row[name] for row in rows}) for name in ("vocab", "order", "length"))
-    grid = figure.add_gridspec(len(vocabs), len(orders) + 1, width_ratios=[1.0] * len(orders) + [1.3])
-    panels = [
-        draw_shares(figure.add_subplot(grid[line, place]), where(rows, vocab=vocab, order=order), lengths)
-        for line, vocab in enumerate(vocabs)
-        for place, order in enumerate(orders)
-    ]
-    for ax in panels:
-        ax.set_ylim(0, 1.03 * max(row["share"] + row["share_stderr"] for row in rows))
+    """A line of panels for each vocabulary."""
+    vocabs, orders = (sorted({row[name] for row in rows}) for name in ("vocab", "order"))
+    grid = figure.subplots(len(vocabs), len(orders), sharex=True, sharey=True, squeeze=False)
+    for line, vocab in zip(grid, vocabs, strict=True):
+        for ax, order in zip(line, orders, strict=True):
+            draw_shares(ax, where(rows, vocab=vocab, order=order))
+            ax.set_title(f"k = {order}, |V| = {vocab}")
+    grid[0, 0].set_ylim(0, 1.03 * max(row["share"] + row["share_stderr"] for row in rows))
+    grid[0, 0].yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    length_axis(grid[0, 0], [row["length"] for row in rows])
+    for ax in grid.flat:
+        ax.set(xlabel="length T", ylabel="KL above Bayes, share")
         ax.label_outer()
-    visits = figure.add_subplot(grid[:, -1])
-    draw_visits(visits, rows, lengths)
-    lettered([*panels, visits])
-    legend_below(figure, [*labelled(panels), whisker("± one standard error")], 4)
+    lettered(grid.flat)
+    legend_below(figure, [*labelled(grid.flat), whisker("± one standard error")], 4)
 
 
-def draw_shares(ax: Axes, rows: list[Row], lengths: Sequence[int]) -> Axes:
+def draw_shares(ax: Axes, rows: list[Row]) -> None:
     """One line per eta, side by side, so that error bars do not hide each other."""
     for place, (eta, look) in enumerate(ETAS.items()):
         mine = sorted(where(rows, eta=eta), key=lambda row: row["length"])
         places = [row["length"] * (1.0 + side_by_side(place, len(ETAS), 0.08)) for row in mine]
         reach = [row["share_stderr"] for row in mine]
         curve(ax, places, [row["share"] for row in mine], reach=reach, label=rf"$\eta$ = {eta:g}", **look)
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(lengths, [str(length) for length in lengths])
-    ax.set_xlim(0.8 * lengths[0], 1.25 * lengths[-1])
-    ax.minorticks_off()
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    ax.set(xlabel="length T", ylabel="KL above Bayes, share", title="")
-    ax.set_title(f"k = {rows[0]['order']}, |V| = {rows[0]['vocab']}" if rows else "")
-    return ax
-
-
-def draw_visits(ax: Axes, rows: list[Row], lengths: Sequence[int]) -> None:
-    """For each length two bars: how queries, and how the excess, are spread over visits; the mean over worlds."""
-    for side, what in ((-0.2, "queries"), (0.2, "excess")):
-        bottom = [0.0] * len(lengths)
-        for name, colour in VISITS.items():
-            groups = [where(rows, length=length) for length in lengths]
-            heights = [sum(row[f"{what}_{name}"] for row in group) / len(group) for group in groups]
-            look: dict[str, Any] = {"color": colour, "edgecolor": "#555555", "linewidth": 0.3}
-            places = [place + side for place in range(len(lengths))]
-            ax.bar(places, heights, bottom=bottom, width=0.36, label=name if side < 0 else None, **look)
-            bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
-    ax.set_xticks(range(len(lengths)), [str(length) for length in lengths])
-    ax.set_ylim(0, 1.3)  # room for the legend
-    ax.set_yticks([0.0, 0.25, 0.5, 0.75, 1.0])
-    ax.set_xlabel("length T (left bar: queries,\nright bar: excess)")
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    ax.set_title("who carries it")
-    title = {"title": "visits of the context", "title_fontsize": 6, "fontsize": 6}
-    ax.legend(loc="upper center", ncols=3, columnspacing=1.0, handlelength=1.2, **title)
 
 
 def draw_contexts(figure: SubFigure, rows: list[Row]) -> None:
     """The mean excess within each bin, a panel for each way to cut."""
-    found = there({by: where(rows, by=by) for by in BINS})
+    found = {by: mine for by in BINS if (mine := where(rows, by=by))}
     axes = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
     for ax, (by, mine) in zip(axes, found.items(), strict=True):
         bins = {row["bin"]: row["share"] for row in mine}

@@ -16,7 +16,7 @@ from interp.plotting import MAIN_COLOUR, QUIET, curve, lag_colour, mark
 from interp.results import half_width
 
 LABEL = "beyond:flat_direction"
-ANALYSES = ("flat_direction",)
+ANALYSES = {"flat_direction": lambda rows: of_one_length(rows)}
 CLAIMS = ("flat_direction",)
 CAPTION = (
     "Disentangled models on the hierarchical task with BOS, on the same held-out sequences. Above: KL to the "
@@ -40,20 +40,16 @@ BOTH = (("last", "copy"), ("block", "beta"))  # filled and open, in the second a
 Groups = dict[str, list[Row]]
 
 
-def chosen(results: Results) -> Results:
-    return {"flat_direction": where(results["flat_direction"], family=FAMILY)}
-
-
-def shown(results: Results) -> list[Row]:
+def of_one_length(rows: list[Row]) -> list[Row]:
     """The rows of one length, the nearest to `LENGTH`."""
-    rows = [row for row in where(results["flat_direction"], family=FAMILY) if row["over_hard"] is not None]
+    rows = [row for row in where(rows, family=FAMILY) if row["over_hard"] is not None]
     nearest = min((row["length"] for row in rows), key=lambda length: abs(math.log(length / LENGTH)), default=None)
     return where(rows, length=nearest)
 
 
 def draw(results: Results) -> Figure:
     """Loss, attention and blocks (rows) along the way, by start, and with one bias kept (columns)."""
-    rows = shown(results)
+    rows = results["flat_direction"]
     columns = there({title: groups(rows) for title, (_, groups, _) in COLUMNS.items()})
     figure, axes = plt.subplots(3, len(columns), figsize=(6.3, 5.4), sharey="row", squeeze=False)
     for column, (title, found) in zip(axes.T, columns.items(), strict=True):

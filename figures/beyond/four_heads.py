@@ -14,7 +14,7 @@ from figures.parts.rows import Results, Row, where
 from interp.plotting import MAIN_COLOUR, QUIET, beside, curve, mark
 
 LABEL = "beyond:four_heads"
-ANALYSES = ("four_heads",)
+ANALYSES = {"four_heads": lambda rows: where(rows, success=True)}
 CLAIMS = ("four_heads",)
 CAPTION = (
     "A plain next-token model that this suite did not make, without BOS (its first token stands in for it), whose "
@@ -28,10 +28,6 @@ OPEN: dict[str, Any] = {"color": CONTROL, "markersize": 4, "markerfacecolor": "w
 TOGETHER = {"law": "the law", "hard": "hard matching", "even": "even attention"}
 ALONE = {"only": "as it is", "law": "with its law"}  # the edits that leave one head
 LEAST = -0.3  # the left end of the axis
-
-
-def chosen(results: Results) -> Results:
-    return {"four_heads": where(results["four_heads"], success=True)}
 
 
 def lines_of(rows: list[Row]) -> dict[str, Row]:

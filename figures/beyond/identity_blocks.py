@@ -20,7 +20,7 @@ from interp.instruments.identity_blocks import CARRIES
 from interp.plotting import area, lag_names, share_heatmap
 
 LABEL = "beyond:identity_blocks"
-ANALYSES = ("identity_blocks",)
+ANALYSES = {"identity_blocks": of_seeds}  # of which the first is drawn
 CLAIMS = ("identity",)
 CAPTION = (
     "Blocks of the match weights, the first seed of each setting ({setting}), read in two ways: "
@@ -37,11 +37,6 @@ PARTS = {  # share of a block's squared norm -> its name and colour
     "residual_share": ("residual (number: what the softmax sees of it)", "#c1121f"),
 }
 ROUTES = {"weights": "the weights", "scores": "the scores", "circuit": "the circuits"}
-
-
-def chosen(results: Results) -> Results:
-    """The seeds of each setting, of which the first is drawn."""
-    return {"identity_blocks": of_seeds(results["identity_blocks"])}
 
 
 def draw(results: Results) -> Figure:

@@ -17,7 +17,7 @@ from interp.results import half_width
 from models.families.registry import drawing_order, find_family
 
 LABEL = "beyond:lag_asymmetry"
-ANALYSES = ("lag_asymmetry",)
+ANALYSES = {"lag_asymmetry": lambda rows: of_two_starts(rows)}
 CLAIMS = ("lag_1_leads", "score_lead", "every_block_order")
 CAPTION = (
     "Match weights of lag 1 against lag 2, a marker for each of {models} checkpoints of T = {lengths} ({shape}). "
@@ -34,11 +34,10 @@ COLUMNS = {  # title -> fields and axes
 CLAIMED = ("hierarchical", "independent")  # the priors of the paper; others are drawn after them
 
 
-def chosen(results: Results) -> Results:
+def of_two_starts(rows: list[Row]) -> list[Row]:
     """All checkpoints but those of runs beside the main ones: from hard copies, and of one other start."""
-    hard = [row for row in results["lag_asymmetry"] if start_in(row) == "hard"]
-    rest = [row for row in results["lag_asymmetry"] if start_in(row) != "hard"]
-    return {"lag_asymmetry": [*matching(hard), *matching(rest)]}
+    hard = [row for row in rows if start_in(row) == "hard"]
+    return [*matching(hard), *matching(row for row in rows if start_in(row) != "hard")]
 
 
 def by_start(rows: list[Row]) -> dict[str, list[Row]]:

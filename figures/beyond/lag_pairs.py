@@ -10,11 +10,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from figures.parts.panels import lettered, of_each_setting
-from figures.parts.rows import Results, of_seeds, seeds_shown, setting_fields
+from figures.parts.rows import Results, of_seeds, seeds_shown
 from interp.plotting import pair_heatmap
 
 LABEL = "beyond:lag_pairs"
-ANALYSES = ("lag_pairs",)
+ANALYSES = {"lag_pairs": of_seeds}  # of which the first is drawn
 CLAIMS = ("aligned_pairs", "scores_are_the_law")
 CAPTION = (
     "Weight beta_{{a,b}} of every pair of query token x_{{t-a}} and key token x_{{s-b}} in the match scores "
@@ -25,11 +25,6 @@ CAPTION = (
     "score that the aligned pairs explain alone, and R2 of all pairs with position."
 )
 NOTE = "frame: aligned pairs,\nwhere the law has its weights\n±: one standard error"
-
-
-def chosen(results: Results) -> Results:
-    """The seeds of each setting; the first is drawn."""
-    return {"lag_pairs": of_seeds(results["lag_pairs"])}
 
 
 def draw(results: Results) -> Figure:
@@ -53,7 +48,3 @@ def draw(results: Results) -> Figure:
     figure.colorbar(panels[0].images[0], cax=place, orientation="horizontal", **words)
     spare.text(0.0, 0.8, NOTE, transform=spare.transAxes, va="bottom", fontsize=6.5)
     return figure
-
-
-def fields(results: Results) -> dict[str, object]:
-    return setting_fields(results["lag_pairs"], n="sequences")

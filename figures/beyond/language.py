@@ -80,8 +80,8 @@ def of_panels(
     keys    what the legend has beside the labels
     """
 
-    def chosen(results: Results) -> Results:
-        return {"language_model": [row for values in kept for row in where(results["language_model"], **values)]}
+    def chosen(rows: list[Row]) -> list[Row]:
+        return [row for values in kept for row in where(rows, **values)]
 
     def draw(results: Results) -> Plt:
         parts = panels(results["language_model"])
@@ -96,9 +96,7 @@ def of_panels(
         legend_below(figure, handles, 3, columnspacing=1.2)
         return figure
 
-    return Figure(
-        ANALYSES=("language_model",), CLAIMS=claims, CAPTION=caption, chosen=chosen, draw=draw, fields=lambda _: {}
-    )
+    return Figure(ANALYSES={"language_model": chosen}, CLAIMS=claims, CAPTION=caption, draw=draw, fields=lambda _: {})
 
 
 # --- Heads, and the law of those that match --------------------------------------------------------------------------

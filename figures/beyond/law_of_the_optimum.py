@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator, PercentFormatter
 
-from figures.parts.panels import labelled, legend_below, lettered
+from figures.parts.panels import Panels, draw_panels, labelled, legend_below
 from figures.parts.rows import Results, Row, where
 from interp.plotting import QUIET, beside, lag_colour
 
 LABEL = "beyond:law_of_the_optimum"
-ANALYSES = ("worlds",)
+ANALYSES = {"worlds": lambda rows: where(rows, question="optimum")}
 CLAIMS = ("predicted_optimum",)
 CAPTION = (
     "{worlds} worlds drawn at random (k = 1 to 4, |V| = 2 to 32, T = 16 to 4096, eta = 1 to 50, alpha and eta_0 = "
@@ -42,28 +42,30 @@ LEAST = 1e-4  # share of KL: below it a logarithmic axis shows noise
 END = 60.0  # where the axis of costs ends
 
 
-def chosen(results: Results) -> Results:
-    return {"worlds": where(results["worlds"], question="optimum")}
-
-
 def draw(results: Results) -> Figure:
     """beta, kappa, and what the difference costs."""
     rows = results["worlds"]
-    figure, (betas, kappas, costs) = plt.subplots(1, 3, figsize=(6.3, 2.6))
-    for ax, names, title in ((betas, LAGS, r"$\beta$"), (kappas, ("kappa",), r"$\kappa$")):
-        for name in names:
-            draw_points(ax, rows, name)
-        ends = [min(*ax.get_xlim(), *ax.get_ylim()), max(*ax.get_xlim(), *ax.get_ylim())]
-        ax.plot(ends, ends, color=QUIET, linewidth=0.6, zorder=0, label="equal")
-        ax.set(xlim=ends, ylim=ends, xlabel="searched (nats)", ylabel="predicted (nats)")
-        for axis in (ax.xaxis, ax.yaxis):  # the same ticks on both
-            axis.set_major_locator(MultipleLocator(5.0))
-        ax.set_title(title)
-    draw_costs(costs, rows)
-    lettered((betas, kappas, costs))
+    panels: Panels = {
+        r"$\beta$": (rows, lambda ax, rows: draw_parameters(ax, rows, LAGS)),
+        r"$\kappa$": (rows, lambda ax, rows: draw_parameters(ax, rows, ("kappa",))),
+        "what it costs": (rows, draw_costs),
+    }
+    figure, axes = draw_panels(panels, height=2.6)
+    betas, _, costs = axes.values()
     betas.legend(loc="lower right")
     legend_below(figure, labelled([costs]), 4)
     return figure
+
+
+def draw_parameters(ax: Axes, rows: list[Row], names: Sequence[str]) -> None:
+    """Predicted against searched parameters, on one scale."""
+    for name in names:
+        draw_points(ax, rows, name)
+    ends = [min(*ax.get_xlim(), *ax.get_ylim()), max(*ax.get_xlim(), *ax.get_ylim())]
+    ax.plot(ends, ends, color=QUIET, linewidth=0.6, zorder=0, label="equal")
+    ax.set(xlim=ends, ylim=ends, xlabel="searched (nats)", ylabel="predicted (nats)")
+    for axis in (ax.xaxis, ax.yaxis):  # the same ticks on both
+        axis.set_major_locator(MultipleLocator(5.0))
 
 
 def draw_points(ax: Axes, rows: list[Row], name: str) -> None:
@@ -93,7 +95,6 @@ def draw_costs(ax: Axes, rows: list[Row]) -> None:
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     ax.set_xlabel("KL over the searched optimum's")
     ax.set_ylabel("share of the worlds")
-    ax.set_title("what it costs")
 
 
 def fields(results: Results) -> dict[str, object]:

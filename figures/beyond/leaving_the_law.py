@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figures.beyond.dynamics import step_axis
-from figures.parts.panels import BAYES_COLOUR, DARK, legend_above, lettered, there, whisker
-from figures.parts.rows import Results, Row, lengths_of, matching, setting_fields
+from figures.parts.panels import BAYES_COLOUR, DARK, Panels, draw_panels, legend_above, whisker
+from figures.parts.rows import Results, Row, lengths_of, matching
 from interp.plotting import QUIET, curve, lag_colour, mark
 
 LABEL = "beyond:leaving_the_law"
-ANALYSES = ("dynamics", "vote_weight", "beta_kappa")
+ANALYSES = dict.fromkeys(
+    ("vote_weight", "dynamics"), lambda rows: [row for protocol in MODELS for row in without_bos(rows, protocol)]
+)
 CLAIMS = ("leaving_the_law",)
 CAPTION = (
     "Disentangled models on the independent prior without BOS ({setting}). (a) Share of the "
@@ -44,11 +44,6 @@ def without_bos(rows: list[Row], protocol: str | None) -> list[Row]:
     return matching(rows, family="disentangled", prior="independent", bos=False, protocol=protocol)
 
 
-def chosen(results: Results) -> Results:
-    """The models without BOS."""
-    return {name: [row for protocol in MODELS for row in without_bos(results[name], protocol)] for name in ANALYSES}
-
-
 def shortest(rows: list[Row]) -> list[Row]:
     """The rows of the least length: there the change comes first."""
     return [row for row in rows if row["subject"]["length"] == min(lengths_of(rows))]
@@ -59,22 +54,14 @@ def draw(results: Results) -> Figure:
     runs, votes = results["dynamics"], results["vote_weight"]
     lines = dict(zip(lengths_of(runs), RUN_LINES, strict=False))
     sides = [row for row in without_bos(shortest(votes), "long") if row["query_side"] is not None]
-    panels: dict[str, tuple[list[Row], Callable[[Axes, list[Row]], None]]] = {
+    least = f", T = {min(lengths_of([*runs, *votes]), default='')}"
+    panels: Panels = {
         "explained by matches": (runs, lambda ax, rows: draw_explained(ax, rows, lines)),
-        "the loss": (shortest(runs), lambda ax, rows: draw_loss(ax, rows, lines)),
-        "votes against uniform": (shortest(votes), draw_weights),
-        "the readout's level": (sides[:1], draw_sides),
+        f"the loss{least}": (shortest(runs), lambda ax, rows: draw_loss(ax, rows, lines)),
+        f"votes against uniform{least}": (shortest(votes), draw_weights),
+        f"the readout's level{least}": (sides[:1], draw_sides),
     }
-    found = there({title: rows for title, (rows, _) in panels.items()})
-    lines_of_panels = -(-len(found) // 2)
-    size = (6.3, 0.5 + 2.4 * lines_of_panels)
-    figure, axes = plt.subplots(lines_of_panels, min(len(found), 2), figsize=size, squeeze=False)
-    for ax in axes.flat[len(found) :]:
-        ax.set_axis_off()
-    for ax, (title, rows) in zip(axes.flat, found.items(), strict=False):
-        ax.set_title(title if rows is runs else f"{title}, T = {rows[0]['subject']['length']}")
-        panels[title][1](ax, rows)
-    lettered(axes.flat[: len(found)])
+    figure, _ = draw_panels(panels, height=2.6, across=2)
     handles = [mark(name, linestyle="-", **look) for name, look in MODELS.values()]
     handles += [mark(f"T = {length}", color=QUIET, linestyle=line) for length, line in lines.items()]
     legend_above(figure, [*handles, whisker("± one standard error")], 4)
@@ -142,7 +129,3 @@ def draw_sides(ax: Axes, rows: list[Row]) -> None:
     ax.set_xlabel("added by the query's token (units of the readout)")
     ax.set_ylabel("added by the attended keys' token")
     ax.legend(loc="lower left")
-
-
-def fields(results: Results) -> dict[str, object]:
-    return setting_fields(results["vote_weight"])

@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from figures.parts.curves import length_axis
 from figures.parts.panels import legend_above, lettered, of_each_setting, side_by_side
 from figures.parts.rows import (
     SETTINGS,
@@ -26,7 +27,7 @@ from interp.plotting import OVERLAP_COLOURS, OVERLAP_NAMES, area, mark
 from models.families.registry import find_family
 
 LABEL = "beyond:mass_by_overlap"
-ANALYSES = ("overlap_mass",)
+ANALYSES = {"overlap_mass": of_settings}
 CLAIMS = ("follows_law", "partial_with_bos", "scores_are_the_law")
 CAPTION = (
     "Attention mass of the match head at the last query by what the key is, against training length ({lengths}, "
@@ -37,11 +38,6 @@ CAPTION = (
     "Models: {counts}. Left out, because no law fits their scores: {failed}."
 )
 LEAST_GAP = 1e-5  # a gap at the lower end of the axis lies there or below
-
-
-def chosen(results: Results) -> Results:
-    """Every model of the zoo, but those of runs beside the main ones."""
-    return {"overlap_mass": of_settings(results["overlap_mass"])}
 
 
 def masses(row: Row, *, predicted: bool) -> dict[str, float]:
@@ -69,7 +65,8 @@ def draw(results: Results) -> Figure:
         ax.set_ylabel("attention mass" if ax in axes[:, 0] else "")
     draw_gaps(panels[-1], found)
     for ax in panels:
-        length_axis(ax, lengths_of(rows))  # of all: panels share their axes
+        length_axis(ax, lengths_of(rows))
+        ax.set_xlim(0.8 * lengths_of(rows)[0], 1.25 * lengths_of(rows)[-1])  # of all: panels share their axes
     lettered(panels)
     handles: list[Any] = [area(OVERLAP_NAMES[kind], colour) for kind, colour in OVERLAP_COLOURS.items()]
     handles += [mark("observed", marker="o"), mark("law's prediction", marker="o", markersize=6, fillstyle="none")]
@@ -105,16 +102,6 @@ def draw_gaps(ax: Axes, found: dict[Setting, list[Row]]) -> None:
     ax.set_yticks([1e-5, 1e-4, 1e-3, 1e-2, 1e-1], ["≤$10^{-5}$", "$10^{-4}$", "$10^{-3}$", "$10^{-2}$", "$10^{-1}$"])
     ax.set_title("largest gap to the law")
     ax.legend(loc="upper right", fontsize=6, handletextpad=0.1, borderaxespad=0.0, labelspacing=0.2)
-
-
-def length_axis(ax: Axes, lengths: list[int]) -> None:
-    """Logarithmic, with the lengths that occur; powers of two where they crowd."""
-    ax.set_xscale("log")
-    marked = lengths if len(lengths) <= 4 else [length for length in lengths if length & (length - 1) == 0]
-    ax.set_xticks(marked, [str(length) for length in marked])
-    ax.minorticks_off()
-    ax.set_xlim(0.8 * lengths[0], 1.25 * lengths[-1])
-    ax.set_xlabel("training length $T$")
 
 
 def fields(results: Results) -> dict[str, Any]:

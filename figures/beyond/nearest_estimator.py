@@ -13,7 +13,7 @@ from figures.parts.rows import Results, Row, of_seeds, seeds_shown
 from interp.plotting import MAIN_COLOUR, QUIET, area, mark
 
 LABEL = "beyond:nearest_estimator"
-ANALYSES = ("nearest_estimator",)
+ANALYSES = {"nearest_estimator": of_seeds}
 CLAIMS = ("nearest",)
 CAPTION = (
     "KL(model || estimator) after the last token, n = {n} sequences ({shape}, {lengths}; {seeds}, a marker for "
@@ -42,11 +42,6 @@ CLASSICAL = {
 NAMES = SOFT | CLASSICAL
 NEAR_COLOUR = "#fff0c2"
 LEAST, MOST = 1e-5, 10.0  # nats: what lies at the left edge lies there or below
-
-
-def chosen(results: Results) -> Results:
-    """The seeds of each setting."""
-    return {"nearest_estimator": of_seeds(results["nearest_estimator"])}
 
 
 def draw(results: Results) -> Figure:

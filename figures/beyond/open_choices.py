@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, PercentFormatter
 
 from figures.parts.curves import LOOKS, by_length, length_axis, reach_of
-from figures.parts.panels import labelled, lettered, there, whisker
+from figures.parts.figure import every
+from figures.parts.panels import Panels, draw_panels, labelled, whisker
 from figures.parts.rows import Results, Row, where
 from interp.plotting import curve
 
 LABEL = "beyond:open_choices"
-ANALYSES = ("open_choices",)
+ANALYSES = {"open_choices": every}
 CLAIMS = ("eta_0", "eta_0_range", "two_scalars")
 CAPTION = (
     "Hierarchical prior with BOS, eta = 5 at every level; soft matching at its population optimum. (a) KL of the "
@@ -46,25 +46,15 @@ SIZE = 2.5  # of markers
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # of what a reading costs
 
 
-def chosen(results: Results) -> Results:
-    return {"open_choices": results["open_choices"]}
-
-
 def draw(results: Results) -> Figure:
     """Excess over Bayes and the parameters over eta_0; the cost of each reading of kappa over T."""
     swept = sorted(where(results["open_choices"], question="eta0"), key=lambda row: row["eta0"])
-    panels = {
+    panels: Panels = {
         "best of each kind": (swept, draw_excess),
         r"best $\beta, \kappa$": (swept, draw_parameters),
         r"readings of $\kappa$": (where(results["open_choices"], question="kappa"), draw_readings),
     }
-    found = there({title: rows for title, (rows, _) in panels.items()})
-    figure, grid = plt.subplots(1, len(found), figsize=(6.3, 3.6), squeeze=False)
-    for ax, (title, rows) in zip(grid[0], found.items(), strict=True):
-        panels[title][1](ax, rows)
-        ax.set_title(title)
-    lettered(grid[0])
-    return figure
+    return draw_panels(panels, height=3.6)[0]
 
 
 def draw_excess(ax: Axes, rows: list[Row]) -> None:

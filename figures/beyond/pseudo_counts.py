@@ -10,12 +10,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from figures.parts.curves import length_axis
+from figures.parts.figure import every
 from figures.parts.panels import labelled, legend_below, lettered, side_by_side
 from figures.parts.rows import Results, Row, where
 from interp.plotting import mark, whisker
 
 LABEL = "beyond:pseudo_counts"
-ANALYSES = ("pseudo_counts",)
+ANALYSES = {"pseudo_counts": every}
 CLAIMS = ("pseudo_count", "pseudo_counts")
 CAPTION = (
     "The data-dependent pseudo-count of eq:pseudo_count at the beta(t) of lemma:optimal_beta, over T, for orders "
@@ -25,10 +26,6 @@ CAPTION = (
 )
 COLOURS = ("#003566", "#52796f", "#ffb703", "#882255", "#7f7f7f")
 MARKERS = ("o", "s", "^", "D", "v")
-
-
-def chosen(results: Results) -> Results:
-    return results
 
 
 def draw(results: Results) -> Figure:

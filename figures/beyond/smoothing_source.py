@@ -22,7 +22,7 @@ from figures.parts.rows import Results, Row, of_seeds, seeds_shown
 from interp.plotting import QUIET, SOURCE_COLOURS, SOURCE_NAMES, area, beside, mark
 
 LABEL = "beyond:smoothing_source"
-ANALYSES = ("smoothing_source",)
+ANALYSES = {"smoothing_source": of_seeds}
 CLAIMS = ("partial_smooths", "bos_smooths")
 CAPTION = (
     "How much of the smoothing comes from partial matches (finite beta), BOS (kappa) and the readout W_O: bars "
@@ -40,11 +40,6 @@ SEED_MARK: dict[str, Any] = {
 }  # fmt: skip
 HEIGHT = 0.26  # of a bar's place
 Found = list[tuple[int, list[Row]]]  # place of a setting, and its seeds
-
-
-def chosen(results: Results) -> Results:
-    """The seeds of each setting."""
-    return {"smoothing_source": of_seeds(results["smoothing_source"])}
 
 
 def draw(results: Results) -> Figure:

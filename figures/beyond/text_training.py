@@ -8,13 +8,14 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from figures.parts.figure import every
 from figures.parts.panels import ZERO, legend_below, lettered, on_one_scale, whisker
 from figures.parts.rows import Results, Row, where
 from interp.plotting import MAIN_COLOUR, curve, mark
 from interp.results import half_width
 
 LABEL = "beyond:text_training"
-ANALYSES = ("text_training",)
+ANALYSES = {"text_training": every}
 CLAIMS = ("text_training",)
 CAPTION = (
     "Models of two layers along their training on text; passages of held-out text, each twice in its sequence; "
@@ -37,10 +38,6 @@ PANELS = (  # what is drawn, the title, the vertical axis, and the value that me
     ("beta", r"$\beta_1$ (filled) and $\beta_2$ (open) of the law", "nats", 0.0),
     ("kappa", r"$\kappa$ of the law", "nats", 0.0),
 )
-
-
-def chosen(results: Results) -> Results:
-    return results
 
 
 def draw(results: Results) -> Figure:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Plt
 
 from figures.parts import attention as parts
 from figures.parts.figure import Figure
-from figures.parts.rows import Results, Row
+from figures.parts.rows import Row
 from models.families.registry import PAPER, find_family
 
 LABEL = {
@@ -55,13 +55,9 @@ def draw_match(rows: Sequence[Row]) -> Plt:
 
 def draw_weights(rows: Sequence[Row]) -> Plt:
     """The match weights on one scale."""
-    figure, grid = plt.subplots(1, len(rows), figsize=(6.3, 2.8 if len(rows) < 3 else 2.4), squeeze=False)
-    highest = parts.largest_weight({"attention": list(rows)})
-    for ax, row in zip(grid[0], rows, strict=True):
-        parts.weight_panel(ax, row, highest=highest)
-        ax.set_title(parts.title_of(row, rows))
-        ax.set_ylabel(ax.get_ylabel() if row is rows[0] else "")
-    parts.colour_bar(figure, grid[0], **parts.WEIGHT_BAR)
+    figure = plt.figure(figsize=(6.3, 2.8 if len(rows) < 3 else 2.4))
+    titles = [parts.title_of(row, rows) for row in rows]
+    parts.draw_weights(figure, rows, titles, highest=parts.largest_weight(rows))
     return figure
 
 
@@ -71,13 +67,11 @@ def of_three(
 ) -> Figure:  # fmt: skip
     """A figure of the families at one length, with the fields of their rows that are drawn."""
 
-    def chosen(results: Results) -> Results:
-        words = {"families": families, "both_starts": both_starts}
-        rows = parts.of_families(results["attention"], LENGTH, **words)  # type: ignore[arg-type]
-        return {"attention": [parts.kept(row, *fields) for row in rows]}
+    def chosen(rows: list[Row]) -> list[Row]:
+        return parts.kept(parts.of_families(rows, LENGTH, families=families, both_starts=both_starts), *fields)
 
     return Figure(
-        ANALYSES=("attention",), CLAIMS=claims, CAPTION=caption, chosen=chosen,
+        ANALYSES={"attention": chosen}, CLAIMS=claims, CAPTION=caption,
         draw=lambda results: draw(parts.in_order(results, families)), fields=parts.caption_fields,
     )  # fmt: skip
 
@@ -86,8 +80,8 @@ FIGURES = {
     "hier_induction": of_three(
         draw_induction, claims=("hier_induction",),
         caption="Match attention of the last query on one sequence of the hierarchical prior with BOS ({setting}). "
-        "Each key is coloured by its overlap with the query's context; the legends give the share of each kind, and "
-        "the vertical scale is one. {starts}",
+        "Each key is coloured by its overlap with the query's context; above each panel the share of each kind; the "
+        "vertical scale is one. {starts}",
     ),
     "hier_layer1_attn": of_three(
         draw_copies, "copy_pattern", claims=("sharp_copies_long", "last_query_copies", "every_run_copies"),

@@ -20,7 +20,7 @@ from figures.parts.rows import Results, Row, listed, matching, shape_words
 from models.families.registry import drawing_order, find_family
 
 LABEL = "fig:kl_vs_position"
-ANALYSES = ("kl_curves",)
+ANALYSES = {"kl_curves": lambda rows: of_panels(rows)}
 CLAIMS = (
     "hard_beta", "adaptive_beta", "trained_smooths", "bos_construction_bayes", "bos_trained_bayes", "families_match",
     "beat_add_alpha", "tuned_add_alpha", "excess",
@@ -74,11 +74,10 @@ PANELS = (
 )  # fmt: skip
 
 
-def chosen(results: Results) -> Results:
-    """The rows of the three panels."""
-    rows = results["kl_curves"]
+def of_panels(rows: list[Row]) -> list[Row]:
+    """The rows of the three panels, each once."""
     kept = {(row["prior"], row["length"], row["predictor"]): row for panel in PANELS for row in panel.rows(rows)}
-    return {"kl_curves": list(kept.values())}
+    return list(kept.values())
 
 
 def draw(results: Results) -> Figure:

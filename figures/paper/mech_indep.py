@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from figures.parts.attention import caption_fields, draw_bars, kept, length_of
+from figures.parts.attention import caption_fields, draw_bars, independent, kept, length_of
 from figures.parts.panels import there
-from figures.parts.rows import Results, Row, nearest
+from figures.parts.rows import Results, Row
 
 LABEL = "fig:mech_indep"
-ANALYSES = ("construction_attention", "attention")
+ANALYSES = {
+    "construction_attention": kept,
+    "attention": lambda rows: kept(independent(rows, bos=False) + independent(rows, bos=True)),
+}
 CLAIMS = ("three_constructions", "bos_pattern", "nobos_pattern")
 CAPTION = (
     "Match attention of the last query on one sequence of the independent prior ({setting}), each key coloured by its "
-    "overlap with the query's context; the legends give the share of each kind, and the vertical scale is one. Trained "
+    "overlap with the query's context; above each panel the share of each kind; the vertical scale is one. Trained "
     "models, without BOS and then with it, are of the disentangled family. {starts}"
 )
-LENGTH = 64
 TITLES = {  # in the order of the panels
     "hard": "no BOS, construction, hard (counting)",
     "adaptive": "no BOS, construction, adaptive (interpolation)",
@@ -24,16 +26,6 @@ TITLES = {  # in the order of the panels
     "bos": r"BOS, construction, hard, $\kappa=k\beta+\ln(\alpha|V|)$ (add-$\alpha$)",
     "bos_trained": "BOS, trained",
 }
-
-
-def chosen(results: Results) -> Results:
-    """The three constructions, and the trained disentangled model without and with BOS."""
-    words = {"family": "disentangled", "prior": "independent"}
-    found = [nearest(results["attention"], LENGTH, **words, bos=bos) for bos in (False, True)]
-    return {
-        "construction_attention": [kept(row) for row in results["construction_attention"]],
-        "attention": [kept(row) for row in found if row is not None],
-    }
 
 
 def rows_of(results: Results) -> dict[str, Row]:

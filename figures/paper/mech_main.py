@@ -18,7 +18,11 @@ from figures.parts.rows import Results, Row
 from models.families.registry import find_family
 
 LABEL = "fig:mech_main"
-ANALYSES = ("attention",)
+ANALYSES = {
+    "attention": lambda rows: parts.kept(
+        parts.of_families(rows, LENGTH, both_starts=True), "copy_scores", "match_scores", "match_weight"
+    )
+}
 CLAIMS = ("sharp_copies", "blocks", "full_and_partial")
 CAPTION = (
     "One sequence of the hierarchical prior with BOS ({setting}). Left: scores before the softmax of the two copy "
@@ -35,17 +39,11 @@ LENGTH = 32  # app:hierarchical_experiments: the main text's figure is of T = 32
 STRIP = 1.35  # inches: the height of a model from another start
 
 
-def chosen(results: Results) -> Results:
-    """The three families at one length, from both starts where both are there."""
-    rows = parts.of_families(results["attention"], LENGTH, both_starts=True)
-    return {"attention": [parts.kept(row, "copy_scores", "match_scores", "match_weight") for row in rows]}
-
-
 def draw(results: Results) -> Figure:
     """The models in the paper's place as the paper shows them; below, those from a soft start, one in a row."""
     starts = parts.by_family(results).values()
     rows, soft = [mine[0] for mine in starts], [row for mine in starts for row in mine[1:]]
-    highest = parts.largest_weight(results)
+    highest = parts.largest_weight(results["attention"])
     figure = plt.figure(figsize=(6.3, 4.3 + STRIP * len(soft)))
     above, *strips = parts_of(figure, rows=1 + len(soft), height_ratios=[4.3, *(STRIP for _ in soft)])
     left, right = parts_of(above, columns=2, width_ratios=(1.28, 1.0))
@@ -56,29 +54,20 @@ def draw(results: Results) -> Figure:
     with_blocks = [row for row in rows if row["match_weight"] is not None]
     top, bottom = parts_of(right, rows=2, height_ratios=(1.0, 1.75)) if with_blocks else (None, right)
     if top is not None:
-        draw_weights(top, with_blocks, highest=highest)
+        names = [row["subject"]["family"] for row in with_blocks]
+        titles = [f"$W_A^{{(2)}}$, {name if find_family(name).analytic else 'trained'}" for name in names]
+        parts.draw_weights(top, with_blocks, titles, highest=highest, shrink=0.85, aspect=15)
     bars = draw_bars(bottom, rows)
     parts.overlap_key(bottom, results["attention"])
     on_one_scale([*bars, *(draw_strip(strip, row, highest) for strip, row in zip(strips, soft, strict=True))])
     return figure
 
 
-def draw_weights(figure: SubFigure, rows: Sequence[Row], *, highest: float) -> None:
-    """W_A of the two disentangled models, on one scale."""
-    axes = figure.subplots(1, len(rows), squeeze=False)[0]
-    for ax, row in zip(axes, rows, strict=True):
-        family = row["subject"]["family"]
-        parts.weight_panel(ax, row, highest=highest)
-        ax.set_title(f"$W_A^{{(2)}}$, {family if find_family(family).analytic else 'trained'}")
-        ax.set_ylabel(ax.get_ylabel() if row is rows[0] else "")
-    parts.colour_bar(figure, axes, **parts.WEIGHT_BAR, shrink=0.85, aspect=15)
-
-
 def draw_bars(figure: SubFigure, rows: Sequence[Row]) -> list[Axes]:
     """The last query's attention."""
     axes = figure.subplots(len(rows), 1, squeeze=False)[:, 0]
     for ax, row in zip(axes, rows, strict=True):
-        parts.bars_panel(ax, row, title=row["subject"]["family"], short=True)
+        parts.bars_panel(ax, row, title=row["subject"]["family"])
         ax.set_xlabel("key position (BOS is 0)" if ax is axes[-1] else "")
         ax.set_ylabel("weight")
     return list(axes)
@@ -98,7 +87,7 @@ def draw_strip(figure: SubFigure, row: Row, highest: float) -> Axes:
     else:
         parts.weight_panel(weights, row, highest=highest)
         weights.set_title("$W_A^{(2)}$")
-    parts.bars_panel(bars, row, title="", short=True)
+    parts.bars_panel(bars, row, title="")
     for ax in (*maps, weights, bars):
         ax.set(xlabel="", ylabel="")
     maps[0].set_ylabel(f"{parts.title_of(row, [row, row])}\nquery position")

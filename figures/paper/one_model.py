@@ -5,14 +5,12 @@ Weights and attention are one figure here, where the paper has two: fig:app2_...
 
 from __future__ import annotations
 
-from typing import Any
-
 from matplotlib.figure import Figure as Plt
 
-from figures.parts.attention import PAGE_FIELDS, caption_fields, draw_model, kept
+from figures.parts.attention import PAGE_FIELDS, caption_fields, draw_model, independent, kept
 from figures.parts.figure import Figure
 from figures.parts.panels import there
-from figures.parts.rows import Results, nearest
+from figures.parts.rows import Results, Row, where
 
 LABEL = {
     "nobos_construction_fixed": ("fig:app2_nobos_con_fixed_attn", "Construction without BOS, fixed large beta"),
@@ -27,9 +25,9 @@ CAPTION = (
     "blocks down and key blocks across ({{dashes}}). Middle: attention of the copy heads after the softmax, with each "
     "head's mean weight on its lag (`last`: of the last query, where BOS takes some), and of the match head {match}; "
     "colours of weights follow their square root. Bottom: the last query's match attention, each key coloured by its "
-    "overlap; the legend gives the share of each kind. {{starts}}"
+    "overlap, with the share of each kind above. {{starts}}"
 )
-BEFORE, AFTER = "before it (red: below all candidates, at early keys or BOS)", "after it"
+BEFORE, AFTER = "before it, less the largest score of its query", "after it"
 
 
 def of_model(model: str, title: str, *, claim: str, construction: str = "", bos: bool = True, scores: bool) -> Figure:
@@ -37,20 +35,16 @@ def of_model(model: str, title: str, *, claim: str, construction: str = "", bos:
     analysis = "construction_attention" if construction else "attention"
     missing = construction or f"disentangled model, independent prior {'with' if bos else 'without'} BOS"
 
-    def chosen(results: Results) -> Results:
-        rows: list[Any] = [row for row in results[analysis] if row.get("construction") == construction][:1]
-        if not construction:
-            rows = [nearest(results[analysis], 64, family="disentangled", prior="independent", bos=bos)]
-        return {analysis: [kept(row, *PAGE_FIELDS) for row in rows if row is not None]}
+    def chosen(rows: list[Row]) -> list[Row]:
+        mine = where(rows, construction=construction)[:1] if construction else independent(rows, bos=bos)
+        return kept(mine, *PAGE_FIELDS)
 
     def draw(results: Results) -> Plt:
         ((row,),) = there({missing: results[analysis]}).values()
         return draw_model(row, title=title, scores=scores)
 
     caption = CAPTION.format(model=model, match=BEFORE if scores else AFTER)
-    return Figure(
-        ANALYSES=(analysis,), CLAIMS=(claim,), CAPTION=caption, chosen=chosen, draw=draw, fields=caption_fields
-    )
+    return Figure(ANALYSES={analysis: chosen}, CLAIMS=(claim,), CAPTION=caption, draw=draw, fields=caption_fields)
 
 
 FIGURES = {

@@ -20,7 +20,7 @@ from interp.plotting import area, curve, mark
 from interp.results import half_width
 
 LABEL = "fig:task_priors"
-ANALYSES = ("prior_trees",)
+ANALYSES = {"prior_trees": lambda rows: [row for row in rows if fits(row["parameters"])]}
 CLAIMS = ("task_priors",)
 CAPTION = (
     "One draw of each prior over the next-token distributions of order-2 contexts (k = 2, |V| = 3; symbols 0, 1, 2 are "
@@ -45,11 +45,8 @@ LABEL_ROOM = 0.15  # below the bars, for the context's name
 NOTES = 0.97  # height of the line below the trees
 
 
-def chosen(results: Results) -> Results:
-    """The trees and correlations of k = 2, |V| = 3."""
-    rows = results["prior_trees"]
-    shape = {"order": ORDER, "vocab": VOCAB}
-    return {"prior_trees": [row for row in rows if {name: row["parameters"][name] for name in shape} == shape]}
+def fits(shape: dict[str, Any]) -> bool:
+    return (shape["order"], shape["vocab"]) == (ORDER, VOCAB)
 
 
 def draw(results: Results) -> Figure:

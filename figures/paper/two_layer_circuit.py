@@ -8,11 +8,11 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from figures.parts import circuit_picture as picture
-from figures.parts.rows import Results
+from figures.parts.rows import Results, Row
 from figures.parts.schematic import letters, page_of_inches, whole
 
 LABEL = "fig:two_layer_circuit"
-ANALYSES = ("circuit",)
+ANALYSES = {"circuit": lambda rows: [row for row in rows if fits(row)][:1]}
 CLAIMS = ("circuit",)
 CAPTION = (
     "The construction of prop:transformer_estimator at work on one sequence of the hierarchical prior "
@@ -26,10 +26,9 @@ CAPTION = (
 ORDER, LONGEST, MOST_SYMBOLS = 2, 12, 4  # the picture is laid out for these
 
 
-def chosen(results: Results) -> Results:
-    """The first circuit that the picture has room for."""
-    rows = [row for row in results["circuit"] if row["order"] == ORDER]
-    return {"circuit": [row for row in rows if row["length"] <= LONGEST and row["vocab"] <= MOST_SYMBOLS][:1]}
+def fits(row: Row) -> bool:
+    """Whether the picture has room for the circuit."""
+    return row["order"] == ORDER and row["length"] <= LONGEST and row["vocab"] <= MOST_SYMBOLS
 
 
 def draw(results: Results) -> Figure:

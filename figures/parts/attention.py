@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from figures.parts.panels import legend_below, on_one_scale, parts_of, there
-from figures.parts.rows import Results, Row, matching, nearest, start_in
+from figures.parts.rows import SHOWN_LENGTH, Results, Row, matching, nearest, setting_fields, start_in
 from interp.plotting import (
     NEGATIVE,
     OVERLAP_COLOURS,
@@ -62,9 +62,15 @@ DASHES = f"a dash: negative, by {NEGATIVE:.0%} of the scale or more"
 # --- Which rows are drawn ----------------------------------------------------------------------------------------
 
 
-def kept(row: Row, *fields: str) -> Row:
-    """The row with what tells which row it is, its last query, and these fields."""
-    return {field: row[field] for field in (*DRAWN, *fields) if field in row}
+def kept(rows: Iterable[Row], *fields: str) -> list[Row]:
+    """The rows with what tells which row it is, its last query, and these fields."""
+    return [{field: row[field] for field in (*DRAWN, *fields) if field in row} for row in rows]
+
+
+def independent(rows: Sequence[Row], *, bos: bool) -> list[Row]:
+    """The trained disentangled model of the independent task whose length is nearest to 64."""
+    found = nearest(rows, SHOWN_LENGTH, family="disentangled", prior="independent", bos=bos)
+    return [] if found is None else [found]
 
 
 def of_families(
@@ -138,16 +144,17 @@ def blocks_by_lag(row: Row) -> NDArray[Any]:
     return matrix[np.ix_(index, index)]
 
 
-def largest_weight(results: Results) -> float:
+def largest_weight(rows: Iterable[Row]) -> float:
     """The largest match weight of all rows, for one scale of their pictures."""
-    found = [row["match_weight"] for row in results["attention"] if row["match_weight"] is not None]
+    found = [row["match_weight"] for row in rows if row["match_weight"] is not None]
     return max((float(np.abs(matrix).max()) for matrix in found), default=1.0)
 
 
 def caption_fields(results: Results) -> dict[str, object]:
     """What the captions of these figures say of their rows."""
     rows = [row for rows in results.values() for row in rows]
-    return {"setting": _setting(rows), "starts": _starts_in_words(rows), "dashes": DASHES, "range": SCORE_RANGE}
+    said = {"starts": _starts_in_words(rows), "dashes": DASHES, "range": SCORE_RANGE}
+    return {**setting_fields(rows), **said}
 
 
 def _starts_in_words(rows: Iterable[Row]) -> str:
@@ -158,20 +165,6 @@ def _starts_in_words(rows: Iterable[Row]) -> str:
             starts.setdefault(row["subject"]["family"], []).append(row["subject"].get("init") or "not recorded")
     said = "; ".join(f"{family} {' and '.join(mine)}" for family, mine in starts.items())
     return f"Start of training: {said} (copy(c): a bias of c on each copy head's lag)." if said else ""
-
-
-def _setting(found: Sequence[Row]) -> str:
-    """k, |V|, T; of checkpoints of one seed that seed, of a single construction its beta and kappa."""
-    if not found:
-        return "no such model is there"
-    words = f"k = {order_of(found[0])}, |V| = {vocab_of(found[0])}, T = {length_of(found[0])}"
-    seeds = {row["subject"]["seed"] for row in found if "subject" in row}
-    if len(seeds) == 1 and None not in seeds:
-        words += f", training seed {seeds.pop()}"
-    if len(found) == 1 and "beta" in found[0]:
-        words += f", beta = {found[0]['beta'][0]:.3g}"
-        words += "" if found[0].get("kappa") is None else f", kappa = {found[0]['kappa']:.4g}"
-    return words
 
 
 # --- Panels ------------------------------------------------------------------------------------------------------
@@ -206,20 +199,6 @@ def match_score_panel(ax: Axes, row: Row) -> None:
     _with_ticks(ax, row)
 
 
-def raw_score_panel(ax: Axes, row: Row) -> bool:
-    """The match head's scores as they are; those below all candidates' are red, returns whether there are any.
-
-    Candidates have k tokens before them: early keys are shut out, and would stretch the scale.
-    """
-    scores = np.array(row["match_scores"], dtype=np.float64)
-    first = bos_offset(row) + order_of(row)
-    lowest = float(np.nanmin(scores[first:, first:]))
-    look: dict[str, Any] = {"first_position": 1 - bos_offset(row), "mark_last": True}
-    attention_heatmap(ax, scores, norm=Normalize(lowest, float(np.nanmax(scores))), colours=SCORE_COLOURS, **look)
-    _with_ticks(ax, row)
-    return bool(np.nanmin(scores) < lowest)
-
-
 def _below_best(ax: Axes, scores: Sequence[Sequence[float | None]], row: Row, *, mark_last: bool = False) -> None:
     """Scores less the largest of their query: the softmax sees no more than that, so that heads share one scale.
 
@@ -250,26 +229,21 @@ def weight_panel(ax: Axes, row: Row, *, highest: float | None = None) -> None:
     ax.spines[:].set_visible(True)
 
 
-def bars_panel(ax: Axes, row: Row, *, title: str, short: bool = False) -> None:
-    """The last query's attention by overlap, with the share of each kind in the legend; BOS is position 0.
+def bars_panel(ax: Axes, row: Row, *, title: str) -> None:
+    """The last query's attention by overlap, with the share of each kind above it; BOS is position 0.
 
-    `short` puts only colours and shares above the panel; then `overlap_key` has to say elsewhere what they mean.
+    `overlap_key` says elsewhere what the colours mean.
     """
     weights, masses = np.array(row["weights"]), shown_masses(row)
     induction_bars(ax, weights, row["kinds"], first_position=1 - bos_offset(row))
-    ax.set_xlim(-1.5, length_of(row) + 1.5)
+    ax.set(xlim=(-1.5, length_of(row) + 1.5), ylim=(0, 1.1 * float(weights.max())))
     ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
     ax.set_title(title)
-    handles = overlap_handles(masses)
-    room: dict[str, Any] = {"borderaxespad": 0.0, "handlelength": 0.9, "labelspacing": 0.25}
-    if short:
-        ax.set_ylim(0, 1.1 * float(weights.max()))
-        shares = [share_text(share) for share in masses.values()]
-        room |= {"loc": "lower right", "bbox_to_anchor": (1.0, 1.02), "columnspacing": 0.8, "borderpad": 0.2}
-        ax.legend(handles, shares, ncols=len(masses), **room)
-    else:
-        ax.set_ylim(0, (1.18 + 0.17 * len(masses)) * float(weights.max()))  # headroom, so that no bar is hidden
-        ax.legend(handles=handles, loc="upper right", **room)
+    shares = [share_text(share) for share in masses.values()]
+    ax.legend(
+        overlap_handles(masses), shares, ncols=len(masses), loc="lower right", bbox_to_anchor=(1.0, 1.02),
+        columnspacing=0.8, borderpad=0.2, borderaxespad=0.0, handlelength=0.9,
+    )  # fmt: skip
 
 
 def shown_masses(row: Row) -> dict[str, float]:
@@ -277,8 +251,8 @@ def shown_masses(row: Row) -> dict[str, float]:
     return visible_masses(np.array(row["weights"]), row["kinds"], row["mass"])
 
 
-def overlap_key(figure: SubFigure, rows: Iterable[Row]) -> None:
-    """What the overlap colours mean, for all panels of a figure with short legends."""
+def overlap_key(figure: Plt | SubFigure, rows: Iterable[Row]) -> None:
+    """What the overlap colours mean, for all panels of bars."""
     there = {kind for row in rows for kind in shown_masses(row)}
     handles = [area(OVERLAP_NAMES[kind], colour) for kind, colour in OVERLAP_COLOURS.items() if kind in there]
     legend_below(figure, handles, len(handles), handlelength=0.9, columnspacing=0.9)
@@ -345,6 +319,18 @@ def draw_maps(figure: Plt | SubFigure, rows: Sequence[Row], kinds: Kinds, titles
     return grid
 
 
+def draw_weights(
+    figure: Plt | SubFigure, rows: Sequence[Row], titles: Sequence[str], *, highest: float, **bar: Any
+) -> None:
+    """The match weights beside each other, on one scale."""
+    grid = figure.subplots(1, len(rows), squeeze=False)[0]
+    for ax, row, title in zip(grid, rows, titles, strict=True):
+        weight_panel(ax, row, highest=highest)
+        ax.set_title(title)
+        ax.set_ylabel(ax.get_ylabel() if row is rows[0] else "")
+    colour_bar(figure, grid, **WEIGHT_BAR, **bar)
+
+
 def draw_bars(rows: Sequence[tuple[str, Row]]) -> Plt:
     """Bars of the last query below each other on one scale."""
     figure, grid = plt.subplots(len(rows), 1, figsize=(6.3, 0.3 + 1.2 * len(rows)), squeeze=False)
@@ -352,6 +338,7 @@ def draw_bars(rows: Sequence[tuple[str, Row]]) -> Plt:
         bars_panel(panel, row, title=title)
         panel.set_xlabel("key position (BOS, where there is one, is position 0)" if row is rows[-1][1] else "")
     on_one_scale(grid[:, 0])
+    overlap_key(figure, [row for _, row in rows])
     return figure
 
 
@@ -368,18 +355,14 @@ def draw_model(row: Row, *, title: str, scores: bool) -> Plt:
     for place, (ax, copy) in enumerate(zip(maps[:-1], by_lag(row), strict=True)):
         copy_panel(ax, row, place)
         ax.set_title(f"copy head {copy['head']}, after softmax")
-    if scores:
-        below = raw_score_panel(maps[-1], row)
-        colour_bar(middle, maps[:-1], **PATTERN_BAR, location="right", shrink=0.75)
-        extend = "min" if below else "neither"
-        colour_bar(middle, maps[-1:], label="score (nats)", location="right", shrink=0.75, extend=extend)
-    else:
-        match_panel(maps[-1], row)
-        colour_bar(middle, maps, **PATTERN_BAR, location="right", shrink=0.75)
+    (match_score_panel if scores else match_panel)(maps[-1], row)
+    colour_bar(middle, maps[:-1], **PATTERN_BAR, location="right", shrink=0.75)
+    colour_bar(middle, maps[-1:], **(SCORE_BAR if scores else PATTERN_BAR), location="right", shrink=0.75)
     maps[-1].set_title(f"match, {'before' if scores else 'after'} softmax")
     for ax in maps[1:]:
         ax.set_ylabel("")
     bars_panel(bottom.subplots(), row, title=title)
+    overlap_key(bottom, [row])
     return figure
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from figures.parts.rows import SETTINGS, MissingPanel, Setting
+from figures.parts.rows import SETTINGS, MissingPanel, Row, Setting
 from interp.plotting import QUIET
 from interp.plotting import whisker as whisker
 
@@ -35,6 +36,24 @@ def there(panels: Mapping[Name, Found]) -> dict[Name, Found]:
     if not any(panels.values()):
         raise NothingThere("; ".join(map(str, panels)))
     return {name: found for name, found in panels.items() if found}
+
+
+Panels = Mapping[str, tuple[list[Row], Callable[[Axes, list[Row]], object]]]  # title -> rows, and what draws them
+
+
+def draw_panels(panels: Panels, *, height: float, across: int = 4) -> tuple[Figure, dict[str, Axes]]:
+    """A figure of panels, at most so many beside each other, each of this height; those without rows are left out."""
+    found = there({title: rows for title, (rows, _) in panels.items()})
+    lines = -(-len(found) // across)
+    figure, grid = plt.subplots(lines, min(across, len(found)), figsize=(6.3, height * lines), squeeze=False)
+    axes = dict(zip(found, grid.flat, strict=False))
+    for ax in grid.flat[len(found) :]:
+        ax.set_axis_off()
+    for title, ax in axes.items():
+        panels[title][1](ax, found[title])
+        ax.set_title(title)
+    lettered(axes.values())
+    return figure, axes
 
 
 def of_each_setting(found: Mapping[Setting, Found]) -> dict[Setting, Found]:

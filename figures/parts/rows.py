@@ -154,7 +154,7 @@ def nearest(rows: Sequence[Row], length: int, **words: Any) -> Row | None:
 
 def lengths_of(rows: Iterable[Row]) -> list[int]:
     """The lengths that occur, in order."""
-    return sorted({row["subject"]["length"] for row in rows})
+    return sorted({(row.get("subject") or row)["length"] for row in rows})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,12 +252,12 @@ def shape_words(rows: Iterable[Row]) -> str:
 
 def seeds_text(rows: Iterable[Row]) -> str:
     """seed 0, or seeds 0, 1 and 2."""
-    seeds = sorted({row["subject"]["seed"] for row in rows if row["subject"]["seed"] is not None})
+    seeds = sorted({row["subject"]["seed"] for row in rows if (row.get("subject") or {}).get("seed") is not None})
     return f"seed{'s' if len(seeds) > 1 else ''} {listed(seeds)}" if seeds else "seed not recorded"
 
 
-def setting_fields(rows: Iterable[Row], *, n: str = "n") -> dict[str, object]:
-    """The fields of a caption that say what was measured; `n` is the column that counts the sequences."""
+def setting_fields(rows: Iterable[Row]) -> dict[str, object]:
+    """The fields of a caption that say what was measured."""
     rows = list(rows)
     parts = (lengths_text(rows), shape_words(rows), seeds_text(rows)) if rows else ("no such model is there",)
     return {
@@ -265,5 +265,5 @@ def setting_fields(rows: Iterable[Row], *, n: str = "n") -> dict[str, object]:
         "lengths": lengths_text(rows),
         "shape": shape_words(rows) or "no model",
         "seeds": seeds_text(rows),
-        "n": rows[0][n] if rows else "no",
+        "n": rows[0].get("sequences", rows[0].get("n")) if rows else "no",
     }

@@ -12,9 +12,9 @@
 
 A figure draws results and computes nothing. A module of `figures.paper` or `figures.beyond` is a figure if it says
 `LABEL = "fig:..."`; a module of several says {name: (label, summary)}, and has each in `FIGURES`. A figure names the
-analyses whose results it draws in `ANALYSES` and the claims that it illustrates in `CLAIMS` (`analyses.claims` judges
-them), picks the rows it needs in `chosen(results)`, where results[analysis] is a list of rows, and draws them in
-`draw(results)`. `CAPTION` is a fixed text whose fields `fields(results)` fills in.
+analyses whose results it draws in `ANALYSES`, each with the function that picks its rows, and the claims that it
+illustrates in `CLAIMS` (`analyses.claims` judges them). `draw(results)` draws these rows, which results[analysis]
+lists. `CAPTION` is a fixed text whose fields `fields(results)` fills in (by default `rows.setting_fields`).
 
 Results come from --results DIR, as `python -m analyses NAME --out DIR` leaves them; without it the analyses are run on
 the checkpoints below --checkpoints (`analyses.running.plan`), and what they find is kept in --cache, so that the second
@@ -139,11 +139,12 @@ def perform(entry: Entry, order: Order, figures: dict[str, Entry]) -> int:
 
 def draw(entry: Entry, order: Order, figures: dict[str, Entry]) -> int:
     """Draw a figure, or all."""
+    from figures.parts.figure import load_figure
     from figures.running import drawing, sources
 
     chosen = list(figures.values()) if entry.name == "all" else [entry]
     unfinished = sources.say_left_out(order)
-    needed = [name for one in chosen for name in drawing.load_module(one.name).ANALYSES]
+    needed = [name for one in chosen for name in load_figure(one.name).ANALYSES]
     documents = sources.documents_of(needed, order)
     if order.protocol is not None and entry.name != "all":
         sources.check_protocol(entry.name, documents, order.protocol)

@@ -7,7 +7,6 @@ they come from, and a digest of all that shapes the picture: a figure whose dige
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import json
 import warnings
@@ -20,19 +19,19 @@ from analyses.running.cache import digest_of, picture_key
 from analyses.running.files import write_file
 from analyses.running.pool import Job, run_jobs
 from analyses.running.table import json_text
-from figures.parts.rows import MissingPanel, protocol_note, setting_fields
+from figures.parts.figure import Figure, load_figure
+from figures.parts.rows import MissingPanel, protocol_note
 from interp.outside import one_line
-from models.running.command_line import BadInput, Entry, read_entries
+from models.running.command_line import BadInput, Entry
 from models.running.terminal import say
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Plt
 
     from analyses.running.table import Table
     from figures.running.order import Order
     from figures.running.sources import Documents
 
-FOLDER = Path(__file__).parents[1]
 STYLE = Path(__file__).parent / "house.mplstyle"
 TOO_SMALL = "constrained_layout not applied"  # what matplotlib says where labels leave no room for panels
 
@@ -80,13 +79,6 @@ class Drawn:
     new: bool
 
 
-def load_module(figure: str) -> Any:
-    """The figure itself: its module, or, of a module that holds several, its place in `FIGURES`."""
-    name = read_entries(FOLDER, marker="LABEL")[figure].module
-    module = importlib.import_module(f"figures.{name}")
-    return getattr(module, "FIGURES", {}).get(figure, module)
-
-
 def draw_all(chosen: Sequence[Entry], documents: Documents, order: Order) -> tuple[list[Drawn], list[str]]:
     """Draw the figures that are not there yet; also returns what was wrong with those that could not be drawn.
 
@@ -123,16 +115,16 @@ def draw_all(chosen: Sequence[Entry], documents: Documents, order: Order) -> tup
 
 def drawing_of(entry: Entry, documents: Documents, order: Order) -> Drawing:
     """What to draw; if a document could not be had, what was wrong is raised."""
-    module = load_module(entry.name)
+    figure = load_figure(entry.name)
     mine: dict[str, Table] = {}
-    for name in module.ANALYSES:
+    for name in figure.ANALYSES:
         document = documents[name]
         if isinstance(document, BadInput):
             raise BadInput(f"{entry.name}: {document}")
         mine[name] = document
     given = order.results is not None
     with of_given_results(entry.name, given=given):
-        results = module.chosen({name: document.rows for name, document in mine.items()})
+        results = figure.chosen({name: list(document.rows) for name, document in mine.items()})
     return Drawing(
         figure=entry.name,
         label=entry.marker,
@@ -166,12 +158,12 @@ def draw(drawing: Drawing) -> Drawn | BadInput:
             contents, missing = pictures_of(drawing)
     except BadInput as error:
         return error
-    module = load_module(drawing.figure)
+    figure = load_figure(drawing.figure)
     record = {
         "figure": drawing.figure,
         "label": drawing.label,
-        "caption": " ".join(filter(None, (caption_of(module, drawing.results), protocol_note(drawing.results)))),
-        "claims": list(module.CLAIMS),
+        "caption": " ".join(filter(None, (figure.caption(drawing.results), protocol_note(drawing.results)))),
+        "claims": list(figure.CLAIMS),
         "missing": missing,
         "digest": drawing.digest,
         "provenance": drawing.provenance,
@@ -189,7 +181,7 @@ def pictures_of(drawing: Drawing) -> tuple[dict[str, bytes], list[str]]:
 
     with plt.style.context([STYLE, *drawing.style]), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", MissingPanel)
-        figure = picture_of(load_module(drawing.figure), drawing.results)
+        figure = picture_of(load_figure(drawing.figure), drawing.results)
         if drawing.size is not None:
             figure.set_size_inches(drawing.size)
         contents = {}
@@ -222,7 +214,7 @@ def style_of(order: Order) -> tuple[dict[str, Any], ...]:
     return (dict(sheet), *resolution)
 
 
-def picture_of(module: Any, results: dict[str, Any]) -> Figure:
+def picture_of(figure: Figure, results: dict[str, Any]) -> Plt:
     """The figure drawn; where none of its panels has results, a note in their place, and a warning."""
     import matplotlib.pyplot as plt
 
@@ -230,22 +222,14 @@ def picture_of(module: Any, results: dict[str, Any]) -> Figure:
 
     try:
         if any(results.values()):
-            return module.draw(results)
-        warnings.warn(f"panel left out: all; no rows of {', '.join(module.ANALYSES)}", MissingPanel, stacklevel=2)
+            return figure.draw(results)
+        warnings.warn(f"panel left out: all; no rows of {', '.join(figure.ANALYSES)}", MissingPanel, stacklevel=2)
     except NothingThere:
         pass
     plt.close()
-    figure, ax = plt.subplots(figsize=(6.3, 1.2))
-    note(ax, f"not available: no rows of {', '.join(module.ANALYSES)} that this figure draws")
-    return figure
-
-
-def caption_of(module: Any, results: dict[str, Any]) -> str:
-    """The figure's fixed caption with its fields filled in; by default those of the first analysis' rows."""
-    if "{" not in module.CAPTION:
-        return str(module.CAPTION)
-    fields = getattr(module, "fields", lambda results: setting_fields(results[module.ANALYSES[0]]))
-    return str(module.CAPTION.format(**fields(results)))
+    empty, ax = plt.subplots(figsize=(6.3, 1.2))
+    note(ax, f"not available: no rows of {', '.join(figure.ANALYSES)} that this figure draws")
+    return empty
 
 
 @contextlib.contextmanager
@@ -260,7 +244,7 @@ def of_given_results(figure: str, *, given: bool) -> Iterator[None]:
         raise BadInput(f"{figure}: the results do not hold what it draws ({reason})") from error
 
 
-def picture_bytes(figure: Figure, suffix: str) -> bytes:
+def picture_bytes(figure: Plt, suffix: str) -> bytes:
     """The picture, without dates or versions in it: the same results give the same file."""
     metadata = {"pdf": {"CreationDate": None, "Producer": None, "Creator": None}, "png": {"Software": None}}
     buffer = io.BytesIO()

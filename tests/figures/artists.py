@@ -1,16 +1,29 @@
-"""What tests of pictures share: whether a figure can be read."""
+"""What tests of pictures share: a figure as the command draws it, and whether it can be read."""
 
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
+from figures.parts.figure import load_figure
+from figures.running import drawing
+
 WIDEST = 6.3  # inches: the width of a page's text
 SMALLEST = 6.0  # points
 TOUCHING = 1.0  # points that two texts may share: the box of a text is larger than its ink
+
+
+def drawn(name: str, results: dict[str, Any]) -> Figure:
+    """The figure of that name in the house style, of the rows that it picks."""
+    one = load_figure(name)
+    with plt.style.context(drawing.STYLE):
+        figure = drawing.picture_of(one, one.chosen(results))
+        figure.canvas.draw()
+    return figure
 
 
 def assert_readable(figure: Figure) -> None:

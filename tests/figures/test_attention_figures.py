@@ -14,15 +14,14 @@ from matplotlib.colors import to_hex
 import interp as ip
 from analyses.checkpoint.attention import readings
 from analyses.running import plan
-from figures.paper import mech_indep, mech_main
-from figures.parts import attention as attention_panels
-from figures.parts import attention as circuit_rows
+from figures.paper import mech_indep
+from figures.parts import attention as panels
+from figures.parts.figure import load_figure
 from figures.parts.panels import MissingPanel
-from figures.running import drawing
 from interp.plotting import OVERLAP_COLOURS, attention
 from models.families.registry import PAPER
 from tests import tiny_zoo
-from tests.figures.artists import assert_readable
+from tests.figures.artists import assert_readable, drawn
 
 ANALYSES = ("attention", "construction_attention")
 PAGES = {
@@ -77,9 +76,9 @@ def assert_bars(ax, row) -> None:
     # Token t stands at position t, BOS at 0.
     assert bars[0].get_x() + bars[0].get_width() / 2 == pytest.approx(0 if row["kinds"][0] == "bos" else 1)
     assert ax.get_ylim()[1] > max(row["weights"])
-    shares = [text.get_text().split()[-1] for text in ax.get_legend().get_texts()]
-    assert shares == [attention_panels.share_text(share) for share in attention_panels.shown_masses(row).values()]
-    assert all(kind in attention_panels.shown_masses(row) for kind, share in row["mass"].items() if share >= 0.005)
+    shares = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert shares == [panels.share_text(share) for share in panels.shown_masses(row).values()]
+    assert all(kind in panels.shown_masses(row) for kind, share in row["mass"].items() if share >= 0.005)
     assert all(place == int(place) for place in ax.get_xticks())
 
 
@@ -89,7 +88,7 @@ def words_of(figure) -> str:
 
 def read_again(row):
     """The row with its readings taken from what was changed in it."""
-    return {**row, **readings(row, order=circuit_rows.order_of(row), vocab=circuit_rows.vocab_of(row))}
+    return {**row, **readings(row, order=panels.order_of(row), vocab=panels.vocab_of(row))}
 
 
 def swapped(row):
@@ -104,13 +103,12 @@ def swapped(row):
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_can_be_read_and_redrawn_from_its_numbers(name, results, drawn):
-    module = drawing.load_module(name)
+def test_every_figure_can_be_read_and_redrawn_from_its_numbers(name, results):
+    module = load_figure(name)
     chosen = module.chosen(results)
     json.dumps(chosen, allow_nan=False)
     assert set(chosen) == set(module.ANALYSES)
-    assert module.chosen(chosen) == chosen
-    assert f"T = {tiny_zoo.LENGTH}" in drawing.caption_of(module, chosen)
+    assert f"T = {tiny_zoo.LENGTH}" in module.caption(chosen)
     assert_readable(drawn(name, results))
 
 
@@ -120,18 +118,18 @@ def below_best(scores) -> np.ndarray:
     for query in range(len(values)):
         best = max(values[query, : query + 1])
         for key in range(query + 1):
-            expected[query, key] = max(values[query, key] - best, -attention_panels.SCORE_RANGE)
+            expected[query, key] = max(values[query, key] - best, -panels.SCORE_RANGE)
     return expected
 
 
-def test_mech_main_shows_the_scores_by_lag_the_blocks_and_the_bars(results, drawn):
+def test_mech_main_shows_the_scores_by_lag_the_blocks_and_the_bars(results):
     figure = drawn("mech_main", results)
     rows = [family(results, name) for name in PAPER]
     shown = images(figure)
     # Three rows of three families, then the two matrices.
     for place in range(2):
         for column, row in enumerate(rows):
-            head = circuit_rows.by_lag(row)[place]["head"]
+            head = panels.by_lag(row)[place]["head"]
             expected = below_best(row["copy_scores"][head])
             assert np.array_equal(shown[3 * place + column], np.nan_to_num(expected))
     for column, row in enumerate(rows):
@@ -143,7 +141,7 @@ def test_mech_main_shows_the_scores_by_lag_the_blocks_and_the_bars(results, draw
         assert_bars(ax, row)
 
 
-def test_a_planted_construction_is_drawn_as_its_closed_form(results, drawn):
+def test_a_planted_construction_is_drawn_as_its_closed_form(results):
     row = family(results, "construction")
     masks = ip.match_masks([row["tokens"]], order=2)[0].tolist()
     scores = [tiny_zoo.KAPPA]
@@ -162,7 +160,7 @@ def test_a_planted_construction_is_drawn_as_its_closed_form(results, drawn):
         assert np.allclose(np.diagonal(lags[3 * place], -(place + 1)), 1.0)
 
 
-def test_heads_are_ordered_by_the_lag_they_copy(results, drawn):
+def test_heads_are_ordered_by_the_lag_they_copy(results):
     rows = results["attention"]
     other = {"attention": [row if row["match_weight"] is None else swapped(row) for row in rows]}
     for name in ("mech_main", "hier_layer1_attn", "hier_layer2_wa"):
@@ -171,10 +169,10 @@ def test_heads_are_ordered_by_the_lag_they_copy(results, drawn):
     panel = drawn("hier_layer1_attn", other).axes[0]
     assert panel.texts[0].get_text() == "head 1\nlag 1: 1.00"
     row = family(other, "construction")
-    assert [(one["head"], one["lag"]) for one in circuit_rows.by_lag(row)] == [(1, 1), (0, 2)]
+    assert [(one["head"], one["lag"]) for one in panels.by_lag(row)] == [(1, 1), (0, 2)]
 
 
-def test_blocks_are_not_named_by_lags_that_no_head_copies(results, drawn):
+def test_blocks_are_not_named_by_lags_that_no_head_copies(results):
     both = copy.deepcopy(family(results, "construction"))
     both["copy_pattern"][1] = both["copy_pattern"][0]
     both = read_again(both)
@@ -183,7 +181,7 @@ def test_blocks_are_not_named_by_lags_that_no_head_copies(results, drawn):
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["token", "head 0", "head 1"]
 
 
-def test_one_missing_family_is_a_note_and_the_rest_is_drawn(results, drawn):
+def test_one_missing_family_is_a_note_and_the_rest_is_drawn(results):
     rest = {"attention": [row for row in results["attention"] if row["subject"]["family"] != "standard"]}
     for name, pictures in (("mech_main", 8), ("hier_layer2_attn", 4), ("hier_layer1_attn", 4)):
         with pytest.warns(MissingPanel, match="^panel left out: standard model, hierarchical prior with BOS$"):
@@ -195,48 +193,45 @@ def test_one_missing_family_is_a_note_and_the_rest_is_drawn(results, drawn):
 def test_every_bar_that_can_be_seen_has_a_legend_entry(results):
     row = copy.deepcopy(family(results, "construction"))
     early = row["kinds"].index("early")
-    assert "early" not in attention_panels.shown_masses(row)
+    assert "early" not in panels.shown_masses(row)
     row["weights"][early] = row["mass"]["early"] = 0.5 * attention.LEAST_MASS
     share = row["weights"][early] / max(row["weights"])
-    assert ("early" in attention_panels.shown_masses(row)) == (share >= attention.LEAST_HEIGHT)
+    assert ("early" in panels.shown_masses(row)) == (share >= attention.LEAST_HEIGHT)
     row["weights"][early] = attention.LEAST_HEIGHT * max(row["weights"])
-    assert "early" in attention_panels.shown_masses(row)
-    assert attention_panels.share_text(row["mass"]["early"]) == "<0.01"
+    assert "early" in panels.shown_masses(row)
+    assert panels.share_text(row["mass"]["early"]) == "<0.01"
 
 
 @pytest.mark.parametrize("name", ["mech_main", "hier_layer1_attn", "nobos_trained"])
 def test_captions_say_how_training_started(name, results):
-    module = drawing.load_module(name)
+    module = load_figure(name)
     started = copy.deepcopy(results)
     for row in started["attention"]:
         row["subject"]["init"] = {"standard": "copy(3)"}.get(row["subject"]["family"], "random(0.3)")
         if not row["subject"]["bos"]:
             row["subject"]["init"] = "copy(5)"
-    caption = drawing.caption_of(module, module.chosen(started))
+    caption = module.caption(module.chosen(started))
     trained = "disentangled copy(5)" if name == "nobos_trained" else "disentangled random(0.3); standard copy(3)"
     assert caption.endswith(f"Start of training: {trained} (copy(c): a bias of c on each copy head's lag).")
-    assert "disentangled not recorded" in drawing.caption_of(module, module.chosen(results))
+    assert "disentangled not recorded" in module.caption(module.chosen(results))
 
 
-def test_hier_layer2_attn_shows_scores_above_weights(results, drawn):
+def test_hier_layer2_attn_shows_scores_above_weights(results):
     figure = drawn("hier_layer2_attn", results)
     rows = [family(results, name) for name in PAPER]
     above, below = images(figure)[:3], images(figure)[3:]
     for shown, row in zip(above, rows, strict=True):
-        scores = np.array(row["match_scores"], dtype=np.float64)
-        known = np.isfinite(scores)
-        relative = np.maximum(scores - np.nanmax(scores, axis=-1, keepdims=True), -attention_panels.SCORE_RANGE)
-        assert np.array_equal(shown[known], relative[known])
+        assert np.array_equal(shown, np.nan_to_num(below_best(row["match_scores"])))
     for shown, row in zip(below, rows, strict=True):
         assert np.array_equal(shown, np.array(row["match_pattern"]))
     # One scale for all families, whatever their early keys score.
     pictures = [image for ax in figure.axes for image in ax.images][:3]
-    assert [image.get_clim() for image in pictures] == [(-attention_panels.SCORE_RANGE, 0.0)] * 3
+    assert [image.get_clim() for image in pictures] == [(-panels.SCORE_RANGE, 0.0)] * 3
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_shows_biases_blocks_attention_and_bars(name, results, drawn):
-    module = drawing.load_module(name)
+def test_a_page_shows_biases_blocks_attention_and_bars(name, results):
+    module = load_figure(name)
     ((row,),) = module.chosen(results).values()
     figure = drawn(name, results)
     assert set(FIELDS) <= set(row)
@@ -244,29 +239,25 @@ def test_a_page_shows_biases_blocks_attention_and_bars(name, results, drawn):
     assert np.array_equal(weights, np.array(row["match_weight"]))
     assert np.array_equal(first, np.array(row["copy_pattern"][0]))
     assert np.array_equal(second, np.array(row["copy_pattern"][1]))
-    if PAGES[name]:
-        scores = np.array(row["match_scores"], dtype=np.float64)
-        assert np.array_equal(match[np.isfinite(scores)], scores[np.isfinite(scores)])
-        assert "match, before softmax" in words_of(figure)
-    else:
-        assert np.array_equal(match, np.array(row["match_pattern"]))
-        assert "match, after softmax" in words_of(figure)
+    expected = np.nan_to_num(below_best(row["match_scores"])) if PAGES[name] else np.array(row["match_pattern"])
+    assert np.array_equal(match, expected)
+    assert f"match, {'before' if PAGES[name] else 'after'} softmax" in words_of(figure)
     (bars,) = bar_panels(figure)
     assert_bars(bars, row)
     stems = [ax for ax in figure.axes if ax.collections and not ax.images and ax.get_xlabel() == "distance $i - j$"]
     for ax, bias in zip(stems, [*row["copy_bias"], row["match_bias"]], strict=True):
         heights = {float(segment[0, 0]): float(segment[1, 1]) for segment in ax.collections[0].get_segments()}
-        ordinary = {place: value for place, value in enumerate(bias) if abs(value) < attention_panels.FORBIDDEN}
+        ordinary = {place: value for place, value in enumerate(bias) if abs(value) < panels.FORBIDDEN}
         assert {place: heights[place] for place in ordinary} == pytest.approx(ordinary)
         for place, value in enumerate(bias):
-            if abs(value) >= attention_panels.FORBIDDEN:  # an arrow head at the edge, with the value beside it
+            if abs(value) >= panels.FORBIDDEN:  # an arrow head at the edge, with the value beside it
                 assert abs(heights[place]) < abs(value)
                 assert math.copysign(1, heights[place]) == math.copysign(1, value)
                 assert any(text.get_text().replace(" ", "")[-5:].isdigit() for text in ax.texts)
 
 
-def test_mech_indep_draws_five_models(results, drawn):
-    rows = mech_indep.rows_of(mech_indep.chosen(results))
+def test_mech_indep_draws_five_models(results):
+    rows = mech_indep.rows_of(load_figure("mech_indep").chosen(results))
     order = ("hard", "adaptive", "nobos_trained", "bos", "bos_trained")
     for ax, name in zip(bar_panels(drawn("mech_indep", results)), order, strict=True):
         assert_bars(ax, rows[name])
@@ -286,7 +277,7 @@ def of_both_starts(results):
     return {"attention": [*rows, *hard]}
 
 
-def test_the_hard_start_has_the_papers_place(results, drawn):
+def test_the_hard_start_has_the_papers_place(results):
     both = of_both_starts(results)
     soft = np.array(family(results, "disentangled")["match_weight"])
     for name, places in (("hier_layer2_wa", (1, 2)), ("mech_main", (10, 14))):
@@ -296,8 +287,6 @@ def test_the_hard_start_has_the_papers_place(results, drawn):
     titles = [ax.get_title("left") for ax in drawn("hier_layer1_attn", both).axes if ax.get_title("left")]
     trained = [f"{name},\n{start} start" for name in PAPER[1:] for start in ("hard", "soft")]
     assert titles == ["construction", *trained]
-    chosen = mech_main.chosen(both)
-    assert mech_main.chosen(chosen) == chosen
     assert len(bar_panels(drawn("mech_main", both))) == 5
 
 
@@ -307,7 +296,7 @@ def test_families_are_compared_at_one_length_and_one_protocol(results):
     longer["subject"]["length"] = 128
     paper = copy.deepcopy(family(results, "standard"))
     paper["subject"] |= {"length": 128, "protocol": "paper"}
-    found = circuit_rows.of_families([*rows, longer, paper], 128)
+    found = panels.of_families([*rows, longer, paper], 128)
     assert [row["subject"]["family"] for row in found] == ["construction"]
-    found = circuit_rows.of_families([*rows, longer, paper], 16)
+    found = panels.of_families([*rows, longer, paper], 16)
     assert [row["subject"]["family"] for row in found] == list(PAPER)

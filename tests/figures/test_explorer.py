@@ -590,15 +590,6 @@ def test_another_model_keeps_the_sequence_with_its_changes_where_it_has_it(chrom
         assert tab.view.evaluate("state.query") == LENGTH - 1
 
 
-def test_axe_sees_each_scheme(chromium, tmp_path):
-    grey = tmp_path / "grey.html"
-    style = "<style>@media (prefers-color-scheme: dark) { h1 { color: #eee } }</style>"
-    grey.write_text(f'<!DOCTYPE html><html lang="en"><title>grey</title>{style}<main><h1>grey</h1></main></html>')
-    with chromium.opened(grey.as_uri()) as tab:
-        found = {scheme: [one.split(":")[0] for one in tab.violations()] for scheme in tab.in_each_scheme()}
-    assert found == {"light": [], "dark": ["color-contrast"]}
-
-
 def test_a_file_that_would_be_too_large_leaves_out_its_largest_models(rows, monkeypatch):
     whole, nothing = page.explorer(rows, {})
     assert nothing == []

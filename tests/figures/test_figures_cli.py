@@ -228,56 +228,43 @@ def test_figures_drawn_by_two_processes_are_those_of_one(draw, tmp_path):
         assert one.png == (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
 
 
-def protocol_rows() -> list[dict[str, object]]:
-    made = [("construction", "annealed", 0), ("disentangled", "annealed", 0), ("disentangled", "paper", 1)]
-    return [
-        {
-            "checkpoint": f"{family}/{seed}",
-            "subject": {"family": family, "protocol": protocol, "length": 32, "seed": seed},
-        }
-        for family, protocol, seed in made
-    ] + [{"checkpoint": None, "subject": None}]
+def row_of(name: str, **subject: object) -> dict[str, object]:
+    return {"checkpoint": name, "subject": {"prior": "hierarchical", "bos": True, "length": 32, "seed": 0, **subject}}
+
+
+CONSTRUCTION = row_of("construction", family="construction", protocol="annealed")
+MAIN, PAPER = (row_of(protocol, family="disentangled", protocol=protocol) for protocol in ("annealed", "paper"))
+ESTIMATOR = {"checkpoint": None, "subject": None}
+EVERY = [CONSTRUCTION, MAIN, PAPER, ESTIMATOR]
 
 
 def test_a_protocol_without_runs_is_refused_in_one_line() -> None:
     """An analysis of constructions or estimators has no runs to ask for, and a missing result has its own error."""
-    without = Table(analysis="b", rows=[protocol_rows()[0], protocol_rows()[-1]])
-    documents = {"a": Table(analysis="a", rows=protocol_rows()), "b": without, "c": BadInput("missing")}
+    without = Table(analysis="b", rows=[CONSTRUCTION, ESTIMATOR])
+    documents = {"a": Table(analysis="a", rows=EVERY), "b": without, "c": BadInput("missing")}
     sources.check_protocol("mech_main", documents, "paper")
-    with pytest.raises(BadInput) as refused:
+    words = "^mech_main --protocol long: the analysis a has no run of it, only of: annealed, paper$"
+    with pytest.raises(BadInput, match=words):
         sources.check_protocol("mech_main", documents, "long")
-    assert str(refused.value) == (
-        "mech_main --protocol long: the analysis a has no run of it, only of: annealed, paper"
-    )
 
 
 def test_a_protocol_takes_the_place_of_the_main_runs() -> None:
-    rows = protocol_rows()
-    assert [row["checkpoint"] for row in matching(rows)] == ["construction/0", "disentangled/0"]
-    changed = with_main(rows, "paper")
-    assert [row["checkpoint"] for row in matching(changed)] == ["construction/0", "disentangled/1"]
+    assert matching(EVERY) == [MAIN, CONSTRUCTION]
+    changed = with_main(EVERY, "paper")
+    assert [row["checkpoint"] for row in matching(changed)] == ["construction", "paper"]
     assert matching(changed, protocol="paper") == []
-    assert len(changed) == 3  # the estimator stays
+    assert ESTIMATOR in changed
     assert protocol_note({"a": changed}) == "Trained models are runs of the `paper` protocol."
-    assert protocol_note({"a": rows}) == ""
-    assert "main" not in rows[2]["subject"]  # the results themselves are not touched
+    assert protocol_note({"a": EVERY}) == ""
 
 
-def start_rows(*starts: str | None) -> list[dict[str, object]]:
-    families = dict.fromkeys(("free", "kappa_tied"), "construction")
-    return [
-        {
-            "checkpoint": start,
-            "subject": {
-                "prior": "hierarchical",
-                "bos": True,
-                "length": 32,
-                "family": families.get(start, "standard"),
-                "start": start,
-            },
-        }
-        for start in starts
-    ]
+def test_where_there_are_no_main_runs_what_is_there_is_drawn(capsys) -> None:
+    documents = {"a": Table(analysis="a", rows=EVERY), "b": BadInput("not there")}
+    assert sources.of_protocol(documents, None) == documents
+    changed = sources.of_protocol({"a": Table(analysis="a", rows=[CONSTRUCTION, PAPER])}, None)["a"]
+    assert isinstance(changed, Table)
+    assert [row["checkpoint"] for row in matching(changed.rows)] == ["construction", "paper"]
+    assert "all trained models are of the paper protocol" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -286,25 +273,13 @@ def start_rows(*starts: str | None) -> list[dict[str, object]]:
         (("soft", "hard", "copy8", "free", "kappa_tied", None), ["hard", "free", None]),
         (("copy8", "soft", "kappa_tied"), ["soft", "kappa_tied"]),
         ((None,), [None]),
+        (("hard", "soft", "soft 64"), ["soft", "soft 64"]),  # the start with most lengths
     ],
 )
 def test_a_curve_has_runs_of_one_start(there, drawn) -> None:
-    assert [row["checkpoint"] for row in of_one_start(start_rows(*there))] == drawn
-
-
-def test_the_start_with_most_lengths_is_drawn() -> None:
-    rows = start_rows("hard", "soft")
-    rows.append({"checkpoint": "longer", "subject": {**rows[1]["subject"], "length": 64}})
-    assert [row["checkpoint"] for row in of_one_start(rows)] == ["soft", "longer"]
-
-
-def test_where_there_are_no_main_runs_what_is_there_is_drawn(capsys) -> None:
-    rows = protocol_rows()
-    documents = {"a": Table(analysis="a", rows=rows), "b": BadInput("not there")}
-    assert sources.of_protocol(documents, None) == documents
-    alone = {"a": Table(analysis="a", rows=[rows[0], rows[2]])}
-    drawn = sources.of_protocol(alone, None)["a"]
-    assert isinstance(drawn, Table)
-    assert [row["checkpoint"] for row in matching(drawn.rows)] == ["construction/0", "disentangled/1"]
-    assert "all trained models are of the paper protocol" in capsys.readouterr().err
-    assert sources.of_protocol(alone, "long")["a"].rows[1]["subject"].get("main") is None
+    rows = []
+    for name in there:
+        start, _, length = (name or "").partition(" ")
+        family = "construction" if start in ("free", "kappa_tied") else "standard"
+        rows.append(row_of(name, family=family, start=start or None, length=int(length or 32)))
+    assert [row["checkpoint"] for row in of_one_start(rows)] == drawn

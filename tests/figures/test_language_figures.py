@@ -63,7 +63,7 @@ def test_every_figure_can_be_read(rows: list[dict[str, Any]], name: str) -> None
         figure = module.draw(results)
         assert_readable(figure)
         plt.close(figure)
-    assert len(drawing.caption_of(module, results)) > 100
+    assert len(module.caption(results)) > 100
 
 
 def test_bars_are_the_masses(rows: list[dict[str, Any]]) -> None:
@@ -108,7 +108,7 @@ def test_what_is_compared_shares_its_scale_and_every_predictor_is_drawn(rows: li
 
 
 def test_training_is_the_table() -> None:
-    results = text_training.chosen({"text_training": TRAINING})
+    results = {"text_training": TRAINING}
     with plt.style.context(drawing.STYLE):
         figure = text_training.draw(results)
         assert_readable(figure)

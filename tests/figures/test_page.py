@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
@@ -15,6 +14,7 @@ from analyses.running.table import Table
 from analyses.studies import kl_curves
 from figures.page import results as page
 from figures.page.explorer import page as explorer
+from figures.parts.figure import load_figure
 from figures.running import cli, drawing
 from models.running.command_line import BadInput, read_entries
 from tests import tiny_zoo
@@ -77,6 +77,7 @@ def test_sidecars_say_what_was_drawn(made):
         assert set(record["claims"]) <= {row["claim"] for row in judged_rows(made)}
         assert record["numbers"]
         assert record["provenance"]
+        assert load_figure(name).chosen(record["numbers"]) == record["numbers"]  # it can be drawn again from them
 
 
 def test_page_fetches_nothing_and_shows_every_figure_once(made):
@@ -143,7 +144,7 @@ def test_starts_are_counted_from_what_verdicts_say():
 
 def test_claims_name_their_figures(made):
     known = {row["claim"] for row in judged_rows(made)}
-    shown = {claim for name in ENTRIES for claim in drawing.load_module(name).CLAIMS}
+    shown = {claim for name in ENTRIES for claim in load_figure(name).CLAIMS}
     assert shown <= known
     pictured = {row["claim"] for row in judged_rows(made) if row["label"].startswith("fig:")}
     assert pictured <= shown
@@ -234,17 +235,3 @@ def test_explorer_is_written_beside_the_page_and_leads_back_to_it(made):
     text = (made["out"] / explorer.FILE).read_text()
     assert f'href="{page.FILE}"' in text
     assert len(text.encode()) < explorer.MOST_BYTES
-
-
-@pytest.mark.parametrize("name", ["mech_main", "lag_pairs"])
-def test_missing_checkpoints_leave_notes_and_the_rest_is_drawn(tmp_path, monkeypatch, capsys, name):
-    """Only constructions: panels of trained models are notes, and warned of. Each figure's own tests go further."""
-    monkeypatch.setattr(plan, "shipped_asks", tiny_zoo.tiny_asks)
-    zoo = tiny_zoo.plant(tmp_path / "zoo", seeds=1, families=("construction",))
-    arguments = [name, "--checkpoints", str(zoo), "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
-    assert cli.main([*arguments, "--jobs", "1", "--format", "png"]) == 0
-    captured = capsys.readouterr()
-    assert captured.out.split() == [str(tmp_path / "out" / f"{name}.{suffix}") for suffix in ("png", "json")]
-    assert f"warning: {name}: panel left out" in captured.err
-    record = json.loads(Path(tmp_path / "out" / f"{name}.json").read_text())
-    assert record["missing"]

@@ -11,15 +11,16 @@ import interp as ip
 from analyses.running.cache import Cache
 from analyses.running.table import Table
 from analyses.studies import circuit, prior_trees
-from figures.paper import task_priors, two_layer_circuit
+from figures.paper import task_priors
 from figures.parts import circuit_picture
+from figures.parts.figure import load_figure
 from figures.parts.panels import MissingPanel
 from figures.parts.rows import where
 from figures.parts.schematic import letter
 from figures.running import drawing
 from interp.plotting import OVERLAP_COLOURS
 from interp.results import half_width, jsonable
-from tests.figures.artists import assert_readable
+from tests.figures.artists import assert_readable, drawn
 
 BETA, KAPPA = (1.8, 0.7), 2.2
 
@@ -30,35 +31,23 @@ def rows_of(study: Table) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def trees():
-    options = prior_trees.Options(draws=2000)
-    return task_priors.chosen({"prior_trees": rows_of(prior_trees.study(options, Cache(None)))})
+    return rows_of(prior_trees.study(prior_trees.Options(draws=2000), Cache(None)))
 
 
 @pytest.fixture(scope="module")
-def circuits():
-    options = circuit.Options(beta=BETA, kappa=KAPPA, draws=2)
-    return two_layer_circuit.chosen({"circuit": rows_of(circuit.study(options, Cache(None)))})
+def row():
+    """The circuit."""
+    return rows_of(circuit.study(circuit.Options(beta=BETA, kappa=KAPPA, draws=2), Cache(None)))[0]
 
 
-def drawn(module, results):
-    with plt.style.context(drawing.STYLE):
-        figure = drawing.picture_of(module, results)
-        figure.canvas.draw()
-    return figure
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def forest(trees):
-    figure = drawn(task_priors, trees)
-    yield figure
-    plt.close(figure)
+    return drawn("task_priors", {"prior_trees": trees})
 
 
-@pytest.fixture(scope="module")
-def machine(circuits):
-    figure = drawn(two_layer_circuit, circuits)
-    yield figure
-    plt.close(figure)
+@pytest.fixture
+def machine(row):
+    return drawn("two_layer_circuit", {"circuit": [row]})
 
 
 def panels(figure) -> dict:
@@ -78,7 +67,7 @@ def texts(figure) -> dict:
 
 def test_bars_of_every_node_are_its_law_and_ticks_its_parents(forest, trees):
     found = panels(forest)
-    nodes = {(row["prior"], row["name"]): row for row in trees["prior_trees"] if row["what"] == "node"}
+    nodes = {(row["prior"], row["name"]): row for row in trees if row["what"] == "node"}
     assert len(nodes) == 9 + 13
     for (prior, name), row in nodes.items():
         panel = found[f"{prior} {name}"]
@@ -93,7 +82,7 @@ def test_bars_of_every_node_are_its_law_and_ticks_its_parents(forest, trees):
 def test_correlations_are_drawn_with_their_errors(forest, trees):
     found = panels(forest)
     for prior in task_priors.PRIORS:
-        pairs = {row["name"]: row for row in where(trees["prior_trees"], prior=prior, what="pair")}
+        pairs = {row["name"]: row for row in where(trees, prior=prior, what="pair")}
         rows = [pairs[name] for name in task_priors.PAIRS if name in pairs]
         panel = found[f"{prior} correlations"]
         (points,) = (line for line in panel.lines if line.get_gid() == "measured")
@@ -105,27 +94,16 @@ def test_correlations_are_drawn_with_their_errors(forest, trees):
         assert list(exact.get_xdata()) == [row["exact"] for row in rows]
 
 
-def test_the_priors_caption_has_the_settings(trees):
-    words = drawing.caption_of(task_priors, trees)
-    for part in ("n = 2000", "alpha = 1:", "eta_0 = 1, eta_1 = 5 and eta_2 = 5"):
-        assert part in words
-
-
-@pytest.mark.parametrize("left", [("independent",), ("hierarchical",)])
+@pytest.mark.parametrize("left", ["independent", "hierarchical"])
 def test_missing_priors_are_noted(trees, left):
-    results = {"prior_trees": [row for row in trees["prior_trees"] if row["prior"] in left]}
     with pytest.warns(MissingPanel, match="prior, k = 2"):
-        figure = drawn(task_priors, results)
-    assert_readable(figure)
-    plt.close(figure)
-    assert drawing.caption_of(task_priors, results)
+        assert_readable(drawn("task_priors", {"prior_trees": where(trees, prior=left)}))
 
 
 # ---- two_layer_circuit
 
 
-def test_arrows_are_as_wide_as_the_attention_and_coloured_by_overlap(machine, circuits):
-    (row,) = circuits["circuit"]
+def test_arrows_are_as_wide_as_the_attention_and_coloured_by_overlap(machine, row):
     found = labelled(machine)
     law = ip.soft_matching([row["tokens"]], vocab=3, beta=BETA, kappa=KAPPA)[0].tolist()
     reaching: dict[int, list[tuple[float, float]]] = {symbol: [] for symbol in range(3)}
@@ -153,8 +131,7 @@ def test_arrows_are_as_wide_as_the_attention_and_coloured_by_overlap(machine, ci
         assert total == pytest.approx(law[symbol], abs=1e-9)
 
 
-def test_boxes_hold_the_tokens_and_what_is_copied(machine, circuits):
-    (row,) = circuits["circuit"]
+def test_boxes_hold_the_tokens_and_what_is_copied(machine, row):
     words, boxes = texts(machine), labelled(machine)
     tokens = row["tokens"]
     assert [words[f"token {place}"] for place in range(13)] == ["BOS", *map(letter, tokens)]
@@ -173,8 +150,7 @@ def test_boxes_hold_the_tokens_and_what_is_copied(machine, circuits):
         assert float(words[f"weight {key['position']}"]) == pytest.approx(key["weight"], abs=6e-4)
 
 
-def test_marks_say_which_lags_agree_and_compared_boxes_are_level(machine, circuits):
-    (row,) = circuits["circuit"]
+def test_marks_say_which_lags_agree_and_compared_boxes_are_level(machine, row):
     words = texts(machine)
     tokens = row["tokens"]
     for position in row["shown"]:
@@ -187,8 +163,7 @@ def test_marks_say_which_lags_agree_and_compared_boxes_are_level(machine, circui
     assert candidate[1:] == pytest.approx(query[:2])
 
 
-def test_the_law_is_stacked_by_kind(machine, circuits):
-    (row,) = circuits["circuit"]
+def test_the_law_is_stacked_by_kind(machine, row):
     panel = panels(machine)["prediction"]
     for container in panel.containers:
         kind = container.get_label()
@@ -204,23 +179,25 @@ def test_the_law_is_stacked_by_kind(machine, circuits):
     assert [segment[0][1] for segment in truth.get_segments()] == pytest.approx(row["truth"])
 
 
-def test_the_circuits_caption_has_the_settings(circuits):
-    words = drawing.caption_of(two_layer_circuit, circuits)
-    for part in ("beta_1 = 1.800", "kappa = 2.200 (as given)", "T = 12", "written a, b and c"):
-        assert part in words
-
-
-def test_a_circuit_that_is_too_long_is_not_drawn(circuits):
-    longer = {**circuits["circuit"][0], "length": 40}
-    assert two_layer_circuit.chosen({"circuit": [longer]}) == {"circuit": []}
+def test_a_circuit_that_is_too_long_is_not_drawn(row):
+    assert load_figure("two_layer_circuit").chosen({"circuit": [{**row, "length": 40}]}) == {"circuit": []}
 
 
 # ---- both
 
 
-@pytest.mark.parametrize("name", ["forest", "machine"])
-def test_everything_can_be_read(name, request):
-    assert_readable(request.getfixturevalue(name))
+CAPTIONS = {
+    "task_priors": ("n = 2000", "alpha = 1:", "eta_0 = 1, eta_1 = 5 and eta_2 = 5"),
+    "two_layer_circuit": ("beta_1 = 1.800", "kappa = 2.200 (as given)", "T = 12", "written a, b and c"),
+}
+
+
+@pytest.mark.parametrize("name", CAPTIONS)
+def test_pictures_can_be_read_and_captions_have_the_settings(name, trees, row):
+    results = {"prior_trees": trees} if name == "task_priors" else {"circuit": [row]}
+    assert_readable(drawn(name, results))
+    for part in CAPTIONS[name]:
+        assert part in load_figure(name).caption(results)
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])

@@ -21,7 +21,8 @@ from analyses.claims.records import Claim, Need, Tables
 from analyses.running.questions import load_module, options_of
 from analyses.running.subject import Subject
 from analyses.running.table import Table
-from figures.running import claims_table, cli, drawing
+from figures.parts.figure import load_figure
+from figures.running import claims_table, cli
 from models.running.command_line import read_entries
 from models.training.protocols import protocol_of
 from tests.planted import trained_like, without_mechanism
@@ -196,7 +197,7 @@ def test_no_number_is_cut_in_its_line() -> None:
 def test_figures_name_claims_that_are_there() -> None:
     ids = {claim.id for claim in document.CLAIMS}
     for name in read_entries(cli.FOLDER, marker="LABEL"):
-        assert set(drawing.load_module(name).CLAIMS) <= ids
+        assert set(load_figure(name).CLAIMS) <= ids
 
 
 LEAD = next(claim for claim in paper.CLAIMS if claim.id == "lag_1_leads")

@@ -16,11 +16,10 @@ from analyses.running.subject import find_subjects
 from analyses.shipped import shipped_table
 from analyses.studies import conditions
 from figures.beyond import conditions as figure
-from figures.parts.panels import MissingPanel
-from figures.running import drawing
+from figures.parts.figure import load_figure
 from models.families.disentangled import weights as disentangled
 from models.training.spec import RunSpec
-from tests.figures.artists import assert_readable
+from tests.figures.artists import assert_readable, drawn
 
 NEAR_BETA, SMALL_RESIDUAL = 0.15, 0.1  # nats
 RUNS = Path(__file__).parents[3] / "models" / "conditions"
@@ -151,12 +150,11 @@ def test_the_frozen_parts_of_every_shipped_run_are_bit_equal_to_their_start(name
 
 
 def test_the_figure_fills_each_square_by_the_share_of_runs(study):
-    results = figure.chosen({"conditions": list(study.rows)})
+    results = load_figure("conditions").chosen({"conditions": list(study.rows)})
     first = results["conditions"][0]
     first["met"]["r2"] = [1, 3]
-    with plt.style.context(drawing.STYLE):
-        picture = figure.draw(results)
-        assert_readable(picture)
+    picture = drawn("conditions", results)
+    assert_readable(picture)
     (matrix,) = picture.axes  # one prior was asked
     filled = {patch.get_gid(): patch.get_height() / figure.SIDE for patch in matrix.patches if patch.get_gid()}
     expected = {
@@ -179,9 +177,3 @@ def test_the_figure_fills_each_square_by_the_share_of_runs(study):
 
 def test_every_quantity_of_the_study_has_its_line():
     assert sorted(name for lines in figure.GROUPS.values() for name in lines) == sorted(conditions.ASKED)
-
-
-def test_without_runs_there_is_a_note():
-    with pytest.warns(MissingPanel), plt.style.context(drawing.STYLE):
-        assert_readable(drawing.picture_of(figure, {"conditions": []}))
-    assert drawing.caption_of(figure, {"conditions": []}).startswith("No runs")

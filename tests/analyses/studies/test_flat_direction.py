@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -14,11 +13,9 @@ import interp as ip
 from analyses.running.cli import main
 from analyses.studies import flat_direction
 from analyses.studies.flat_direction import HARD, RANDOM, Options
-from figures.beyond import flat_direction as picture
 from figures.parts.panels import MissingPanel
-from figures.running import drawing
 from models.families.disentangled import weights as disentangled
-from tests.figures.artists import assert_readable
+from tests.figures.artists import assert_readable, drawn
 from tests.models.test_between import CHAINS, CONFIG, LENGTH, PRIOR, planted, swapped
 
 # --- the study ---------------------------------------------------------------------------------------------------
@@ -98,21 +95,15 @@ def test_no_run_of_the_task_is_no_row(tmp_path: Path) -> None:
 # --- the figure --------------------------------------------------------------------------------------------------
 
 
-def drawn(rows: list[dict[str, Any]]) -> Any:
-    with plt.style.context(drawing.STYLE):
-        figure = drawing.picture_of(picture, {"flat_direction": rows})
-        assert_readable(figure)
-    plt.close(figure)
-    return figure
-
-
 def with_control(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     (frozen,) = (row for row in rows if row["freeze"])
     return [*rows, {**frozen, "freeze": "copies_first", "last": [0.25, 0.5]}]
 
 
 def test_the_picture_shows_the_rows(rows: list[dict[str, Any]]) -> None:
-    axes = drawn(with_control(rows)).axes
+    figure = drawn("flat_direction", {"flat_direction": with_control(rows)})
+    assert_readable(figure)
+    axes = figure.axes
     assert len(axes) == 9
     way = [row for row in rows if row["way"] == "reads"]
     (solid,) = (
@@ -128,7 +119,5 @@ def test_the_picture_shows_the_rows(rows: list[dict[str, Any]]) -> None:
 
 def test_what_is_missing_is_left_out(rows: list[dict[str, Any]]) -> None:
     with pytest.warns(MissingPanel):
-        figure = drawn([row for row in rows if not row["freeze"]])
+        figure = drawn("flat_direction", {"flat_direction": [row for row in rows if not row["freeze"]]})
     assert len(figure.axes) == 6
-    with pytest.warns(MissingPanel):
-        drawn([])

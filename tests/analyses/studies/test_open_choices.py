@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -14,11 +13,9 @@ import interp as ip
 from analyses.running.cli import main
 from analyses.studies import open_choices
 from figures.beyond import open_choices as picture
-from figures.parts.panels import MissingPanel
-from figures.running import drawing
 from interp.estimators.population import draw_population, population_loss
 from models.families.kappa import KappaRule
-from tests.figures.artists import assert_readable
+from tests.figures.artists import assert_readable, drawn
 
 
 @pytest.fixture(scope="module")
@@ -63,19 +60,10 @@ def test_betas_under_a_tied_kappa_are_a_minimum() -> None:
             assert population_loss(sample, moved, bos=True).value > least
 
 
-def test_the_picture_is_the_table(rows: list[dict[str, Any]], tmp_path: Path) -> None:
-    results = picture.chosen({"open_choices": rows})
-    with plt.style.context(drawing.STYLE):
-        figure = picture.draw(results)
-        assert_readable(figure)
+def test_the_picture_is_the_table(rows: list[dict[str, Any]]) -> None:
+    figure = drawn("open_choices", {"open_choices": rows})
+    assert_readable(figure)
     tied = [row["over_free_share"] for row in rows if row["reading"] == "tied(1)"]
-    drawn = {line.get_label(): list(line.get_ydata()) for line in figure.axes[2].lines}
-    assert drawn[picture.READINGS["tied(1)"][0]] == tied
-    plt.close("all")
-
-
-def test_without_results_there_are_notes() -> None:
-    nothing = picture.chosen({"open_choices": []})
-    with plt.style.context(drawing.STYLE), pytest.warns(MissingPanel):
-        assert_readable(drawing.picture_of(picture, nothing))
-    plt.close("all")
+    lines = {line.get_label(): list(line.get_ydata()) for line in figure.axes[2].lines}
+    assert lines[picture.READINGS["tied(1)"][0]] == tied
+    plt.close(figure)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -26,12 +25,13 @@ from analyses.parts.world_grid import (
 )
 from analyses.running.cli import main
 from analyses.studies import worlds
-from figures.beyond import excess_map, law_of_the_optimum
+from figures.beyond import law_of_the_optimum
+from figures.parts.figure import load_figure
 from figures.running import drawing
 from interp.chains.priors import HierarchicalDirichlet
 from interp.estimators.fitted_correction import COEFFICIENTS, FEATURES, RANGE, features, fitted_correction, in_range
 from interp.estimators.predicted import predicted_parameters
-from tests.figures.artists import assert_readable
+from tests.figures.artists import assert_readable, drawn
 
 RANDOM = list(GRIDS)
 
@@ -136,16 +136,14 @@ def test_a_world_of_the_map_measured_again_agrees():
 
 
 def test_the_law_is_drawn_for_every_world(rows):
-    results = law_of_the_optimum.chosen({"worlds": rows})
-    mine = results["worlds"]
-    with plt.style.context(drawing.STYLE):
-        figure = law_of_the_optimum.draw(results)
-        assert_readable(figure)
+    mine = load_figure("law_of_the_optimum").chosen({"worlds": rows})["worlds"]
+    figure = drawn("law_of_the_optimum", {"worlds": rows})
+    assert_readable(figure)
     first = figure.axes[0].lines[0]
-    drawn = [row for row in mine if row["error_1"] is not None]
-    assert list(first.get_xdata()) == pytest.approx([row["searched_1"] for row in drawn])
-    assert list(first.get_ydata()) == pytest.approx([row["predicted_1"] for row in drawn])
-    assert str(len(mine)) in drawing.caption_of(law_of_the_optimum, results)
+    shown = [row for row in mine if row["error_1"] is not None]
+    assert list(first.get_xdata()) == pytest.approx([row["searched_1"] for row in shown])
+    assert list(first.get_ydata()) == pytest.approx([row["predicted_1"] for row in shown])
+    assert str(len(mine)) in load_figure("law_of_the_optimum").caption({"worlds": mine})
     # Worlds far from the diagonal have their name beside them.
     for ax, names in zip(figure.axes, (law_of_the_optimum.LAGS, ("kappa",)), strict=False):
         errors = [row[f"error_{name}"] or 0.0 for row in mine for name in names]
@@ -154,16 +152,11 @@ def test_the_law_is_drawn_for_every_world(rows):
 
 
 def test_the_map_is_drawn_for_every_world(rows):
-    results = excess_map.chosen({"worlds": rows})
-    with plt.style.context(drawing.STYLE):
-        with pytest.warns(drawing.MissingPanel):  # no contexts
-            picture = excess_map.draw(results)
-        assert_readable(picture)
-    shapes = {(row["order"], row["vocab"]) for row in results["worlds"]}
-    panels, visits = picture.axes[: len(shapes)], picture.axes[len(shapes)]
-    heights = [line.get_ydata() for ax in panels for line in ax.lines if len(line.get_xdata()) > 2]
-    assert sum(len(one) for one in heights) == len(results["worlds"])
-    assert len({(ax.get_xlim(), ax.get_ylim()) for ax in panels}) == 1  # they are compared
-    bars = np.array([bar.get_height() for bar in visits.patches])
-    assert bars.sum() == pytest.approx(2 * len({row["length"] for row in results["worlds"]}))
-    assert str(len(results["worlds"])) in drawing.caption_of(excess_map, results)
+    mine = load_figure("excess_map").chosen({"worlds": rows})["worlds"]
+    with pytest.warns(drawing.MissingPanel):  # no contexts
+        picture = drawn("excess_map", {"worlds": rows})
+    assert_readable(picture)
+    heights = [line.get_ydata() for ax in picture.axes for line in ax.lines if len(line.get_xdata()) > 2]
+    assert sum(len(one) for one in heights) == len(mine)
+    assert len({(ax.get_xlim(), ax.get_ylim()) for ax in picture.axes}) == 1  # they are compared
+    assert str(len(mine)) in load_figure("excess_map").caption({"worlds": mine})
