@@ -153,8 +153,12 @@ def largest_weight(rows: Iterable[Row]) -> float:
 def caption_fields(results: Results) -> dict[str, object]:
     """What the captions of these figures say of their rows."""
     rows = [row for rows in results.values() for row in rows]
-    said = {"starts": _starts_in_words(rows), "dashes": DASHES, "range": SCORE_RANGE}
-    return {**setting_fields(rows), **said}
+    said: dict[str, Any] = {**setting_fields(rows), "starts": _starts_in_words(rows), "dashes": DASHES}
+    said["range"] = SCORE_RANGE
+    if len(rows) == 1 and "beta" in rows[0]:  # a construction by itself
+        said["setting"] = f"{said['setting']}, beta = {rows[0]['beta'][0]:.3g}"
+        said["setting"] += "" if rows[0].get("kappa") is None else f", kappa = {rows[0]['kappa']:.4g}"
+    return said
 
 
 def _starts_in_words(rows: Iterable[Row]) -> str:
@@ -163,7 +167,7 @@ def _starts_in_words(rows: Iterable[Row]) -> str:
     for row in rows:
         if "subject" in row and not find_family(row["subject"]["family"]).analytic:
             starts.setdefault(row["subject"]["family"], []).append(row["subject"].get("init") or "not recorded")
-    said = "; ".join(f"{family} {' and '.join(mine)}" for family, mine in starts.items())
+    said = "; ".join(f"{family} {' and '.join(dict.fromkeys(mine))}" for family, mine in starts.items())
     return f"Start of training: {said} (copy(c): a bias of c on each copy head's lag)." if said else ""
 
 

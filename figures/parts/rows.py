@@ -253,7 +253,7 @@ def shape_words(rows: Iterable[Row]) -> str:
 def seeds_text(rows: Iterable[Row]) -> str:
     """seed 0, or seeds 0, 1 and 2."""
     seeds = sorted({row["subject"]["seed"] for row in rows if (row.get("subject") or {}).get("seed") is not None})
-    return f"seed{'s' if len(seeds) > 1 else ''} {listed(seeds)}" if seeds else "seed not recorded"
+    return f"seed{'s' if len(seeds) > 1 else ''} {listed(seeds)}" if seeds else ""
 
 
 def setting_fields(rows: Iterable[Row]) -> dict[str, object]:
@@ -261,9 +261,9 @@ def setting_fields(rows: Iterable[Row]) -> dict[str, object]:
     rows = list(rows)
     parts = (lengths_text(rows), shape_words(rows), seeds_text(rows)) if rows else ("no such model is there",)
     return {
-        "setting": ", ".join(parts),
+        "setting": ", ".join(filter(None, parts)),
         "lengths": lengths_text(rows),
         "shape": shape_words(rows) or "no model",
-        "seeds": seeds_text(rows),
+        "seeds": seeds_text(rows) or "seed not recorded",
         "n": rows[0].get("sequences", rows[0].get("n")) if rows else "no",
     }
