@@ -27,7 +27,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from interp.arguments import MAX_BYTES
+from interp.arguments import MAX_BYTES, whole_number
 from interp.chains.batch import ChainBatch, Method
 from interp.divergence import Divergence, kl_divergence
 from interp.hooked.checkpoint import (
@@ -38,7 +38,8 @@ from interp.hooked.checkpoint import (
     replace_directory,
     save,
 )
-from interp.outside import one_line, read_object
+from interp.hooked.tensors import DTYPES
+from interp.outside import one_line, open_file, read_object, read_tensors
 from interp.results import is_clear, jsonable, mean_stderr
 from interp.staging import new_directory, replace_file
 from models.families.registry import find_family
@@ -56,6 +57,7 @@ LEAST_NATS = 1e-4  # difference of two divergences; a smaller one is not visible
 SNAPSHOTS_PER_DECADE = 6
 LOCK_SECONDS = 10.0  # to wait for a process that is ending, e.g. the worker of a sweep that was killed
 BAR = "{desc} {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # no bar: 80 columns are narrow
+OURS = {"state": Path.is_dir, "snapshots": Path.is_dir, "lock": Path.is_file, "log.jsonl": Path.is_file}
 READINGS = {"parameters": "beta", "weights": "blocks of W_A", "scores": "beta of the scores"}
 
 
@@ -376,17 +378,23 @@ def _restore(trainer: Trainer, spec: RunSpec, work: Path) -> float:
     try:
         if document["status"] == "diverged":
             raise RunError(f"{work}: this run diverged; use another --out and other settings")
-        arrays = load_file(state / "arrays.safetensors")
-        if _kinds(arrays) != _kinds(trainer.dump()[0]):  # compiled loops do not look where an array ends
-            raise ValueError("its arrays are of other sizes")
-        trainer.restore(arrays, document["trainer"])
+        whole_number(document["trainer"]["step"], name="step", most=spec.steps)
+        trainer.restore(_fitting(state / "arrays.safetensors", trainer.dump()[0]), document["trainer"])
         return float(document["seconds"])
-    except (KeyError, TypeError, ValueError, OSError, SafetensorError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, OSError, SafetensorError) as error:
         raise RunError(f"{state}: does not fit this run ({one_line(error)}); remove {work} to start anew") from error
 
 
-def _kinds(arrays: Arrays) -> dict[str, tuple[Any, ...]]:
-    return {name: (array.dtype, array.shape) for name, array in arrays.items()}
+def _fitting(file: Path, wanted: Arrays) -> Arrays:
+    """The arrays of a saved state, which are like those wanted: compiled loops do not look where an array ends."""
+    with open_file(file) as handle:
+        held = {name: (str(DTYPES.get(entry.kind)), entry.shape) for name, entry in read_tensors(handle).items()}
+    if held != {name: (f"torch.{array.dtype}", array.shape) for name, array in wanted.items()}:
+        raise ValueError("its arrays are of other sizes")
+    found: Arrays = load_file(file)
+    if not all(np.isfinite(array).all() for array in found.values()):
+        raise ValueError("its arrays hold NaN or infinity")
+    return found
 
 
 # ---- before it starts
@@ -404,10 +412,21 @@ def _check_start(spec: RunSpec, out: Path, work: Path, *, resume: bool) -> None:
         check_replaceable(out.resolve())
     except ValueError as error:
         raise RunError(str(error)) from None
+    _check_work(work)
     try:
         work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"{out}: cannot be written ({error.strerror or error})") from error
+
+
+def _check_work(work: Path) -> None:
+    """Refuse a work directory that no run has made, before anything is written to it, or through a link in it."""
+    if work.exists() and not work.is_dir():
+        raise RunError(f"{work}: a file is in the way of the run's work directory; use another --out")
+    for one in sorted(work.iterdir()) if work.is_dir() else ():
+        ours = OURS[one.name](one) if one.name in OURS else one.name[0] == "."
+        if one.is_symlink() or not ours:
+            raise RunError(f"{work}: also holds {one.name!r}, which no run has made; use another --out")
 
 
 @contextlib.contextmanager

@@ -113,7 +113,7 @@ def test_there_must_be_a_run_to_resume(tmp_path: Path, capsys: pytest.CaptureFix
     assert "--spec describes the whole run: leave out --seed" in capsys.readouterr().err
 
 
-# ---- a saved state that does not fit
+# ---- the files of a run from a stranger
 
 
 def saved(work: Path, **rest: Any) -> None:
@@ -130,28 +130,50 @@ def arrays(work: Path, change: Callable[[np.ndarray], np.ndarray]) -> None:
     save_file({name: change(value) for name, value in load_file(file).items()}, file)
 
 
+def replaced(place: Path, make: Callable[[Path], object]) -> None:
+    """Something else in the place of a file or a directory."""
+    if place.exists():
+        place.rename(place.parent.parent / "away")
+    make(place)
+
+
 HOSTILE: dict[str, Callable[[Path], object]] = {
     "a generator that is another function": lambda work: saved(work, generator={"bit_generator": "canary"}),
-    "a step that is a text": lambda work: saved(work, step="many"),
+    "a generator past 128 bits": lambda work: saved(
+        work,
+        generator={"bit_generator": "PCG64", "state": {"state": 1 << 200, "inc": 1}, "has_uint32": 0, "uinteger": 0},
+    ),
+    "a step past the end": lambda work: saved(work, step=61),
+    "a step before the start": lambda work: saved(work, step=-1),
+    "a step that is a text": lambda work: saved(work, step="22"),
     "fewer parameters": lambda work: arrays(work, lambda value: value[:1]),
     "more parameters": lambda work: arrays(work, lambda value: np.repeat(value, 1000)),
     "parameters of another type": lambda work: arrays(work, lambda value: value.astype(np.float32)),
+    "no numbers": lambda work: arrays(work, lambda value: np.nan * value),
+    "arrays in a pipe": lambda work: replaced(work / "state" / "arrays.safetensors", os.mkfifo),
+    "a log in a pipe": lambda work: replaced(work / "log.jsonl", os.mkfifo),
+    "a log elsewhere": lambda work: replaced(work / "log.jsonl", lambda file: file.symlink_to("../victim")),
+    "a lock elsewhere": lambda work: replaced(work / "lock", lambda file: file.symlink_to("../victim")),
+    "a lock that is a directory": lambda work: replaced(work / "lock", Path.mkdir),
+    "snapshots elsewhere": lambda work: (work / "snapshots").symlink_to(".."),
     "half of a description": lambda work: (work / "state" / "state.json").write_text('{"spec": '),
+    "a state elsewhere": lambda work: replaced(work / "state", lambda place: place.symlink_to("../away")),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_state_that_does_not_fit_is_refused_in_one_line(
+def test_a_strangers_run_is_refused_in_one_line(
     name: str, interrupted: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is data alone: it names no function, and fits the compiled loops, which check nothing."""
+    """It is data alone: it names no function, leads nowhere else, and fits the compiled loops, which check nothing."""
     monkeypatch.setattr(np.random, "canary", lambda: pytest.fail("it was called"), raising=False)
+    (victim := interrupted.with_name("victim")).write_text("precious")
     HOSTILE[name](work_directory(interrupted))
-    before = kills.weights(interrupted.parent)
+    before = sorted(interrupted.parent.iterdir())
     capsys.readouterr()
     assert main(["train", "--resume", "--out", str(interrupted)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
-    assert kills.weights(interrupted.parent) == before
+    assert (victim.read_text(), sorted(interrupted.parent.iterdir())) == ("precious", before)
 
 
 # ---- progress
