@@ -71,7 +71,8 @@ class ScanStatistics:
     """Gathers the statistics of every head, part of the batch by part.
 
     layers    the layers whose heads are read, by default all
-    laws_only    read no scores, and no distances for a positional term of the laws
+    position  whether the laws have a positional term
+    scores    whether the scores are read, too
     seen      the keys that the queries see
     same      [sequence, query] earlier keys with the query's own token
     sums      by layer
@@ -85,9 +86,10 @@ class ScanStatistics:
         *,
         lags: int,
         layers: Sequence[int] | None = None,
-        laws_only: bool = False,
+        position: bool = True,
+        scores: bool = True,
     ) -> None:
-        self.circuit, self.tokens, self.lags, self.laws_only = circuit, tokens, lags, laws_only
+        self.circuit, self.tokens, self.lags, self.scores = circuit, tokens, lags, scores
         layers = attention_layers(circuit.model) if layers is None else sorted(set(layers))
         self.order, self.bos = circuit.order, int(circuit.has_bos)
         # Queries before the first candidate have nothing to match.
@@ -108,7 +110,7 @@ class ScanStatistics:
             order=self.order,
             bos=circuit.has_bos,
             sink=circuit.has_sink,
-            terms=0 if laws_only else SPLINE_TERMS,
+            terms=SPLINE_TERMS if position else 0,
         )
         self.same = torch.zeros(rows, dtype=torch.float64)
         columns = self.order + self.seen.basis.shape[1]
@@ -140,7 +142,7 @@ class ScanStatistics:
         part = self.token_part(rows)
         found = []
         for layer, sums in self.sums.items():
-            if not self.laws_only:
+            if self.scores:
                 found.append(score_hook(self.circuit, layer, partial(self.add_scores, part, sums)))
             found.append((f"blocks.{layer}.attn.hook_pattern", partial(self.add_pattern, part, sums)))
         return found

@@ -235,7 +235,9 @@ class _Workbench:
         written = together(write_output(at, partial(edit, self.mean(at))) for at, edit in edits or [])
         heads = self.scan.match_heads
         layers = [layer for layer, _ in heads]
-        statistics = ScanStatistics(self.circuit, self.tokens, self.queries, lags=1, layers=layers, laws_only=True)
+        statistics = ScanStatistics(
+            self.circuit, self.tokens, self.queries, lags=1, layers=layers, position=False, scores=False
+        )
         statistics.gather(written)
         return np.stack([one["beta"] for one in laws_of(statistics, heads)])
 

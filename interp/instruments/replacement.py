@@ -308,7 +308,7 @@ class _Bench:
         self.masks = key_masks_at(tokens, order=circuit.order, bos=circuit.has_bos, queries=positions)
         self.means = HeadMeans(attention_layers(circuit.model), positions=positions)
         lags = min(max(COPY_LAGS, circuit.order), tokens.shape[1] - 1)
-        self.statistics = ScanStatistics(circuit, tokens, positions, lags=lags, laws_only=True)
+        self.statistics = ScanStatistics(circuit, tokens, positions, lags=lags, position=False, scores=False)
         self.base = self.losses(lambda rows: self.means.reading(rows) + self.statistics.hooks(rows))
         self.copying = copying_heads(self.statistics, RoleRules())
         self.ablated = self.losses(self.means.writing(circuit.match_heads))

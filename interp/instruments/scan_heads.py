@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
-from interp.arguments import Whole, keywords, whole_number
+from interp.arguments import Switch, Whole, keywords, switch, whole_number
 from interp.circuit.circuit import Bos, Circuit, Copies, Head, Model, Symbols, head_name, one_or_all
 from interp.circuit.queries import Query, query_positions, untrained_note
 from interp.fitting.attention_fit import MAX_MASS_GAP, MIN_EXPLAINED, MIN_SEQUENCES, MUCH_EARLY, early_note, fit_law
@@ -251,6 +251,7 @@ def scan_heads(
     bos: Bos = None,
     symbols: Symbols = None,
     query: Query = "last",
+    position: Switch = True,
     copy_lags: Whole | None = None,
     rules: RoleRules | None = None,
 ) -> HeadScan:
@@ -265,6 +266,8 @@ def scan_heads(
     bos             the id of BOS; True for the id |V|, "first" where the first token serves as one; None without
     symbols         the ids that stand for the symbols, where the model's vocabulary is larger
     query           "last", "all", "trained" or token indices, as in `capture`; `copy_mass` is always over all positions
+    position        give the law a smooth function of the distance, as in `fit_scores`. Without it where matches always
+                    stand at one distance, as in tokens that are repeated once: the function would take a part of beta
     copy_lags       how many lags are examined for copying
     rules           the thresholds of the roles, by default `RoleRules()`
 
@@ -284,7 +287,8 @@ def scan_heads(
     queries = query_positions(query, circuit, array.shape[1])
     lags = max(COPY_LAGS, circuit.order) if copy_lags is None else copy_lags
     lags = min(whole_number(lags, name="copy_lags", least=1), array.shape[1] - 1)
-    statistics = ScanStatistics(circuit, array, queries, lags=max(lags, circuit.order))
+    position = switch(position, name="position")
+    statistics = ScanStatistics(circuit, array, queries, lags=max(lags, circuit.order), position=position)
     statistics.gather()
     note = untrained_note(queries, circuit, array.shape[1])
     return judged(statistics, rules, note=note)

@@ -145,6 +145,22 @@ def test_a_scan_agrees_with_the_instruments_one_head_at_a_time(name: str) -> Non
     assert scan.copy_mass_stderr[0, 1, 0] == pytest.approx(copies.stderr[1])
 
 
+@pytest.mark.parametrize("position", [True, False])
+def test_matches_at_one_distance_are_seen_without_a_positional_term(position: bool) -> None:
+    """Tokens repeated once: each matches where it came before, at half the length."""
+    spec = PLANTS["match heads in two layers"]
+    tokens = torch.stack([torch.randperm(20, generator=torch.Generator().manual_seed(seed)) for seed in range(20)])
+    model = plant(Plant(**{**vars(spec), "vocab": 20}))
+    task = {**spec.task, "vocab": 20, "bos": 20, "query": range(22, 38), "position": position}
+    scan = ip.scan_heads(model, tokens.repeat(1, 2), **task)
+    for at, (beta, _) in spec.matches.items():
+        cap = ip.capture(model, tokens.repeat(1, 2), order=1, vocab=20, bos=20, match_heads=(at,), query=range(22, 38))
+        fit = ip.fit_scores(cap, source="attention", position=position)
+        np.testing.assert_allclose(scan.beta[at], fit.beta)
+        assert position or scan.beta[at] == pytest.approx(beta, abs=1e-6)
+    assert position or scan.match_heads == tuple(spec.matches)
+
+
 def test_the_first_token_in_the_place_of_bos() -> None:
     """Not declared, its attention lies outside the law, and the scan says what to do; declared, kappa comes back."""
     spec = PLANTS["the first token as BOS"]
