@@ -1,11 +1,13 @@
 """Attention as fits of it need it: by group of keys and mean distance, from patterns that need not be kept.
 
-    seen = SeenKeys(tokens, order=2, bos=True, sink=True, queries=queries, terms=SPLINE_TERMS)
-    sums = seen.sums(heads=12, dtype=torch.float32)
-    sums.add(slice(0, 8), seen.groups(slice(0, 8)), pattern)      # of these sequences, [batch, head, query, key]
-    seen.rows(sums)                                               # `AttentionRows`, for `Likelihood`
+    seen = SeenKeys(cap.tokens, cap.queries, order=2, bos=True, sink=True, terms=8)
+    sums = seen.sums(heads=1, dtype=torch.float64)
+    every = slice(0, len(cap.tokens))  # or a part at a time
+    sums.add(every, seen.groups(every), cap.match_pattern)
+    seen.rows(sums)
 
-A scan adds the patterns of a layer while the model runs, a fit those of a capture: both fit the same numbers.
+The rows are what `Likelihood` takes. A scan adds the patterns of a layer while the model runs, a fit those of a capture:
+both fit the same numbers.
 """
 
 from __future__ import annotations
