@@ -6,8 +6,8 @@
     sums.add(every, seen.groups(every), cap.match_pattern)
     seen.rows(sums)
 
-The rows are what `Likelihood` takes. A scan adds the patterns of a layer while the model runs, a fit those of a capture:
-both fit the same numbers.
+The rows are what `Likelihood` takes. A scan adds the patterns of a layer while the model runs, a fit those of a
+capture: both fit the same numbers.
 """
 
 from __future__ import annotations
