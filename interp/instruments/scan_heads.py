@@ -36,7 +36,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int64
 
 from interp.arguments import Switch, Whole, keywords, switch, whole_number
-from interp.circuit.circuit import Bos, Circuit, Copies, Head, Model, Symbols, head_name, one_or_all
+from interp.circuit.circuit import Bos, Circuit, Copies, Head, Model, Symbols, head_name, heads_in, one_or_all
 from interp.circuit.queries import Query, query_positions, untrained_note
 from interp.fitting.attention_fit import MAX_MASS_GAP, MIN_EXPLAINED, MIN_SEQUENCES, MUCH_EARLY, early_note, fit_law
 from interp.fitting.laws import Law, law_design
@@ -209,8 +209,12 @@ class HeadScan(Result):
     @property
     def title(self) -> str:
         """The heads that match and those that copy."""
-        copies = [f"{head_name(place)} (lag {lag})" for lag, place in enumerate(self.copy_heads, start=1) if place]
-        return f"match heads: {listed(map(head_name, self.match_heads))}; copy heads: {listed(copies)}"
+        copies = [
+            f"{listed(map(head_name, heads_in(place)))} (lag {lag})"
+            for lag, place in enumerate(self.copy_heads, start=1)
+            if place
+        ]
+        return f"match heads: {listed(map(head_name, self.match_heads))}; copy heads: {', '.join(copies) or 'none'}"
 
     def lines(self) -> list[str]:
         """What was scanned, the heads with a role with what they do or the nearest head, and the thresholds."""

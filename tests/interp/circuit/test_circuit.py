@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -222,6 +223,20 @@ def test_a_model_of_the_suite_says_everything_itself() -> None:
     assert circuit.match_heads == ((1, 0),)
     assert not circuit.lags_known
     assert "lags to be measured" in repr(circuit)
+
+
+def test_heads_that_share_a_lag_are_saved_with_the_circuit(tmp_path: Path) -> None:
+    model = planted_deep()
+    shared = ip.Circuit(model, **{**DEEP, "copy_heads": (((0, 1), (1, 0)), (1, 2))}, bos=True)
+    assert shared.known_copy_heads == ((0, 1), (1, 0), (1, 2))
+    ip.save(shared, tmp_path / "shared", length=24)
+    again = ip.load(tmp_path / "shared")
+    assert isinstance(again, ip.Circuit)
+    assert again.copy_heads == shared.copy_heads
+    seen = ip.copy_heads(ip.capture(shared, torch.randint(4, (12, 24)), copies=True))
+    assert len(seen.verdict) == 3
+    with pytest.raises(ValueError, match="head 7, but layer 1 has heads"):
+        ip.Circuit(model, **{**DEEP, "copy_heads": (((0, 1), (1, 7)), None)}, bos=True)
 
 
 def test_what_is_not_known_is_said(alike: ip.Circuit) -> None:
