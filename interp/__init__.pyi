@@ -54,6 +54,7 @@ from interp.instruments.replacement import replace_heads as replace_heads
 from interp.instruments.roles import RoleRules as RoleRules
 from interp.instruments.scan_heads import scan_heads as scan_heads
 from interp.instruments.smoothing_source import smoothing_source as smoothing_source
+from interp.instruments.track import track as track
 from interp.instruments.vote_weight import vote_weight as vote_weight
 from interp.language.load import load_language_model as load_language_model
 from interp.language.prompts import natural_text as natural_text

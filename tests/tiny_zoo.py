@@ -39,7 +39,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "smoothing_source": {"batch": 32},
     "nearest_estimator": {"batch": 32},
     "dynamics": {"batch": 32},
-    "text_training": {"batch": 20},
+    "formation": {"batch": 16},
     "explorer": {"batch": 64, "sequences": 2, "draws": 64},
     "conditions": {"cells": ("frozen",), "lengths": (32,), "batch": 32, "keys": 1024, "draws": 500},
 }

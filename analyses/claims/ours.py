@@ -106,8 +106,8 @@ CLAIMS = (
           each("model_kl", kind="kl", predictor="model")),
     asked("language_kappa", "language models", "What is kappa of a language model's head as the context grows?",
           each("sink_kappa", kind="band")),
-    asked("text_training", "language models", "Does the law appear when a small model learns natural text?",
-          each("explained")),
+    asked("formation", "training", "Does copying come before the loss falls, and does beta grow after it is flat?",
+          each("lead", kind="order"), each("growth", kind="order")),
     asked("flat_direction", "training", "Does the loss see the start that decides the look of the weights?",
           each("over_hard", question="start", init=STARTS, length=32, family="disentangled")),
 )  # fmt: skip

@@ -63,8 +63,8 @@ class CheckpointOptions(RunOptions):
 
     prior: str | None = option(
         None,
-        f"what the sequences are drawn from: {PRIOR_FORMS} (default: the training record's; hierarchical:5 where there "
-        "is none)",
+        f"what the sequences are drawn from: {PRIOR_FORMS}, or repeats[:SHORTEST,LONGEST] (default: the training "
+        "record's; hierarchical:5 where there is none)",
         metavar="PRIOR",
     )
     order: int | None = option(

@@ -13,6 +13,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from interp.arguments import Whole, shown
+from interp.chains import repeats as _repeats  # noqa: F401  registers its prior
 from interp.chains.priors import PRIORS, Prior
 from interp.notation import check_order, check_vocab
 from interp.outside import check_keys

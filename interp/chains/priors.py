@@ -195,7 +195,8 @@ class Prior(ABC):
             return False
         return True
 
-    def _sample_explicit(self, batch: int, length: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    def _sample_explicit(self, batch: int, length: int, rng: np.random.Generator) -> tuple[Array, Array, Array | None]:
+        """Tokens, the distribution of the token after the last one, and the kernels where there are any."""
         numbers = self.vocab ** (self.order + 1)
         fits_memory(
             8 * batch * numbers,

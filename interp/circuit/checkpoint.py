@@ -50,6 +50,7 @@ def save(
     *,
     length: int | None = None,
     training: Mapping[str, object] | None = None,
+    half: bool = False,
 ) -> None:
     """Write a model of this suite, or a `Circuit`, to the directory `path`.
 
@@ -65,6 +66,8 @@ def save(
     training : mapping of str, optional
         A JSON-able record of how the weights were made; of its "prior" (`prior.to_dict()`) `read_info(path).prior` is
         made.
+    half : bool
+        Of a circuit: whether the file has 16 bits a number, for many snapshots; `load` makes them 32 again.
 
     Examples
     --------
@@ -94,7 +97,8 @@ def save(
         "circuit": _circuit_of(model, length=min(room, max(1, room - 1)) if length is None else length),
         "training": training,
     }
-    write_directory(path, document, dict(model.model.named_parameters()))
+    tensors = {name: value.half() if half else value for name, value in model.model.named_parameters()}
+    write_directory(path, document, tensors)
 
 
 def load(path: str | os.PathLike[str]) -> InductionTransformer | Circuit:

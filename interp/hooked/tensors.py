@@ -17,6 +17,7 @@ Model = TypeVar("Model", bound=torch.nn.Module)
 
 MAX_TENSORS = 4096  # a hundred layers have about a tenth of that; TransformerLens makes as many in a second
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+SHORTER = (torch.float16, torch.float32)  # what the file may hold for a parameter of more bits
 
 
 def filled(make: Callable[[], Model], handle: BinaryIO, *, kind: str, least: int = 0) -> Model:
@@ -41,10 +42,12 @@ def filled(make: Callable[[], Model], handle: BinaryIO, *, kind: str, least: int
     except (MemoryError, RuntimeError) as error:
         raise ValueError(f"{kind} does not fit into memory ({one_line(error)})") from error
     for name, parameter in model.named_parameters():
-        numbers = parameter.data.reshape(-1).view(torch.uint8).numpy()
+        stored = torch.empty(parameter.shape, dtype=DTYPES[entries[name].kind])
+        numbers = stored.reshape(-1).view(torch.uint8).numpy()
         handle.seek(entries[name].start)
         if handle.readinto(numbers) != len(numbers):  # type: ignore[attr-defined]
             raise ValueError("the file became shorter while it was read")
+        parameter.data.copy_(stored)
         if not torch.isfinite(parameter.data).all():
             raise ValueError(f"tensor {name} holds NaN or infinity")
     return model
@@ -60,5 +63,6 @@ def _compare(entries: dict[str, TensorEntry], expected: dict[str, torch.nn.Param
         found, wanted = entries[name], tuple(parameter.shape)
         if found.shape != wanted:
             raise ValueError(f"tensor {name} has shape {list(found.shape)}, the config needs {list(wanted)}")
-        if DTYPES.get(found.kind) != parameter.dtype:
+        stored = DTYPES.get(found.kind)
+        if stored != parameter.dtype and (stored, parameter.dtype) != SHORTER:
             raise ValueError(f"tensor {name} is of type {found.kind}, the config needs {parameter.dtype}")

@@ -9,43 +9,11 @@ import numpy as np
 import pytest
 
 from analyses.shipped import shipped_table
-from figures.beyond import language, text_training
+from figures.beyond import language
 from figures.beyond.language import FIGURES
 from figures.parts.rows import where as pick
 from figures.running import drawing
 from tests.figures.artists import assert_readable
-
-TRAINING = [
-    {
-        "run": "some",
-        "text": "alice",
-        "repeated": 0.5,
-        "step": step,
-        "held_out_loss": 3.0 - 0.1 * place,
-        "first_copy": 3.0 - 0.1 * place,
-        "first_copy_stderr": 0.01,
-        "second_copy": 3.0 - 0.2 * place,
-        "second_copy_stderr": 0.01,
-        "gain": 0.1 * place,
-        "gain_stderr": 0.01,
-        "name": "1.2",
-        "induction": 0.1 + 0.1 * place,
-        "induction_stderr": 0.01,
-        "others": 0.1,
-        "induction_even": 0.08,
-        "beta": [0.5 * place, 0.1],
-        "beta_stderr": [0.1, 0.1],
-        "kappa": 1.0,
-        "kappa_stderr": 0.1,
-        "nats": 0.5,
-        "nats_explained": 0.1 * place,
-        "nats_explained_stderr": 0.01,
-        "control_explained": 0.01,
-        "message": "",
-        "n": 48,
-    }
-    for place, step in enumerate((0, 10, 100, 1000))
-]
 
 
 @pytest.fixture(scope="module")
@@ -105,16 +73,3 @@ def test_what_is_compared_shares_its_scale_and_every_predictor_is_drawn(rows: li
     figure = FIGURES["language_kappa"].draw(FIGURES["language_kappa"].chosen({"language_model": rows}))
     assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
     plt.close(figure)
-
-
-def test_training_is_the_table() -> None:
-    results = {"text_training": TRAINING}
-    with plt.style.context(drawing.STYLE):
-        figure = text_training.draw(results)
-        assert_readable(figure)
-        gain = figure.axes[0].lines[0]
-        assert list(gain.get_ydata()) == [row["gain"] for row in TRAINING]
-        assert figure.axes[2].get_ylim() == figure.axes[3].get_ylim()  # beta beside kappa
-        (legend,) = figure.legends
-        assert legend.get_texts()[0].get_text() == "some: a book, in characters, 50% with a repeat"
-        plt.close(figure)

@@ -81,7 +81,8 @@ def assert_readable(ax: Axes) -> None:
     figure.canvas.draw()
     renderer = figure.canvas.get_renderer()
     page = figure.bbox.padded(1)
-    hidden = {id(text) for axis in (ax.xaxis, ax.yaxis) for text in _not_drawn(axis)}
+    panels = (ax, *ax.child_axes)
+    hidden = {id(text) for one in panels for axis in (one.xaxis, one.yaxis) for text in _not_drawn(axis)}
     for text in figure.findobj(plt.Text):
         if text.get_visible() and text.get_text().strip() and id(text) not in hidden:
             box = text.get_window_extent(renderer)
@@ -105,6 +106,7 @@ def planted_results() -> dict[str, Any]:
         "AttentionFit": ip.fit_scores(cap, source="attention"),
         "LawComparison": ip.compare_laws(cap),
         "HeadScan": ip.scan_heads(MODEL, tokens),
+        "Track": ip.track([NOTHING, MODEL], tokens),
         "CopyingScores": ip.copying_scores(MODEL, tokens),
         "PairFit": pairs,
         "OverlapMass": ip.overlap_mass(cap, FITTED),
@@ -141,6 +143,7 @@ def failed_results(good: dict[str, Any]) -> dict[str, Any]:
         "AttentionFit": ip.fit_scores(cap, source="attention"),
         "LawComparison": ip.compare_laws(ip.capture(planted_order_1(), planted.chains(order=1).tokens)),
         "HeadScan": ip.scan_heads(NOTHING, tokens),
+        "Track": ip.track([NOTHING], tokens),
         "PairFit": ip.fit_score_pairs(cap),
         "OverlapMass": ip.overlap_mass(cap, fit),
         "CopyHeads": ip.copy_heads(cap),

@@ -22,9 +22,7 @@ from typing import Any
 import pytest
 
 import interp as ip
-from analyses.running.cache import Cache
 from analyses.running.subject import find_subjects, prior_text
-from analyses.studies import text_training
 from tests.planted_heads import random_transformer
 
 MOST_BYTES = 3 << 30
@@ -464,13 +462,3 @@ def test_a_prior_of_a_record_is_refused_where_it_is_used(prior: dict[str, Any], 
 def test_runs_without_a_prior_are_no_subjects_of_studies(tmp_path: Path) -> None:
     ip.save(ip.construct(order=1, vocab=3, length=6, beta=(1.0,)), tmp_path / "one", training={"prior": None})
     assert find_subjects(tmp_path) == []
-
-
-def test_a_history_without_losses_is_refused(tmp_path: Path) -> None:
-    """`text_training` needs the step and the loss of every snapshot."""
-    place = tmp_path / ".a.run" / "snapshots" / "step_1"
-    model = random_transformer(1, d_vocab=72, n_ctx=193)
-    ip.save(ip.Circuit(model, order=2, vocab=71, bos=71), place, training={"step": 1})
-    options = text_training.Options(histories=tmp_path, batch=20)
-    with pytest.raises(ValueError, match="the training record has no held_out_loss"):
-        text_training.study(options, Cache(None))

@@ -1,1 +1,0 @@
-"""Small language models trained here: characters of the shipped text, with snapshots along the way."""
