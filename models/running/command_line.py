@@ -133,15 +133,18 @@ def _parameter(field: dataclasses.Field[Any], hint: Any) -> click.Parameter:
     several = get_origin(hint) is tuple and words["kind"] is None
     inner = get_args(hint)[0] if several else hint
     kind = words["kind"] or _kind(inner, words["least"])
+    several_or_default: Any = (lambda _, __, value: value or field.default) if several else None
     if words["positional"]:
-        return click.Argument([field.name], default=field.default, type=kind, required=False, metavar=words["metavar"])
+        many: dict[str, Any] = {"nargs": -1, "callback": several_or_default} if several else {"default": field.default}
+        metavar = f"[{words['metavar']}]..." if several else words["metavar"]
+        return click.Argument([field.name], type=kind, required=False, metavar=metavar, **many)
     return click.Option(
         [f"--{field.name.replace('_', '-')}", field.name],
         default=field.default,
         type=None if inner is bool else kind,
         is_flag=inner is bool,
         multiple=several,
-        callback=(lambda _, __, value: value or field.default) if several else None,
+        callback=several_or_default,
         metavar=words["metavar"] if not several else f"{words['metavar'] or 'VALUE'} ...",
         help=words["help"].replace("%(default)s", shown(field.default)),
     )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from models.running.terminal import say
@@ -12,6 +16,7 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 LOG_SECONDS = 30.0
+STILL_SECONDS = 25.0  # so that a busy machine, too, says something every half minute
 UNKNOWN_SIZE = {"ncols": 79, "nrows": 24}  # of a terminal that does not say: tqdm would show nothing there
 
 
@@ -27,6 +32,26 @@ def progress_bar(*, in_log: bool = False, shown: bool = True, **settings: Any) -
         return tqdm(file=sys.stderr, disable=not shown, **{**_size(), **settings})
     rarely = {"delay": LOG_SECONDS, "mininterval": LOG_SECONDS, "maxinterval": LOG_SECONDS, "miniters": 1}
     return tqdm(file=_Lines(), disable=not (shown and in_log), **{**settings, **rarely, "leave": False})
+
+
+@contextlib.contextmanager
+def still_at(work: str) -> Iterator[None]:
+    """While the block runs, a line now and then that says so, where stderr is no terminal."""
+    ended, start = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not ended.wait(STILL_SECONDS):
+            say(f"{work}: {time.monotonic() - start:.0f} s")
+
+    teller = threading.Thread(target=tell, daemon=True)
+    if sys.stderr is None or not sys.stderr.isatty():
+        teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if teller.is_alive():
+            teller.join()
 
 
 class _Lines:

@@ -34,42 +34,50 @@ def test_every_figure_can_be_read(rows: list[dict[str, Any]], name: str) -> None
     assert len(module.caption(results)) > 100
 
 
-def test_bars_are_the_masses(rows: list[dict[str, Any]]) -> None:
-    results = FIGURES["language_mass"].chosen({"language_model": rows})
-    figure = FIGURES["language_mass"].draw(results)
-    for ax, row in zip(figure.axes, results["language_model"], strict=True):
-        heights = [bar.get_height() for container in ax.containers for bar in getattr(container, "patches", [])]
-        np.testing.assert_allclose(heights, [*row["observed"], *row["predicted"]])
+def drawn(name: str, rows: list[dict[str, Any]]) -> Any:
+    return FIGURES[name].draw(FIGURES[name].chosen({"language_model": rows}))
+
+
+def test_the_map_shows_every_head_and_frames_those_that_match(rows: list[dict[str, Any]]) -> None:
+    figure = drawn("language_heads", rows)
+    image = np.ma.filled(figure.axes[0].images[0].get_array(), np.nan)
+    heads = language.by_head(pick(rows, kind="head", model="smollm2"))
+    for at, texts in heads.items():
+        assert image[at] == pytest.approx(max(row["nats_explained"] or 0.0 for row in texts.values()))
+    rings = figure.axes[1].collections[-1].get_offsets()
+    assert len(rings) == sum(texts["chains"]["role"] == "match" for texts in heads.values()) == 5
     plt.close(figure)
 
 
-def test_the_map_shows_every_head(rows: list[dict[str, Any]]) -> None:
-    figure = FIGURES["language_heads"].draw(FIGURES["language_heads"].chosen({"language_model": rows}))
-    image = np.ma.filled(figure.axes[0].images[0].get_array(), np.nan)
-    for row in pick(rows, part="heads", kind="head"):
-        assert image[row["layer"], row["head"]] == pytest.approx(row["r2_match"])
-    heads = {f"{row['layer']}.{row['head']}": row["r2_match"] for row in pick(rows, part="heads", kind="head")}
-    matching = {row["name"] for row in pick(rows, part="heads", kind="law")}
-    named = {text.get_text() for text in figure.axes[1].texts}
-    assert matching < named  # and the heads that come near them
-    assert min(heads[name] for name in named) >= language.NAMED * min(heads[name] for name in matching)
-    scale = next(ax for ax in figure.axes if "$R^2$" in ax.get_ylabel() and ax is not figure.axes[1])
-    assert scale.get_ylim()[1] == pytest.approx(max(heads.values()))
+def test_models_lie_beside_each_other_and_their_control(rows: list[dict[str, Any]]) -> None:
+    figure = drawn("language_heads", rows)
+    points = {one.get_label(): np.asarray(one.get_offsets()) for one in figure.axes[1].collections}
+    models = list(dict.fromkeys(row["model"] for row in pick(rows, kind="head")))
+    assert list(points) == [*models, "masks of another sequence", "(b) ring: it matches on chains"]
+    assert points["smollm2"].max() > 0.5 > points["masks of another sequence"].max()
+    plt.close(figure)
+
+
+def test_betas_are_of_every_text(rows: list[dict[str, Any]]) -> None:
+    figure = drawn("language_heads", rows)
+    lines = {line.get_label(): line.get_ydata() for line in figure.axes[2].lines}
+    for text in {row["text"] for row in pick(rows, kind="law")}:
+        last = max(row["order"] for row in pick(rows, kind="law", text=text))
+        assert list(lines[rf"$\beta_1$ on {text}"]) == [
+            row["beta"][0] for row in pick(rows, kind="law", text=text, order=last)
+        ]
     plt.close(figure)
 
 
 def test_what_is_compared_shares_its_scale_and_every_predictor_is_drawn(rows: list[dict[str, Any]]) -> None:
-    results = FIGURES["language_kl"].chosen({"language_model": rows})
-    figure = FIGURES["language_kl"].draw(results)
-    model, estimators, nearest = figure.axes
-    assert model.get_ylim() == estimators.get_ylim()
-    drawn = {line.get_label() for ax in (model, estimators) for line in ax.lines}
-    assert drawn == {language.PREDICTORS[row["predictor"]]["label"] for row in pick(rows, kind="kl")}
-    named = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
-    assert "bar: (c) range of two halves" in named
-    places = [tuple(line.get_xdata()) for line in nearest.lines if line.get_marker() != "None"]
-    assert len(set(places)) == len(places) == 3  # bars do not hide each other
+    figure = drawn("language_kl", rows)
+    models, estimators = figure.axes
+    assert models.get_ylim() == estimators.get_ylim()
+    seen = {line.get_label() for ax in (models, estimators) for line in ax.lines}
+    predictors = {row["predictor"] for row in pick(rows, kind="kl")}
+    others = {row["model"] for row in pick(rows, kind="kl")} - {"smollm2"}
+    assert seen == {language.PREDICTORS[name]["label"] for name in predictors} | others
     plt.close(figure)
-    figure = FIGURES["language_kappa"].draw(FIGURES["language_kappa"].chosen({"language_model": rows}))
+    figure = drawn("language_kappa", rows)
     assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
     plt.close(figure)

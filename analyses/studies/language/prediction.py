@@ -1,77 +1,62 @@
-"""What does the model predict in context, and where does the prediction form? KL to the truth, beside estimators.
+"""What does the model predict in context? KL to the truth at every position of chains, beside estimators.
 
-Chains in words of the model, the same chains under several alphabets. `model` is the KL of its law over the alphabet,
-mean over alphabets; `alphabets averaged` that of the law whose logits are averaged over them. Estimators with
-parameters are tuned on other chains, for all positions at once: one alpha per order, one beta and kappa. `nearest` rows
-have the parameters that bring an estimator nearest to the model, KL(model || estimator), within a band of positions,
-tuned on one half of the chains and tested on the other, then the reverse. `model, letters` is the model on the same
-chains written in letters. Rows of the part `layers`: what the readout reads of the stream after each layer.
+kl       `model` is the KL of its distribution over the alphabet, mean over alphabets; `alphabets averaged` that of the
+         distribution whose logits are averaged over them, `letters` the model on the same chains in letters. add-alpha
+         has the alpha that is best on other chains, soft matching the best beta and kappa at the chains' full length
+nearest  the estimators by their distance from the model at the last position (`ip.nearest_estimator`)
 """
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, TypeAlias
+import contextlib
+from collections.abc import Sequence
 
-import numpy as np
 import torch
-from scipy.optimize import minimize
 
-from analyses.running.cache import Cache
-from analyses.studies.language.task import LENGTH, ORDER, PRIOR, VOCAB, Row, chains, circuit_of, rounded
-from analyses.studies.language_model import Options
+from analyses.studies.language.case import VOCAB, Case, Row, rounded
 from interp.circuit.runner import every_law
-from interp.divergence import KL_FLOOR, kl_between, kl_divergence
+from interp.divergence import kl_divergence
 from interp.estimators.bayes import bayes_predictive
+from interp.estimators.optimal import optimal_parameters
 from interp.estimators.soft_matching import add_alpha, soft_matching
-from interp.instruments.layers import law_by_layer
+from interp.instruments.nearest_estimator import nearest_estimator
+from interp.language.prompts import Prompts
 from interp.results import mean_stderr
 
-# From parameters and tokens to the law after every token, and where a search for the parameters starts.
-Family: TypeAlias = tuple[Callable[[Sequence[float], torch.Tensor], torch.Tensor], list[float]]
-
-ALPHABETS = 3
-BANDS = ((4, 8), (8, 16), (16, 32), (32, 64), (64, 96))
+ALPHABETS = 2
+LATE = 64  # tokens: means over later positions
 BAYES_AT = (4, 6, 8, 12, 16, 24, 32, 48, 64, 80, 96)  # tokens before the prediction
-TUNED_ON = 150  # other chains
 BAYES_DRAWS = 120
-LAYERS_LENGTH = 64
+ALPHAS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+TUNED_ON = 150  # other chains
+DRAWS = 20_000  # for the best soft matching
 
 
-def rows(options: Options, cache: Cache) -> list[Row]:
-    """KL curves, nearest estimators, and the share of names."""
-    number = max(10, 2 * options.batch // 3)
-    drawn, given = chains(options, batch=number, alphabets=ALPHABETS, stream=3)
-    laws, masses = every_law(circuit_of(options, given), given.tokens)
-    by_chain = laws.unflatten(0, (number, ALPHABETS))
+def rows(case: Case, part: str) -> list[Row]:
+    """KL curves, then the nearest estimators."""
+    number = 4 * case.options.batch // 5
+    drawn, _ = case.chains(batch=number, stream=3)
     truth = drawn.laws()
-    averaged = torch.softmax(by_chain.log().mean(dim=1), dim=-1)
-    own = torch.stack([kl(truth, by_chain[:, one]) for one in range(ALPHABETS)]).mean(dim=0)
-    found = [curve("model", own), curve("alphabets averaged", kl(truth, averaged))]
-    found += _estimators(drawn.tokens, truth, options)
-    found.append(_bayes(drawn.tokens, truth, options))
-    found.append({**_names(by_chain, masses), "alphabet": options.alphabet})
-    found += _nearest(by_chain, drawn.tokens, FAMILIES)
-    if options.alphabet == "words":  # the same chains in letters, once each: names have a large effect
-        lettered = dataclasses.replace(options, alphabet="letters")
-        drawn, given = chains(lettered, batch=number, stream=3)
-        laws, masses = every_law(circuit_of(lettered, given), given.tokens)
-        mass = float(masses[:, BANDS[-1][0] :].mean())
-        near = _nearest(laws[:, None], drawn.tokens, {"soft matching": FAMILIES["soft matching"]})
-        found.append(curve("model, letters", kl(truth, laws), late_alphabet_mass=mass))
-        found += [{**row, "predictor": "soft matching, letters"} for row in near]
-    return found
+    prompts = [case.chains(batch=number, stream=3, draw=draw)[1] for draw in range(ALPHABETS)]
+    laws = torch.stack([predicted(case, given) for given in prompts])
+    own = torch.stack([kl(truth, law) for law in laws]).mean(dim=0)
+    found = [curve("model", own), curve("alphabets averaged", kl(truth, laws.log().mean(dim=0).softmax(dim=-1)))]
+    with contextlib.suppress(ValueError):  # of some models letters are no single tokens
+        _, letters = case.chains(batch=number, stream=3, alphabet="letters")
+        found.append(curve("letters", kl(truth, predicted(case, letters))))
+    _, given = case.chains(batch=case.options.batch, stream=13)
+    near = nearest_estimator(case.circuit(given, order=case.options.order), given.tokens)
+    table = near.table()[["estimator", "kl", "stderr", "parameters"]].rename(columns={"stderr": "kl_stderr"})
+    ranked: list[Row] = [
+        {"kind": "nearest", "n": near.n, **{str(name): one for name, one in row.items()}}
+        for row in table.to_dict("records")
+    ]
+    return found + estimators(case, drawn.tokens, truth) + ranked
 
 
-def layer_rows(options: Options, cache: Cache) -> list[Row]:
-    """One row for the stream before the first layer (-1) and after each one."""
-    drawn, given = chains(options, batch=options.batch, length=LAYERS_LENGTH, stream=5)
-    found = law_by_layer(circuit_of(options, given), given.tokens, next_law=drawn.next_law)
-    more = {"part": "layers", "uniform": found.uniform, "n": found.n}
-    return [{str(name): value for name, value in row.items()} | more for row in found.table().to_dict("records")]
+def predicted(case: Case, given: Prompts) -> torch.Tensor:
+    """The model's distributions over the symbols after every token."""
+    return every_law(case.circuit(given, order=case.options.order), given.tokens)[0]
 
 
 def kl(truth: torch.Tensor, law: torch.Tensor) -> torch.Tensor:
@@ -79,136 +64,51 @@ def kl(truth: torch.Tensor, law: torch.Tensor) -> torch.Tensor:
     return kl_divergence(truth.flatten(0, 1), law.flatten(0, 1)).values.unflatten(0, truth.shape[:2])
 
 
-def curve(name: str, values: torch.Tensor, *, positions: Sequence[int] = (), **more: Any) -> Row:
-    """KL by position, and its mean over the last band; errors are over chains."""
+def curve(name: str, values: torch.Tensor, *, positions: Sequence[int] = ()) -> Row:
+    """KL by position, and its mean over the late ones; errors are over chains."""
     places = list(positions) or list(range(1, values.shape[1] + 1))
     pairs = [mean_stderr(column) for column in values.T]
-    late = [index for index, place in enumerate(places) if place > BANDS[-1][0]]
+    late = [index for index, place in enumerate(places) if place > min(LATE, places[-1] // 2)]
     mean, stderr = mean_stderr(values[:, late].mean(dim=1))
     return {
-        "part": "prediction",
         "kind": "kl",
         "predictor": name,
-        **more,
         "late_kl": mean,
-        "late_stderr": stderr,
+        "late_kl_stderr": stderr,
         "n": len(values),
         "position": places,
         "kl": rounded(pair[0] for pair in pairs),
-        "stderr": rounded(pair[1] for pair in pairs),
+        "kl_stderr": rounded(pair[1] for pair in pairs),
     }
 
 
-def _additive(theta: Sequence[float], tokens: torch.Tensor, *, order: int) -> torch.Tensor:
-    """add-alpha; of order 0 counts of single symbols with pseudo-counts."""
-    alpha = math.exp(theta[0])
+def estimators(case: Case, tokens: torch.Tensor, truth: torch.Tensor) -> list[Row]:
+    """The estimators for comparison after every token: the same for all models whose context holds these chains."""
+    length, order, seed = tokens.shape[1], case.options.order, case.options.seed
+
+    def made() -> list[Row]:
+        found = [curve("uniform", kl(truth, torch.full((*tokens.shape, VOCAB), 1.0 / VOCAB, dtype=torch.float64)))]
+        other, _ = case.chains(batch=TUNED_ON, stream=999)
+        for k in range(order + 1):
+            losses = {one: float(kl(other.laws(), additive(other.tokens, k, one)).mean()) for one in ALPHAS}
+            best = min(losses, key=losses.__getitem__)
+            found.append(curve(f"add-alpha, order {k}", kl(truth, additive(tokens, k, best))))
+        beta, kappa = optimal_parameters(case.prior, length=length, bos=True, draws=DRAWS, seed=seed).usable()
+        law = soft_matching(tokens, vocab=VOCAB, beta=beta, kappa=kappa, every_position=True)
+        found.append(curve("soft matching", kl(truth, law)))
+        places = [place for place in BAYES_AT if place <= length]
+        bayes = [bayes_predictive(tokens[:, :at], prior=case.prior, draws=BAYES_DRAWS, seed=seed) for at in places]
+        columns = [kl_divergence(truth[:, at - 1], one.mean).values for at, one in zip(places, bayes, strict=True)]
+        return [*found, curve("bayes", torch.stack(columns, dim=1), positions=places)]
+
+    key = {"what": "language-estimators", "length": length, "chains": len(tokens), "order": order, "seed": seed}
+    rows: list[Row] = case.cache.value(key, made)
+    return rows
+
+
+def additive(tokens: torch.Tensor, order: int, alpha: float) -> torch.Tensor:
+    """add-alpha after every token; of order 0 with the counts of single symbols."""
     if order:
         return add_alpha(tokens, order=order, vocab=VOCAB, alpha=alpha, every_position=True)
     counts = torch.nn.functional.one_hot(tokens, VOCAB).double().cumsum(dim=1) + alpha
     return counts / counts.sum(-1, keepdim=True)
-
-
-def _soft(theta: Sequence[float], tokens: torch.Tensor) -> torch.Tensor:
-    return soft_matching(tokens, vocab=VOCAB, beta=theta[:ORDER], kappa=theta[ORDER], every_position=True)
-
-
-FAMILIES: dict[str, Family] = {f"add-alpha, order {k}": (partial(_additive, order=k), [0.0]) for k in range(4)}
-FAMILIES["soft matching"] = (_soft, [2.0, 1.0, 2.0])
-
-
-def _minimum(loss: Callable[[Any], float], start: Sequence[float]) -> list[float]:
-    """The parameters with the least loss; none leaves [-12, 12]."""
-    bounds = [(-12.0, 12.0)] * len(start)
-    # SciPy's own first simplex is tiny around a start at zero, and the search would end there.
-    simplex = np.vstack([start, np.asarray(start) + np.eye(len(start))])
-    options: Any = {"maxfev": 150, "xatol": 0.01, "fatol": 1e-5, "initial_simplex": simplex}
-    best = minimize(loss, start, method="Nelder-Mead", bounds=bounds, options=options)
-    return [float(value) for value in best.x]
-
-
-def _estimators(tokens: torch.Tensor, truth: torch.Tensor, options: Options) -> list[Row]:
-    """The estimators for comparison after every token; parameters tuned on other chains."""
-    uniform = torch.full((*tokens.shape, VOCAB), 1.0 / VOCAB, dtype=torch.float64)
-    found = [curve("uniform", kl(truth, uniform))]
-    other = PRIOR.sample(batch=TUNED_ON, length=LENGTH, seed=1000 * options.seed + 999, method="explicit")
-    other_truth = other.laws()[:, 3:]
-    for name, (family, start) in FAMILIES.items():
-
-        def loss(theta: Any, family: Any = family) -> float:
-            return float(kl(other_truth, family(theta, other.tokens)[:, 3:]).mean())
-
-        best = _minimum(loss, start)
-        found.append(curve(name, kl(truth, family(best, tokens)), parameters=_named(name, best)))
-    return found
-
-
-def _named(name: str, theta: Sequence[float]) -> Row:
-    if name.startswith("soft matching"):
-        return {"beta": rounded(theta[:ORDER]), "kappa": round(theta[ORDER], 5)}
-    return {"alpha": round(math.exp(theta[0]), 5)}
-
-
-def _bayes(tokens: torch.Tensor, truth: torch.Tensor, options: Options) -> Row:
-    """The Bayes predictor at some positions."""
-    found = [
-        bayes_predictive(tokens[:, :place], prior=PRIOR, draws=BAYES_DRAWS, seed=options.seed) for place in BAYES_AT
-    ]
-    columns = [kl_divergence(truth[:, at - 1], one.mean).values for at, one in zip(BAYES_AT, found, strict=True)]
-    error = max(one.error for one in found)
-    return curve("bayes", torch.stack(columns, dim=1), positions=BAYES_AT, monte_carlo=error)
-
-
-def _names(laws: torch.Tensor, masses: torch.Tensor) -> Row:
-    """The share of the variance of log-laws due to the choice of names, and the mass of the alphabet by position.
-
-    Log-probabilities, centred over symbols. With A alphabets for every chain, the variance over alphabets is that of
-    names; the whole variance is over chains, alphabets and positions, from 16 tokens on.
-    """
-    logs = laws.log()
-    logs = (logs - logs.mean(dim=-1, keepdim=True))[:, :, 16:]
-    names = logs.var(dim=1, unbiased=True).mean(dim=(1, 2))
-    whole = (logs**2).mean(dim=(1, 2, 3))
-    share = float(names.mean() / whole.mean())
-    return {
-        "part": "prediction",
-        "kind": "names",
-        "share": share,
-        "share_stderr": mean_stderr((names - share * whole) / float(whole.mean()))[1],
-        "alphabets": int(laws.shape[1]),
-        "n": int(laws.shape[0]),
-        "alphabet_mass": rounded(masses.mean(dim=0)),
-        "late_alphabet_mass": float(masses[:, BANDS[-1][0] :].mean()),
-    }
-
-
-def _nearest(laws: torch.Tensor, tokens: torch.Tensor, families: dict[str, Family]) -> list[Row]:
-    """The nearest estimator of each kind in each band of positions."""
-    odd = torch.arange(len(tokens)) % 2 == 1
-    found = []
-    for name, (family, start) in families.items():
-        for low, high in BANDS:
-
-            def distances(theta: Any, family: Any = family, low: int = low, high: int = high) -> torch.Tensor:
-                estimator = family(theta, tokens)[:, None, low:high].expand(-1, laws.shape[1], -1, -1)
-                values = kl_between(laws[:, :, low:high].flatten(0, 2), estimator.flatten(0, 2), floor=KL_FLOOR)
-                return torch.as_tensor(values).unflatten(0, (len(tokens), -1)).mean(dim=1)
-
-            def tuned(chosen: torch.Tensor, start: list[float] = start, distances: Any = distances) -> list[float]:
-                return _minimum(lambda theta: float(distances(theta)[chosen].mean()), start)
-
-            halves = [tuned(~odd), tuned(odd)]
-            kl_found, stderr = mean_stderr(torch.where(odd, distances(halves[0]), distances(halves[1])))
-            found.append(
-                {
-                    "part": "prediction",
-                    "kind": "nearest",
-                    "predictor": name,
-                    "from": low + 1,
-                    "to": high,
-                    "from_model": kl_found,
-                    "from_model_stderr": stderr,
-                    "parameters": _named(name, tuned(torch.ones_like(odd))),
-                    "halves": [_named(name, one) for one in halves],
-                }
-            )
-    return found
