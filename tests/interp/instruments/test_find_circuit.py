@@ -143,7 +143,7 @@ def test_copies_without_a_match_are_named_and_said_to_feed_nothing() -> None:
     ("weak", "query", "named"),
     [
         (((0.5, 0.3), 2.0), QUERIES, "2.3 (beta 0.50, 0.30; 100% of 0.035 nats)"),
-        (((0.999, 0.15), 2.0), "last", "2.3 (beta 1.00, 0.15; 100% of 0.09 nats)"),
+        (((0.999, 0.15), 2.0), "last", "2.3 (beta 1.00, 0.15; 100% of 0.089 nats)"),
         (((0.6, 0.0), None), QUERIES, "2.3 (beta 0.60, 0.00; 100% of "),
     ],
 )
