@@ -19,7 +19,7 @@ Runs in which no head matches at the end have no row `run`. A model of one layer
 below it copied, is the control.
 
     python -m analyses formation
-    python -m analyses formation --runs runs/formation
+    python -m analyses formation --histories runs/formation
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Row = dict[str, Any]
 @dataclass(frozen=True, kw_only=True)
 class Options(StudyOptions):
     batch: int = option(128, "sequences (default: %(default)s)", metavar="N", least=10)
-    runs: Path = place(
+    histories: Path = place(
         ROOT / "models" / "formation", "a folder of RUN/seed_N/step_N (default: models/formation)", metavar="DIR"
     )
 
@@ -58,15 +58,15 @@ ASK = Ask(cost=3.0)
 
 def pieces(options: Options) -> list[str]:
     """The runs: folders of snapshots."""
-    found = sorted({path.parent for path in options.runs.glob("*/seed_*/step_*")})
+    found = sorted({path.parent for path in options.histories.glob("*/seed_*/step_*")})
     if not found:
-        raise ValueError(f"{options.runs} has no runs with snapshots (RUN/seed_N/step_N)")
-    return [str(path.relative_to(options.runs)) for path in found]
+        raise ValueError(f"{options.histories} has no runs with snapshots (RUN/seed_N/step_N)")
+    return [str(path.relative_to(options.histories)) for path in found]
 
 
 def snapshots(options: Options, run: str) -> list[Path]:
     """The snapshots of a run, in order of their steps."""
-    return sorted((options.runs / run).glob("step_*"))
+    return sorted((options.histories / run).glob("step_*"))
 
 
 def weights(options: Options) -> dict[str, str]:
@@ -74,7 +74,7 @@ def weights(options: Options) -> dict[str, str]:
     from interp.language.weights import digest
 
     paths = [path for run in pieces(options) for path in snapshots(options, run)]
-    return {str(path.relative_to(options.runs)): digest(path / "model.safetensors") for path in paths}
+    return {str(path.relative_to(options.histories)): digest(path / "model.safetensors") for path in paths}
 
 
 def study_piece(options: Options, piece: str, cache: Cache) -> Table:

@@ -83,7 +83,7 @@ def test_means_over_seeds_have_errors() -> None:
 
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no runs with snapshots"):
-        pieces(Options(runs=tmp_path))
+        pieces(Options(histories=tmp_path))
 
 
 def test_track_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
