@@ -366,6 +366,7 @@ def test_python_blocks_run_and_print_what_they_show(
     (tmp_path / "models" / "checkpoints").symlink_to(ROOT / "models" / "checkpoints")
     (tmp_path / "models" / "studies").symlink_to(ROOT / "models" / "studies")
     (tmp_path / "models" / "foreign").symlink_to(ROOT / "models" / "foreign")
+    (tmp_path / "models" / "formation").symlink_to(ROOT / "models" / "formation")
     monkeypatch.chdir(tmp_path)
     # Dataclasses look their module up by name.
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("docs_page", loader=None))

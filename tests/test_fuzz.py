@@ -263,14 +263,14 @@ FUNCTIONS: dict[str, tuple[dict[str, Any], Callable[[Any], bool]]] = {
     "katz": (TREE, is_distribution),
     "witten_bell": (TREE, is_distribution),
     "kneser_ney": (TREE, is_distribution),
-    "context_tree_weighting": ({**TREE, "alpha": 0.5}, is_distribution),
+    "context_tree_weighting": (TREE, is_distribution),
     "pseudo_counts": ({**TREE, "beta": 1.5}, is_finite),
     "mask_counts": (TREE, is_finite),
     "match_masks": ({"tokens": TOKENS, **ORDER}, is_finite),
     "cumulative_counts": (TREE, is_finite),
     "predicted_parameters": ({"prior": PRIOR, "length": 16, "bos": True}, is_result),
     "optimal_parameters": ({"prior": PRIOR, "length": 8, "bos": True, "draws": 100, "seed": 0}, is_result),
-    "tune_add_alpha": ({"prior": PRIOR, "length": 8, **ORDER, "draws": 20, "seed": 0}, is_result),
+    "tune_add_alpha": ({"prior": PRIOR, "length": 8, "draws": 20, "seed": 0}, is_result),
     "beta_for_add_alpha": ({"length": 16, **ORDER, **VOCAB, "alpha": 1.0}, is_finite),
 }
 

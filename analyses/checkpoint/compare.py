@@ -100,8 +100,8 @@ def survey(rows: list[dict[str, Any]], options: CheckpointOptions) -> Table:
     for other in others:
         if other["tokens"] != first["tokens"]:
             raise ValueError(
-                f"{other['checkpoint']}: other sequences than {first['checkpoint']}; --prior gives both the same, "
-                "where they have the same length, vocabulary and order"
+                f"{other['checkpoint']} and {first['checkpoint']}: not on the same sequences; compare needs the same "
+                "length, vocabulary and order, and --prior where they were trained on different priors"
             )
         place = {"checkpoint": other["checkpoint"], "beside": first["checkpoint"]}
         found += [{**place, **one} for one in differences(first, other)]

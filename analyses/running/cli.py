@@ -124,7 +124,8 @@ def page(known: Mapping[str, Entry]) -> str:
 def make_command(entry: Entry) -> click.Command:
     """The command of an analysis: its checkpoints, where the result goes, and its options."""
     asks = entry.marker == "checkpoint"
-    command = f"python -m analyses {entry.name}{' CKPT' if asks else ''}"
+    several = "A B" if entry is not ALL and asks and compares(entry.name) else "CKPT"
+    command = f"python -m analyses {entry.name}{f' {several}' if asks else ''}"
     named = [click.Argument(["checkpoints"], nargs=-1, required=True, type=PATH, metavar="CKPT ...")] if asks else []
     return Command(
         entry.name,
@@ -265,7 +266,9 @@ def deliver(found: Table, to: Delivery) -> int:
 
 
 def latex(found: Table) -> str:
-    """The table that compares checkpoints, for LaTeX."""
+    """The table that compares checkpoints, or of one checkpoint its result's own, for LaTeX."""
+    if len(found.rows) == 1 and found.tidy:
+        return report.latex_table([{**row, "checkpoint": ""} for row in found.tidy], columns=())
     rows, columns = compared(found)
     return report.latex_table(rows, columns=columns)
 

@@ -152,8 +152,8 @@ def events(rows: Sequence[Row]) -> Row:
 def half_way(steps: Sequence[float], curve: Sequence[float]) -> float:
     """Where a curve is first half way from its first to its last value.
 
-    >>> half_way([0, 100, 200, 300], [4.0, 4.0, 1.0, 0.0])
-    166.66666666666669
+    >>> half_way([0, 100, 200, 300], [4.0, 4.0, 0.0, 0.0])
+    150.0
     """
     change = (np.asarray(curve) - curve[0]) / (curve[-1] - curve[0])
     after = int((change >= 0.5).argmax())

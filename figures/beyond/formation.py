@@ -1,4 +1,4 @@
-"""How an induction head forms: loss, copying, matching, beta and kappa along training."""
+"""An induction head along its training: loss, copying, matching, beta, kappa."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def draw(results: Results) -> Figure:
     rows = [row for row in results["overlap_mass"] if row["success"]]
     found = of_each_setting({setting: setting.of(rows) for setting in SETTINGS})
     lines = 1 + len(found) // 3
-    figure, axes = plt.subplots(lines, 3, figsize=(6.3, 0.4 + 1.9 * lines))
+    figure, axes = plt.subplots(lines, 3, figsize=(6.3, 0.4 + 1.9 * lines), squeeze=False)
     panels = [*axes.flat[: len(found)], axes.flat[-1]]
     for ax in axes.flat[len(found) : -1]:
         ax.set_axis_off()

@@ -4,7 +4,7 @@
     python -m figures kl_vs_position --out DIR             DIR/kl_vs_position.{pdf,png,json}
     python -m figures all --checkpoints runs --out DIR     every figure, of the checkpoints below a directory
     python -m figures all --results results --out DIR      every figure, from results made before
-    python -m figures mech_main --size 8x3cm --dpi 600      another size, and --style FILE for a style sheet of yours
+    python -m figures mech_main --size 16x11cm --dpi 600    another size, and --style FILE for a style sheet of yours
     python -m figures mech_main --protocol paper           the runs of the paper's protocol instead of the main ones
     python -m figures explorer --out results               results/explorer.html: models and estimators, live in a page
     python -m figures reproduce --out results              every analysis, every figure, both pages

@@ -89,6 +89,9 @@ def draw_all(chosen: Sequence[Entry], documents: Documents, order: Order) -> tup
     for entry in chosen:
         try:
             one = drawing_of(entry, documents, order)
+            if len(chosen) == 1 and not any(one.results.values()):
+                what = " and ".join(load_figure(entry.name).ANALYSES)
+                raise BadInput(f"{entry.name}: no model that it draws is among the results of {what}; nothing written")
         except BadInput as error:
             found[entry.name] = error
             continue

@@ -48,7 +48,10 @@ class Order(Engine):
         kind=Listed(click.Choice(FORMATS)),
     )
     size: tuple[float, float] | None = option(
-        None, "width and height, as 8x3cm or 6.3x2.4 (inches; default: the figure's own)", metavar="WxH", kind=Size()
+        None,
+        "width and height, as 16x11cm or 6.3x4.4 (inches; letters keep their size; default: the figure's own)",
+        metavar="WxH",
+        kind=Size(),
     )
     dpi: int | None = option(None, "pixels per inch of PNGs (default: 300)", metavar="N", least=20)
     style: Path | None = option(None, "a matplotlib style sheet on top of the suite's own", metavar="FILE")

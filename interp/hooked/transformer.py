@@ -17,6 +17,7 @@ from __future__ import annotations
 import sys
 import warnings
 from copy import deepcopy
+from types import FrameType
 from typing import Any, cast
 
 import torch
@@ -29,7 +30,13 @@ from interp.hooked.config import Readout as Readout
 from interp.lens import Attention, Embed, HookedTransformer, HookedTransformerConfig, TransformerBlock, Unembed
 
 COPY, MATCH = "blocks.0", "blocks.1"
-OWN = ("interp", "torch", "transformer_lens")  # packages whose lines a warning does not point to
+OWN = (
+    "interp",
+    "torch",
+    "transformer_lens",
+    "jaxtyping",
+    "beartype",
+)  # packages whose lines a warning does not point to
 
 
 def hooked_config(config: InductionConfig) -> HookedTransformerConfig:
@@ -111,9 +118,9 @@ def _lacks_bos(input: Any, bos: int, options: dict[str, Any]) -> bool:
     return options.get("past_kv_cache") is None and bool((input[..., 0] != bos).any())
 
 
-def _callers_level() -> int:
-    """The `stacklevel` of the line that ran the model, outside torch and TransformerLens."""
-    frame, level = sys._getframe(1), 1
+def _callers_level(frame: FrameType) -> int:
+    """The `stacklevel`, in this frame, of the line that ran the model, outside torch and TransformerLens."""
+    level = 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in OWN:
         frame, level = frame.f_back, level + 1
     return level
@@ -170,7 +177,7 @@ class InductionTransformer(HookedTransformer):
             warnings.warn(
                 f"the tokens do not begin with BOS, id {self.config.vocab}, which this model was made for: "
                 "ip.Circuit(model).ids(tokens) puts it in front",
-                stacklevel=_callers_level(),
+                stacklevel=_callers_level(sys._getframe()),
             )
         return super().forward(input, *args, **options)
 

@@ -286,7 +286,7 @@ def sequences_needed(change: float, stderr: float, *, n: int) -> int | None:
     return math.ceil(n * (10 * stderr / change) ** 2 - 1e-9)
 
 
-def as_told(needed: float | None) -> int | str:
+def as_told(needed: int | float | None) -> int | str:
     """A number of sequences in a table."""
     return "cannot tell" if needed is None or math.isnan(needed) else int(needed)
 

@@ -292,7 +292,7 @@ def construct(
     "--out",
     type=PATH,
     metavar="DIR",
-    help="where the runs go (default: models/checkpoints; missing directories are made)",
+    help="where the runs go (a shipped study: models/checkpoints by default; missing directories are made)",
 )
 @SAVE
 @click.option("--overwrite", is_flag=True, help="allow --out to be a directory that holds other files")
@@ -304,6 +304,8 @@ def sweep(
     """Train every run of a study: a name from `python -m models`, or the path of a .toml file."""
     from models.training import sweep
 
+    if out is None and Path(study).suffix:
+        raise ValueError(f"a study of your own needs --out DIR, as --out runs/{Path(study).stem}")
     out = out or CHECKPOINTS
     runs = sweep.load_study(study, studies=STUDIES, out=out)
     if not dry_run and not overwrite:

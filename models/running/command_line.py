@@ -256,7 +256,12 @@ class Door(click.Group):
             click.echo(self.page())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return self.make(self.entries[cmd_name]) if cmd_name in self.entries else None
+        if cmd_name in self.entries:
+            return self.make(self.entries[cmd_name])
+        if os.path.exists(cmd_name):
+            path = one_line(cmd_name)
+            raise BadInput(f"{path} is a path; a name comes first: {self.name} NAME {path}")
+        return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write(f"\n{self.page()}\n")

@@ -140,14 +140,12 @@ def test_foreign_files_are_kept(suffix, draw, tmp_path, capsys):
     assert file.read_bytes() != b'{"mine": true}'
 
 
-def test_missing_checkpoints_are_a_note_and_a_warning(draw, tmp_path, capsys):
+def test_a_figure_of_no_model_is_not_written(draw, tmp_path, capsys):
     zoo = tiny_zoo.plant(tmp_path / "zoo", seeds=1, families=("construction",))
     out = tmp_path / "out"
-    assert draw("nobos_trained", "--out", out, "--format", "png", "--checkpoints", zoo) == 0
-    what = "panel left out: all; no rows of attention"
-    assert f"warning: nobos_trained: {what}" in capsys.readouterr().err
-    sidecar = json.loads((out / "nobos_trained.json").read_text())
-    assert sidecar["missing"] == [what]
+    assert draw("nobos_trained", "--out", out, "--format", "png", "--checkpoints", zoo) == 2
+    assert "nobos_trained: no model that it draws is among the results of attention" in capsys.readouterr().err
+    assert not out.exists() or not list(out.iterdir())
 
 
 @pytest.mark.parametrize("name", ["all", "nobos_trained", "mech_indep", "lag_asymmetry", "reproduce"])

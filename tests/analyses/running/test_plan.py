@@ -41,6 +41,7 @@ def test_every_shipped_analysis_says_what_it_is_to_be_asked():
         "copying_scores",
         "replacement",
         "scan",
+        "track",
     }  # for the command line alone
     for name, ask in asks.items():
         assert ask.options is None or type(ask.options) is options_of(name)

@@ -166,7 +166,7 @@ def test_unknown_kinds_and_second_classes_of_one_kind_are_refused() -> None:
         ip.parse_prior("uniform", order=2, vocab=3)
     with pytest.raises(ValueError, match=r"bad prior 'geometric:4': .*expected geometric:ETA,RATE"):
         ip.parse_prior("geometric:4", order=2, vocab=3)
-    with pytest.raises(ValueError, match="kind must be one of independent, hierarchical, geometric, last_token"):
+    with pytest.raises(ValueError, match="must be one of independent, hierarchical, repeats, geometric, last_token"):
         ip.prior_from_dict({"kind": "uniform", "order": 2, "vocab": 3})
 
     class Impostor(Geometric):
