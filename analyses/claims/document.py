@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from analyses.claims import ours, paper
 from analyses.claims.judge import judge
+from analyses.claims.readers import word_of
+from analyses.claims.records import Group
 from analyses.claims.wording import LEGEND as LEGEND
+from analyses.claims.wording import runs_in_words
+from analyses.running.subject import place_of_start
 from analyses.running.table import Table
 from interp.outside import one_line, read_object
 from models.running.command_line import BadInput
 
 NAME = "claims"
+ZOO = "copy_heads"  # the analysis of every model of the suite
 CLAIMS = (*paper.CLAIMS, *ours.CLAIMS)
 WIDTH = 100
 
@@ -23,7 +29,26 @@ def document(documents: Mapping[str, Table]) -> Table:
     tables = {name: one.rows for name, one in documents.items()}
     rows = [judge(claim, tables) for claim in CLAIMS]
     origin = next((one.provenance for one in documents.values() if one.provenance), {})
-    return Table(analysis=NAME, rows=rows, provenance=origin, text="\n".join([*lines(rows), "", LEGEND]))
+    told = [textwrap.fill(line, WIDTH) for line in zoo_lines(documents[ZOO].rows if ZOO in documents else ())]
+    return Table(analysis=NAME, rows=rows, provenance=origin, text="\n".join([*lines(rows), "", LEGEND, *told]))
+
+
+def zoo_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Which models the verdicts rest on: of each family and task the starts, with their lengths and numbers of runs."""
+    found: dict[tuple[str, str], dict[str, list[int]]] = {}
+    for row in rows:
+        task = f"{word_of(row, 'prior')} task, {'BOS' if word_of(row, 'bos') else 'no BOS'}"
+        starts = found.setdefault((str(word_of(row, "family")), task), {})
+        starts.setdefault(word_of(row, "start"), []).append(word_of(row, "length"))
+    told = []
+    for (family, task), starts in found.items():
+        known = []
+        for start in sorted(starts, key=place_of_start):
+            lengths = tuple(sorted(set(starts[start])))
+            where = runs_in_words([Group(family=family, start=start, word="holds", lengths=lengths)])
+            known.append(f"{where} ({len(starts[start])} run{'s' * (len(starts[start]) > 1)})")
+        told.append(f"Judged: {family}, {task}: {'; '.join(known)}.")
+    return told
 
 
 def read(folder: Path) -> Table:

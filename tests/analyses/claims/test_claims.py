@@ -227,6 +227,14 @@ def test_a_verdict_names_the_start() -> None:
     assert other["found"] == "1.00, else -1.00 (>= 0.1*) lag-1 less lag-2 block (nats)"
 
 
+def test_the_models_judged_are_named_with_their_starts_and_lengths() -> None:
+    rows = [run(1.0), run(1.0, length=32), run(1.0, start="soft")]
+    assert document.zoo_lines(rows) == [
+        "Judged: disentangled, hierarchical task, BOS: hard copies, T = 32, 64 (2 runs); "
+        "random or soft starts, T = 64 (1 run)."
+    ]
+
+
 def test_a_bound_of_the_length_is_found() -> None:
     found = judged([run(-1.0, length=32), run(1.0), run(2.0, length=128)])
     assert (found["verdict"], found["says"]) == ("holds where", "holds where T >= 64")
