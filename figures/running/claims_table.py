@@ -43,7 +43,7 @@ def lines(rows: Sequence[Mapping[str, Any]], *, ours: bool) -> list[str]:
     kept = [row for row in judged if (row["number"] is None) == ours]
     return [
         *HEAD,
-        *(f"| {' | '.join([str(row['number'] or 'ours'), *(_cell(row[name]) for name in CELLS)])} |" for row in kept),
+        *(f"| {' | '.join([_place(row), *(_cell(row[name]) for name in CELLS)])} |" for row in kept),
         "",
         document.LEGEND.replace("*", "\\*"),
     ]
@@ -58,6 +58,11 @@ def between_marks(file: Path, table: str) -> str:
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
         raise BadInput(f"{file} must have {BEGIN} and, after it, {END}, once each")
     return text[: text.index(BEGIN)] + f"{BEGIN}\n{table}\n" + text[text.index(END) :]
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    """The claim's place in the paper; "ours" where it asks what the paper does not say."""
+    return " ".join([str(row["number"])] * (row["number"] is not None) + ["ours"] * bool(row["ours"]))
 
 
 def _cell(text: str) -> str:
