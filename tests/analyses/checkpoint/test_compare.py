@@ -78,7 +78,7 @@ def test_the_jackknife_agrees_with_the_fit(tmp_path: Path, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize(
-    ("others", "words"), [((), "compare needs two checkpoints or more"), (("longer",), "other sequences than")]
+    ("others", "words"), [((), "compare needs two checkpoints or more"), (("longer",), "not on the same sequences")]
 )
 def test_what_cannot_be_compared_is_refused(
     others: tuple[str, ...], words: str, planted: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
